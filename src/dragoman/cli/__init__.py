@@ -1,0 +1,101 @@
+"""The `dragoman` command: picks a sub-command, runs it, turns what happened into an exit code.
+
+A command is one module of this package: `NAME`, `HELP`, `add_arguments(parser)` and `run(args) -> int`. To add
+one, write the module and add its name to `COMMANDS`. Only the command that was asked for is imported.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol, TextIO, cast
+
+from dragoman import __version__
+
+COMMANDS = ("serve",)  # module names, in the order `--help` shows them
+
+DONE = 0
+FAILED = 1
+MISUSED = 2
+INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
+PIPE_CLOSED = 141  # 128 + SIGPIPE: what `cat` says when `head` has seen enough
+
+
+class Command(Protocol):
+    """What every module named in `COMMANDS` provides."""
+
+    NAME: str
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = run_words(words)
+        sys.stdout.flush()  # a closed pipe shows here, not while the interpreter shuts down
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return PIPE_CLOSED
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            silence_when_closed(stream)
+
+
+def run_words(words: list[str]) -> int:
+    parser = build_parser(needed_commands(words))
+    try:
+        args = parser.parse_args(words)
+    except SystemExit as stop:  # argparse has printed help, the version or what is wrong
+        return stop.code if isinstance(stop.code, int) else MISUSED
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return MISUSED
+    command = cast(Command, args.command)
+    return command.run(args)
+
+
+def needed_commands(words: list[str]) -> tuple[str, ...]:
+    match words:
+        case ["--version", *_]:
+            return ()
+        case [name, *_] if name in COMMANDS:
+            return (name,)
+        case _:
+            return COMMANDS  # the overview, or an error that lists what there is
+
+
+def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dragoman",
+        description="Converts between LLM wire protocols and says what got lost on the way.",
+        epilog="`dragoman COMMAND --help` explains one command.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"dragoman {__version__}")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for name in names:
+        command = load_command(name)
+        sub = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP, allow_abbrev=False)
+        command.add_arguments(sub)
+        sub.set_defaults(command=command)
+    return parser
+
+
+def load_command(name: str) -> Command:
+    return cast(Command, import_module(f"dragoman.cli.{name}"))
+
+
+def silence_when_closed(stream: TextIO) -> None:
+    """Nobody reads `stream` any more: let what is still buffered vanish instead of failing at exit."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,118 @@
+"""The `dragoman` command as a whole: help, version, exit codes, closed pipes."""
+
+import argparse
+import io
+import os
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import dragoman
+from dragoman import cli
+from dragoman.cli import serve, style
+
+COMMAND = [sys.executable, "-m", "dragoman"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_version_names_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dragoman {dragoman.__version__}\n"
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for name in cli.COMMANDS:
+        assert cli.load_command(name).HELP in shown
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_a_command_has_its_own_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([name, "--help"]) == 0
+    assert f"usage: dragoman {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_a_command_is_called_like_its_module(name: str) -> None:
+    assert name == cli.load_command(name).NAME
+
+
+@pytest.mark.parametrize("words", [[], ["sevre"], ["--colour"], ["serve", "--no-such-option"], ["serve", "extra"]])
+def test_misuse_is_explained_on_stderr_with_code_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "usage: dragoman" in err
+
+
+def test_a_misspelt_command_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["sevre"])
+    err = capsys.readouterr().err
+    assert all(name in err for name in cli.COMMANDS)
+
+
+def test_serve_says_that_there_is_no_gateway_yet(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["serve"]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("no gateway yet")
+
+
+def test_the_version_imports_no_command() -> None:
+    code = "import sys; from dragoman.cli import main; main(['--version']); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert not {f"dragoman.cli.{name}" for name in cli.COMMANDS} & set(loaded)
+
+
+def test_an_interrupted_command_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(args: argparse.Namespace) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(serve, "run", interrupt)
+    assert cli.main(["serve"]) == 130
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+def test_a_closed_pipe_is_no_traceback(words: list[str]) -> None:
+    # unbuffered, argparse itself meets the closed pipe and keeps quiet about it
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "w") as closed:
+        done = subprocess.run(
+            [*COMMAND, *words], stdout=closed, stderr=subprocess.PIPE, text=True, env=environment, check=False
+        )
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_two_closed_pipes_end_like_one() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "w") as closed:
+        done = subprocess.run([*COMMAND, "serve"], stdout=closed, stderr=closed, check=False)
+    assert done.returncode == 141
+
+
+def test_the_console_script_is_this_main() -> None:
+    assert import_module("dragoman.__main__").main is cli.main
+
+
+def test_paint_colours_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert style.paint("lost", "red", Terminal()) == "\x1b[31mlost\x1b[0m"
+    assert style.paint("lost", "red", io.StringIO()) == "lost"
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_a_terminal_can_ask_for_no_colours(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(name, value)
+    assert style.paint("lost", "red", Terminal()) == "lost"
