@@ -1,0 +1,56 @@
+# Needs Python 3.11 or newer with pip, and make. Everything is installed into .venv and nowhere else.
+PYTHON ?= python3
+JOBS ?= 2
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test check bench docs lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+serve: .venv/.serve ## run the gateway
+	@$(BIN)/dragoman serve
+
+test: check ## everything CI runs: check, then all tests
+	$(BIN)/python -m pytest -n $(JOBS)
+
+check: .venv/.dev ## lint, format, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_layers.py
+
+bench: .venv/.dev ## measure speed against the floor
+	$(BIN)/python bench/run.py
+
+docs: .venv/.dev ## write the generated pages under docs/
+	$(BIN)/python tools/docs.py
+
+lock: ## pin requirements/*.in again (needs uv); add UPGRADE=--upgrade for newer versions
+	$(LOCK) $(UPGRADE) requirements/dev.in -o requirements/dev.txt
+	for name in runtime build; do $(LOCK) -c requirements/dev.txt --no-annotate requirements/$$name.in -o requirements/$$name.txt; done
+
+clean: ## remove .venv, caches and builds
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "dragoman needs Python 3.11 or newer; $(PYTHON) is: $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.serve: .venv/.made requirements/runtime.txt requirements/build.txt pyproject.toml
+	$(PIP) --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+	$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.dev: .venv/.made requirements/dev.txt pyproject.toml
+	$(PIP) --require-hashes -r requirements/dev.txt
+	$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
