@@ -1,0 +1,20 @@
+"""The dialects there are. A new one is a folder and a line here."""
+
+from importlib import import_module
+
+from dragoman.dialects._base import Dialect
+from dragoman.errors import DragomanError
+
+NAMES = ("canonical", "openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+
+_loaded: dict[str, Dialect] = {}
+
+
+def find_dialect(name: str) -> Dialect:
+    """A dialect by name; `openai-chat` is as good as `openai_chat`."""
+    plain = name.replace("-", "_").lower()
+    if plain not in NAMES:
+        raise DragomanError(f"unknown dialect {name!r}: expected one of {', '.join(NAMES)}")
+    if plain not in _loaded:  # loaded on first use: `import dragoman` stays quick
+        _loaded[plain] = import_module(f"dragoman.dialects.{plain}").DIALECT
+    return _loaded[plain]

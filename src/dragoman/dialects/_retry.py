@@ -1,0 +1,25 @@
+"""How long to wait, as headers say it."""
+
+from dragoman.failure import Failure
+
+
+def read_retry_after(headers: dict[str, str]) -> float | None:
+    """`retry-after-ms`, else `retry-after` in seconds. A date there needs a clock: the gateway reads it."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        value = headers.get(name)
+        if value is None:
+            continue
+        try:
+            seconds = float(value) / unit
+        except ValueError:
+            continue
+        if 0 <= seconds < 1e9:
+            return seconds
+    return None
+
+
+def write_retry_after(failure: Failure) -> dict[str, str]:
+    if failure.retry_after_s is None:
+        return {}
+    whole = max(0, -int(-failure.retry_after_s // 1))  # rounded up: too early is worse than a little late
+    return {"retry-after": str(whole)}

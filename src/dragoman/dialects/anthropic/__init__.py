@@ -1,0 +1,54 @@
+"""Anthropic Messages. https://docs.anthropic.com/en/api/messages (digest read 2026-11-15)"""
+
+from dragoman.dialects._base import Dialect, What
+from dragoman.dialects.anthropic.failure import decode_failure, encode_failure
+from dragoman.dialects.anthropic.reply import decode_reply, encode_reply
+from dragoman.dialects.anthropic.request import decode_request, encode_request
+from dragoman.dialects.anthropic.stream import StreamDecoder, StreamEncoder
+from dragoman.dialects.anthropic.words import NAME
+from dragoman.jsontypes import JsonObject
+from dragoman.passes.turns import join_turns, put_results_first
+
+
+def recognise(body: JsonObject, what: What) -> int:
+    match what:
+        case "request":
+            messages = body.get("messages")
+            if type(messages) is not list:
+                return 0
+            if "max_tokens" in body and any(key in body for key in ("system", "stop_sequences", "thinking")):
+                return 90
+            kinds = {b.get("type") for m in messages if type(m) is dict for b in _blocks(m)}
+            if kinds & {"tool_use", "tool_result", "thinking", "image", "document"}:
+                return 90
+            if any(type(t) is dict and "input_schema" in t for t in body.get("tools") or ()):
+                return 90
+            return 50 if "max_tokens" in body else 10
+        case "reply":
+            return 95 if body.get("type") == "message" and "content" in body else 0
+        case "stream":
+            return 95 if body.get("type") in ("message_start", "ping", "content_block_start") else 0
+        case "failure":
+            return 95 if body.get("type") == "error" and type(body.get("error")) is dict else 0
+
+
+def _blocks(message: JsonObject) -> list[JsonObject]:
+    content = message.get("content")
+    return [b for b in content if type(b) is dict] if type(content) is list else []
+
+
+DIALECT = Dialect(
+    name=NAME,
+    title="Anthropic Messages",
+    media_type="text/event-stream",
+    legal=(join_turns, put_results_first),
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_reply=decode_reply,
+    encode_reply=encode_reply,
+    stream_decoder=StreamDecoder,
+    stream_encoder=StreamEncoder,
+    decode_failure=decode_failure,
+    encode_failure=encode_failure,
+    recognise=recognise,
+)

@@ -1,0 +1,484 @@
+"""Anthropic Messages: content blocks, both ways."""
+
+from typing import Any, assert_never
+
+from dragoman.dialects._seals import take_seal, write_seal
+from dragoman.dialects.anthropic.words import FOREIGN_TTLS, NAME, TTLS
+from dragoman.errors import DecodeError
+from dragoman.fields import (
+    add_extras,
+    decode_each,
+    drop_constant,
+    leftovers,
+    need_object,
+    note_omitted,
+    note_spelling,
+    spelled,
+    take_flag_or_none,
+    take_list_or_none,
+    take_one,
+    take_text,
+    take_text_or_none,
+)
+from dragoman.jsontypes import JsonObject, dump_text, kind_of, load_json
+from dragoman.model.messages import (
+    Audio,
+    Cache,
+    Citation,
+    Document,
+    Extras,
+    Image,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Seal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Video,
+)
+from dragoman.notes import At, Notes
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_content(holder: JsonObject, key: str = "content") -> tuple[Part, ...]:
+    """`content` as a string or a list of blocks; which of the two is noted as spelling."""
+    content = holder.pop(key, None)
+    if type(content) is str:
+        return (Text(text=content),)
+    if type(content) is list:
+        parts = decode_each(content, key, decode_part)
+        if not parts or (len(parts) == 1 and is_plain(parts[0])):
+            note_spelling(holder, key, "list")
+        return parts
+    raise DecodeError(f"expected string or array, found {kind_of(content)}", key)
+
+
+def decode_part(block: JsonObject) -> Part:
+    match block.get("type"):
+        case "text" if type(block.get("text")) is str:
+            return _decode_text(block)
+        case "tool_use":
+            return decode_tool_call(block)
+        case "tool_result":
+            return _decode_tool_result(block)
+        case "image":
+            return _decode_image(block)
+        case "thinking":
+            return _decode_reasoning(block)
+        case "redacted_thinking":
+            return _decode_redacted(block)
+        case "document":
+            return _decode_document(block)
+        case str():
+            return Opaque(dialect=NAME, body=block)  # tomorrow's block: carried whole, not refused
+        case other:
+            raise DecodeError(f"expected string, found {kind_of(other)}", "type")
+
+
+def _decode_text(block: JsonObject) -> Text:
+    del block["type"]
+    text = block.pop("text")
+    if not block:  # the usual case
+        return Text(text=text)
+    seal, cache = take_seal(block), take_cache(block)
+    citations = take_list_or_none(block, "citations")
+    if citations == []:
+        note_spelling(block, "citations", "empty")
+    return Text(
+        text=text,
+        citations=decode_each(citations or [], "citations", decode_citation),
+        seal=seal,
+        cache=cache,
+        extras=leftovers(block, NAME),
+    )
+
+
+def decode_citation(citation: JsonObject) -> Citation:
+    return Citation(
+        url=take_text_or_none(citation, "url"),
+        title=take_text_or_none(citation, "title"),
+        quote=take_text_or_none(citation, "cited_text"),
+        extras=leftovers(citation, NAME),
+    )
+
+
+def decode_tool_call(block: JsonObject) -> ToolCall:
+    del block["type"]
+    given = block.pop("input", None)
+    if given is None:
+        note_omitted(block, block, "input")
+    elif type(given) is not dict:
+        raise DecodeError(f"expected object, found {kind_of(given)}", "input")
+    return ToolCall(
+        id=take_text(block, "id"),
+        name=take_text(block, "name"),
+        arguments=dump_text(given) if given else "{}",
+        seal=take_seal(block),
+        cache=take_cache(block),
+        extras=leftovers(block, NAME),
+    )
+
+
+def _decode_tool_result(block: JsonObject) -> ToolResult:
+    del block["type"]
+    call_id = take_text(block, "tool_use_id")
+    parts: tuple[Part, ...] = ()
+    if block.get("content") is not None:
+        parts = decode_content(block)
+    return ToolResult(
+        call_id=call_id,
+        parts=parts,
+        failed=take_flag_or_none(block, "is_error"),
+        cache=take_cache(block),
+        extras=leftovers(block, NAME),
+    )
+
+
+def _decode_image(block: JsonObject) -> Image | Opaque:
+    source = need_object(block.get("source"))
+    if source.get("type") not in ("base64", "url", "file"):
+        return Opaque(dialect=NAME, body=block)
+    del block["type"], block["source"]
+    del source["type"]
+    try:
+        data, url, file_id, media_type = _take_source(source)
+    except DecodeError as error:
+        raise error.under("source") from None
+    if source:
+        block["source"] = source
+    return Image(
+        data=data,
+        url=url,
+        file_id=file_id,
+        media_type=media_type,
+        seal=take_seal(block),
+        cache=take_cache(block),
+        extras=leftovers(block, NAME),
+    )
+
+
+def _decode_document(block: JsonObject) -> Document | Opaque:
+    source = need_object(block.get("source"))
+    kind = source.get("type")
+    if kind not in ("base64", "url", "file", "text"):
+        return Opaque(dialect=NAME, body=block)  # a document made of blocks
+    del block["type"], block["source"]
+    del source["type"]
+    try:
+        text = take_text(source, "data") if kind == "text" else None
+        data, url, file_id, media_type = _take_source(source)
+    except DecodeError as error:
+        raise error.under("source") from None
+    if source:
+        block["source"] = source
+    return Document(
+        data=data,
+        text=text,
+        url=url,
+        file_id=file_id,
+        media_type=media_type,
+        name=take_text_or_none(block, "title"),
+        cache=take_cache(block),
+        extras=leftovers(block, NAME),
+    )
+
+
+def _take_source(source: JsonObject) -> tuple[str | None, str | None, str | None, str | None]:
+    return (
+        take_text_or_none(source, "data"),
+        take_text_or_none(source, "url"),
+        take_text_or_none(source, "file_id"),
+        take_text_or_none(source, "media_type"),
+    )
+
+
+def _decode_reasoning(block: JsonObject) -> Reasoning:
+    del block["type"]
+    seal = take_seal(block)
+    signature = take_text_or_none(block, "signature")
+    if signature is None:
+        note_spelling(block, "signature", "none")  # llama.cpp and others sign nothing
+    elif seal is None:
+        seal = Seal(origin=NAME, value=signature)
+    return Reasoning(text=take_text(block, "thinking"), seal=seal, extras=leftovers(block, NAME))
+
+
+def _decode_redacted(block: JsonObject) -> Reasoning:
+    del block["type"]
+    seal = Seal(origin=NAME, value=take_text(block, "data"), form="redacted")
+    return Reasoning(text="", seal=seal, extras=leftovers(block, NAME))
+
+
+def take_cache(holder: JsonObject) -> Cache | None:
+    return take_one(holder, "cache_control", _decode_cache) if "cache_control" in holder else None
+
+
+def _decode_cache(mark: JsonObject) -> Cache:
+    drop_constant(mark, "type", "ephemeral")
+    return Cache(ttl=take_text_or_none(mark, "ttl"), extras=leftovers(mark, NAME))
+
+
+def is_plain(part: Part) -> bool:
+    """Whether a lone part could as well be written as a bare string."""
+    return type(part) is Text and not (part.citations or part.cache or part.seal or part.extras or part.logprobs)
+
+
+# ---------------------------------------------------------------- encode
+
+DEFAULT_MEDIA_TYPES: dict[type[Part], str] = {Image: "image/png", Document: "application/pdf"}
+
+
+def encode_content(
+    parts: tuple[Part, ...], extras: Extras, at: At, notes: Notes, *, to_client: bool = False
+) -> str | list[JsonObject]:
+    """A lone plain text as a string unless the wire had a list; everything else as blocks."""
+    if len(parts) == 1 and spelled(extras, NAME, "~content") != "list":
+        (only,) = parts
+        if isinstance(only, Text) and is_plain(only):
+            return only.text
+    return encode_parts(parts, (at, "parts"), notes, to_client=to_client)
+
+
+def encode_parts(parts: tuple[Part, ...], at: At, notes: Notes, *, to_client: bool = False) -> list[JsonObject]:
+    blocks = []
+    for i, part in enumerate(parts):
+        block = encode_part(part, (at, i), notes, to_client=to_client)
+        if block is not None:
+            blocks.append(block)
+    return blocks
+
+
+def encode_part(part: Part, at: At, notes: Notes, *, to_client: bool = False) -> JsonObject | None:
+    block: JsonObject
+    match part:
+        case Text():
+            return _encode_text(part, at, notes, to_client=to_client)
+        case ToolCall():
+            return encode_tool_call(part, at, notes, to_client=to_client)
+        case ToolResult():
+            return _encode_tool_result(part, at, notes)
+        case Reasoning():
+            return _encode_reasoning(part, at, notes, to_client=to_client)
+        case Image():
+            return _encode_image(part, at, notes, to_client=to_client)
+        case Document():
+            return _encode_document(part, at, notes)
+        case Opaque() if part.dialect == NAME:
+            return part.body
+        case Refusal():
+            notes.altered(at, "anthropic has no refusal part: said as text")
+            block = {"type": "text", "text": part.text}
+            if part.logprobs is not None:
+                notes.dropped((at, "logprobs"), "anthropic has no logprobs")
+            add_extras(block, part.extras, NAME, at, notes)
+            return block
+        case Audio() | Video():
+            notes.dropped(at, f"anthropic takes no {type(part).__name__.lower()}")
+            return None
+        case Opaque():
+            notes.dropped(at, f"only {part.dialect} has {opaque_word(part)}")
+            return None
+        case _:
+            assert_never(part)
+
+
+def opaque_word(part: Opaque) -> str:
+    """What a foreign part calls itself, for a note."""
+    word = part.body.get("type")
+    return word if type(word) is str else "this part"
+
+
+def _encode_text(part: Text, at: At, notes: Notes, *, to_client: bool) -> JsonObject:
+    block: JsonObject = {"type": "text", "text": part.text}
+    if part.citations:
+        block["citations"] = [
+            encoded
+            for i, citation in enumerate(part.citations)
+            if (encoded := encode_citation(citation, ((at, "citations"), i), notes)) is not None
+        ]
+    elif part.extras and spelled(part.extras, NAME, "~citations") == "empty":
+        block["citations"] = []
+    if part.logprobs is not None:
+        notes.dropped((at, "logprobs"), "anthropic has no logprobs")
+    if part.cache is not None:
+        block["cache_control"] = encode_cache(part.cache, (at, "cache"), notes)
+    if part.seal is not None:
+        write_seal(block, part.seal, at, notes, to_client=to_client)
+    if part.extras:
+        add_extras(block, part.extras, NAME, at, notes)
+    return block
+
+
+def encode_citation(citation: Citation, at: At, notes: Notes) -> JsonObject | None:
+    """Only Anthropic's own have the source indexes its types demand; a foreign one keeps what a web result has."""
+    if NAME not in citation.extras:
+        if citation.url is None:
+            notes.dropped(at, "anthropic cites a place in a source, and this names none")
+            return None
+        if citation.start is not None or citation.end is not None:
+            notes.dropped(at, "anthropic's citations have no span in the answer")
+        else:
+            notes.invented(at, "an index anthropic demands")
+        body: JsonObject = {
+            "type": "web_search_result_location",
+            "url": citation.url,
+            "title": citation.title,
+            "cited_text": citation.quote or "",
+            "encrypted_index": "",
+        }
+        add_extras(body, citation.extras, NAME, at, notes)
+        return body
+    body = {}
+    if citation.url is not None:
+        body["url"] = citation.url
+    if citation.title is not None:
+        body["title"] = citation.title
+    if citation.quote is not None:
+        body["cited_text"] = citation.quote
+    add_extras(body, citation.extras, NAME, at, notes)
+    return body
+
+
+def encode_tool_call(part: ToolCall, at: At, notes: Notes, *, to_client: bool = False) -> JsonObject:
+    block: JsonObject = {"type": "tool_use", "id": part.id, "name": part.name, "input": _encode_input(part, at, notes)}
+    if part.seal is not None:
+        write_seal(block, part.seal, at, notes, to_client=to_client)
+    if part.cache is not None:
+        block["cache_control"] = encode_cache(part.cache, (at, "cache"), notes)
+    if part.extras:
+        add_extras(block, part.extras, NAME, at, notes)
+    return block
+
+
+def _encode_input(part: ToolCall, at: At, notes: Notes) -> JsonObject:
+    """Anthropic demands an object; arguments that are none are kept as text under `_raw`, never as an empty call."""
+    if part.freeform:
+        notes.altered((at, "freeform"), "anthropic has no freeform calls: said as a function with one input")
+        return {"input": part.arguments}
+    value: Any = None
+    if part.arguments:
+        try:
+            value = load_json(part.arguments)
+        except DecodeError:
+            notes.altered((at, "arguments"), "not valid JSON: kept as text under _raw")
+            return {"_raw": part.arguments}
+        if type(value) is dict:
+            return value
+    if value is None:
+        notes.altered((at, "arguments"), "no arguments: said as {}")
+        return {}
+    notes.altered((at, "arguments"), "not an object: kept as text under _raw")
+    return {"_raw": part.arguments}
+
+
+def _encode_tool_result(part: ToolResult, at: At, notes: Notes) -> JsonObject:
+    block: JsonObject = {"type": "tool_result", "tool_use_id": part.call_id}
+    if part.parts or spelled(part.extras, NAME, "~content") == "list":
+        block["content"] = encode_content(part.parts, part.extras, at, notes)
+    if part.failed is not None:
+        block["is_error"] = part.failed
+    if part.freeform:
+        notes.altered((at, "freeform"), "anthropic has no freeform calls: said as a function's result")
+    if part.name is not None:
+        notes.dropped((at, "name"), "anthropic's results have no name, only the id of their call")
+    if part.cache is not None:
+        block["cache_control"] = encode_cache(part.cache, (at, "cache"), notes)
+    if part.extras:
+        add_extras(block, part.extras, NAME, at, notes)
+    return block
+
+
+def _encode_reasoning(part: Reasoning, at: At, notes: Notes, *, to_client: bool) -> JsonObject | None:
+    """A foreign seal goes beside the block for a client. A provider would reject the block: it validates signatures
+    (FIELD-CASES 9), so there the whole part is left out."""
+    seal = part.seal
+    block: JsonObject
+    if part.summary:
+        notes.altered((at, "summary"), "anthropic does not tell a summary from the thought")
+    if seal is not None and seal.origin == NAME:
+        if seal.form == "redacted":
+            block = {"type": "redacted_thinking", "data": seal.value}
+        else:
+            block = {"type": "thinking", "thinking": part.text, "signature": seal.value}
+    elif seal is None and spelled(part.extras, NAME, "~signature") == "none":
+        block = {"type": "thinking", "thinking": part.text}
+    elif to_client:
+        block = {"type": "thinking", "thinking": part.text, "signature": ""}
+        if seal is not None:
+            write_seal(block, seal, at, notes, to_client=True)
+        else:
+            notes.invented((at, "seal"), "an empty signature: anthropic's blocks have one")
+    else:
+        who = "unsigned" if seal is None else f"sealed by {seal.origin}"
+        notes.dropped(at, f"anthropic takes back only reasoning it signed itself; this is {who}")
+        return None
+    add_extras(block, part.extras, NAME, at, notes)
+    return block
+
+
+def _encode_image(part: Image, at: At, notes: Notes, *, to_client: bool) -> JsonObject:
+    block: JsonObject = {"type": "image", "source": _encode_source(part, at, notes)}
+    if part.detail is not None:
+        notes.dropped((at, "detail"), "anthropic has no image detail")
+    if part.seal is not None:
+        write_seal(block, part.seal, at, notes, to_client=to_client)
+    _finish_media(block, part, at, notes)
+    return block
+
+
+def _encode_document(part: Document, at: At, notes: Notes) -> JsonObject:
+    block: JsonObject = {"type": "document", "source": _encode_source(part, at, notes)}
+    if part.name is not None:
+        block["title"] = part.name
+    _finish_media(block, part, at, notes)
+    return block
+
+
+def _finish_media(block: JsonObject, part: Image | Document, at: At, notes: Notes) -> None:
+    if part.cache is not None:
+        block["cache_control"] = encode_cache(part.cache, (at, "cache"), notes)
+    if part.extras:
+        source = block["source"]
+        add_extras(block, part.extras, NAME, at, notes)
+        if block["source"] is not source:  # keys of the source that only Anthropic knows
+            block["source"] = source | block["source"]
+
+
+def _encode_source(part: Image | Document, at: At, notes: Notes) -> JsonObject:
+    source: JsonObject
+    if part.data is not None:
+        source = {"type": "base64", "data": part.data}
+    elif part.url is not None:
+        source = {"type": "url", "url": part.url}
+    elif part.file_id is not None:
+        source = {"type": "file", "file_id": part.file_id}
+    else:
+        text = part.text if isinstance(part, Document) else None
+        source = {"type": "text", "data": text or ""}
+    if source["type"] in ("base64", "text"):
+        if part.media_type is not None:
+            source["media_type"] = part.media_type
+        else:
+            source["media_type"] = DEFAULT_MEDIA_TYPES[type(part)]
+            notes.invented((at, "media_type"), f"anthropic demands one: {source['media_type']}")
+    elif part.media_type is not None:
+        notes.dropped((at, "media_type"), "anthropic takes no media type beside a url or file id")
+    return source
+
+
+def encode_cache(cache: Cache, at: At, notes: Notes) -> JsonObject:
+    mark: JsonObject = {"type": "ephemeral"}
+    if cache.ttl is not None:
+        ttl = cache.ttl if cache.ttl in TTLS else FOREIGN_TTLS.get(cache.ttl)
+        if ttl is None:
+            notes.dropped((at, "ttl"), f"anthropic keeps a cache for 5m or 1h, not {cache.ttl}")
+        else:
+            if ttl != cache.ttl:
+                notes.altered((at, "ttl"), f"anthropic keeps a cache for 5m or 1h: {cache.ttl} becomes {ttl}")
+            mark["ttl"] = ttl
+    if cache.extras:
+        add_extras(mark, cache.extras, NAME, at, notes)
+    return mark

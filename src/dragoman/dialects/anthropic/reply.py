@@ -1,0 +1,160 @@
+"""Anthropic Messages: the reply, both ways. https://docs.anthropic.com/en/api/messages (digest read 2026-11-15)"""
+
+from dragoman.dialects.anthropic.parts import decode_content, encode_parts
+from dragoman.dialects.anthropic.words import FINISH_WORDS, FINISHES, NAME
+from dragoman.errors import DecodeError
+from dragoman.fields import (
+    add_extras,
+    drop_constant,
+    leftovers,
+    note_omitted,
+    take_integer_or_none,
+    take_one,
+    take_text,
+    take_text_or_none,
+)
+from dragoman.jsontypes import JsonObject, kind_of
+from dragoman.model.messages import Part
+from dragoman.model.reply import Choice, Finish, Reply, Usage
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes
+from dragoman.wire import WireReply
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_reply(wire: WireReply, notes: Notes) -> Reply:
+    body = wire.body
+    if type(body) is not dict:
+        raise DecodeError(f"expected object, found {kind_of(body)}")
+    note_omitted(body, dict(body), "stop_sequence", "type", "role")
+    drop_constant(body, "type", "message")
+    drop_constant(body, "role", "assistant")
+    parts = decode_content(body)
+    body.pop("~content", None)  # a reply's content is always a list
+    finish = take_finish(body)
+    return Reply(
+        id=take_text(body, "id"),
+        model=take_text(body, "model"),
+        choices=(Choice(parts=parts, finish=finish),),
+        usage=take_one(body, "usage", decode_usage),
+        extras=leftovers(body, NAME),
+    )
+
+
+def take_finish(holder: JsonObject) -> Finish | None:
+    """`stop_reason`, `stop_sequence` and `stop_details`, where they stand together."""
+    word = take_text_or_none(holder, "stop_reason")
+    if word is None:
+        return None
+    sequence = take_text_or_none(holder, "stop_sequence")
+    if sequence is None:
+        drop_constant(holder, "stop_sequence", None)
+    own: JsonObject = {}
+    reason = FINISHES.get(word)
+    if reason is None:
+        own["stop_reason"] = word
+    message = None
+    if holder.get("stop_details") is not None:
+        details = holder.pop("stop_details")
+        message = details.get("explanation") if type(details) is dict else None
+        own["stop_details"] = details
+    return Finish(reason=reason or "other", sequence=sequence, message=message, extras=leftovers(own, NAME))
+
+
+def decode_usage(usage: JsonObject) -> Usage:
+    """Anthropic counts cached input apart and reasoning inside the output."""
+    output = take_integer_or_none(usage, "output_tokens")
+    reasoning = _take_reasoning_count(usage)
+    if output is not None and reasoning is not None:
+        output -= reasoning
+    return Usage(
+        input=take_integer_or_none(usage, "input_tokens"),
+        cache_read=take_integer_or_none(usage, "cache_read_input_tokens"),
+        cache_write=take_integer_or_none(usage, "cache_creation_input_tokens"),
+        output=output,
+        reasoning=reasoning,
+        extras=leftovers(usage, NAME),
+    )
+
+
+def _take_reasoning_count(usage: JsonObject) -> int | None:
+    details = usage.get("output_tokens_details")
+    if type(details) is not dict:
+        return None
+    count = take_integer_or_none(details, "thinking_tokens")
+    if count is not None and not details:
+        del usage["output_tokens_details"]
+    return count
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> WireReply:
+    body: JsonObject = {"id": reply.id, "type": "message", "role": "assistant", "model": reply.model}
+    note_lost(reply, notes)
+    parts: tuple[Part, ...] = ()
+    finish: Finish | None = None
+    if reply.choices:
+        parts, finish = reply.choices[0].parts, reply.choices[0].finish
+        choice: JsonObject = {}
+        add_extras(choice, reply.choices[0].extras, NAME, ((ROOT, "choices"), 0), notes)
+    at: At = ((ROOT, "choices"), 0)
+    body["content"] = encode_parts(parts, (at, "parts"), notes, to_client=True)
+    body.update(encode_finish(finish, (at, "finish"), notes))
+    body["usage"] = encode_usage(reply.usage or Usage(), (ROOT, "usage"), notes)
+    if reply.extras:
+        add_extras(body, reply.extras, NAME, ROOT, notes)
+    return WireReply(body=body)
+
+
+def note_lost(reply: Reply, notes: Notes) -> None:
+    for i in range(1, len(reply.choices)):
+        notes.dropped(((ROOT, "choices"), i), "anthropic gives one answer")
+    if not reply.choices:
+        notes.altered((ROOT, "choices"), "no answer at all: said as an empty one")
+    if reply.created is not None:
+        notes.dropped((ROOT, "created"), "anthropic's replies have no time")
+    if reply.service_tier is not None:
+        notes.dropped((ROOT, "service_tier"), "anthropic says it in the usage, in other words")
+
+
+def encode_finish(finish: Finish | None, at: At, notes: Notes) -> JsonObject:
+    if finish is None:
+        return {"stop_reason": None, "stop_sequence": None}
+    word = FINISH_WORDS[finish.reason]
+    body: JsonObject = {"stop_reason": word, "stop_sequence": finish.sequence}
+    if FINISHES[word] != finish.reason and "stop_reason" not in finish.extras.get(NAME, {}):
+        notes.altered((at, "reason"), f"anthropic has no {finish.reason}: {word}")
+    if finish.message is not None and "stop_details" not in finish.extras.get(NAME, {}):
+        if word == "refusal":
+            body["stop_details"] = {"type": "refusal", "category": None, "explanation": finish.message}
+        else:
+            notes.dropped((at, "message"), "anthropic explains refusals only")
+    if finish.extras:
+        add_extras(body, finish.extras, NAME, at, notes)
+    return body
+
+
+def encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:
+    body: JsonObject = {}
+    if usage.input is not None:
+        body["input_tokens"] = usage.input
+    if usage.cache_write is not None:
+        body["cache_creation_input_tokens"] = usage.cache_write
+    if usage.cache_read is not None:
+        body["cache_read_input_tokens"] = usage.cache_read
+    if usage.output is not None or usage.reasoning is not None:
+        body["output_tokens"] = (usage.output or 0) + (usage.reasoning or 0)
+    if usage.reasoning is not None:
+        body["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+    for key in ("input_audio", "output_audio"):
+        if getattr(usage, key) is not None:
+            notes.dropped((at, key), "anthropic does not count audio")
+    if usage.extras:
+        details = body.get("output_tokens_details")
+        add_extras(body, usage.extras, NAME, at, notes)
+        if details is not None and body["output_tokens_details"] is not details:
+            body["output_tokens_details"] = details | body["output_tokens_details"]
+    return body

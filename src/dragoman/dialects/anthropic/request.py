@@ -1,0 +1,474 @@
+"""Anthropic Messages: the request, both ways. https://docs.anthropic.com/en/api/messages (digest read 2026-11-15)"""
+
+from typing import Any, assert_never
+
+from dragoman.dialects.anthropic.parts import (
+    decode_content,
+    encode_cache,
+    encode_content,
+    take_cache,
+)
+from dragoman.dialects.anthropic.words import (
+    CHOICES,
+    DEFAULT_MAX_TOKENS,
+    DISPLAY_WORDS,
+    DISPLAYS,
+    EFFORTS,
+    MODE_WORDS,
+    MODES,
+    NAME,
+    ROLE_WORDS,
+    ROLES,
+    VERSION,
+)
+from dragoman.fields import (
+    add_extras,
+    leftovers,
+    note_spelling,
+    spelled,
+    take_choice,
+    take_each,
+    take_flag_or_none,
+    take_integer_or_none,
+    take_number_or_none,
+    take_object_or_none,
+    take_one,
+    take_text,
+    take_text_or_none,
+    take_texts_or_none,
+)
+from dragoman.jsontypes import JsonObject
+from dragoman.model.messages import Message
+from dragoman.model.request import (
+    AnyTool,
+    CustomTool,
+    OutputFormat,
+    ReasoningSetting,
+    Request,
+    ServerTool,
+    Tool,
+    ToolChoice,
+)
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.effort import lowest_known
+from dragoman.wire import WireRequest
+
+PATH = "/v1/messages"
+BETA = "header:anthropic-beta"  # a header of the request, filed among its extras
+VERSION_KEY = "~anthropic-version"
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_request(wire: WireRequest, notes: Notes) -> Request:
+    body = wire.body
+    messages = take_each(body, "messages", decode_message)
+    if body.get("system") is not None:
+        messages = (_decode_system(body), *messages)
+    elif messages and messages[0].role == "system":
+        note_spelling(body, "system", "messages")
+    if "max_tokens" not in body:
+        note_spelling(body, "max_tokens", "absent")  # as count_tokens wants it
+    if "model" not in body:
+        note_spelling(body, "model", "absent")  # Vertex has it in the path
+    choice, parallel = _take_tool_choice(body)
+    _keep_headers(body, wire.headers)
+    return Request(
+        model=take_text_or_none(body, "model") or "",
+        messages=messages,
+        tools=take_each(body, "tools", decode_tool) if body.get("tools") is not None else None,
+        tool_choice=choice,
+        parallel_calls=parallel,
+        stream=take_flag_or_none(body, "stream"),
+        max_output=take_integer_or_none(body, "max_tokens"),
+        stop=take_texts_or_none(body, "stop_sequences"),
+        reasoning=_take_reasoning(body),
+        output=_take_output(body),
+        temperature=take_number_or_none(body, "temperature"),
+        top_p=take_number_or_none(body, "top_p"),
+        top_k=take_integer_or_none(body, "top_k"),
+        user=_take_user(body),
+        service_tier=take_text_or_none(body, "service_tier"),
+        cache=take_cache(body),
+        extras=leftovers(body, NAME),
+    )
+
+
+def _keep_headers(body: JsonObject, headers: dict[str, str]) -> None:
+    if "anthropic-beta" in headers:
+        body[BETA] = headers["anthropic-beta"]
+    if "anthropic-version" in headers:
+        body[VERSION_KEY] = headers["anthropic-version"]
+
+
+def _decode_system(body: JsonObject) -> Message:
+    holder = {"system": body.pop("system")}
+    parts = decode_content(holder, "system")
+    return Message(role="system", parts=parts, extras={NAME: {"~content": "list"}} if holder else {})
+
+
+def decode_message(message: JsonObject) -> Message:
+    return Message(
+        role=take_choice(message, "role", ROLES),
+        parts=decode_content(message),
+        extras=leftovers(message, NAME),
+    )
+
+
+def decode_tool(tool: JsonObject) -> AnyTool:
+    kind = tool.get("type")
+    if kind is not None and kind != "custom":
+        return ServerTool(dialect=NAME, body=tool)
+    if kind is not None:
+        del tool["type"]
+        note_spelling(tool, "type", "custom")
+    return Tool(
+        name=take_text(tool, "name"),
+        description=take_text_or_none(tool, "description"),
+        # `true` is a schema too, if one nobody takes: it stays among the extras
+        parameters=tool.pop("input_schema") if type(tool.get("input_schema")) is dict else None,
+        strict=take_flag_or_none(tool, "strict"),
+        cache=take_cache(tool),
+        extras=leftovers(tool, NAME),
+    )
+
+
+def _take_tool_choice(body: JsonObject) -> tuple[ToolChoice | None, bool | None]:
+    parallel: bool | None = None
+
+    def decode(choice: JsonObject) -> ToolChoice:
+        nonlocal parallel
+        disabled = take_flag_or_none(choice, "disable_parallel_tool_use")
+        parallel = None if disabled is None else not disabled
+        named = choice.get("type") == "tool"
+        mode = take_choice(choice, "type", CHOICES)
+        return ToolChoice(
+            mode=mode, names=(take_text(choice, "name"),) if named else None, extras=leftovers(choice, NAME)
+        )
+
+    return take_one(body, "tool_choice", decode), parallel
+
+
+def _take_reasoning(body: JsonObject) -> ReasoningSetting | None:
+    """`thinking` says whether, `output_config.effort` how much; the rest of output_config stays in the extras."""
+    config, effort = body.get("output_config"), None
+    if type(config) is dict:
+        effort = take_text_or_none(config, "effort")
+        if not config:
+            del body["output_config"]
+    thinking = take_object_or_none(body, "thinking")
+    if thinking is None:
+        return None if effort is None else ReasoningSetting(effort=effort)
+    mode = MODES.get(thinking.get("type", ""))
+    if mode is not None:
+        del thinking["type"]
+    show = DISPLAYS.get(thinking.get("display", ""))
+    if show is not None:
+        del thinking["display"]
+    return ReasoningSetting(
+        mode=mode,
+        effort=effort,
+        budget=take_integer_or_none(thinking, "budget_tokens"),
+        show=show,
+        extras=leftovers(thinking, NAME),
+    )
+
+
+def _take_output(body: JsonObject) -> OutputFormat | None:
+    """`output_config.format`, or the older top-level `output_format`."""
+    holder, key = body.get("output_config"), "format"
+    if type(holder) is not dict or type(holder.get("format")) is not dict:
+        holder, key = body, "output_format"
+    given = holder.get(key)
+    if type(given) is not dict or given.get("type") != "json_schema":
+        return None
+    del holder[key]
+    if holder is not body and not holder:
+        del body["output_config"]
+    del given["type"]
+    if key == "output_format":
+        note_spelling(given, "place", key)
+    return OutputFormat(type="json_schema", schema=take_object_or_none(given, "schema"), extras=leftovers(given, NAME))
+
+
+def _take_user(body: JsonObject) -> str | None:
+    metadata = body.get("metadata")
+    if type(metadata) is not dict:
+        return None
+    user = take_text_or_none(metadata, "user_id")
+    if user is not None and not metadata:
+        del body["metadata"]
+    return user
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_request(request: Request, notes: Notes) -> WireRequest:
+    body: JsonObject = {}
+    if request.model or spelled(request.extras, NAME, "~model") is None:
+        body["model"] = request.model
+    if request.max_output is not None:
+        body["max_tokens"] = request.max_output
+    elif spelled(request.extras, NAME, "~max_tokens") is None:
+        body["max_tokens"] = DEFAULT_MAX_TOKENS
+        notes.invented((ROOT, "max_output"), f"anthropic demands a limit: {DEFAULT_MAX_TOKENS}")
+    _encode_messages(body, request, notes)
+    if request.tools is not None:
+        body["tools"] = _encode_tools(request.tools, notes)
+    _encode_tool_choice(body, request, notes)
+    _encode_parameters(body, request, notes)
+    _encode_reasoning(body, request, notes)
+    _encode_output(body, request, notes)
+    _note_missing(request, notes)
+    headers = _add_extras(body, request, notes)
+    return WireRequest(path=PATH, body=body, headers=headers)
+
+
+def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
+    """The system turns a conversation begins with are its `system`; later ones keep their place."""
+    messages = request.messages
+    lead = 0
+    if spelled(request.extras, NAME, "~system") != "messages":
+        while lead < len(messages) and messages[lead].role in ("system", "developer"):
+            lead += 1
+    at: At = (ROOT, "messages")
+    if lead:
+        body["system"] = _encode_system(messages[:lead], at, notes)
+    body["messages"] = [encode_message(messages[i], (at, i), notes) for i in range(lead, len(messages))]
+
+
+def _encode_system(messages: tuple[Message, ...], at: At, notes: Notes) -> str | list[JsonObject]:
+    blocks: list[JsonObject] = []
+    for i, message in enumerate(messages):
+        _note_developer(message, (at, i), notes)
+        content = encode_content(message.parts, message.extras, (at, i), notes)
+        aside: JsonObject = {}
+        add_extras(aside, message.extras, NAME, (at, i), notes)
+        if len(messages) == 1:
+            return content
+        blocks.extend([{"type": "text", "text": content}] if isinstance(content, str) else content)
+    return blocks
+
+
+def _note_developer(message: Message, at: At, notes: Notes) -> None:
+    if message.role == "developer":
+        notes.altered((at, "role"), "anthropic does not tell developer from system")
+
+
+def encode_message(message: Message, at: At, notes: Notes) -> JsonObject:
+    _note_developer(message, at, notes)
+    turn: JsonObject = {
+        "role": ROLE_WORDS[message.role],
+        "content": encode_content(message.parts, message.extras, at, notes),
+    }
+    if message.extras:
+        add_extras(turn, message.extras, NAME, at, notes)
+    return turn
+
+
+def _encode_tools(tools: tuple[AnyTool, ...], notes: Notes) -> list[JsonObject]:
+    at: At = (ROOT, "tools")
+    encoded = [encode_tool(tool, (at, i), notes) for i, tool in enumerate(tools)]
+    return [tool for tool in encoded if tool is not None]
+
+
+def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:
+    match tool:
+        case Tool():
+            return _encode_function(tool, at, notes)
+        case CustomTool():
+            return _encode_custom(tool, at, notes)
+        case ServerTool() if tool.dialect == NAME:
+            return tool.body
+        case ServerTool():
+            notes.dropped(at, f"only {tool.dialect} has the tool {tool.body.get('type', tool.body.get('name'))}")
+            return None
+        case _:
+            assert_never(tool)
+
+
+def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
+    body: JsonObject = {"name": tool.name}
+    if spelled(tool.extras, NAME, "~type") is not None:
+        body["type"] = "custom"
+    if tool.description is not None:
+        body["description"] = tool.description
+    if tool.parameters:
+        body["input_schema"] = tool.parameters
+    elif "input_schema" not in tool.extras.get(NAME, {}):
+        body["input_schema"] = {"type": "object"}  # required, and never {} (mission B5)
+        notes.invented((at, "parameters"), "anthropic demands a schema")
+    if tool.strict is not None:
+        body["strict"] = tool.strict
+    if tool.cache is not None:
+        body["cache_control"] = encode_cache(tool.cache, (at, "cache"), notes)
+    if tool.extras:
+        add_extras(body, tool.extras, NAME, at, notes)
+    return body
+
+
+def _encode_custom(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
+    """A freeform tool as a function with one string (FIELD-CASES 39); the grammar is told to the model."""
+    notes.altered(at, "anthropic has no freeform tools: said as a function with one string, input")
+    description = tool.description or ""
+    if tool.grammar is not None:
+        description += f"\n\nThe input must match this {tool.syntax or 'grammar'} grammar:\n{tool.grammar}"
+    schema: JsonObject = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    body: JsonObject = {"name": tool.name, "description": description.strip(), "input_schema": schema}
+    add_extras(body, tool.extras, NAME, at, notes)
+    return body
+
+
+def _encode_tool_choice(body: JsonObject, request: Request, notes: Notes) -> None:
+    choice, parallel = request.tool_choice, request.parallel_calls
+    at: At = (ROOT, "tool_choice")
+    if choice is None:
+        if parallel is None:
+            return
+        if not request.tools:
+            notes.dropped((ROOT, "parallel_calls"), "anthropic says it with the tool choice, and there are no tools")
+            return
+        choice = ToolChoice(mode="auto")
+        notes.invented(at, "anthropic says parallel_calls with the tool choice")
+    names = choice.names
+    encoded: JsonObject
+    if choice.mode == "required" and names is not None and len(names) == 1:
+        encoded = {"type": "tool", "name": names[0]}
+    else:
+        encoded = {"type": {"auto": "auto", "none": "none", "required": "any"}[choice.mode]}
+        if names is not None:
+            notes.dropped((at, "names"), "anthropic can name one tool or none")
+    if parallel is not None:
+        if choice.mode == "none":
+            notes.dropped((ROOT, "parallel_calls"), "anthropic has no such flag on the choice none")
+        else:
+            encoded["disable_parallel_tool_use"] = not parallel
+    if choice.extras:
+        add_extras(encoded, choice.extras, NAME, at, notes)
+    body["tool_choice"] = encoded
+
+
+def _encode_parameters(body: JsonObject, request: Request, notes: Notes) -> None:
+    if request.stream is not None:
+        body["stream"] = request.stream
+    if request.stop is not None:
+        body["stop_sequences"] = list(request.stop)
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+        if request.temperature > 1:
+            body["temperature"] = 1
+            notes.altered((ROOT, "temperature"), "anthropic's goes up to 1")
+    if request.top_p is not None:
+        body["top_p"] = request.top_p
+    if request.top_k is not None:
+        body["top_k"] = request.top_k
+    if request.user is not None:
+        body["metadata"] = {"user_id": request.user}
+    if request.service_tier is not None:
+        _encode_tier(body, request.service_tier, notes)
+    if request.cache is not None:
+        body["cache_control"] = encode_cache(request.cache, (ROOT, "cache"), notes)
+
+
+TIERS = {"auto": "auto", "standard_only": "standard_only", "default": "standard_only"}
+
+
+def _encode_tier(body: JsonObject, tier: str, notes: Notes) -> None:
+    word = TIERS.get(tier)
+    if word is None:
+        notes.dropped((ROOT, "service_tier"), f"anthropic has no tier {tier}")
+        return
+    if word != tier:
+        notes.altered((ROOT, "service_tier"), f"{tier} is anthropic's {word}")
+    body["service_tier"] = word
+
+
+def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
+    setting = request.reasoning
+    if setting is None:
+        return
+    at: At = (ROOT, "reasoning")
+    thinking: JsonObject = {}
+    if setting.mode is not None:
+        thinking["type"] = MODE_WORDS[setting.mode]
+        if setting.mode == "on" and setting.budget is None and NAME not in setting.extras:
+            thinking["type"] = "adaptive"
+            notes.altered((at, "mode"), "anthropic's enabled demands a budget: said as adaptive")
+    elif setting.budget is not None:
+        thinking["type"] = "enabled"
+        notes.invented((at, "mode"), "anthropic demands a type beside a budget")
+    if setting.budget is not None:
+        thinking["budget_tokens"] = setting.budget
+    if setting.show is not None:
+        thinking["display"] = DISPLAY_WORDS[setting.show]
+        if "type" not in thinking and NAME not in setting.extras:
+            thinking["type"] = "adaptive"
+            notes.invented((at, "mode"), "anthropic demands a type beside display")
+    if setting.extras:
+        add_extras(thinking, setting.extras, NAME, at, notes)
+    if thinking:
+        body["thinking"] = thinking
+    if setting.effort is not None:
+        effort = lowest_known(setting.effort, EFFORTS)
+        if effort != setting.effort:
+            notes.altered((at, "effort"), f"anthropic has no effort {setting.effort}: {effort}")
+        body["output_config"] = {"effort": effort}
+
+
+def _encode_output(body: JsonObject, request: Request, notes: Notes) -> None:
+    output = request.output
+    if output is None:
+        return
+    at: At = (ROOT, "output")
+    if output.type != "json_schema":
+        notes.dropped(at, f"anthropic has no output format {output.type}")
+        return
+    for key, value in (("name", output.name), ("description", output.description), ("strict", output.strict)):
+        if value is not None:
+            notes.dropped((at, key), f"anthropic's output format has no {key}")
+    encoded: JsonObject = {"type": "json_schema"}
+    if output.schema is not None:
+        encoded["schema"] = output.schema
+    add_extras(encoded, output.extras, NAME, at, notes)
+    if spelled(output.extras, NAME, "~place") == "output_format":
+        body["output_format"] = encoded
+    else:
+        body.setdefault("output_config", {})["format"] = encoded
+
+
+_NO_SUCH: tuple[str, ...] = (
+    "choices",
+    "modalities",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+    "logprobs",
+    "top_logprobs",
+    "verbosity",
+    "metadata",
+    "store",
+    "cache_key",
+)
+
+
+def _note_missing(request: Request, notes: Notes) -> None:
+    for field in _NO_SUCH:
+        if getattr(request, field) is not None:
+            notes.dropped((ROOT, field), f"anthropic has no {field}")
+
+
+def _add_extras(body: JsonObject, request: Request, notes: Notes) -> dict[str, str]:
+    """The request's own extras; headers among them go where they came from, objects we also write are joined."""
+    headers = {"anthropic-version": spelled(request.extras, NAME, VERSION_KEY) or VERSION}
+    if not request.extras:
+        return headers
+    ours: dict[str, Any] = {key: body[key] for key in ("output_config", "metadata") if key in body}
+    add_extras(body, request.extras, NAME, ROOT, notes)
+    for key, value in ours.items():
+        if body[key] is not value and isinstance(body[key], dict):
+            body[key] = body[key] | value
+    if BETA in body:
+        headers["anthropic-beta"] = body.pop(BETA)
+    return headers

@@ -1,0 +1,435 @@
+"""Anthropic Messages: the stream, both ways.
+https://docs.anthropic.com/en/api/messages-streaming (digest read 2026-11-15)
+
+    message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop
+
+Blocks never overlap; `ping` stands anywhere; `error` ends everything.
+"""
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+from msgspec.structs import replace
+
+from dragoman.dialects.anthropic.failure import decode_failure, encode_error
+from dragoman.dialects.anthropic.parts import (
+    decode_citation,
+    decode_part,
+    encode_citation,
+    encode_part,
+)
+from dragoman.dialects.anthropic.reply import decode_reply, decode_usage, encode_finish, encode_usage, take_finish
+from dragoman.dialects.anthropic.words import NAME
+from dragoman.errors import DecodeError
+from dragoman.failure import Failure
+from dragoman.fields import add_extras, drop_constant, leftovers, need_object, take_one, take_text
+from dragoman.framing.sse import SseDecoder, SseFrame
+from dragoman.jsontypes import JsonObject, dump_json, dump_text, load_json, load_object
+from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.fold import merge_extras, unfold
+from dragoman.model.messages import Opaque, Part, Reasoning, Refusal, Seal, Text, ToolCall
+from dragoman.model.reply import Finish, Usage
+from dragoman.model.request import Request
+from dragoman.model.sequence import Sequencer
+from dragoman.notes import ROOT, At, Notes
+from dragoman.wire import WireReply
+
+CUT = Failure(kind="cut_off", message="the stream ended before its end")
+
+# ---------------------------------------------------------------- decode
+
+
+class _Block:
+    """A block between its start and its stop."""
+
+    __slots__ = ("body", "index", "json", "opened", "seal")
+
+    def __init__(self, index: int, body: JsonObject) -> None:
+        self.index = index  # ours, dense from 0
+        self.body = body
+        self.json: list[str] = []  # pieces of a streamed `input`
+        self.seal: Seal | None = None
+        self.opened = False
+
+
+class StreamDecoder:
+    def __init__(self, notes: Notes) -> None:
+        self._frames = SseDecoder()
+        self._notes = notes
+        self._blocks: dict[Any, _Block] = {}
+        self._count = 0
+        self._usage: Usage | None = None
+        self._finish: Finish | None = None
+        self._extras: dict[str, JsonObject] = {}
+        self._started = False
+        self._ended = False
+
+    def feed(self, piece: bytes) -> list[Event]:
+        events: list[Event] = []
+        for frame in self._frames.feed(piece):
+            self._read(frame, events)
+        return events
+
+    def close(self) -> list[Event]:
+        events: list[Event] = []
+        for frame in self._frames.close():
+            self._read(frame, events)
+        if self._finish is not None and not self._ended:
+            self._end(events)  # Vertex leaves message_stop out; the reason to stop was given all the same
+        if not self._ended:
+            self._ended = True
+            events.append(ReplyFailed(failure=CUT))
+        return events
+
+    def _read(self, frame: SseFrame, events: list[Event]) -> None:
+        if self._ended:
+            return
+        if frame.data == b"[DONE]":  # not Anthropic's, but seen behind OpenAI-minded servers
+            return
+        body = load_object(frame.data)
+        match body.get("type") or frame.event:
+            case "content_block_delta":
+                self._delta(body, events)
+            case "content_block_start":
+                self._start_block(body, events)
+            case "content_block_stop":
+                self._stop_block(body, events)
+            case "message_start":
+                self._start(body, events)
+            case "message_delta":
+                self._finish_message(body)
+            case "message_stop":
+                self._end(events)
+            case "message" if not self._started:
+                # Vertex may answer a streamed request with the whole message in one frame
+                self._ended = True
+                reply = decode_reply(WireReply(body=body), self._notes)
+                events.extend(unfold(reply))
+            case "error":
+                self._ended = True
+                events.append(ReplyFailed(failure=decode_failure(WireReply(body=body))))
+            case _:
+                events.append(Aside(dialect=NAME, body=body))
+
+    def _start(self, body: JsonObject, events: list[Event]) -> None:
+        message = need_object(body.get("message"))
+        if self._started:
+            return
+        self._started = True
+        self._usage = take_one(message, "usage", decode_usage)
+        drop_constant(message, "type", "message")
+        drop_constant(message, "role", "assistant")
+        for key in ("content", "stop_reason", "stop_sequence", "stop_details"):
+            if not message.get(key):
+                message.pop(key, None)
+        events.append(
+            ReplyStart(
+                id=take_text(message, "id"),
+                model=take_text(message, "model"),
+                usage=self._usage,
+                extras=leftovers(message, NAME),
+            )
+        )
+
+    def _start_block(self, body: JsonObject, events: list[Event]) -> None:
+        if not self._started:
+            raise DecodeError("content_block_start before message_start")
+        block = _Block(self._count, need_object(body.get("content_block")))
+        self._count += 1
+        self._blocks[body.get("index")] = block
+        match block.body.get("type"):
+            case "text" | "thinking" | "redacted_thinking":
+                # thinking starts without its signature in some streams, and with an empty one in others
+                self._open(block, _decode_start(block.body), events)
+            case "tool_use":
+                given = block.body.get("input")
+                block.body["input"] = {}
+                part = _decode_start(block.body)
+                block.body = {"input": given}
+                self._open(block, part, events)
+            case _:
+                pass  # nobody but Anthropic knows it: kept until it is whole
+
+    def _open(self, block: _Block, part: Part, events: list[Event]) -> None:
+        block.opened = True
+        events.append(PartStart(index=block.index, part=part))
+
+    def _delta(self, body: JsonObject, events: list[Event]) -> None:
+        block = self._blocks.get(body.get("index"))
+        if block is None:
+            raise DecodeError("content_block_delta outside its block")
+        delta = need_object(body.get("delta"))
+        match delta.get("type"):
+            case "text_delta":
+                events.append(PartDelta(index=block.index, text=delta["text"]))
+            case "thinking_delta":
+                events.append(PartDelta(index=block.index, text=delta["thinking"]))
+            case "input_json_delta":
+                piece = delta["partial_json"]
+                block.json.append(piece)
+                if piece and block.opened:
+                    events.append(PartDelta(index=block.index, text=piece))
+            case "signature_delta":
+                value = (block.seal.value if block.seal else "") + delta["signature"]
+                block.seal = Seal(origin=NAME, value=value)
+            case "citations_delta":
+                citation = decode_citation(need_object(delta.get("citation")))
+                events.append(PartDelta(index=block.index, citations=(citation,)))
+            case _ if not block.opened:
+                for key, value in delta.items():
+                    if key != "type":
+                        block.body[key] = value
+            case _:
+                events.append(Aside(dialect=NAME, body=body))
+
+    def _stop_block(self, body: JsonObject, events: list[Event]) -> None:
+        block = self._blocks.pop(body.get("index"), None)
+        if block is None:
+            raise DecodeError("content_block_stop outside its block")
+        if not block.opened:
+            self._open(block, _complete(block), events)
+        elif "input" in block.body and not any(block.json):
+            # the start's own input counts only when no piece followed (FIELD-CASES 123)
+            events.append(PartDelta(index=block.index, text=dump_text(block.body["input"] or {})))
+        events.append(PartEnd(index=block.index, seal=block.seal))
+
+    def _finish_message(self, body: JsonObject) -> None:
+        usage = take_one(body, "usage", decode_usage)
+        if usage is not None:
+            self._usage = _later(self._usage, usage)
+        delta = need_object(body.get("delta") or {})
+        finish = take_finish(delta)
+        if finish is not None:
+            self._finish = finish
+        body.pop("type", None)
+        body.pop("delta", None)
+        said = {key: value for key, value in {**body, **delta}.items() if value is not None}
+        if said:
+            self._extras = merge_extras(self._extras, {NAME: said})
+
+    def _end(self, events: list[Event]) -> None:
+        self._ended = True
+        if not self._started:
+            events.append(ReplyFailed(failure=CUT))
+            return
+        for block in self._blocks.values():
+            if not block.opened:
+                self._open(block, _complete(block), events)
+            events.append(PartEnd(index=block.index, seal=block.seal))
+        events.append(ReplyEnd(finishes=(self._finish,), usage=self._usage, extras=self._extras))
+
+
+def _decode_start(body: JsonObject) -> Part:
+    """The start of a text, a thought or a call. An empty signature there is a placeholder, not a seal."""
+    part = decode_part(body)
+    if isinstance(part, ToolCall):
+        return replace(part, arguments="")
+    if isinstance(part, Reasoning) and (part.seal is None or not part.seal.value):
+        return Reasoning(text=part.text, extras={k: v for k, v in part.extras.items() if set(v) != {"~signature"}})
+    return part
+
+
+def _complete(block: _Block) -> Part:
+    """A block only Anthropic knows, with the input that was streamed into it."""
+    body = block.body
+    if any(block.json):
+        text = "".join(block.json)
+        try:
+            body["input"] = load_json(text)
+        except DecodeError:
+            body["input"] = text
+    return Opaque(dialect=NAME, body=body)
+
+
+def _later(first: Usage | None, second: Usage) -> Usage:
+    """Counts are cumulative: the later wins where it says anything (`message_delta` repeats the input)."""
+    if first is None:
+        return second
+    counts = {
+        key: getattr(second, key) if getattr(second, key) is not None else getattr(first, key)
+        for key in ("input", "cache_read", "cache_write", "output", "reasoning")
+    }
+    if second.reasoning is None and second.output is not None:
+        counts["reasoning"] = None
+    return replace(first, extras=merge_extras(first.extras, second.extras), **counts)
+
+
+# ---------------------------------------------------------------- encode
+
+
+class StreamEncoder:
+    def __init__(self, notes: Notes, request: Request | None = None) -> None:
+        self._notes = notes
+        self._sequencer = Sequencer()
+        self._out: list[bytes] = []
+        self._index = -1  # of the open block
+        self._kind: type[Part] | None = None
+        self._skipped: set[int] = set()
+        self._said: list[bytes] = []
+        self._done = False
+        self._delta_head: dict[int, bytes] = {}
+
+    def feed(self, events: Iterable[Event]) -> bytes:
+        for event in events:
+            if self._done:
+                break
+            for ordered in self._sequencer.feed(event):
+                self._write(ordered)
+        out, self._out = b"".join(self._out), []
+        return out
+
+    def close(self) -> bytes:
+        """An end nobody announced is a failure, never a success."""
+        return b"" if self._done else self.feed([ReplyFailed(failure=CUT)])
+
+    def _write(self, event: Event) -> None:
+        match event:
+            case PartDelta():
+                self._delta(event)
+            case PartStart():
+                self._start_block(event)
+            case PartEnd():
+                self._stop_block(event)
+            case ReplyStart():
+                self._start(event)
+            case ReplyEnd():
+                self._end(event)
+            case ReplyFailed():
+                self._send({"type": "error", "error": encode_error(event.failure)})
+                self._done = True
+            case Aside():
+                if event.dialect == NAME:
+                    self._send(event.body)
+            case _:
+                assert_never(event)
+
+    def _send(self, body: JsonObject) -> None:
+        self._out.append(b"event: %b\ndata: %b\n\n" % (body["type"].encode(), dump_json(body)))
+
+    def _start(self, event: ReplyStart) -> None:
+        usage = encode_usage(event.usage or Usage(), (ROOT, "usage"), Notes())
+        usage.setdefault("input_tokens", 0)
+        usage.setdefault("output_tokens", 0)
+        message: JsonObject = {"id": event.id, "type": "message", "role": "assistant", "model": event.model}
+        message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
+        if event.created is not None:
+            self._notes.dropped((ROOT, "created"), "anthropic's replies have no time")
+        if event.service_tier is not None:
+            self._notes.dropped((ROOT, "service_tier"), "anthropic says it in the usage, in other words")
+        if event.extras:
+            add_extras(message, event.extras, NAME, ROOT, self._notes)
+        self._send({"type": "message_start", "message": message})
+
+    def _at(self, index: int) -> At:
+        return ((((ROOT, "choices"), 0), "parts"), index)
+
+    def _start_block(self, event: PartStart) -> None:
+        part = event.part
+        if event.choice:
+            self._skipped.add(event.index)
+            self._notes.dropped(((ROOT, "choices"), event.choice), "anthropic gives one answer")
+            return
+        at = self._at(event.index)
+        block = self._start_body(part, at)
+        if block is None:
+            self._skipped.add(event.index)
+            return
+        self._index += 1
+        self._kind = Text if isinstance(part, Refusal) else type(part)
+        self._send({"type": "content_block_start", "index": self._index, "content_block": block})
+        self._first_delta(part, block)
+
+    def _start_body(self, part: Part, at: At) -> JsonObject | None:
+        if isinstance(part, ToolCall):
+            # what is known of the arguments follows as a delta, never in the start (FIELD-CASES 8, 123)
+            freeform = part.freeform
+            block = encode_part(replace(part, arguments="{}", freeform=False), at, self._notes, to_client=True)
+            if freeform:
+                self._notes.altered((at, "freeform"), "anthropic has no freeform calls: said as a function's")
+            return block
+        if isinstance(part, Reasoning) and part.seal is None:
+            block = {"type": "thinking", "thinking": "", "signature": ""}
+            add_extras(block, part.extras, NAME, at, self._notes)
+            return block
+        block = encode_part(part, at, self._notes, to_client=True)
+        if block is not None:
+            if block["type"] == "thinking":
+                block = block | {"thinking": "", "signature": ""}
+            elif block["type"] == "text":
+                block = {key: value for key, value in block.items() if key != "citations"} | {"text": ""}
+        return block
+
+    def _first_delta(self, part: Part, block: JsonObject) -> None:
+        """What the start of a part already says, as the delta it would have been."""
+        match part:
+            case Text() | Refusal():
+                if part.text:
+                    self._send_delta({"type": "text_delta", "text": part.text})
+                for i, citation in enumerate(part.citations if isinstance(part, Text) else ()):
+                    self._send_citation(encode_citation(citation, ((ROOT, "citations"), i), self._notes))
+            case Reasoning():
+                if part.text and block["type"] == "thinking":
+                    self._send_delta({"type": "thinking_delta", "thinking": part.text})
+                if part.seal is not None and part.seal.origin == NAME and part.seal.form == "signature":
+                    self._send_delta({"type": "signature_delta", "signature": part.seal.value})
+            case ToolCall():
+                if part.arguments:
+                    self._send_delta({"type": "input_json_delta", "partial_json": part.arguments})
+            case _:
+                pass
+
+    def _delta(self, event: PartDelta) -> None:
+        if event.index in self._skipped:
+            return
+        text = event.text
+        if text:
+            if self._kind is Text:
+                self._send_delta({"type": "text_delta", "text": text})
+            elif self._kind is ToolCall:
+                self._send_delta({"type": "input_json_delta", "partial_json": text})
+            elif self._kind is Reasoning:
+                self._send_delta({"type": "thinking_delta", "thinking": text})
+        if event.logprobs is not None:
+            self._notes.dropped((self._at(event.index), "logprobs"), "anthropic has no logprobs")
+        for i, citation in enumerate(event.citations):
+            at: At = ((self._at(event.index), "citations"), i)
+            self._send_citation(encode_citation(citation, at, self._notes))
+
+    def _send_citation(self, citation: JsonObject | None) -> None:
+        if citation is not None:
+            self._send_delta({"type": "citations_delta", "citation": citation})
+
+    def _send_delta(self, delta: JsonObject) -> None:
+        body = {"type": "content_block_delta", "index": self._index, "delta": delta}
+        self._out.append(b"event: content_block_delta\ndata: %b\n\n" % dump_json(body))
+
+    def _stop_block(self, event: PartEnd) -> None:
+        if event.index in self._skipped:
+            return
+        at = self._at(event.index)
+        stop: JsonObject = {"type": "content_block_stop", "index": self._index}
+        if event.seal is not None:
+            if event.seal.origin == NAME and self._kind is Reasoning:
+                self._send_delta({"type": "signature_delta", "signature": event.seal.value})
+            else:
+                # a client that folds the stream into blocks has no place for it but the event itself
+                self._notes.dropped((at, "seal"), f"anthropic's streams have no place for {event.seal.origin}'s")
+        if event.extras:
+            add_extras(stop, event.extras, NAME, at, self._notes)
+        self._send(stop)
+
+    def _end(self, event: ReplyEnd) -> None:
+        finish = event.finishes[0] if event.finishes else None
+        for i in range(1, len(event.finishes)):
+            self._notes.dropped(((ROOT, "choices"), i), "anthropic gives one answer")
+        delta = encode_finish(finish, (((ROOT, "choices"), 0), "finish"), self._notes)
+        usage = encode_usage(event.usage or Usage(), (ROOT, "usage"), self._notes)
+        usage.setdefault("output_tokens", 0)
+        body: JsonObject = {"type": "message_delta", "delta": delta, "usage": usage}
+        if event.extras:
+            add_extras(body, event.extras, NAME, ROOT, self._notes)
+        for extras in event.choice_extras[:1]:
+            add_extras(body, extras, NAME, ((ROOT, "choices"), 0), self._notes)
+        self._send(body)
+        self._send({"type": "message_stop"})
+        self._done = True

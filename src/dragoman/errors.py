@@ -1,0 +1,67 @@
+"""Every exception dragoman raises on purpose, as one tree."""
+
+from dragoman.failure import Failure
+
+
+class DragomanError(Exception):
+    """Anything we raise on purpose."""
+
+
+class DecodeError(DragomanError):
+    """A body is not what its dialect says. The path is gathered while the error unwinds."""
+
+    def __init__(self, what: str, *path: str | int) -> None:
+        super().__init__(what)
+        self.what = what
+        self.path: tuple[str | int, ...] = path
+
+    def under(self, *path: str | int) -> "DecodeError":
+        """The same error, seen from the object that holds the one it happened in."""
+        self.path = path + self.path
+        return self
+
+    @property
+    def where(self) -> str:
+        return pointer(self.path)
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" if self.path else self.what
+
+
+class LossError(DragomanError):
+    """A strict conversion would have lost something."""
+
+    def __init__(self, where: str, why: str) -> None:
+        super().__init__(f"{where or '/'}: {why}")
+        self.where = where
+        self.why = why
+
+
+class UpstreamError(DragomanError):
+    """An upstream said no, or said nothing."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class ToolError(DragomanError):
+    """A tool raised, timed out or returned what it may not."""
+
+    def __init__(self, call_id: str, why: str) -> None:
+        super().__init__(f"{call_id}: {why}")
+        self.call_id = call_id
+
+
+class ConfigError(DragomanError):
+    """Names the file and the key to change."""
+
+    def __init__(self, file: str, key: str, why: str) -> None:
+        super().__init__(f"{file}: {key}: {why}" if key else f"{file}: {why}")
+        self.file = file
+        self.key = key
+
+
+def pointer(path: tuple[str | int, ...]) -> str:
+    """A JSON pointer (RFC 6901) for a path."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)

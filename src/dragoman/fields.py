@@ -1,0 +1,214 @@
+"""Reading JSON objects key by key, and writing back the keys nobody took.
+
+A decoder *takes* the keys it knows out of the object; what is left are the object's extras. A key whose value is
+null is not taken: it says nothing, and left in the extras it is written back as the null it was. The happy path pays
+nothing for error messages: a DecodeError gathers its path while it unwinds.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from dragoman.errors import DecodeError
+from dragoman.jsontypes import JsonObject, kind_of
+from dragoman.model.messages import Extras
+from dragoman.notes import At, Notes
+
+T = TypeVar("T")
+
+OMIT = "~omit"  # spelling: keys the encoder always writes and this wire left out
+
+
+def expected(what: str, value: object, key: str) -> DecodeError:
+    """The error for a value of the wrong type."""
+    return DecodeError(f"expected {what}, found {kind_of(value)}", key)
+
+
+def need_object(value: object) -> JsonObject:
+    """An element that must be an object."""
+    if type(value) is dict:
+        return value
+    raise DecodeError(f"expected object, found {kind_of(value)}")
+
+
+def take_text(obj: JsonObject, key: str) -> str:
+    value = obj.pop(key, None)
+    if type(value) is str:
+        return value
+    raise expected("string", value, key)
+
+
+def take_text_or_none(obj: JsonObject, key: str) -> str | None:
+    value = obj.get(key)
+    if value is None:
+        return None
+    if type(value) is not str:
+        raise expected("string", value, key)
+    del obj[key]
+    return value
+
+
+def take_flag_or_none(obj: JsonObject, key: str) -> bool | None:
+    value = obj.get(key)
+    if value is None:
+        return None
+    if type(value) is not bool:
+        raise expected("boolean", value, key)
+    del obj[key]
+    return value
+
+
+def take_integer_or_none(obj: JsonObject, key: str) -> int | None:
+    """A whole number; 3.0 is one too (JavaScript clients send it)."""
+    value = obj.get(key)
+    if value is None:
+        return None
+    if type(value) is int:
+        del obj[key]
+        return value
+    if type(value) is float and value.is_integer():
+        del obj[key]
+        return int(value)
+    raise expected("whole number", value, key)
+
+
+def take_number_or_none(obj: JsonObject, key: str) -> float | None:
+    """A number, whole or not, as it was written."""
+    value = obj.get(key)
+    if value is None:
+        return None
+    if type(value) is not float and type(value) is not int:
+        raise expected("number", value, key)
+    del obj[key]
+    return value
+
+
+def take_object_or_none(obj: JsonObject, key: str) -> JsonObject | None:
+    value = obj.get(key)
+    if value is None:
+        return None
+    if type(value) is not dict:
+        raise expected("object", value, key)
+    del obj[key]
+    return value
+
+
+def take_object(obj: JsonObject, key: str) -> JsonObject:
+    value = obj.pop(key, None)
+    if type(value) is dict:
+        return value
+    raise expected("object", value, key)
+
+
+def take_list_or_none(obj: JsonObject, key: str) -> list[Any] | None:
+    value = obj.get(key)
+    if value is None:
+        return None
+    if type(value) is not list:
+        raise expected("array", value, key)
+    del obj[key]
+    return value
+
+
+def take_texts_or_none(obj: JsonObject, key: str) -> tuple[str, ...] | None:
+    """A list of strings."""
+    value = take_list_or_none(obj, key)
+    if value is None:
+        return None
+    for i, item in enumerate(value):
+        if type(item) is not str:
+            raise DecodeError(f"expected string, found {kind_of(item)}", key, i)
+    return tuple(value)
+
+
+def take_each(obj: JsonObject, key: str, decode: Callable[[JsonObject], T]) -> tuple[T, ...]:
+    """A list of objects, each decoded; a missing or null list is an empty one."""
+    value = obj.get(key)
+    if value is None:
+        return ()
+    if type(value) is not list:
+        raise expected("array", value, key)
+    del obj[key]
+    return decode_each(value, key, decode)
+
+
+def decode_each(items: list[Any], key: str, decode: Callable[[JsonObject], T]) -> tuple[T, ...]:
+    done: list[T] = []
+    try:
+        for item in items:
+            if type(item) is not dict:
+                raise DecodeError(f"expected object, found {kind_of(item)}")
+            done.append(decode(item))
+    except DecodeError as error:
+        raise error.under(key, len(done)) from None
+    return tuple(done)
+
+
+def take_one(obj: JsonObject, key: str, decode: Callable[[JsonObject], T]) -> T | None:
+    """An object under a key, decoded; None where it is missing or null."""
+    value = take_object_or_none(obj, key)
+    if value is None:
+        return None
+    try:
+        return decode(value)
+    except DecodeError as error:
+        raise error.under(key) from None
+
+
+def take_choice(obj: JsonObject, key: str, words: Mapping[str, T]) -> T:
+    """A string that must be one of a table's words."""
+    word = take_text(obj, key)
+    found = words.get(word)
+    if found is None:
+        raise DecodeError(f"expected one of {', '.join(words)}, found {word!r}", key)
+    return found
+
+
+def drop_constant(obj: JsonObject, key: str, value: object) -> None:
+    """Remove a key that says what it always says (`type: message`); anything else stays for the extras."""
+    if key in obj and obj[key] == value:
+        del obj[key]
+
+
+def leftovers(obj: JsonObject, name: str) -> Extras:
+    """The keys nobody took, filed under the dialect's name."""
+    return {name: obj} if obj else {}
+
+
+def spelled(extras: Extras, name: str, key: str) -> Any:
+    """How this dialect's wire spelled something, or None."""
+    own = extras.get(name)
+    return None if own is None else own.get(key)
+
+
+def note_spelling(obj: JsonObject, key: str, value: object) -> None:
+    """Remember a spelling in the object whose leftovers become extras."""
+    obj["~" + key] = value
+
+
+def note_omitted(obj: JsonObject, present: Mapping[str, object], *keys: str) -> None:
+    """Remember which of the keys that encoders always write this wire left out."""
+    missing = [key for key in keys if key not in present]
+    if missing:
+        obj[OMIT] = missing
+
+
+def add_extras(body: JsonObject, extras: Extras, name: str, at: At, notes: Notes) -> None:
+    """Write a value's own extras into its wire object; every foreign one is a note.
+
+    An extra wins over what the encoder wrote (it is the wire's own, finer word); a null only fills a gap.
+    """
+    for dialect, keys in extras.items():
+        if dialect == name:
+            for key, value in keys.items():
+                if key == OMIT:
+                    for omitted in value:
+                        body.pop(omitted, None)
+                elif key[:1] != "~":
+                    if value is None:
+                        body.setdefault(key, None)
+                    else:
+                        body[key] = value
+        else:
+            for key, value in keys.items():
+                if value is not None and key[:1] != "~":
+                    notes.dropped((((at, "extras"), dialect), key), f"only {dialect} has {key}")

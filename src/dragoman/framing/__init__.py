@@ -1,0 +1,1 @@
+"""Bytes into frames and back, whatever the network cut them into."""

@@ -1,0 +1,213 @@
+"""Events into a Reply, and back: a streamed and an unstreamed answer come out equal."""
+
+from collections.abc import Iterable, Iterator
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from dragoman.failure import Failure
+from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.messages import (
+    Citation,
+    Extras,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    TokenLogprob,
+    ToolCall,
+)
+from dragoman.model.reply import Choice, Reply
+
+
+class GrammarError(ValueError):
+    """A stream of events that is not a stream: a decoder's bug, never a provider's."""
+
+
+class _Growing:
+    """One part while it grows."""
+
+    __slots__ = ("choice", "citations", "end", "logprobs", "part", "pieces")
+
+    def __init__(self, start: PartStart) -> None:
+        self.part = start.part
+        self.choice = start.choice
+        self.pieces: list[str] = []
+        self.citations: list[Citation] = []
+        self.logprobs: list[TokenLogprob] | None = None
+        self.end: PartEnd | None = None
+
+
+class Folder:
+    """Feeds on events; `reply()` once they have ended."""
+
+    def __init__(self) -> None:
+        self._start: ReplyStart | None = None
+        self._end: ReplyEnd | ReplyFailed | None = None
+        self._parts: dict[int, _Growing] = {}
+
+    def feed(self, event: Event) -> None:
+        if self._end is not None and not isinstance(event, Aside):
+            raise GrammarError(f"{type(event).__name__} after the end")
+        match event:
+            case PartDelta():
+                self._grow(event)
+            case PartStart():
+                if self._start is None or event.index in self._parts:
+                    raise GrammarError(f"part {event.index} starts out of order")
+                self._parts[event.index] = _Growing(event)
+            case PartEnd():
+                self._open(event.index).end = event
+            case ReplyStart():
+                if self._start is not None:
+                    raise GrammarError("two starts")
+                self._start = event
+            case ReplyEnd() | ReplyFailed():
+                if isinstance(event, ReplyEnd):
+                    self._check_complete()
+                self._end = event
+            case Aside():
+                pass
+            case _:
+                assert_never(event)
+
+    def reply(self) -> Reply | Failure:
+        """The answer, or the failure the stream ended with."""
+        if isinstance(self._end, ReplyFailed):
+            return self._end.failure
+        if self._start is None or self._end is None:
+            raise GrammarError("the events have no end")
+        start, end = self._start, self._end
+        count = max(len(end.finishes), 1 + max((p.choice for p in self._parts.values()), default=-1))
+        parts: list[list[Part]] = [[] for _ in range(count)]
+        for index in sorted(self._parts):
+            growing = self._parts[index]
+            parts[growing.choice].append(_grown(growing))
+        return Reply(
+            id=start.id,
+            model=start.model,
+            created=start.created,
+            choices=tuple(
+                Choice(
+                    parts=tuple(said),
+                    finish=end.finishes[i] if i < len(end.finishes) else None,
+                    extras=end.choice_extras[i] if i < len(end.choice_extras) else {},
+                )
+                for i, said in enumerate(parts)
+            ),
+            usage=end.usage,
+            service_tier=end.service_tier or start.service_tier,
+            extras=merge_extras(start.extras, end.extras),
+        )
+
+    def _grow(self, delta: PartDelta) -> None:
+        growing = self._open(delta.index)
+        if delta.text:
+            growing.pieces.append(delta.text)
+        if delta.citations:
+            growing.citations.extend(delta.citations)
+        if delta.logprobs is not None:
+            growing.logprobs = [*(growing.logprobs or ()), *delta.logprobs]
+
+    def _open(self, index: int) -> _Growing:
+        growing = self._parts.get(index)
+        if growing is None or growing.end is not None:
+            raise GrammarError(f"part {index} is not open")
+        return growing
+
+    def _check_complete(self) -> None:
+        if self._start is None:
+            raise GrammarError("an end without a start")
+        for index, growing in self._parts.items():
+            if growing.end is None:
+                raise GrammarError(f"part {index} never ends")
+
+
+def _grown(growing: _Growing) -> Part:
+    part, end, text = growing.part, growing.end, "".join(growing.pieces)
+    if isinstance(part, Text):
+        part = replace(
+            part,
+            text=part.text + text,
+            citations=part.citations + tuple(growing.citations),
+            logprobs=part.logprobs if growing.logprobs is None else (part.logprobs or ()) + tuple(growing.logprobs),
+        )
+    elif isinstance(part, Refusal):
+        logprobs = part.logprobs if growing.logprobs is None else (part.logprobs or ()) + tuple(growing.logprobs)
+        part = replace(part, text=part.text + text, logprobs=logprobs)
+    elif isinstance(part, Reasoning):
+        part = replace(part, text=part.text + text)
+    elif isinstance(part, ToolCall):
+        part = replace(part, arguments=part.arguments + text)
+    if end is None:
+        return part
+    if end.seal is not None:
+        part = replace(part, seal=end.seal)
+    if end.extras and not isinstance(part, Opaque):
+        part = replace(part, extras=merge_extras(part.extras, end.extras))
+    return part
+
+
+def fold(events: Iterable[Event]) -> Reply | Failure:
+    """All events of one answer -> the answer."""
+    folder = Folder()
+    for event in events:
+        folder.feed(event)
+    return folder.reply()
+
+
+def unfold(reply: Reply) -> Iterator[Event]:
+    """The answer -> the events it could have come in, a delta per part."""
+    yield ReplyStart(
+        id=reply.id,
+        model=reply.model,
+        created=reply.created,
+        usage=reply.usage,
+        service_tier=reply.service_tier,
+        extras=reply.extras,
+    )
+    index = 0
+    for number, choice in enumerate(reply.choices):
+        for part in choice.parts:
+            yield from unfold_part(part, index, number)
+            index += 1
+    yield ReplyEnd(
+        finishes=tuple(choice.finish for choice in reply.choices),
+        usage=reply.usage,
+        service_tier=reply.service_tier,
+        choice_extras=tuple(c.extras for c in reply.choices) if any(c.extras for c in reply.choices) else (),
+    )
+
+
+def unfold_part(part: Part, index: int, choice: int) -> Iterator[Event]:
+    """One whole part as start, delta and end."""
+    match part:
+        case Text(text=text):
+            yield PartStart(index=index, choice=choice, part=replace(part, text="", citations=(), logprobs=None))
+            if text or part.citations or part.logprobs is not None:
+                yield PartDelta(index=index, text=text, citations=part.citations, logprobs=part.logprobs)
+        case Refusal(text=text):
+            yield PartStart(index=index, choice=choice, part=replace(part, text="", logprobs=None))
+            if text or part.logprobs is not None:
+                yield PartDelta(index=index, text=text, logprobs=part.logprobs)
+        case Reasoning(text=text):
+            yield PartStart(index=index, choice=choice, part=replace(part, text=""))
+            if text:
+                yield PartDelta(index=index, text=text)
+        case ToolCall(arguments=text):
+            yield PartStart(index=index, choice=choice, part=replace(part, arguments=""))
+            if text:
+                yield PartDelta(index=index, text=text)
+        case _:
+            yield PartStart(index=index, choice=choice, part=part)
+    yield PartEnd(index=index)
+
+
+def merge_extras(first: Extras, second: Extras) -> Extras:
+    """Both, key by key; the second wins."""
+    if not second:
+        return first
+    if not first:
+        return second
+    return {name: {**first.get(name, {}), **second.get(name, {})} for name in {**first, **second}}

@@ -1,0 +1,104 @@
+"""Request, Tool, ToolChoice: the canonical question."""
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.model.messages import Cache, Extras, Message
+
+
+class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="function"):
+    """A function the model may call."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None  # JSON Schema; None is "not said"
+    strict: bool | None = None
+    cache: Cache | None = None
+    extras: Extras = {}
+
+
+class CustomTool(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="custom"):
+    """A tool that takes free text, perhaps held to a grammar."""
+
+    name: str
+    description: str | None = None
+    syntax: str | None = None  # lark, regex; None is plain text
+    grammar: str | None = None
+    extras: Extras = {}
+
+
+class ServerTool(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="server"):
+    """A tool only one dialect knows, mostly one the provider runs itself: carried as it came."""
+
+    dialect: str
+    body: dict[str, Any]
+
+
+AnyTool: TypeAlias = Tool | CustomTool | ServerTool
+
+
+class ToolChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """auto: may call; none: must not; required: must. `names`, if said, are the only tools allowed."""
+
+    mode: Literal["auto", "none", "required"]
+    names: tuple[str, ...] | None = None
+    extras: Extras = {}
+
+
+class OutputFormat(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The form of the answer's text. `schema` is only there with `json_schema`."""
+
+    type: Literal["text", "json", "json_schema"]
+    schema: dict[str, Any] | None = None
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+    extras: Extras = {}
+
+
+class ReasoningSetting(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How much the model shall think. Each field is one way some dialect says it; passes/effort.py relates them."""
+
+    mode: Literal["on", "off", "auto"] | None = None  # auto: the model decides, guided by effort
+    effort: str | None = None  # minimal, low, medium, high, xhigh, max
+    budget: int | None = None  # tokens
+    show: bool | None = None  # whether the reader gets to see (a summary of) it
+    extras: Extras = {}
+
+
+class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A field here is known to two dialects or more; the rest is in extras."""
+
+    model: str
+    messages: tuple[Message, ...] = ()  # system text stands in it as the turns it is
+    tools: tuple[AnyTool, ...] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_calls: bool | None = None
+    stream: bool | None = None
+
+    max_output: int | None = None  # tokens, reasoning included
+    stop: tuple[str, ...] | None = None
+    choices: int | None = None  # how many answers
+    output: OutputFormat | None = None
+    reasoning: ReasoningSetting | None = None
+    modalities: tuple[str, ...] | None = None  # text, audio, image
+
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    verbosity: str | None = None
+
+    user: str | None = None  # who is asking, for the provider's abuse checks
+    metadata: dict[str, Any] | None = None
+    service_tier: str | None = None
+    store: bool | None = None
+    cache: Cache | None = None  # cache what can be cached, automatically
+    cache_key: str | None = None
+    extras: Extras = {}

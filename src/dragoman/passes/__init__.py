@@ -1,0 +1,1 @@
+"""Request -> Request: what a target needs before it can say a conversation. Pure, idempotent, deterministic."""

@@ -1,0 +1,156 @@
+"""The first law, as a comparison: what comes back equals what went in, minus exactly what the notes name.
+
+Two canonical values are compared as plain data. What a note calls dropped is taken out of the original first (a note
+about something that is not there fails); what a note calls altered, invented or repaired may differ in any way.
+Spelling (`~` keys and nulls in extras), the text of JSON arguments and the borders between turns of one role do not
+count.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import to_builtins
+
+from dragoman.notes import Note
+
+
+class Anything:
+    def __repr__(self) -> str:
+        return "<anything>"
+
+
+ANYTHING = Anything()
+GONE = object()
+
+
+def differences(original: Any, returned: Any, notes: Iterable[Note]) -> list[str]:
+    """Where the returned value differs and no note says so; empty when the law holds."""
+    expected, found = to_builtins(original), to_builtins(returned)
+    problems: list[str] = []
+    for note in notes:
+        problem = _apply(expected, note)
+        if problem:
+            problems.append(problem)
+    expected, found = _normal(_purge(expected)), _normal(_purge(found))
+    _compare(expected, found, "", problems)
+    return problems
+
+
+def _steps(where: str) -> list[str]:
+    return [step.replace("~1", "/").replace("~0", "~") for step in where.split("/")[1:]]
+
+
+def _apply(value: Any, note: Note) -> str | None:
+    steps = _steps(note.where)
+    if not steps:
+        return f"a note about everything: {note}"
+    holder = value
+    for step in steps[:-1]:
+        inner = _get(holder, step)
+        if inner is ANYTHING or inner is GONE:
+            return None  # inside what another note already gave up
+        if inner is None:
+            if note.kind == "dropped":
+                return f"nothing is there: {note}"
+            inner = {}  # a default, left out
+            holder[step] = inner
+        holder = inner
+    last = steps[-1]
+    there = _get(holder, last)
+    if note.kind == "dropped":
+        if there is None:
+            return f"nothing is there: {note}"
+        _set(holder, last, GONE)
+    elif there is not GONE:
+        _set(holder, last, ANYTHING)
+    return None
+
+
+def _get(holder: Any, step: str) -> Any:
+    if isinstance(holder, dict):
+        return holder.get(step)
+    if isinstance(holder, list | tuple):
+        return holder[int(step)] if int(step) < len(holder) else None
+    return None
+
+
+def _set(holder: Any, step: str, value: Any) -> None:
+    holder[int(step) if isinstance(holder, list) else step] = value
+
+
+def _purge(value: Any) -> Any:
+    """Without what was dropped, without spelling, without empty extras; tuples as lists."""
+    if isinstance(value, dict):
+        kept = {}
+        for key, item in value.items():
+            if item is GONE:
+                continue
+            if key == "extras" and isinstance(item, dict):
+                item = _purge_extras(item)
+                if not item:
+                    continue
+            kept[key] = _purge(item)
+        if isinstance(kept.get("arguments"), str):
+            kept["arguments"] = _json_or_text(kept["arguments"])
+        return kept
+    if isinstance(value, list | tuple):
+        return [_purge(item) for item in value if item is not GONE]
+    return value
+
+
+def _purge_extras(extras: dict[str, Any]) -> dict[str, Any]:
+    kept = {}
+    for dialect, keys in extras.items():
+        if isinstance(keys, dict):
+            keys = {k: v for k, v in keys.items() if v is not None and v is not GONE and not k.startswith("~")}
+        if keys:
+            kept[dialect] = keys
+    return kept
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _normal(value: Any) -> Any:
+    """Neighbouring turns of one role as the one turn they are."""
+    if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
+        return value
+    joined: list[Any] = []
+    for message in value["messages"]:
+        last = joined[-1] if joined else None
+        if (
+            isinstance(message, dict)
+            and isinstance(last, dict)
+            and last["role"] == message["role"]
+            and isinstance(last.get("parts"), list)
+            and isinstance(message.get("parts"), list)
+        ):
+            extras = {**last.get("extras", {}), **message.get("extras", {})}
+            joined[-1] = {**last, "parts": last["parts"] + message["parts"]} | ({"extras": extras} if extras else {})
+        else:
+            joined.append(message)
+    return value | {"messages": [m for m in joined if not isinstance(m, dict) or m.get("parts") != []]}
+
+
+def _compare(expected: Any, found: Any, where: str, problems: list[str]) -> None:
+    if expected is ANYTHING:
+        return
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for key in {**expected, **found}:
+            if expected.get(key) is not ANYTHING:
+                _compare(expected.get(key), found.get(key), f"{where}/{key}", problems)
+    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        for i, (left, right) in enumerate(zip(expected, found, strict=True)):
+            _compare(left, right, f"{where}/{i}", problems)
+    elif expected != found:
+        problems.append(f"{where}: {_short(expected)} became {_short(found)}")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 200 else text[:200] + "..."
