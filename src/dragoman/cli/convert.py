@@ -1,0 +1,127 @@
+"""`dragoman convert`: one body from one dialect to another, with what was lost on stderr."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dragoman.cli.style import Look, paint
+from dragoman.convert import AUTO, Converted, StreamConverter, convert, convert_failure, convert_reply, first_frame
+from dragoman.convert import recognise as recognise_dialect
+from dragoman.errors import DecodeError, DragomanError, LossError
+from dragoman.jsontypes import dump_json, format_json
+from dragoman.notes import Note, NoteKind
+
+NAME = "convert"
+HELP = "convert a request, reply, stream or error from one dialect to another"
+EPILOG = """examples:
+  dragoman convert --from anthropic --to openai-chat request.json
+  cat reply.json | dragoman convert --reply --to anthropic -
+  dragoman convert --stream --from openai-chat --to gemini stream.sse
+
+exit codes: 0 converted, 1 could not read the file, 2 bad input or usage, 3 refused a loss (--refuse)"""
+
+REFUSED = 3
+KINDS: tuple[NoteKind, ...] = ("dropped", "altered", "invented", "repaired")
+LOOKS: dict[NoteKind, Look] = {"dropped": "red", "altered": "yellow", "invented": "blue", "repaired": "green"}
+CUT_OFF = "the stream is cut off: it ends before its end"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("file", help="the body to convert; - reads standard input")
+    parser.add_argument("--from", dest="source", default=AUTO, metavar="DIALECT", help="its dialect (default: auto)")
+    parser.add_argument("--to", required=True, metavar="DIALECT", help="the dialect to write (`dragoman dialects`)")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--request", dest="what", action="store_const", const="request", help="a request (the default)")
+    what.add_argument("--reply", dest="what", action="store_const", const="reply", help="an unstreamed reply")
+    what.add_argument("--stream", dest="what", action="store_const", const="stream", help="a streamed reply")
+    what.add_argument("--error", dest="what", action="store_const", const="failure", help="an error body")
+    parser.set_defaults(what="request")
+    parser.add_argument("--path", default="", help="the request's path, if the dialect says something in it")
+    parser.add_argument("--status", type=int, default=400, help="the error's HTTP status (default: 400)")
+    parser.add_argument("--compact", action="store_true", help="print JSON on one line")
+    parser.add_argument("--notes", choices=("table", "json", "none"), default="table", help="notes on stderr as")
+    parser.add_argument("--refuse", action="append", choices=KINDS, default=[], help="fail on notes of this kind")
+    parser.add_argument("--as-is", action="store_true", help="skip the passes that make a request legal for its target")
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        data = read_input(args.file)
+    except OSError as error:
+        return complain(f"{args.file}: {error.strerror or error}", 1)
+    try:
+        notes = convert_stream_bytes(data, args) if args.what == "stream" else convert_body(data, args)
+    except LossError as error:
+        return complain(f"refused: {error}", REFUSED)
+    except DragomanError as error:
+        return complain(f"{args.file}: {error}", 2)
+    print_notes(notes, args.notes)
+    return 0
+
+
+def read_input(file: str) -> bytes:
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+
+
+def convert_body(data: bytes, args: argparse.Namespace) -> Sequence[Note]:
+    result: Converted
+    match args.what:
+        case "request":
+            result = convert(
+                data, to=args.to, source=args.source, path=args.path, refuse=args.refuse, mend=not args.as_is
+            )
+        case "reply":
+            result = convert_reply(data, to=args.to, source=args.source, refuse=args.refuse)
+        case _:
+            result = convert_failure(data, to=args.to, source=args.source, status=args.status)
+    write((dump_json(result.body) if args.compact else format_json(result.body)) + b"\n")
+    return result.notes
+
+
+def convert_stream_bytes(data: bytes, args: argparse.Namespace) -> Sequence[Note]:
+    """The whole stream at once; a stream that was cut is bad input, though what there was of it is printed."""
+    source = args.source
+    if source == AUTO:
+        frame = first_frame(data)
+        if frame is None:
+            raise DecodeError("not a stream of any dialect: it has no frame that is a JSON object")
+        source = recognise_dialect(frame, "stream").name
+    converter = StreamConverter(source, args.to, refuse=args.refuse)
+    write(converter.feed(data))
+    write(converter.close())
+    if converter.failure is not None and converter.failure.kind == "cut_off":
+        raise DecodeError(CUT_OFF)
+    return converter.notes.items
+
+
+def write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def print_notes(notes: Sequence[Note], form: str) -> None:
+    if form == "json":
+        print(dump_json(notes).decode(), file=sys.stderr)
+    elif form == "table" and notes:
+        print(notes_table(notes), file=sys.stderr)
+
+
+def notes_table(notes: Sequence[Note]) -> str:
+    """One line a note, the same columns for all; notes alike but for their place are counted together."""
+    rows: dict[tuple[NoteKind, str], list[str]] = {}
+    for note in notes:
+        rows.setdefault((note.kind, note.why), []).append(note.where or "/")
+    places = [where[0] + (f"  (and {len(where) - 1} more)" if len(where) > 1 else "") for where in rows.values()]
+    width = max(len(place) for place in places)
+    lines = []
+    for (kind, why), place in zip(rows, places, strict=True):
+        lines.append(f"{paint(f'{kind:<8}', LOOKS[kind], sys.stderr)}  {place:<{width}}  {why}")
+    return "\n".join(lines)
+
+
+def complain(text: str, code: int) -> int:
+    print(f"{paint('dragoman convert:', 'red', sys.stderr)} {text}", file=sys.stderr)
+    return code

@@ -1,0 +1,223 @@
+"""Decode, passes and encode in one call: the library's face.
+
+    converted = convert(body, to="openai_chat")          # a request
+    converted = convert_reply(body, to="anthropic")      # an answer
+    for piece in convert_stream(pieces, to="gemini"): …  # an answer in pieces
+    converted = convert_failure(body, to="ollama")       # an error
+
+Bodies are bytes, text or plain JSON objects; they are never changed in place. `source` is recognised from the body
+unless it is said. What could not be carried is in `.notes`; `refuse={"dropped"}` raises LossError instead.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from dragoman.dialects import NAMES, find_dialect
+from dragoman.dialects._base import Dialect, What
+from dragoman.errors import DecodeError
+from dragoman.failure import Failure
+from dragoman.framing.sse import SseDecoder
+from dragoman.jsontypes import Json, JsonObject, copy_json, dump_json, kind_of, load_json
+from dragoman.model.events import Event, ReplyFailed
+from dragoman.model.request import Request
+from dragoman.notes import Note, NoteKind, Notes
+from dragoman.wire import WireReply, WireRequest
+
+Body: TypeAlias = bytes | str | JsonObject
+AUTO = "auto"
+
+
+class Converted(Struct, frozen=True, kw_only=True):
+    """A converted body, and what it takes to send it."""
+
+    body: Json
+    notes: tuple[Note, ...]
+    source: str  # the dialect it came in
+    to: str
+    path: str = ""  # of a request
+    headers: dict[str, str] = {}
+    status: int = 200  # of a reply or a failure
+
+    def json(self) -> bytes:
+        """The body as it goes over the wire."""
+        return dump_json(self.body)
+
+
+def convert(
+    request: Body,
+    *,
+    to: str,
+    source: str = AUTO,
+    path: str = "",
+    headers: dict[str, str] | None = None,
+    refuse: Iterable[NoteKind] = (),
+    mend: bool = True,
+) -> Converted:
+    """A request in another dialect. `mend=False` skips the passes that make it legal there."""
+    body = _own(request)
+    here, there = _dialects(source, to, body, "request")
+    notes = Notes(refuse)
+    asked = here.decode_request(WireRequest(body=body, path=path, headers=_lower(headers)), notes)
+    if mend:
+        asked = make_legal(asked, there, notes)
+    wire = there.encode_request(asked, notes)
+    return Converted(
+        body=wire.body,
+        path=wire.path,
+        headers=wire.headers,
+        notes=tuple(notes),
+        source=here.name,
+        to=there.name,
+    )
+
+
+def make_legal(request: Request, dialect: Dialect, notes: Notes) -> Request:
+    """The passes a dialect names, in its order."""
+    for step in dialect.legal:
+        request = step(request, notes)
+    return request
+
+
+def convert_reply(reply: Body, *, to: str, source: str = AUTO, refuse: Iterable[NoteKind] = ()) -> Converted:
+    """An unstreamed answer in another dialect."""
+    body = _own(reply)
+    here, there = _dialects(source, to, body, "reply")
+    notes = Notes(refuse)
+    wire = there.encode_reply(here.decode_reply(WireReply(body=body), notes), notes)
+    return Converted(body=wire.body, headers=wire.headers, notes=tuple(notes), source=here.name, to=there.name)
+
+
+def convert_failure(
+    failure: Body, *, to: str, source: str = AUTO, status: int = 400, headers: dict[str, str] | None = None
+) -> Converted:
+    """An error in another dialect, with the status to send it under."""
+    body = _own(failure)
+    here, there = _dialects(source, to, body, "failure")
+    wire = there.encode_failure(here.decode_failure(WireReply(body=body, status=status, headers=_lower(headers))))
+    return Converted(
+        body=wire.body, headers=wire.headers, status=wire.status, notes=(), source=here.name, to=there.name
+    )
+
+
+class StreamConverter:
+    """Bytes of one dialect's stream in, bytes of another's out, as they come. After `close` nothing follows."""
+
+    def __init__(self, source: str, to: str, *, refuse: Iterable[NoteKind] = (), request: Request | None = None):
+        self.notes = Notes(refuse)
+        self.source, self.to = find_dialect(source), find_dialect(to)
+        self._decoder = self.source.stream_decoder(self.notes)
+        self._encoder = self.to.stream_encoder(self.notes, request)
+        self.failure: Failure | None = None  # what the stream ended with, if it did not end well
+
+    def feed(self, piece: bytes) -> bytes:
+        events = self._decoder.feed(piece)
+        if not events:
+            return b""
+        if isinstance(events[-1], ReplyFailed):
+            self.failure = events[-1].failure
+        return self._encoder.feed(events)
+
+    def close(self) -> bytes:
+        """What is left; a stream that was cut ends in its dialect's error, never in a success."""
+        events: list[Event] = self._decoder.close()
+        if events and isinstance(events[-1], ReplyFailed):
+            self.failure = events[-1].failure
+        return self._encoder.feed(events) + self._encoder.close()
+
+
+def convert_stream(
+    pieces: Iterable[bytes], *, to: str, source: str = AUTO, refuse: Iterable[NoteKind] = (), notes: Notes | None = None
+) -> Iterator[bytes]:
+    """A streamed answer in another dialect, piece by piece. Pass `notes` to read them afterwards."""
+    waiting, converter = b"", None
+    for piece in pieces:
+        waiting += piece
+        if converter is None:
+            if source == AUTO:
+                frame = first_frame(waiting)
+                if frame is None:
+                    continue
+                source = recognise(frame, "stream").name
+            converter = StreamConverter(source, to, refuse=refuse)
+            if notes is not None:
+                converter.notes.items = notes.items
+        out = converter.feed(waiting)
+        waiting = b""
+        if out:
+            yield out
+    if converter is None:
+        raise DecodeError("not a stream of any dialect: it has no frame that is a JSON object")
+    if out := converter.close():
+        yield out
+
+
+def recognise(body: JsonObject, what: What) -> Dialect:
+    """The dialect a body is in; a DecodeError when none or two could be meant."""
+    scores = sorted(((find_dialect(name).recognise(body, what), name) for name in NAMES), reverse=True)
+    best, name = scores[0]
+    if best == 0:
+        keys = ", ".join(list(body)[:6]) or "none"
+        raise DecodeError(f"not a {what} of any dialect (its keys: {keys})")
+    if scores[1][0] == best:
+        raise DecodeError(f"could be {name} or {scores[1][1]}: say which")
+    return find_dialect(name)
+
+
+def first_frame(data: bytes) -> JsonObject | None:
+    """The first JSON object of a stream, whatever its framing; None while there is none yet."""
+    text = data.lstrip()
+    if text[:1] == b"[":  # Gemini's array
+        text = text[1:].lstrip()
+        return _first_object(text)
+    if text[:1] == b"{":
+        return _first_object(text)
+    for frame in SseDecoder().feed(data):
+        try:
+            value = load_json(frame.data)
+        except DecodeError:
+            continue
+        if type(value) is dict:
+            return value
+    return None
+
+
+def _first_object(text: bytes) -> JsonObject | None:
+    """The first whole object at the start of a text."""
+    depth, inside, escaped = 0, False, False
+    for i, char in enumerate(text):
+        if inside:
+            if escaped:
+                escaped = False
+            elif char == 0x5C:
+                escaped = True
+            elif char == 0x22:
+                inside = False
+        elif char == 0x22:
+            inside = True
+        elif char == 0x7B:
+            depth += 1
+        elif char == 0x7D:
+            depth -= 1
+            if depth == 0:
+                value = load_json(text[: i + 1])
+                return value if type(value) is dict else None
+    return None
+
+
+def _own(body: Body) -> JsonObject:
+    """The body as objects of our own; decoders take them apart."""
+    value = load_json(body) if isinstance(body, bytes | str) else copy_json(body)
+    if type(value) is not dict:
+        raise DecodeError(f"expected object, found {kind_of(value)}")
+    return value
+
+
+def _lower(headers: dict[str, str] | None) -> dict[str, str]:
+    return {name.lower(): value for name, value in (headers or {}).items()}
+
+
+def _dialects(source: str, to: str, body: JsonObject, what: What) -> tuple[Dialect, Dialect]:
+    there = find_dialect(to)  # first: a misspelled target is the caller's, whatever the body
+    return (recognise(body, what) if source == AUTO else find_dialect(source)), there
