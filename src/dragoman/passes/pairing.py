@@ -1,0 +1,289 @@
+"""Tool calls and their results: every call answered, every result behind its call, in any history a client sends.
+
+Targets refuse anything else, and a client that replays its history then never recovers: "messages with role 'tool'
+must be a response to a preceeding message with 'tool_calls'" (mission E1), "tool_use ids were found without
+tool_result blocks immediately after" (FIELD-CASES 1-5). Pairing goes by position and multiplicity, not by a set of
+ids, because providers reuse ids. Calls that a provider runs itself are Opaque parts and left alone.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes
+
+INTERRUPTED = "[no result: the call was interrupted]"
+
+Place = tuple[int, int]  # message, part
+
+
+def pair_calls(request: Request, notes: Notes, *, mend: bool = False, ordered: bool = True) -> Request:
+    """Removes what has no counterpart and puts results directly behind their calls; all else comes back unchanged.
+
+    `mend` keeps instead: an unanswered call gets an error result, an orphan result becomes user text. `ordered` says
+    that results must come in the order of their calls; without it, results already together behind them are left.
+    """
+    if _is_paired(request.messages, ordered):
+        return request
+    return replace(request, messages=tuple(_Repair(request.messages, notes, mend=mend, ordered=ordered).run()))
+
+
+def _is_paired(messages: tuple[Message, ...], ordered: bool) -> bool:
+    pending: list[str] = []
+    answering = False
+    for message in messages:
+        role = message.role
+        if role == "assistant" and answering:
+            if pending:
+                return False
+            answering = False
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                if role != "assistant":
+                    return False
+                pending.append(part.id)
+            elif isinstance(part, ToolResult):
+                call_id = part.call_id
+                if role != "user" or call_id not in pending or (ordered and pending[0] != call_id):
+                    return False
+                pending.remove(call_id)
+                answering = True
+            elif pending and role != "assistant":
+                return False
+    return not pending
+
+
+class _Call:
+    __slots__ = ("answer", "at", "part", "run")
+
+    def __init__(self, part: ToolCall, at: Place, run: int) -> None:
+        self.part, self.at, self.run = part, at, run
+        self.answer: Place | None = None
+
+
+class _Repair:
+    """One history on its way to being paired."""
+
+    def __init__(self, messages: tuple[Message, ...], notes: Notes, *, mend: bool, ordered: bool) -> None:
+        self.messages, self.notes, self.mend, self.ordered = messages, notes, mend, ordered
+        self.calls: list[_Call] = []
+        self.orphans: list[Place] = []
+        self.run_ends: dict[int, int] = {}  # run of assistant turns -> its last message
+        self.gone: set[Place] = set()  # parts that leave their place
+        self.text: dict[Place, tuple[Part, ...]] = {}  # orphans kept as text
+        self.placed: dict[int, list[Message]] = {}  # after message i
+
+    def run(self) -> Iterable[Message]:
+        self._match()
+        self._settle_orphans()
+        self._settle_calls()
+        self._place_results()
+        return self._rebuild()
+
+    # ------------------------------------------------------------ who answers whom
+
+    def _match(self) -> None:
+        """A result answers the nearest earlier turn that has an unanswered call of its id, there the first such call.
+
+        A result right before the turn of its call, of an id nobody used earlier, is taken as sent out of order.
+        """
+        waiting: dict[str, list[_Call]] = {}
+        early: dict[tuple[int, str], list[Place]] = {}
+        before: list[tuple[str, Place]] = []  # unclaimed results of the user turn at hand
+        run, known, previous = -1, set[str](), None
+        for i, message in enumerate(self.messages):
+            if message.role == "assistant":
+                if previous != "assistant":
+                    run += 1
+                    for call_id, place in before:
+                        early.setdefault((run, call_id), []).append(place)
+                    before = []
+                self.run_ends[run] = i
+            elif message.role != previous:
+                before = []
+            previous = message.role
+            for j, part in enumerate(message.parts):
+                if isinstance(part, ToolCall):
+                    call = _Call(part, (i, j), run if message.role == "assistant" else -1)
+                    self.calls.append(call)
+                    known.add(part.id)
+                    if call.run >= 0:
+                        waiting.setdefault(part.id, []).append(call)
+                elif isinstance(part, ToolResult):
+                    found = _claim(waiting.get(part.call_id))
+                    if found is not None:
+                        found.answer = (i, j)
+                        continue
+                    self.orphans.append((i, j))
+                    if part.call_id not in known:
+                        before.append((part.call_id, (i, j)))
+        for call in self.calls:
+            places = early.get((call.run, call.part.id))
+            if call.answer is None and call.run >= 0 and places:
+                call.answer = places.pop(0)
+                self.orphans.remove(call.answer)
+
+    # ------------------------------------------------------------ what has no counterpart
+
+    def _settle_orphans(self) -> None:
+        for i, j in self.orphans:
+            part = self.messages[i].parts[j]
+            if not isinstance(part, ToolResult):
+                continue
+            self.gone.add((i, j))
+            kept = _as_text(part) if self.mend else ()
+            if kept:
+                self.text[i, j] = kept
+                self.notes.altered(self._at(i, j), f"answers no call ({part.call_id}): kept as text")
+            else:
+                self.notes.dropped(self._at(i, j), f"answers no call ({part.call_id})")
+
+    def _settle_calls(self) -> None:
+        for call in self.calls:
+            if call.answer is not None:
+                continue
+            if self.mend and call.run >= 0:
+                self.notes.invented(self._at(*call.at), f"an error result: nothing answers the call {call.part.id}")
+                continue
+            self.gone.add(call.at)
+            self.notes.dropped(self._at(*call.at), f"the call {call.part.id} has no result")
+        if not self.mend:
+            self._drop_bare_reasoning()
+
+    def _drop_bare_reasoning(self) -> None:
+        """Reasoning goes with the calls it led to: alone it is refused ("without its required following item")."""
+        for i in sorted({i for i, _ in self.gone}):
+            message = self.messages[i]
+            left = [j for j in range(len(message.parts)) if (i, j) not in self.gone]
+            if message.role == "assistant" and all(isinstance(message.parts[j], Reasoning) for j in left):
+                for j in left:
+                    self.gone.add((i, j))
+                    self.notes.dropped(self._at(i, j), "its call has no result")
+
+    # ------------------------------------------------------------ results behind their calls
+
+    def _place_results(self) -> None:
+        runs: dict[int, list[_Call]] = {}
+        for call in self.calls:
+            if call.run >= 0 and (call.answer is not None or self.mend):
+                runs.setdefault(call.run, []).append(call)
+        for run, calls in runs.items():
+            if not self._is_in_place(run, calls):
+                self.placed[self.run_ends[run]] = self._gather(calls)
+
+    def _is_in_place(self, run: int, calls: list[_Call]) -> bool:
+        wanted = [call.answer for call in calls]
+        found: list[Place | None] = []
+        for i in range(self.run_ends[run] + 1, len(self.messages)):
+            message = self.messages[i]
+            if len(found) >= len(wanted) or message.role != "user":
+                break
+            for j, part in enumerate(message.parts):
+                if (i, j) in self.gone and (i, j) not in self.text:
+                    continue
+                if not isinstance(part, ToolResult) or (i, j) in self.text or len(found) == len(wanted):
+                    break
+                found.append((i, j))
+            else:
+                continue
+            break
+        if self.ordered or None in wanted:
+            return found == wanted
+        return set(found) == set(wanted)
+
+    def _gather(self, calls: list[_Call]) -> list[Message]:
+        gathered: list[Message] = []
+        for call in calls:
+            if call.answer is None:
+                error = ToolResult(
+                    call_id=call.part.id,
+                    parts=(Text(text=INTERRUPTED),),
+                    failed=True,
+                    freeform=call.part.freeform,
+                )
+                gathered.append(Message(role="user", parts=(error,)))
+                continue
+            i, j = call.answer
+            message = self.messages[i]
+            self.gone.add(call.answer)
+            self.notes.repaired(self._at(i, j), f"moved behind its call {call.part.id}")
+            if len(message.parts) == 1 and message.role == "user":
+                gathered.append(message)
+            else:
+                gathered.append(Message(role="user", parts=(message.parts[j],)))
+        return gathered
+
+    def _rebuild(self) -> Iterable[Message]:
+        touched = {i for i, _ in self.gone}
+        for i, message in enumerate(self.messages):
+            if i not in touched:
+                yield message
+            else:
+                parts: list[Part] = []
+                for j, part in enumerate(message.parts):
+                    if (i, j) in self.text:
+                        parts.extend(self.text[i, j])
+                    elif (i, j) not in self.gone:
+                        parts.append(part)
+                if parts:
+                    yield replace(message, parts=tuple(parts))
+            yield from self.placed.get(i, ())
+
+    def _at(self, i: int, j: int) -> At:
+        return ((((ROOT, "messages"), i), "parts"), j)
+
+
+def _claim(waiting: list[_Call] | None) -> _Call | None:
+    """The first call of the latest turn among those that wait."""
+    if not waiting:
+        return None
+    place = len(waiting) - 1
+    while place and waiting[place - 1].run == waiting[place].run:
+        place -= 1
+    return waiting.pop(place)
+
+
+def _as_text(result: ToolResult) -> tuple[Part, ...]:
+    """An orphan's content as what a user might say, or nothing if it has none."""
+    if not any(not isinstance(part, Text) or part.text.strip() for part in result.parts):
+        return ()
+    head = f"[result of an earlier tool call {result.call_id}]"
+    first = result.parts[0]
+    if isinstance(first, Text):
+        return (replace(first, text=f"{head} {first.text}"), *result.parts[1:])
+    return (Text(text=head), *result.parts)
+
+
+def name_results(request: Request, notes: Notes) -> Request:
+    """Every result bears the name of the function it answers, never a made-up one (mission A7, FIELD-CASES 67).
+
+    Wants a paired history.
+    """
+    names: dict[str, list[str]] = {}
+    changed: dict[int, Message] = {}
+    for i, message in enumerate(request.messages):
+        if message.role == "assistant":
+            for part in message.parts:
+                if isinstance(part, ToolCall):
+                    names.setdefault(part.id, []).append(part.name)
+            continue
+        for j, part in enumerate(message.parts):
+            if not isinstance(part, ToolResult):
+                continue
+            known = names.get(part.call_id)
+            name = known.pop(0) if known else None
+            if name is None or name == part.name:
+                continue
+            parts = list(changed.get(i, message).parts)
+            parts[j] = replace(part, name=name)
+            changed[i] = replace(message, parts=tuple(parts))
+            at: At = (((((ROOT, "messages"), i), "parts"), j), "name")
+            if part.name is None:
+                notes.invented(at, f"the name of its call: {name}")
+            else:
+                notes.repaired(at, f"its call says {name}")
+    if not changed:
+        return request
+    return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))

@@ -1,0 +1,119 @@
+"""Profile: what one target takes, as data. The passes read it; rows of upstream/profiles.toml fill it in.
+
+Every field is one contradiction met between targets (FIELD-CASES appendix A). A default is what a target of no
+particular kind takes: nothing is changed that need not be.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+Policy: TypeAlias = Literal["emulate", "drop", "refuse"]
+Feature: TypeAlias = Literal[
+    "choices",  # more than one answer
+    "json",  # any JSON as the answer
+    "json_schema",  # JSON held to a schema
+    "tool_choice",  # saying which tool, or none
+    "forced_choice",  # a call the model must make
+    "parallel_off",  # at most one call at a time
+    "stop",  # stop sequences
+    "custom_tools",  # tools that take free text
+    "prefill",  # a conversation that ends with the assistant
+    "media",  # pictures, documents, sound
+    "server_tools",  # tools another provider runs itself
+]
+
+
+class Spelling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which words are legal: the letters as in a character class, and how many."""
+
+    letters: str = "a-zA-Z0-9_-"
+    first: str = ""  # other letters for the first place
+    shortest: int = 1
+    longest: int = 64
+
+
+class Thinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a model is told how much to think, and what it cannot be told."""
+
+    says: Literal["effort", "budget", "adaptive", "both", "level", "switch", "nothing"] = "effort"
+    efforts: tuple[str, ...] = ("minimal", "low", "medium", "high", "xhigh", "max")  # the words it knows
+    least: int = 0  # tokens of a budget
+    most: int | None = None
+    off: bool = True  # whether it can be switched off
+    default: Literal["on", "off"] = "off"  # what it does when nobody says
+
+
+class Media(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The forms of each kind it takes: data (base64), url, file_id, text."""
+
+    images: tuple[str, ...] = ("data", "url", "file_id")
+    documents: tuple[str, ...] = ("data", "url", "file_id", "text")
+    audio: tuple[str, ...] = ("data", "url", "file_id", "id")
+    video: tuple[str, ...] = ("data", "url", "file_id")
+    image_types: tuple[str, ...] = ()  # () is any
+    document_types: tuple[str, ...] = ()
+
+
+class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    kind: str = ""  # the row it comes from
+    dialect: str = ""
+    upstream: str | None = None  # the configured server, where seals are bound to it
+
+    # calls and results
+    pairing: Literal["remove", "mend", "keep"] = "remove"
+    results_in_order: bool = False  # results must come in the order of their calls
+    result_names: bool = False  # results must bear the name of their function
+    results_first: bool = False  # results must open their turn
+    results_alone: bool = False  # a turn with results holds nothing else
+    tools_for_history: bool = False  # calls in the history need tools in the request
+    tool_names: Spelling | None = None
+    call_ids: Spelling | None = None
+
+    # turns
+    join_turns: bool = False  # neighbours of one role are refused, or badly read
+    join_calls: bool = False  # calls of one turn must stand in one message
+    first_user: bool = False
+    prefill: bool = True  # the last turn may be the assistant's
+    empty_text: bool = True  # empty and blank text is taken
+    lead_system: Literal["keep", "one", "user"] = "keep"
+    mid_system: Literal["keep", "placed", "user", "lead"] = "keep"
+    developer: bool = True  # knows the role
+
+    # schemas
+    schema: str = "any"  # the language of tool parameters, see schemas.py
+    strict_schema: str | None = None  # the language strict promises; None: strict cannot be said
+    output_schema: str | None = None  # the language of answers; None: as the tools'
+
+    # reasoning
+    echo: Literal["accepted", "required", "forbidden", "signed"] = "accepted"
+    echo_field: str | None = None
+    seals_bound_to: Literal["dialect", "upstream", "model"] = "dialect"
+    sentinel: str | None = None  # what a call without its seal may carry instead
+    thinking: Thinking | None = None  # None: whatever was asked is passed on
+    thinking_first: bool = False  # with thinking on, a tool loop must begin with the thought
+    forced_choice: Literal["yes", "no", "unless_thinking"] = "yes"
+    sampling: Literal["yes", "no", "unless_thinking"] = "yes"
+    one_sampler: bool = False  # temperature or top_p, not both
+
+    # parameters
+    rejects: tuple[str, ...] = ()  # fields of Request that are refused
+    rejects_extras: tuple[str, ...] = ()  # keys of the dialect's own that are refused
+    takes_extras: tuple[str, ...] | None = None  # the only keys of the dialect's own that are taken
+    takes_tool_extras: tuple[str, ...] | None = None
+    takes_betas: tuple[str, ...] | None = None
+    ranges: dict[str, tuple[float | None, float | None]] = {}
+    words: dict[str, tuple[str, ...]] = {}  # the only values a word may have
+    spelling: dict[str, str] = {}  # `~` keys of the dialect: which of two wire names is meant
+    omit_neutral: bool = False  # values that say nothing are refused too
+    stops: int | None = None  # how many stop sequences
+    blank_stops: bool = True
+    cache_marks: int | None = None  # how many, None: any number
+
+    media: Media = Media()
+    lacks: tuple[Feature, ...] = ()
+    policy: dict[Feature, Policy] = {}  # what to do about what it lacks; emulate unless said
+    keep_thinking: bool = False  # a forced call gives way to thinking, not the other way round
+
+    def policy_of(self, feature: Feature) -> Policy:
+        return self.policy.get(feature, "emulate")

@@ -1,0 +1,263 @@
+"""Names of tools and ids of calls: legal and unique at the target, and the client's own again on the way back.
+
+An alias is a readable prefix and eight hex digits of the original's SHA-256, so the same original has the same alias in
+every turn and every process: prompt caches survive, and a gateway needs no memory (FIELD-CASES 5, 13, 60-62, 115).
+"""
+
+import re
+from collections.abc import Container
+from hashlib import sha256
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.model.events import Event, PartStart
+from dragoman.model.messages import Message, Part, ToolCall, ToolResult
+from dragoman.model.reply import Choice, Reply
+from dragoman.model.request import AnyTool, Request, ServerTool, ToolChoice
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.profile import Spelling
+
+DIGITS = 8
+
+
+class Renames(Struct, frozen=True, kw_only=True):
+    """What was renamed in one request: from the target's word to the client's."""
+
+    names: dict[str, str] = {}
+    ids: dict[str, str] = {}
+    taken: frozenset[str] = frozenset()  # the client's own ids in this history
+
+
+NOTHING = Renames()
+
+
+def rename(request: Request, names: Spelling | None, ids: Spelling | None, notes: Notes) -> tuple[Request, Renames]:
+    """Every tool name and call id as the target spells them. Wants a paired history."""
+    name_map = _map_names(request, names) if names is not None else {}
+    id_changes, own_ids, taken = _map_ids(request, ids)
+    if not name_map and not id_changes and not _repeats_tool(request):
+        return request, Renames(taken=taken)
+    changed = replace(
+        request,
+        messages=_rename_messages(request.messages, name_map, id_changes, notes),
+        tools=_rename_tools(request.tools, name_map, notes),
+        tool_choice=_rename_choice(request, name_map),
+    )
+    wire_names = {alias: name for name, alias in name_map.items()}
+    return changed, Renames(names=wire_names, ids=own_ids, taken=taken)
+
+
+def alias_of(text: str, rule: Spelling, salt: str = "") -> str:
+    """The legal word for an illegal one. `salt` makes another one of it."""
+    digest = sha256((text + salt).encode()).hexdigest()
+    if rule.shortest == rule.longest:  # Mistral: exactly nine letters or digits
+        return digest[: rule.longest]
+    head = re.sub(f"[^{rule.letters}]+", "_", text).strip("_")[: rule.longest - DIGITS - 1]
+    if rule.first and not re.match(f"[{rule.first}]", head):
+        head = f"t_{head}"[: rule.longest - DIGITS - 1]
+    return f"{head}_{digest[:DIGITS]}" if head else f"t_{digest[:DIGITS]}"
+
+
+def is_legal(text: str, rule: Spelling) -> bool:
+    return re.fullmatch(_pattern(rule), text) is not None
+
+
+def _pattern(rule: Spelling) -> str:
+    first = rule.first or rule.letters
+    return f"[{first}][{rule.letters}]{{{max(rule.shortest - 1, 0)},{rule.longest - 1}}}"
+
+
+# ---------------------------------------------------------------- names
+
+
+def _tool_name(tool: AnyTool) -> str | None:
+    if isinstance(tool, ServerTool):
+        name = tool.body.get("name")
+        return name if isinstance(name, str) else None
+    return tool.name
+
+
+def _repeats_tool(request: Request) -> bool:
+    tools = request.tools
+    return tools is not None and len(tools) > 1 and len({_tool_name(t) for t in tools}) < len(tools)
+
+
+def _map_names(request: Request, rule: Spelling) -> dict[str, str]:
+    """Own name -> alias, for the names that need one."""
+    pattern = re.compile(_pattern(rule))
+    own: dict[str, None] = {}  # in order of appearance
+    for tool in request.tools or ():
+        if not isinstance(tool, ServerTool):
+            own[tool.name] = None
+    for message in request.messages:
+        for part in message.parts:
+            if type(part) is ToolCall or (type(part) is ToolResult and part.name is not None):
+                own[part.name] = None
+    for name in (request.tool_choice.names if request.tool_choice else None) or ():
+        own[name] = None
+    bad = [name for name in own if not pattern.fullmatch(name)]
+    if not bad:
+        return {}
+    used = {name for name in own if name not in set(bad)}
+    aliases: dict[str, str] = {}
+    for name in bad:
+        aliases[name] = _free(name, rule, used)
+        used.add(aliases[name])
+    return aliases
+
+
+def _free(text: str, rule: Spelling, used: set[str]) -> str:
+    alias, turn = alias_of(text, rule), 1
+    while alias in used:
+        turn += 1
+        alias = alias_of(text, rule, f"#{turn}")
+    return alias
+
+
+def _rename_tools(
+    tools: tuple[AnyTool, ...] | None, aliases: dict[str, str], notes: Notes
+) -> tuple[AnyTool, ...] | None:
+    if tools is None:
+        return None
+    renamed: list[AnyTool] = []
+    seen: dict[str, AnyTool] = {}
+    for i, tool in enumerate(tools):
+        at: At = ((ROOT, "tools"), i)
+        name = _tool_name(tool)
+        if name is not None and name in seen:  # "tools: Tool names must be unique"
+            why = "the same tool is there already" if tool == seen[name] else "another tool has its name"
+            notes.dropped(at, why)
+            continue
+        if name is not None:
+            seen[name] = tool
+        if not isinstance(tool, ServerTool) and tool.name in aliases:
+            notes.altered((at, "name"), f"called {aliases[tool.name]} at the target")
+            tool = replace(tool, name=aliases[tool.name])
+        renamed.append(tool)
+    return tuple(renamed)
+
+
+def _rename_choice(request: Request, aliases: dict[str, str]) -> ToolChoice | None:
+    choice = request.tool_choice
+    if choice is None or choice.names is None or not any(name in aliases for name in choice.names):
+        return choice
+    return replace(choice, names=tuple(aliases.get(name, name) for name in choice.names))
+
+
+# ---------------------------------------------------------------- ids
+
+
+def _map_ids(
+    request: Request, rule: Spelling | None
+) -> tuple[dict[tuple[int, int], str], dict[str, str], frozenset[str]]:
+    """Place of a call or result -> its new id; new id -> the client's; the client's ids."""
+    pattern = re.compile(_pattern(rule)) if rule is not None else None
+    changes: dict[tuple[int, int], str] = {}
+    own: dict[str, str] = {}
+    used: set[str] = set()
+    taken: set[str] = set()
+    waiting: dict[str, list[str]] = {}  # own id -> new ids of calls not answered yet
+    for i, message in enumerate(request.messages):
+        for j, part in enumerate(message.parts):
+            if isinstance(part, ToolCall):
+                call_id = part.id
+                taken.add(call_id)
+                new = call_id
+                if rule is not None and pattern is not None:
+                    if not pattern.fullmatch(new):
+                        new = alias_of(call_id, rule)
+                    if new in used:
+                        new = _next_id(call_id, new, rule, used)
+                    if new != call_id:
+                        changes[i, j] = new
+                        own[new] = call_id
+                used.add(new)
+                waiting.setdefault(call_id, []).append(new)
+            elif isinstance(part, ToolResult):
+                asked = part.call_id
+                queue = waiting.get(asked)
+                if queue and (new := queue.pop(0)) != asked:
+                    changes[i, j] = new
+    return changes, own, frozenset(taken)
+
+
+def _next_id(own: str, alias: str, rule: Spelling, used: set[str]) -> str:
+    """The first occurrence keeps its id, later ones count: id_2, id_3 (FIELD-CASES 5)."""
+    turn = 2
+    while True:
+        new = f"{alias}_{turn}"
+        if rule.shortest == rule.longest or not is_legal(new, rule):
+            new = alias_of(own, rule, f"#{turn}")
+        if new not in used:
+            return new
+        turn += 1
+
+
+def _rename_messages(
+    messages: tuple[Message, ...], names: dict[str, str], ids: dict[tuple[int, int], str], notes: Notes
+) -> tuple[Message, ...]:
+    renamed: list[Message] = []
+    for i, message in enumerate(messages):
+        changed: list[Part] | None = None
+        for j, part in enumerate(message.parts):
+            new = _rename_part(part, names, ids.get((i, j)))
+            if new is not part:
+                if changed is None:
+                    changed = list(message.parts)
+                changed[j] = new
+                if (i, j) in ids and isinstance(part, ToolCall):
+                    at: At = (((((ROOT, "messages"), i), "parts"), j), "id")
+                    notes.altered(at, f"called {ids[i, j]} at the target")
+        renamed.append(message if changed is None else replace(message, parts=tuple(changed)))
+    return tuple(renamed)
+
+
+def _rename_part(part: Part, names: dict[str, str], new_id: str | None) -> Part:
+    if isinstance(part, ToolCall) and (new_id is not None or part.name in names):
+        return replace(part, id=new_id or part.id, name=names.get(part.name, part.name))
+    if isinstance(part, ToolResult) and (new_id is not None or part.name in names):
+        name = None if part.name is None else names.get(part.name, part.name)
+        return replace(part, call_id=new_id or part.call_id, name=name)
+    return part
+
+
+# ---------------------------------------------------------------- the way back
+
+
+def restore_call(call: ToolCall, renames: Renames, seen: Container[str] = ()) -> ToolCall:
+    """A fresh call as the client knows its tools; an id it has already seen gets a number (FIELD-CASES 5)."""
+    name = renames.names.get(call.name, call.name)
+    new, turn = call.id, 2
+    while new in renames.taken or new in seen:
+        new, turn = f"{call.id}_{turn}", turn + 1
+    if name == call.name and new == call.id:
+        return call
+    return replace(call, name=name, id=new)
+
+
+def restore_reply(reply: Reply, renames: Renames) -> Reply:
+    choices = tuple(_restore_choice(choice, renames) for choice in reply.choices)
+    if all(a is b for a, b in zip(choices, reply.choices, strict=True)):
+        return reply
+    return replace(reply, choices=choices)
+
+
+def _restore_choice(choice: Choice, renames: Renames) -> Choice:
+    seen: set[str] = set()
+    parts = list(choice.parts)
+    for i, part in enumerate(parts):
+        if isinstance(part, ToolCall):
+            call = restore_call(part, renames, seen)
+            seen.add(call.id)
+            parts[i] = call
+    if all(a is b for a, b in zip(parts, choice.parts, strict=True)):
+        return choice
+    return replace(choice, parts=tuple(parts))
+
+
+def restore_event(event: Event, renames: Renames, seen: Container[str] = ()) -> Event:
+    if isinstance(event, PartStart) and isinstance(event.part, ToolCall):
+        call = restore_call(event.part, renames, seen)
+        return event if call is event.part else replace(event, part=call)
+    return event
