@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec import to_builtins
-
+from dragoman.jsontypes import dump_json
 from dragoman.notes import Note
 
 
@@ -26,7 +25,7 @@ GONE = object()
 
 def differences(original: Any, returned: Any, notes: Iterable[Note]) -> list[str]:
     """Where the returned value differs and no note says so; empty when the law holds."""
-    expected, found = to_builtins(original), to_builtins(returned)
+    expected, found = json.loads(dump_json(original)), json.loads(dump_json(returned))
     problems: list[str] = []
     for note in notes:
         problem = _apply(expected, note)

@@ -1,5 +1,7 @@
 """Laws over generated values: what holds for every dialect and every conversation."""
 
+import os
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -17,7 +19,12 @@ from dragoman.wire import WireReply, WireRequest
 from tests.laws.compare import differences
 from tests.laws.strategies import replies, requests
 
-often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+often = settings(
+    max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES", "60")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+)
 
 
 @pytest.mark.parametrize("target", NAMES)

@@ -7,6 +7,7 @@ from dragoman.dialects.anthropic.request import decode_request, encode_request
 from dragoman.dialects.anthropic.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.anthropic.words import NAME
 from dragoman.jsontypes import JsonObject
+from dragoman.passes.roles import say_developer_as_system
 from dragoman.passes.turns import join_turns, put_results_first
 
 
@@ -41,7 +42,7 @@ DIALECT = Dialect(
     name=NAME,
     title="Anthropic Messages",
     media_type="text/event-stream",
-    legal=(join_turns, put_results_first),
+    legal=(say_developer_as_system, join_turns, put_results_first),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,

@@ -318,10 +318,12 @@ def encode_citation(citation: Citation, at: At, notes: Notes) -> JsonObject | No
         if citation.url is None:
             notes.dropped(at, "anthropic cites a place in a source, and this names none")
             return None
-        if citation.start is not None or citation.end is not None:
-            notes.dropped(at, "anthropic's citations have no span in the answer")
-        else:
-            notes.invented(at, "an index anthropic demands")
+        for key, value in (("start", citation.start), ("end", citation.end)):
+            if value is not None:
+                notes.dropped((at, key), "anthropic's citations have no span in the answer")
+        if citation.quote is None:
+            notes.invented((at, "quote"), "anthropic demands the quoted words: an empty text")
+        notes.invented((at, "extras"), "the type and index anthropic demands")
         body: JsonObject = {
             "type": "web_search_result_location",
             "url": citation.url,
@@ -356,7 +358,8 @@ def encode_tool_call(part: ToolCall, at: At, notes: Notes, *, to_client: bool = 
 def _encode_input(part: ToolCall, at: At, notes: Notes) -> JsonObject:
     """Anthropic demands an object; arguments that are none are kept as text under `_raw`, never as an empty call."""
     if part.freeform:
-        notes.altered((at, "freeform"), "anthropic has no freeform calls: said as a function with one input")
+        notes.altered((at, "freeform"), "anthropic has no freeform calls: said as a function's")
+        notes.altered((at, "arguments"), "free text, said as the one argument input")
         return {"input": part.arguments}
     value: Any = None
     if part.arguments:

@@ -4,6 +4,7 @@ from dragoman.dialects.anthropic.parts import decode_content, encode_parts
 from dragoman.dialects.anthropic.words import FINISH_WORDS, FINISHES, NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import (
+    OMIT,
     add_extras,
     drop_constant,
     leftovers,
@@ -27,7 +28,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
     body = wire.body
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
-    note_omitted(body, dict(body), "stop_sequence", "type", "role")
+    note_omitted(body, dict(body), "stop_sequence", "type", "role", "usage")
     drop_constant(body, "type", "message")
     drop_constant(body, "role", "assistant")
     parts = decode_content(body)
@@ -55,15 +56,17 @@ def take_finish(holder: JsonObject) -> Finish | None:
     if reason is None:
         own["stop_reason"] = word
     message = None
-    if holder.get("stop_details") is not None:
-        details = holder.pop("stop_details")
-        message = details.get("explanation") if type(details) is dict else None
-        own["stop_details"] = details
+    details = holder.get("stop_details")
+    if type(details) is dict and details.get("type") == "refusal":
+        del holder["stop_details"], details["type"]
+        message = take_text_or_none(details, "explanation")
+        own |= {"stop_details": details} if any(value is not None for value in details.values()) else {}
     return Finish(reason=reason or "other", sequence=sequence, message=message, extras=leftovers(own, NAME))
 
 
 def decode_usage(usage: JsonObject) -> Usage:
     """Anthropic counts cached input apart and reasoning inside the output."""
+    note_omitted(usage, dict(usage), "input_tokens", "output_tokens")
     output = take_integer_or_none(usage, "output_tokens")
     reasoning = _take_reasoning_count(usage)
     if output is not None and reasoning is not None:
@@ -104,6 +107,7 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
     body["content"] = encode_parts(parts, (at, "parts"), notes, to_client=True)
     body.update(encode_finish(finish, (at, "finish"), notes))
     body["usage"] = encode_usage(reply.usage or Usage(), (ROOT, "usage"), notes)
+    demand_counts(body["usage"], reply.usage, notes)
     if reply.extras:
         add_extras(body, reply.extras, NAME, ROOT, notes)
     return WireReply(body=body)
@@ -127,14 +131,25 @@ def encode_finish(finish: Finish | None, at: At, notes: Notes) -> JsonObject:
     body: JsonObject = {"stop_reason": word, "stop_sequence": finish.sequence}
     if FINISHES[word] != finish.reason and "stop_reason" not in finish.extras.get(NAME, {}):
         notes.altered((at, "reason"), f"anthropic has no {finish.reason}: {word}")
-    if finish.message is not None and "stop_details" not in finish.extras.get(NAME, {}):
+    details: JsonObject = {"type": "refusal", "category": None, "explanation": finish.message}
+    if finish.message is not None:
         if word == "refusal":
-            body["stop_details"] = {"type": "refusal", "category": None, "explanation": finish.message}
+            body["stop_details"] = details
         else:
             notes.dropped((at, "message"), "anthropic explains refusals only")
     if finish.extras:
         add_extras(body, finish.extras, NAME, at, notes)
+        if body.get("stop_details") is not None:
+            body["stop_details"] = details | body["stop_details"]
     return body
+
+
+def demand_counts(encoded: JsonObject, usage: Usage | None, notes: Notes) -> None:
+    """Anthropic's usage always has both counts; an unknown one is said as 0, and noted."""
+    for key, field in (("input_tokens", "input"), ("output_tokens", "output")):
+        if key not in encoded and (usage is None or key not in usage.extras.get(NAME, {}).get(OMIT, ())):
+            encoded[key] = 0
+            notes.invented(((ROOT, "usage"), field), "unknown, and anthropic demands a number")
 
 
 def encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:
@@ -148,6 +163,8 @@ def encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:
     if usage.output is not None or usage.reasoning is not None:
         body["output_tokens"] = (usage.output or 0) + (usage.reasoning or 0)
     if usage.reasoning is not None:
+        if usage.output is None:
+            notes.invented((at, "output"), "unknown, and anthropic counts reasoning inside the output")
         body["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
     for key in ("input_audio", "output_audio"):
         if getattr(usage, key) is not None:

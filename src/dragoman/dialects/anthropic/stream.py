@@ -18,11 +18,18 @@ from dragoman.dialects.anthropic.parts import (
     encode_citation,
     encode_part,
 )
-from dragoman.dialects.anthropic.reply import decode_reply, decode_usage, encode_finish, encode_usage, take_finish
+from dragoman.dialects.anthropic.reply import (
+    decode_reply,
+    decode_usage,
+    demand_counts,
+    encode_finish,
+    encode_usage,
+    take_finish,
+)
 from dragoman.dialects.anthropic.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
-from dragoman.fields import add_extras, drop_constant, leftovers, need_object, take_one, take_text
+from dragoman.fields import OMIT, add_extras, drop_constant, leftovers, need_object, take_one, take_text
 from dragoman.framing.sse import SseDecoder, SseFrame
 from dragoman.jsontypes import JsonObject, dump_json, dump_text, load_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
@@ -243,6 +250,7 @@ def _complete(block: _Block) -> Part:
 
 def _later(first: Usage | None, second: Usage) -> Usage:
     """Counts are cumulative: the later wins where it says anything (`message_delta` repeats the input)."""
+    second.extras.get(NAME, {}).pop(OMIT, None)  # a delta need not repeat the input
     if first is None:
         return second
     counts = {
@@ -337,7 +345,7 @@ class StreamEncoder:
         self._index += 1
         self._kind = Text if isinstance(part, Refusal) else type(part)
         self._send({"type": "content_block_start", "index": self._index, "content_block": block})
-        self._first_delta(part, block)
+        self._first_delta(part, block, at)
 
     def _start_body(self, part: Part, at: At) -> JsonObject | None:
         if isinstance(part, ToolCall):
@@ -359,14 +367,14 @@ class StreamEncoder:
                 block = {key: value for key, value in block.items() if key != "citations"} | {"text": ""}
         return block
 
-    def _first_delta(self, part: Part, block: JsonObject) -> None:
+    def _first_delta(self, part: Part, block: JsonObject, at: At) -> None:
         """What the start of a part already says, as the delta it would have been."""
         match part:
             case Text() | Refusal():
                 if part.text:
                     self._send_delta({"type": "text_delta", "text": part.text})
                 for i, citation in enumerate(part.citations if isinstance(part, Text) else ()):
-                    self._send_citation(encode_citation(citation, ((ROOT, "citations"), i), self._notes))
+                    self._send_citation(encode_citation(citation, ((at, "citations"), i), self._notes))
             case Reasoning():
                 if part.text and block["type"] == "thinking":
                     self._send_delta({"type": "thinking_delta", "thinking": part.text})
@@ -424,7 +432,7 @@ class StreamEncoder:
             self._notes.dropped(((ROOT, "choices"), i), "anthropic gives one answer")
         delta = encode_finish(finish, (((ROOT, "choices"), 0), "finish"), self._notes)
         usage = encode_usage(event.usage or Usage(), (ROOT, "usage"), self._notes)
-        usage.setdefault("output_tokens", 0)
+        demand_counts(usage, event.usage, self._notes)
         body: JsonObject = {"type": "message_delta", "delta": delta, "usage": usage}
         if event.extras:
             add_extras(body, event.extras, NAME, ROOT, self._notes)
