@@ -92,7 +92,7 @@ def _map_names(request: Request, rule: Spelling) -> dict[str, str]:
             own[tool.name] = None
     for message in request.messages:
         for part in message.parts:
-            if type(part) is ToolCall or (type(part) is ToolResult and part.name is not None):
+            if isinstance(part, ToolCall | ToolResult) and part.name is not None:
                 own[part.name] = None
     for name in (request.tool_choice.names if request.tool_choice else None) or ():
         own[name] = None

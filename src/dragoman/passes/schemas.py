@@ -1,0 +1,114 @@
+"""Tool schemas in the language of the target: what it does not know is rewritten, told in words, or noted as gone.
+
+One keyword in one of eighty tools ends every request of an agent (FIELD-CASES 17, 18, 63, 64, 128; mission B5). Agents
+resend their tools with every turn, so each distinct schema is adapted once per language and remembered by content.
+"""
+
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.model.request import OutputFormat, Request, Tool
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.languages import LANGUAGES
+from dragoman.passes.profile import Profile
+from dragoman.passes.rewrite import Adapted, Path, Rewriter
+
+REMEMBERED = 2_000  # the answer does not depend on it: a schema forgotten is adapted again
+_remembered: dict[tuple[str, str, bytes], Adapted] = {}
+
+
+def adapt_schema(schema: JsonObject | None, language: str, root: Literal["tool", "output"] = "tool") -> Adapted:
+    """A schema in a target's language. A tool's is an object, whatever it said; an answer's may be anything."""
+    key = (language, root, b"" if schema is None else dump_json(schema))
+    found = _remembered.get(key)
+    if found is None:
+        found = Rewriter(schema or {}, LANGUAGES[language]).run(root)
+        if len(_remembered) >= REMEMBERED:
+            _remembered.clear()
+        _remembered[key] = found
+    return found
+
+
+def adapt_schemas(request: Request, profile: Profile, notes: Notes) -> Request:
+    """Every tool's parameters and the answer's schema in the target's language; strict where it can be kept."""
+    tools, output = request.tools, request.output
+    if tools:
+        changed = tuple(
+            adapt_tool(tool, profile, ((ROOT, "tools"), i), notes) if isinstance(tool, Tool) else tool
+            for i, tool in enumerate(tools)
+        )
+        if any(a is not b for a, b in zip(tools, changed, strict=True)):
+            tools = changed
+    if output is not None and output.schema is not None:
+        output = _adapt_output(output, profile, notes)
+    if tools is request.tools and output is request.output:
+        return request
+    return replace(request, tools=tools, output=output)
+
+
+def adapt_tool(tool: Tool, profile: Profile, at: At, notes: Notes) -> Tool:
+    strict, parameters = tool.strict, tool.parameters
+    if strict and profile.strict_schema is None:
+        notes.dropped((at, "strict"), f"{profile.dialect} promises no strict calls")
+        strict = None
+    adapted = None
+    if strict and profile.strict_schema is not None:
+        adapted = adapt_schema(parameters, profile.strict_schema)
+        if not adapted.strict:
+            # "never make optional fields required; else send strict: false" (FIELD-CASES 64)
+            notes.altered((at, "strict"), "this schema cannot keep it: strict is off")
+            strict, adapted = False, None
+    if adapted is None:
+        adapted = adapt_schema(parameters, profile.schema)
+    if adapted.schema == parameters and strict == tool.strict:
+        return tool
+    _note_lost(adapted, parameters, (at, "parameters"), notes)
+    return replace(tool, parameters=adapted.schema, strict=strict)
+
+
+def _adapt_output(output: OutputFormat, profile: Profile, notes: Notes) -> OutputFormat:
+    language = profile.output_schema or profile.schema
+    strict = output.strict
+    if strict and profile.strict_schema is not None and profile.output_schema is None:
+        if adapt_schema(output.schema, profile.strict_schema, "output").strict:
+            language = profile.strict_schema
+        else:
+            notes.altered(((ROOT, "output"), "strict"), "this schema cannot keep it: strict is off")
+            strict = False
+    adapted = adapt_schema(output.schema, language, "output")
+    if adapted.schema == output.schema and strict == output.strict:
+        return output
+    _note_lost(adapted, output.schema, ((ROOT, "output"), "schema"), notes)
+    return replace(output, schema=adapted.schema, strict=strict)
+
+
+def _note_lost(adapted: Adapted, before: JsonObject | None, at: At, notes: Notes) -> None:
+    if not adapted.lost and adapted.schema is not None and adapted.schema != before:
+        if before is None:
+            notes.invented(at, "a tool without parameters, as the target says it")
+        else:
+            notes.altered(at, "said as the target's schemas say it")
+        return
+    for path, why, gone in adapted.lost:
+        place = at
+        for step in path:
+            place = (place, step)
+        if gone and _is_there(before, path):
+            notes.dropped(place, why)
+        else:
+            notes.altered(place if _is_there(before, path) else at, why)
+    if adapted.schema is None and before:
+        notes.altered(at, "no parameters: the target wants them left out")
+
+
+def _is_there(schema: Any, path: Path) -> bool:
+    for step in path:
+        if isinstance(schema, dict):
+            schema = schema.get(step)
+        elif isinstance(schema, list) and isinstance(step, int) and step < len(schema):
+            schema = schema[step]
+        else:
+            return False
+    return schema is not None
