@@ -1,0 +1,109 @@
+"""System text where a target wants it: at the head, in one piece, in its place, or in the user's words."""
+
+from msgspec.structs import replace
+
+from dragoman.model.fold import merge_extras
+from dragoman.model.messages import Message, Opaque, Part, Text, ToolResult
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, Notes
+from dragoman.passes.profile import Profile
+
+MARK = "[System Instructions]"  # mission D7
+INSTRUCTIONS = ("system", "developer")
+
+
+def place_system(request: Request, profile: Profile, notes: Notes) -> Request:
+    messages = request.messages
+    lead = count_lead(messages)
+    found = sum(message.role in INSTRUCTIONS for message in messages)
+    if not found:
+        return request
+    if found > lead and profile.mid_system != "keep":
+        request = _place_later(request, lead, profile, notes)
+        lead = count_lead(request.messages)
+    if lead > 1 and profile.lead_system == "one":
+        request = _join_lead(request, lead, notes)
+    elif lead and profile.lead_system == "user":
+        request = _give_to_user(request, lead, notes)
+    return request
+
+
+def count_lead(messages: tuple[Message, ...]) -> int:
+    """How many system turns a conversation begins with."""
+    lead = 0
+    while lead < len(messages) and messages[lead].role in INSTRUCTIONS:
+        lead += 1
+    return lead
+
+
+def _place_later(request: Request, lead: int, profile: Profile, notes: Notes) -> Request:
+    """System turns after the first other turn: kept where the target takes them, else marked as such in their place.
+
+    Moved to the head they would change the meaning, and the prompt prefix that caches live on (FIELD-CASES 19).
+    """
+    messages = list(request.messages)
+    hoisted: list[Message] = []
+    kept: list[Message] = messages[:lead]
+    for i in range(lead, len(messages)):
+        message = messages[i]
+        if message.role not in INSTRUCTIONS or (profile.mid_system == "placed" and _is_placed(messages, i)):
+            kept.append(message)
+        elif profile.mid_system == "lead":
+            hoisted.append(message)
+            notes.altered(((ROOT, "messages"), i), "system text only at the head: moved there")
+        else:
+            kept.append(replace(message, role="user", parts=_mark(message.parts)))
+            notes.altered(((ROOT, "messages"), i), f"no system text here: said by the user, marked {MARK}")
+    if not hoisted and len(kept) == len(messages) and all(a is b for a, b in zip(kept, messages, strict=True)):
+        return request
+    return replace(request, messages=(*kept[:lead], *hoisted, *kept[lead:]))
+
+
+def _is_placed(messages: list[Message], i: int) -> bool:
+    """Anthropic: after a user turn (or a server tool's result), before an assistant turn or at the end."""
+    before, after = i - 1, i + 1
+    while before >= 0 and messages[before].role in INSTRUCTIONS:
+        before -= 1
+    while after < len(messages) and messages[after].role in INSTRUCTIONS:
+        after += 1
+    if before < 0 or (after < len(messages) and messages[after].role != "assistant"):
+        return False
+    last = messages[before]
+    return last.role == "user" or (bool(last.parts) and isinstance(last.parts[-1], Opaque))
+
+
+def _mark(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    return tuple(
+        replace(part, text=f"{MARK}\n{part.text}\n[End of System Instructions]") if isinstance(part, Text) else part
+        for part in parts
+    )
+
+
+def _join_lead(request: Request, lead: int, notes: Notes) -> Request:
+    """One system message at the head: "After the optional system message, conversation roles must alternate"."""
+    first = request.messages[0]
+    parts, extras = first.parts, first.extras
+    for i in range(1, lead):
+        message = request.messages[i]
+        parts, extras = parts + message.parts, merge_extras(extras, message.extras)
+        notes.altered(((ROOT, "messages"), i), "one system message only: joined with the first")
+    return replace(request, messages=(replace(first, parts=parts, extras=extras), *request.messages[lead:]))
+
+
+def _give_to_user(request: Request, lead: int, notes: Notes) -> Request:
+    """No system role at all (gemma): in front of what the user says first, marked (mission D7)."""
+    text = "\n\n".join(p.text for m in request.messages[:lead] for p in m.parts if isinstance(p, Text))
+    others = tuple(p for m in request.messages[:lead] for p in m.parts if not isinstance(p, Text))
+    for i in range(lead):
+        notes.altered(((ROOT, "messages"), i), f"no system role: in front of the user's words, marked {MARK}")
+    rest = request.messages[lead:]
+    head = f"{MARK}\n{text}"
+    first = rest[0] if rest else None
+    if first is None or first.role != "user" or any(isinstance(part, ToolResult) for part in first.parts):
+        return replace(request, messages=(Message(role="user", parts=(Text(text=head), *others)), *rest))
+    said = first.parts[0] if first.parts else None
+    if isinstance(said, Text):
+        parts: tuple[Part, ...] = (*others, replace(said, text=f"{head}\n\n{said.text}"), *first.parts[1:])
+    else:
+        parts = (Text(text=head), *others, *first.parts)
+    return replace(request, messages=(replace(first, parts=parts), *rest[1:]))
