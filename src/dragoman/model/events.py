@@ -16,7 +16,7 @@ from dragoman.model.messages import Citation, Extras, Part, Seal, TokenLogprob
 from dragoman.model.reply import Finish, Usage
 
 
-class ReplyStart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="reply_start"):
+class ReplyStart(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="reply_start"):
     id: str
     model: str
     created: float | None = None
@@ -25,26 +25,26 @@ class ReplyStart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
     extras: Extras = {}
 
 
-class PartStart(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="part_start"):
+class PartStart(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="part_start"):
     index: int
     part: Part
     choice: int = 0
 
 
-class PartDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="part_delta"):
+class PartDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="part_delta"):
     index: int
     text: str = ""
     citations: tuple[Citation, ...] = ()
     logprobs: tuple[TokenLogprob, ...] | None = None
 
 
-class PartEnd(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="part_end"):
+class PartEnd(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="part_end"):
     index: int
     seal: Seal | None = None
     extras: Extras = {}  # added to those of the PartStart, key by key
 
 
-class ReplyEnd(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="reply_end"):
+class ReplyEnd(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="reply_end"):
     finishes: tuple[Finish | None, ...] = ()  # one per choice
     usage: Usage | None = None
     service_tier: str | None = None
@@ -52,11 +52,13 @@ class ReplyEnd(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     extras: Extras = {}  # added to those of the ReplyStart
 
 
-class ReplyFailed(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="reply_failed"):
+class ReplyFailed(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="reply_failed"
+):
     failure: Failure
 
 
-class Aside(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="aside"):
+class Aside(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="aside"):
     """A whole frame only one dialect knows: a ping, a progress report."""
 
     dialect: str

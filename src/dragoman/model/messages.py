@@ -6,6 +6,8 @@ are "said to be empty".
 `extras` files what only one dialect knows under that dialect's name. A key that starts with `~` in it is
 spelling, not content: how the wire wrote something (a string or a list, this key or its older name).
 Spelling lets a dialect write a value back exactly and is nothing to miss elsewhere.
+
+`gc=False`: values hold JSON and other values, never themselves, so reference counting alone frees them.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -16,14 +18,14 @@ Extras: TypeAlias = dict[str, dict[str, Any]]
 Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
 
-class Cache(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Cache(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A mark that says: the prompt up to here is worth caching."""
 
     ttl: str | None = None  # the dialect's own word: 5m, 1h, 30m, 12h
     extras: Extras = {}
 
 
-class Seal(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Seal(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Opaque state a model hands out and wants back byte for byte. It means something at its origin only."""
 
     origin: str  # the dialect that can read it
@@ -33,7 +35,7 @@ class Seal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     upstream: str | None = None
 
 
-class Citation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Citation(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Where a piece of the answer comes from."""
 
     url: str | None = None
@@ -44,7 +46,7 @@ class Citation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extras: Extras = {}
 
 
-class TokenLogprob(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TokenLogprob(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     token: str
     logprob: float
     bytes: tuple[int, ...] | None = None
@@ -52,7 +54,7 @@ class TokenLogprob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extras: Extras = {}
 
 
-class Text(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="text"):
+class Text(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="text"):
     text: str
     citations: tuple[Citation, ...] = ()
     logprobs: tuple[TokenLogprob, ...] | None = None
@@ -61,7 +63,7 @@ class Text(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kin
     extras: Extras = {}
 
 
-class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="refusal"):
+class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="refusal"):
     """The model's own words for no."""
 
     text: str
@@ -69,7 +71,7 @@ class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     extras: Extras = {}
 
 
-class Reasoning(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="reasoning"):
+class Reasoning(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="reasoning"):
     """What the model thought. The text may be empty while the seal is not."""
 
     text: str
@@ -78,7 +80,7 @@ class Reasoning(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
     extras: Extras = {}
 
 
-class Image(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="image"):
+class Image(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="image"):
     """Exactly one of data (base64), url, file_id."""
 
     data: str | None = None
@@ -91,7 +93,7 @@ class Image(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ki
     extras: Extras = {}
 
 
-class Document(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="document"):
+class Document(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="document"):
     """A file to read: exactly one of data (base64), text (plain), url, file_id."""
 
     data: str | None = None
@@ -104,7 +106,7 @@ class Document(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     extras: Extras = {}
 
 
-class Audio(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="audio"):
+class Audio(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="audio"):
     """Sound, in or out. `id` refers to sound the model spoke earlier."""
 
     data: str | None = None
@@ -117,7 +119,7 @@ class Audio(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ki
     extras: Extras = {}
 
 
-class Video(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="video"):
+class Video(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="video"):
     data: str | None = None
     url: str | None = None
     file_id: str | None = None
@@ -125,7 +127,7 @@ class Video(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ki
     extras: Extras = {}
 
 
-class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="tool_call"):
+class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="tool_call"):
     id: str
     name: str
     arguments: str  # the model's own JSON text, even when it is not valid JSON; free text if freeform
@@ -135,7 +137,7 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     extras: Extras = {}
 
 
-class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="tool_result"):
+class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="tool_result"):
     """What a tool answered. It stands in a user turn."""
 
     call_id: str
@@ -147,7 +149,7 @@ class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
     extras: Extras = {}
 
 
-class Opaque(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="opaque"):
+class Opaque(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="opaque"):
     """A whole part only one dialect knows, carried as it came."""
 
     dialect: str
@@ -158,7 +160,7 @@ Part: TypeAlias = Text | Refusal | Reasoning | Image | Document | Audio | Video 
 Media: TypeAlias = Image | Document | Audio | Video
 
 
-class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Message(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One turn, or a piece of one: neighbours of the same role say the same as one longer turn."""
 
     role: Role

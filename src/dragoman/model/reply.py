@@ -20,7 +20,7 @@ FinishReason: TypeAlias = Literal[
 ]
 
 
-class Finish(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Finish(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Why a choice ended. A wire word finer than ours is in extras under the wire's own key."""
 
     reason: FinishReason
@@ -29,7 +29,7 @@ class Finish(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extras: Extras = {}
 
 
-class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """Disjoint counters of tokens; None is unknown, not zero. The audio counters are the exception: they are
     part of input and output, because no provider says how audio and cache overlap."""
 
@@ -43,7 +43,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extras: Extras = {}
 
 
-class Choice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Choice(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One answer. Nearly every reply has exactly one."""
 
     parts: tuple[Part, ...]
@@ -51,7 +51,7 @@ class Choice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extras: Extras = {}
 
 
-class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Reply(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     id: str
     model: str
     choices: tuple[Choice, ...]

@@ -7,7 +7,7 @@ from msgspec import Struct
 from dragoman.model.messages import Cache, Extras, Message
 
 
-class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="function"):
+class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="function"):
     """A function the model may call."""
 
     name: str
@@ -18,7 +18,7 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kin
     extras: Extras = {}
 
 
-class CustomTool(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="custom"):
+class CustomTool(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="custom"):
     """A tool that takes free text, perhaps held to a grammar."""
 
     name: str
@@ -28,7 +28,7 @@ class CustomTool(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
     extras: Extras = {}
 
 
-class ServerTool(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="server"):
+class ServerTool(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="server"):
     """A tool only one dialect knows, mostly one the provider runs itself: carried as it came."""
 
     dialect: str
@@ -38,7 +38,7 @@ class ServerTool(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
 AnyTool: TypeAlias = Tool | CustomTool | ServerTool
 
 
-class ToolChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ToolChoice(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """auto: may call; none: must not; required: must. `names`, if said, are the only tools allowed."""
 
     mode: Literal["auto", "none", "required"]
@@ -46,7 +46,7 @@ class ToolChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extras: Extras = {}
 
 
-class OutputFormat(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class OutputFormat(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The form of the answer's text. `schema` is only there with `json_schema`."""
 
     type: Literal["text", "json", "json_schema"]
@@ -57,7 +57,7 @@ class OutputFormat(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extras: Extras = {}
 
 
-class ReasoningSetting(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ReasoningSetting(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """How much the model shall think. Each field is one way some dialect says it; passes/effort.py relates them."""
 
     mode: Literal["on", "off", "auto"] | None = None  # auto: the model decides, guided by effort
@@ -67,7 +67,7 @@ class ReasoningSetting(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extras: Extras = {}
 
 
-class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Request(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A field here is known to two dialects or more; the rest is in extras."""
 
     model: str

@@ -1,7 +1,5 @@
 """Turns: joined where a target wants them joined, results in front where it wants them in front."""
 
-from itertools import pairwise
-
 from msgspec.structs import replace
 
 from dragoman.model.fold import merge_extras
@@ -13,7 +11,12 @@ from dragoman.notes import ROOT, At, Notes
 def join_turns(request: Request, notes: Notes) -> Request:
     """Neighbours of one role become one turn: the same conversation (see Message), in the form the target checks."""
     messages = request.messages
-    if all(a.role != b.role for a, b in pairwise(messages)):
+    last_role = None
+    for message in messages:
+        if message.role == last_role:
+            break
+        last_role = message.role
+    else:
         return request
     joined: list[Message] = []
     for i, message in enumerate(messages):
@@ -39,6 +42,8 @@ def put_results_first(request: Request, notes: Notes) -> Request:
     """Tool results open their turn ("tool_result blocks must come first", Anthropic and Gemini refuse text before)."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
+        if len(message.parts) < 2 or message.role != "user":
+            continue
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         if results and tuple(results) != message.parts[: len(results)]:
             others = tuple(part for part in message.parts if not isinstance(part, ToolResult))

@@ -1,5 +1,6 @@
 """Anthropic Messages: content blocks, both ways."""
 
+from collections.abc import Callable
 from typing import Any, assert_never
 
 from dragoman.dialects._seals import take_seal, write_seal
@@ -48,39 +49,41 @@ def decode_content(holder: JsonObject, key: str = "content") -> tuple[Part, ...]
     content = holder.pop(key, None)
     if type(content) is str:
         return (Text(text=content),)
-    if type(content) is list:
-        parts = decode_each(content, key, decode_part)
-        if not parts or (len(parts) == 1 and is_plain(parts[0])):
-            note_spelling(holder, key, "list")
-        return parts
-    raise DecodeError(f"expected string or array, found {kind_of(content)}", key)
+    if type(content) is not list:
+        raise DecodeError(f"expected string or array, found {kind_of(content)}", key)
+    parts: list[Part] = []
+    try:
+        for block in content:
+            # Most blocks are a text and nothing else: no call for those.
+            if (
+                type(block) is dict
+                and len(block) == 2
+                and block.get("type") == "text"
+                and type(block.get("text")) is str
+            ):
+                parts.append(Text(text=block["text"]))
+            else:
+                parts.append(decode_part(need_object(block)))
+    except DecodeError as error:
+        raise error.under(key, len(parts)) from None
+    if len(parts) < 2 and (not parts or is_plain(parts[0])):
+        holder["~content"] = "list"
+    return tuple(parts)
 
 
 def decode_part(block: JsonObject) -> Part:
-    match block.get("type"):
-        case "text" if type(block.get("text")) is str:
-            return _decode_text(block)
-        case "tool_use":
-            return decode_tool_call(block)
-        case "tool_result":
-            return _decode_tool_result(block)
-        case "image":
-            return _decode_image(block)
-        case "thinking":
-            return _decode_reasoning(block)
-        case "redacted_thinking":
-            return _decode_redacted(block)
-        case "document":
-            return _decode_document(block)
-        case str():
-            return Opaque(dialect=NAME, body=block)  # tomorrow's block: carried whole, not refused
-        case other:
-            raise DecodeError(f"expected string, found {kind_of(other)}", "type")
+    kind = block.get("type")
+    decode = _DECODERS.get(kind) if type(kind) is str else None
+    if decode is not None:
+        return decode(block)
+    if type(kind) is str:
+        return Opaque(dialect=NAME, body=block)  # tomorrow's block: carried whole, not refused
+    raise DecodeError(f"expected string, found {kind_of(kind)}", "type")
 
 
 def _decode_text(block: JsonObject) -> Text:
     del block["type"]
-    text = block.pop("text")
+    text = take_text(block, "text")
     if not block:  # the usual case
         return Text(text=text)
     seal, cache = take_seal(block), take_cache(block)
@@ -112,10 +115,14 @@ def decode_tool_call(block: JsonObject) -> ToolCall:
         note_omitted(block, block, "input")
     elif type(given) is not dict:
         raise DecodeError(f"expected object, found {kind_of(given)}", "input")
+    call_id, name = take_text(block, "id"), take_text(block, "name")
+    arguments = dump_text(given) if given else "{}"
+    if not block:
+        return ToolCall(id=call_id, name=name, arguments=arguments)
     return ToolCall(
-        id=take_text(block, "id"),
-        name=take_text(block, "name"),
-        arguments=dump_text(given) if given else "{}",
+        id=call_id,
+        name=name,
+        arguments=arguments,
         seal=take_seal(block),
         cache=take_cache(block),
         extras=leftovers(block, NAME),
@@ -128,6 +135,8 @@ def _decode_tool_result(block: JsonObject) -> ToolResult:
     parts: tuple[Part, ...] = ()
     if block.get("content") is not None:
         parts = decode_content(block)
+    if not block:
+        return ToolResult(call_id=call_id, parts=parts)
     return ToolResult(
         call_id=call_id,
         parts=parts,
@@ -212,6 +221,17 @@ def _decode_redacted(block: JsonObject) -> Reasoning:
     return Reasoning(text="", seal=seal, extras=leftovers(block, NAME))
 
 
+_DECODERS: dict[str, Callable[[JsonObject], Part]] = {
+    "text": _decode_text,
+    "tool_use": decode_tool_call,
+    "tool_result": _decode_tool_result,
+    "image": _decode_image,
+    "document": _decode_document,
+    "thinking": _decode_reasoning,
+    "redacted_thinking": _decode_redacted,
+}
+
+
 def take_cache(holder: JsonObject) -> Cache | None:
     return take_one(holder, "cache_control", _decode_cache) if "cache_control" in holder else None
 
@@ -223,7 +243,9 @@ def _decode_cache(mark: JsonObject) -> Cache:
 
 def is_plain(part: Part) -> bool:
     """Whether a lone part could as well be written as a bare string."""
-    return type(part) is Text and not (part.citations or part.cache or part.seal or part.extras or part.logprobs)
+    return type(part) is Text and not (
+        part.extras or part.cache or part.citations or part.seal or part.logprobs is not None
+    )
 
 
 # ---------------------------------------------------------------- encode
@@ -235,16 +257,26 @@ def encode_content(
     parts: tuple[Part, ...], extras: Extras, at: At, notes: Notes, *, to_client: bool = False
 ) -> str | list[JsonObject]:
     """A lone plain text as a string unless the wire had a list; everything else as blocks."""
-    if len(parts) == 1 and spelled(extras, NAME, "~content") != "list":
+    if len(parts) == 1 and not (extras and spelled(extras, NAME, "~content") == "list"):
         (only,) = parts
-        if isinstance(only, Text) and is_plain(only):
+        if type(only) is Text and is_plain(only):
             return only.text
     return encode_parts(parts, (at, "parts"), notes, to_client=to_client)
 
 
 def encode_parts(parts: tuple[Part, ...], at: At, notes: Notes, *, to_client: bool = False) -> list[JsonObject]:
-    blocks = []
+    blocks: list[JsonObject] = []
     for i, part in enumerate(parts):
+        if (
+            type(part) is Text
+            and not part.extras
+            and part.cache is None
+            and not part.citations
+            and part.seal is None
+            and part.logprobs is None
+        ):  # the usual part, spelled out here to spare two calls
+            blocks.append({"type": "text", "text": part.text})
+            continue
         block = encode_part(part, (at, i), notes, to_client=to_client)
         if block is not None:
             blocks.append(block)
@@ -254,12 +286,12 @@ def encode_parts(parts: tuple[Part, ...], at: At, notes: Notes, *, to_client: bo
 def encode_part(part: Part, at: At, notes: Notes, *, to_client: bool = False) -> JsonObject | None:
     block: JsonObject
     match part:
-        case Text():
-            return _encode_text(part, at, notes, to_client=to_client)
         case ToolCall():
             return encode_tool_call(part, at, notes, to_client=to_client)
         case ToolResult():
             return _encode_tool_result(part, at, notes)
+        case Text():
+            return _encode_text(part, at, notes, to_client=to_client)
         case Reasoning():
             return _encode_reasoning(part, at, notes, to_client=to_client)
         case Image():
@@ -379,7 +411,7 @@ def _encode_input(part: ToolCall, at: At, notes: Notes) -> JsonObject:
 
 def _encode_tool_result(part: ToolResult, at: At, notes: Notes) -> JsonObject:
     block: JsonObject = {"type": "tool_result", "tool_use_id": part.call_id}
-    if part.parts or spelled(part.extras, NAME, "~content") == "list":
+    if part.parts or (part.extras and spelled(part.extras, NAME, "~content") == "list"):
         block["content"] = encode_content(part.parts, part.extras, at, notes)
     if part.failed is not None:
         block["is_error"] = part.failed

@@ -6,6 +6,7 @@ from dragoman.dialects.anthropic.parts import (
     decode_content,
     encode_cache,
     encode_content,
+    encode_parts,
     take_cache,
 )
 from dragoman.dialects.anthropic.words import (
@@ -21,6 +22,7 @@ from dragoman.dialects.anthropic.words import (
     ROLES,
     VERSION,
 )
+from dragoman.errors import DecodeError
 from dragoman.fields import (
     add_extras,
     leftovers,
@@ -38,7 +40,7 @@ from dragoman.fields import (
     take_texts_or_none,
 )
 from dragoman.jsontypes import JsonObject
-from dragoman.model.messages import Message
+from dragoman.model.messages import Extras, Message, Text
 from dragoman.model.request import (
     AnyTool,
     CustomTool,
@@ -56,6 +58,7 @@ from dragoman.wire import WireRequest
 PATH = "/v1/messages"
 BETA = "header:anthropic-beta"  # a header of the request, filed among its extras
 VERSION_KEY = "~anthropic-version"
+LISTED: Extras = {NAME: {"~content": "list"}}  # extras that say nothing but how the content was written
 
 # ---------------------------------------------------------------- decode
 
@@ -104,15 +107,22 @@ def _keep_headers(body: JsonObject, headers: dict[str, str]) -> None:
 def _decode_system(body: JsonObject) -> Message:
     holder = {"system": body.pop("system")}
     parts = decode_content(holder, "system")
-    return Message(role="system", parts=parts, extras={NAME: {"~content": "list"}} if holder else {})
+    return Message(role="system", parts=parts, extras=leftovers(holder, NAME))
 
 
 def decode_message(message: JsonObject) -> Message:
-    return Message(
-        role=take_choice(message, "role", ROLES),
-        parts=decode_content(message),
-        extras=leftovers(message, NAME),
-    )
+    word, content = message.get("role"), message.get("content")
+    role = ROLES.get(word) if type(word) is str else None
+    if role is None:
+        raise DecodeError(f"expected one of {', '.join(ROLES)}, found {word!r}", "role")
+    if len(message) == 2 and type(content) is list and len(content) == 1:
+        block = content[0]
+        # Most turns of most clients are one text in a list: no more work than that.
+        if type(block) is dict and len(block) == 2 and block.get("type") == "text" and type(block.get("text")) is str:
+            return Message(role=role, parts=(Text(text=block["text"]),), extras=LISTED)
+    del message["role"]
+    parts = decode_content(message)
+    return Message(role=role, parts=parts, extras={NAME: message}) if message else Message(role=role, parts=parts)
 
 
 def decode_tool(tool: JsonObject) -> AnyTool:
@@ -257,13 +267,15 @@ def _note_developer(message: Message, at: At, notes: Notes) -> None:
 
 
 def encode_message(message: Message, at: At, notes: Notes) -> JsonObject:
-    _note_developer(message, at, notes)
-    turn: JsonObject = {
-        "role": ROLE_WORDS[message.role],
-        "content": encode_content(message.parts, message.extras, at, notes),
-    }
-    if message.extras:
-        add_extras(turn, message.extras, NAME, at, notes)
+    extras = message.extras
+    if message.role == "developer":
+        _note_developer(message, at, notes)
+    if extras is LISTED:
+        return {"role": ROLE_WORDS[message.role], "content": encode_parts(message.parts, (at, "parts"), notes)}
+    content = encode_content(message.parts, extras, at, notes)
+    turn: JsonObject = {"role": ROLE_WORDS[message.role], "content": content}
+    if extras:
+        add_extras(turn, extras, NAME, at, notes)
     return turn
 
 

@@ -1,0 +1,60 @@
+"""Server-sent events: any split of the bytes, every oddity seen on the wire."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.errors import DecodeError
+from dragoman.framing.sse import SseDecoder, SseFrame
+
+
+def frames(*pieces: bytes) -> list[SseFrame]:
+    decoder = SseDecoder()
+    found = [frame for piece in pieces for frame in decoder.feed(piece)]
+    return [*found, *decoder.close()]
+
+
+@pytest.mark.parametrize(
+    ("wire", "expected"),
+    [
+        (b"data: a\n\n", [("", b"a")]),
+        (b"data:a\n\n", [("", b"a")]),
+        (b"event: x\ndata: a\n\n", [("x", b"a")]),
+        (b"data: a\ndata: b\n\n", [("", b"a\nb")]),
+        (b"data: a\r\n\r\ndata: b\r\n\r\n", [("", b"a"), ("", b"b")]),
+        (b"data: a\r\rdata: b\r\r", [("", b"a"), ("", b"b")]),
+        (b": a comment\n\ndata: a\n\n", [("", b"a")]),
+        (b":\ndata:\n\ndata: a\n\n", [("", b"a")]),
+        (b"id: 7\nretry: 10\ndata: a\n\n", [("", b"a")]),
+        (b"\xef\xbb\xbfdata: a\n\n", [("", b"a")]),
+        (b"data: no blank line at the end", [("", b"no blank line at the end")]),
+        (b"event: lonely\n\ndata: a\n\n", [("", b"a")]),
+        (b'error: {"message":"busy"}\n\n', [("error", b' {"message":"busy"}')]),
+        (b'{"error": {\n  "code": 429\n}}\n', [("error", b'{"error": {\n  "code": 429\n}}')]),
+        (b"data: [DONE]\n\n", [("", b"[DONE]")]),
+    ],
+)
+def test_each_form_is_read(wire: bytes, expected: list[tuple[str, bytes]]) -> None:
+    assert frames(wire) == expected
+
+
+WIRE = (
+    'event: a\r\ndata: {"text":"\U0001f30d 한국어"}\r\n\r\n: ping\n\ndata: b\ndata: c\n\nevent: d\rdata: é\r\r'.encode()
+)
+
+
+@given(st.lists(st.integers(0, len(WIRE)), max_size=8))
+def test_any_split_gives_the_same_frames(cuts: list[int]) -> None:
+    edges = [0, *sorted(cuts), len(WIRE)]
+    assert frames(*(WIRE[a:b] for a, b in zip(edges, edges[1:], strict=False))) == frames(WIRE)
+
+
+def test_one_byte_at_a_time_gives_the_same_frames() -> None:
+    assert frames(*(bytes([byte]) for byte in WIRE)) == frames(WIRE)
+
+
+@pytest.mark.parametrize("wire", [b"data: " + b"x" * 200, b"data: " + b"x" * 60 + b"\ndata: " + b"x" * 60 + b"\n"])
+def test_an_endless_event_is_refused(wire: bytes) -> None:
+    decoder = SseDecoder(max_frame_bytes=100)
+    with pytest.raises(DecodeError, match="larger than 100 bytes"):
+        decoder.feed(wire)
