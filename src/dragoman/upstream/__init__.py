@@ -1,0 +1,1 @@
+"""Upstreams: deciding where a request goes, and the one place that sends it."""
