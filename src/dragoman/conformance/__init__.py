@@ -1,0 +1,1 @@
+"""What dragoman carries, measured: field accounts, the pair table, and the pages under docs/ made from them."""

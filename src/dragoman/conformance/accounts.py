@@ -1,0 +1,63 @@
+"""The account of every field of a dialect: where its value goes.
+
+Each dialect's folder holds a `fields.toml` with a table per section (request, reply, stream). A key is a field's path
+in the notation of the vendor's types (`a.b`, `a[]`, `a{}`, `a<kind>`; `a=Class` is an object told elsewhere), or
+the beginning of many, with `*` at its end; the longest that fits a path counts. A value is one of
+
+    carried: where      a canonical field holds it
+    adapted: where      a canonical field holds it in another form
+    extra               kept for its own dialect, noted elsewhere
+    declared: why       not supported
+
+The tests measure each account; nothing here is taken on faith.
+"""
+
+import tomllib
+from importlib.resources import files
+from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+Word: TypeAlias = Literal["carried", "adapted", "extra", "declared"]
+WORDS: tuple[Word, ...] = get_args(Word)
+
+
+class Account(Struct, frozen=True):
+    word: Word
+    detail: str = ""  # where it goes, or why it does not
+
+
+class Accounts(Struct, frozen=True):
+    """All accounts of one dialect; `package` is what they were checked against."""
+
+    dialect: str
+    package: str
+    sections: dict[str, dict[str, Account]]
+
+
+def read_accounts(dialect: str) -> Accounts:
+    text = files("dragoman.dialects").joinpath(dialect, "fields.toml").read_text("utf-8")
+    data = tomllib.loads(text)
+    package = data.pop("package")
+    sections = {
+        section: {pattern: parse_account(said) for pattern, said in rules.items()} for section, rules in data.items()
+    }
+    return Accounts(dialect=dialect, package=package, sections=sections)
+
+
+def parse_account(said: str) -> Account:
+    word, _, detail = said.partition(": ")
+    if word not in WORDS:
+        raise ValueError(f"expected one of {', '.join(WORDS)}, found {said!r}")
+    return Account(word, detail)
+
+
+def find_rule(rules: dict[str, Account], path: str) -> str | None:
+    """The pattern that accounts for a path: itself, or the longest beginning of it."""
+    if path in rules:
+        return path
+    for length in range(len(path), -1, -1):
+        pattern = path[:length] + "*"
+        if pattern in rules:
+            return pattern
+    return None
