@@ -25,7 +25,10 @@ def load_json(data: bytes | str) -> Json:
 
 def load_object(data: bytes | str) -> JsonObject:
     """A JSON text that must be an object."""
-    value = load_json(data)
+    try:
+        value = _decode(data)  # here and not in load_json: this runs for every streamed event
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = load_json(data)  # says what is wrong
     if type(value) is not dict:
         raise DecodeError(f"expected object, found {kind_of(value)}")
     return value

@@ -3,14 +3,14 @@
 Lines are cut on bytes, so a character cut in two by the network is never decoded in halves.
 """
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from dragoman.errors import DecodeError
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 
 
-class SseFrame(NamedTuple):
+class SseFrame(Struct, frozen=True, gc=False):
     event: str  # "" where the stream names none
     data: bytes
 
@@ -18,77 +18,93 @@ class SseFrame(NamedTuple):
 class SseDecoder:
     """Feed it bytes as they come; it gives back the frames they complete. Comments and empty events are skipped."""
 
-    __slots__ = ("_bare", "_buffer", "_data", "_event", "_max", "_size", "_started", "_tail_cr")
+    __slots__ = ("_buffer", "_max", "_started", "_tail_cr")
 
     def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
         self._buffer = b""
-        self._event = ""
-        self._data: list[bytes] = []
-        self._size = 0
         self._max = max_frame_bytes
-        self._tail_cr = False  # the last line ended in CR at the end of a piece: a LF may follow
+        self._tail_cr = False  # the last piece ended in CR, now read as a line end: a LF may follow
         self._started = False
-        self._bare = False  # inside a JSON text without `data:`
 
     def feed(self, piece: bytes) -> list[SseFrame]:
-        if not piece:
-            return []
-        if self._tail_cr:
+        if self._tail_cr and piece:
             self._tail_cr = False
             if piece[:1] == b"\n":
                 piece = piece[1:]
         data = self._buffer + piece if self._buffer else piece
-        if not self._started and data:
-            if len(data) < 3 and b"\xef\xbb\xbf".startswith(data):
-                self._buffer = data
-                return []
-            self._started = True
-            if data.startswith(b"\xef\xbb\xbf"):
-                data = data[3:]
+        if not self._started and not (data := self._skip_mark(data)):
+            return []
         if b"\r" in data:
             self._tail_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        lines = data.split(b"\n")
-        self._buffer = lines.pop()
+        blocks = data.split(b"\n\n")
+        self._buffer = blocks.pop()
         frames: list[SseFrame] = []
-        for line in lines:
-            if line:
-                self._take(line)
-            elif self._data:
-                frames.append(self._finish())
-            else:
-                self._event = ""
-        if len(self._buffer) + self._size > self._max:
-            raise DecodeError(f"a stream event is larger than {self._max} bytes")
+        for block in blocks:
+            if len(block) > self._max:
+                raise self._too_large()
+            frame = read_block(block)
+            if frame is not None:
+                frames.append(frame)
+        if len(self._buffer) > self._max:
+            raise self._too_large()
         return frames
 
     def close(self) -> list[SseFrame]:
         """A stream may end without its last blank line; the frame counts all the same."""
-        if self._buffer:
-            line, self._buffer = self._buffer, b""
-            self._take(line)
-        return [self._finish()] if self._data else []
+        block, self._buffer = self._buffer, b""
+        frame = read_block(block)
+        return [] if frame is None else [frame]
 
-    def _take(self, line: bytes) -> None:
-        # Nearly every line is data, so that test comes first.
+    def _skip_mark(self, data: bytes) -> bytes:
+        """Without the byte-order mark a stream may begin with; nothing while that cannot be told yet."""
+        if len(data) < 3 and MARK.startswith(data):
+            self._buffer = data
+            return b""
+        self._started = True
+        return data.removeprefix(MARK)
+
+    def _too_large(self) -> DecodeError:
+        return DecodeError(f"a stream event is larger than {self._max} bytes")
+
+
+MARK = b"\xef\xbb\xbf"
+
+
+def read_block(block: bytes) -> SseFrame | None:
+    """One event's lines; None where they hold no data. The two usual forms are read without looking at each line."""
+    if block[:6] == b"data: " and b"\n" not in block:
+        return SseFrame("", block[6:]) if len(block) > 6 else None
+    head, found, data = block.partition(b"\ndata: ")
+    if found and head[:7] == b"event: " and data and b"\n" not in data and b"\n" not in head:
+        return SseFrame(_event_name(head[7:]), data)
+    return _read_lines(block)
+
+
+def _read_lines(block: bytes) -> SseFrame | None:
+    event, bare = "", False
+    data: list[bytes] = []
+    for line in block.split(b"\n"):
         if line[:5] == b"data:":
             value = line[6:] if line[5:6] == b" " else line[5:]
-            if value or self._data:
-                self._data.append(value)
-                self._size += len(value)
-                if self._size > self._max:
-                    raise DecodeError(f"a stream event is larger than {self._max} bytes")
+            if value or data:
+                data.append(value)
         elif line[:6] == b"event:":
-            self._event = line[6:].strip().decode("utf-8", "replace")
-        elif self._bare or line[:1] == b"{" or line[:6] == b"error:":
+            event = _event_name(line[6:])
+        elif line and (bare or line[:1] == b"{" or line[:6] == b"error:"):
             # gpustack writes a line `error: {...}`, Google a bare JSON object: not SSE, but meant to be read.
-            self._event = self._event or "error"
-            self._bare = True
-            self._data.append(line[6:] if line[:6] == b"error:" else line)
-            self._size += len(line)
+            event, bare = event or "error", True
+            data.append(line.removeprefix(b"error:"))
+    return SseFrame(event, b"\n".join(data)) if data else None
 
-    def _finish(self) -> SseFrame:
-        data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
-        frame = SseFrame(self._event, data)
-        self._event, self._data, self._size, self._bare = "", [], 0, False
-        return frame
+
+_names: dict[bytes, str] = {}  # a stream repeats a handful of names thousands of times
+
+
+def _event_name(raw: bytes) -> str:
+    name = _names.get(raw)
+    if name is None:
+        name = raw.strip().decode("utf-8", "replace")
+        if len(_names) < 256:
+            _names[raw] = name
+    return name

@@ -29,7 +29,7 @@ from dragoman.dialects.anthropic.reply import (
 from dragoman.dialects.anthropic.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
-from dragoman.fields import OMIT, add_extras, drop_constant, leftovers, need_object, take_one, take_text
+from dragoman.fields import OMIT, add_extras, drop_constant, expected, leftovers, need_object, take_one, take_text
 from dragoman.framing.sse import SseDecoder, SseFrame
 from dragoman.jsontypes import JsonObject, dump_json, dump_text, load_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
@@ -89,14 +89,17 @@ class StreamDecoder:
         return events
 
     def _read(self, frame: SseFrame, events: list[Event]) -> None:
-        if self._ended:
-            return
-        if frame.data == b"[DONE]":  # not Anthropic's, but seen behind OpenAI-minded servers
+        if self._ended or frame.data == b"[DONE]":  # not Anthropic's, but seen behind OpenAI-minded servers
             return
         body = load_object(frame.data)
-        match body.get("type") or frame.event:
-            case "content_block_delta":
+        kind = body.get("type")
+        if kind == "content_block_delta":
+            try:
                 self._delta(body, events)
+            except KeyError as error:
+                raise DecodeError("expected string, found null", "delta", str(error.args[0])) from None
+            return
+        match kind or frame.event:
             case "content_block_start":
                 self._start_block(body, events)
             case "content_block_stop":
@@ -162,10 +165,11 @@ class StreamDecoder:
         events.append(PartStart(index=block.index, part=part))
 
     def _delta(self, body: JsonObject, events: list[Event]) -> None:
-        block = self._blocks.get(body.get("index"))
+        block, delta = self._blocks.get(body.get("index")), body.get("delta")
         if block is None:
             raise DecodeError("content_block_delta outside its block")
-        delta = need_object(body.get("delta"))
+        if type(delta) is not dict:
+            raise expected("object", delta, "delta")
         match delta.get("type"):
             case "text_delta":
                 events.append(PartDelta(index=block.index, text=delta["text"]))
@@ -265,6 +269,14 @@ def _later(first: Usage | None, second: Usage) -> Usage:
 # ---------------------------------------------------------------- encode
 
 
+_DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%%d,"delta":{"type":"%b","%b":'
+_DELTA_HEADS: dict[type[Part] | None, bytes] = {
+    Text: _DELTA % (b"text_delta", b"text"),
+    Reasoning: _DELTA % (b"thinking_delta", b"thinking"),
+    ToolCall: _DELTA % (b"input_json_delta", b"partial_json"),
+}
+
+
 class StreamEncoder:
     def __init__(self, notes: Notes, request: Request | None = None) -> None:
         self._notes = notes
@@ -273,16 +285,17 @@ class StreamEncoder:
         self._index = -1  # of the open block
         self._kind: type[Part] | None = None
         self._skipped: set[int] = set()
-        self._said: list[bytes] = []
         self._done = False
-        self._delta_head: dict[int, bytes] = {}
 
     def feed(self, events: Iterable[Event]) -> bytes:
         for event in events:
             if self._done:
                 break
             for ordered in self._sequencer.feed(event):
-                self._write(ordered)
+                if type(ordered) is PartDelta:
+                    self._delta(ordered)
+                else:
+                    self._write(ordered)
         out, self._out = b"".join(self._out), []
         return out
 
@@ -391,14 +404,10 @@ class StreamEncoder:
     def _delta(self, event: PartDelta) -> None:
         if event.index in self._skipped:
             return
-        text = event.text
-        if text:
-            if self._kind is Text:
-                self._send_delta({"type": "text_delta", "text": text})
-            elif self._kind is ToolCall:
-                self._send_delta({"type": "input_json_delta", "partial_json": text})
-            elif self._kind is Reasoning:
-                self._send_delta({"type": "thinking_delta", "thinking": text})
+        if event.text and self._kind in _DELTA_HEADS:
+            # The hot path: only the text itself is encoded, the frame around it is the same every time.
+            head = _DELTA_HEADS[self._kind] % self._index
+            self._out.append(head + dump_json(event.text) + b"}}\n\n")
         if event.logprobs is not None:
             self._notes.dropped((self._at(event.index), "logprobs"), "anthropic has no logprobs")
         for i, citation in enumerate(event.citations):
