@@ -40,6 +40,7 @@ class Thinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     efforts: tuple[str, ...] = ("minimal", "low", "medium", "high", "xhigh", "max")  # the words it knows
     least: int = 0  # tokens of a budget
     most: int | None = None
+    inside: bool = False  # a budget must be smaller than the output limit
     off: bool = True  # whether it can be switched off
     default: Literal["on", "off"] = "off"  # what it does when nobody says
 
@@ -91,9 +92,11 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seals_bound_to: Literal["dialect", "upstream", "model"] = "dialect"
     sentinel: str | None = None  # what a call without its seal may carry instead
     thinking: Thinking | None = None  # None: whatever was asked is passed on
+    thoughts_lead: bool = False  # a thought must be followed by what it led to
     thinking_first: bool = False  # with thinking on, a tool loop must begin with the thought
     forced_choice: Literal["yes", "no", "unless_thinking"] = "yes"
     sampling: Literal["yes", "no", "unless_thinking"] = "yes"
+    samplers: tuple[str, ...] = ("temperature", "top_p", "top_k")
     one_sampler: bool = False  # temperature or top_p, not both
 
     # parameters

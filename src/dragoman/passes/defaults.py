@@ -1,0 +1,109 @@
+"""What each dialect takes when nobody says which server speaks it: its maker's own rules, for a model of today.
+
+Rows of upstream/profiles.toml start from these. Sources: protocols digests of November 2026, FIELD-CASES appendix A.
+"""
+
+from dragoman.passes.profile import Media, Profile, Spelling, Thinking
+
+VISIBLE = "!-~"  # any visible ASCII character
+
+OPENAI_CHAT = Profile(
+    kind="openai_chat",
+    dialect="openai_chat",
+    join_calls=True,
+    tool_names=Spelling(longest=64),
+    call_ids=Spelling(letters=VISIBLE, longest=64),
+    schema="openai",
+    strict_schema="openai_strict",
+    stops=4,
+    media=Media(images=("data", "url"), documents=("data", "file_id"), audio=("data", "id"), video=()),
+    lacks=("server_tools",),
+)
+
+OPENAI_RESPONSES = Profile(
+    kind="openai_responses",
+    dialect="openai_responses",
+    tool_names=Spelling(longest=128),
+    call_ids=Spelling(letters=VISIBLE, longest=64),
+    schema="openai",
+    strict_schema="openai_strict",
+    echo="signed",
+    thoughts_lead=True,
+    ranges={"max_output": (16, None)},
+    media=Media(audio=(), video=()),
+    lacks=("choices", "stop", "server_tools"),
+)
+
+ANTHROPIC = Profile(
+    kind="anthropic",
+    dialect="anthropic",
+    results_first=True,
+    join_turns=True,
+    first_user=True,
+    prefill=False,
+    empty_text=False,
+    mid_system="placed",
+    developer=False,
+    tool_names=Spelling(longest=128),
+    call_ids=Spelling(longest=1024),
+    schema="anthropic",
+    strict_schema="anthropic_strict",
+    output_schema="anthropic_strict",
+    echo="signed",
+    thoughts_lead=True,
+    thinking=Thinking(says="both", efforts=("low", "medium", "high", "xhigh", "max"), least=1024, inside=True),
+    thinking_first=True,
+    forced_choice="unless_thinking",
+    sampling="unless_thinking",
+    ranges={"temperature": (0, 1)},
+    blank_stops=False,
+    cache_marks=4,
+    media=Media(
+        audio=(),
+        video=(),
+        image_types=("image/jpeg", "image/png", "image/gif", "image/webp"),
+        document_types=("application/pdf", "text/plain"),
+    ),
+    lacks=("choices", "json", "custom_tools", "server_tools"),
+)
+
+GEMINI = Profile(
+    kind="gemini",
+    dialect="gemini",
+    results_in_order=True,
+    result_names=True,
+    results_alone=True,
+    first_user=True,
+    prefill=False,
+    empty_text=False,
+    mid_system="user",
+    developer=False,
+    tool_names=Spelling(letters="a-zA-Z0-9_.:-", first="a-zA-Z_", longest=64),
+    call_ids=Spelling(letters=VISIBLE, longest=128),
+    schema="gemini_json",
+    output_schema="gemini_json",
+    stops=5,
+    lacks=("parallel_off", "custom_tools", "server_tools"),
+)
+
+OLLAMA = Profile(
+    kind="ollama",
+    dialect="ollama",
+    results_in_order=True,
+    result_names=True,
+    join_calls=True,
+    developer=False,
+    schema="ollama",
+    output_schema="any",
+    media=Media(images=("data",), documents=(), audio=(), video=()),
+    thinking=Thinking(says="effort", efforts=("low", "medium", "high", "max")),
+    lacks=("tool_choice", "parallel_off", "choices", "custom_tools", "server_tools"),
+)
+
+DEFAULTS: dict[str, Profile] = {
+    profile.dialect: profile for profile in (OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC, GEMINI, OLLAMA)
+} | {"canonical": Profile(kind="canonical", dialect="canonical", pairing="keep")}
+
+
+def default_profile(dialect: str) -> Profile:
+    return DEFAULTS[dialect]

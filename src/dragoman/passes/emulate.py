@@ -1,0 +1,221 @@
+"""Features a target lacks: made from what it has, left out, or refused, as the profile's policy says for each.
+
+What is emulated on the way there must be undone on the way back: `Undo` says what (see restore.py).
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.errors import LossError
+from dragoman.jsontypes import JsonObject, dump_text
+from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
+from dragoman.model.request import AnyTool, CustomTool, OutputFormat, Request, ServerTool, Tool, ToolChoice
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.profile import Feature, Profile
+from dragoman.passes.rename import NOTHING, Renames
+from dragoman.passes.system import count_lead
+from dragoman.passes.thinking import ask_for_call, is_thinking
+
+JSON_TOOL = "dragoman_answer"  # reserved: its call is the answer
+INPUT = "input"  # the one string of a freeform tool
+
+
+class Undo(Struct, frozen=True, kw_only=True):
+    """What the way back has to put right."""
+
+    renames: Renames = NOTHING
+    custom: frozenset[str] = frozenset()  # freeform tools, by the client's names
+    json_tool: str | None = None  # the tool whose call is the answer
+    stops: tuple[str, ...] = ()  # sequences to cut at
+    copies: int = 1  # how many times to ask
+
+    def is_nothing(self) -> bool:
+        return not (self.custom or self.json_tool or self.stops or self.renames.names or self.renames.taken)
+
+
+def emulate(request: Request, profile: Profile, notes: Notes) -> tuple[Request, Undo]:
+    undo = Undo()
+    lacks = profile.lacks
+    if not lacks:
+        return _stop_overflow(request, profile, undo)
+    if "custom_tools" in lacks:
+        request, undo = _emulate_custom(request, profile, undo, notes)
+    if "server_tools" in lacks:
+        request = _refuse_server_tools(request, profile, notes)
+    request, undo = _emulate_output(request, profile, undo, notes)
+    if "tool_choice" in lacks and request.tool_choice is not None:
+        request = _emulate_choice(request, request.tool_choice, profile, notes)
+    if "parallel_off" in lacks and request.parallel_calls is not None:
+        request = _leave_out(request, "parallel_calls", "parallel_off", profile, notes)
+    if "choices" in lacks and request.choices is not None:
+        request, undo = _emulate_choices(request, request.choices, profile, undo, notes)
+    if "stop" in lacks and request.stop is not None:
+        request, undo = _emulate_stop(request, request.stop, profile, undo, notes)
+    return _stop_overflow(request, profile, undo)
+
+
+def _refuse(feature: Feature, profile: Profile, where: str) -> None:
+    if profile.policy_of(feature) == "refuse":
+        raise LossError(where, f"{profile.kind or profile.dialect} has no {feature}")
+
+
+def _leave_out(request: Request, field: str, feature: Feature, profile: Profile, notes: Notes) -> Request:
+    _refuse(feature, profile, f"/{field}")
+    notes.dropped((ROOT, field), f"{profile.kind or profile.dialect} cannot be told")
+    return replace(request, **{field: None})
+
+
+# ---------------------------------------------------------------- freeform tools (FIELD-CASES 39)
+
+
+def _emulate_custom(request: Request, profile: Profile, undo: Undo, notes: Notes) -> tuple[Request, Undo]:
+    tools = request.tools or ()
+    custom = frozenset(tool.name for tool in tools if isinstance(tool, CustomTool))
+    spoken = any(isinstance(p, ToolCall | ToolResult) and p.freeform for m in request.messages for p in m.parts)
+    if not custom and not spoken:
+        return request, undo
+    if custom:
+        _refuse("custom_tools", profile, "/tools")
+    changed: list[AnyTool] = []
+    for i, tool in enumerate(tools):
+        at: At = ((ROOT, "tools"), i)
+        if not isinstance(tool, CustomTool):
+            changed.append(tool)
+        elif profile.policy_of("custom_tools") == "drop":
+            notes.dropped(at, f"{profile.kind or profile.dialect} has no freeform tools")
+        else:
+            notes.altered(at, f"a function with one string, {INPUT}")
+            changed.append(_as_function(tool))
+    messages = tuple(_plain_calls(m, i, notes) for i, m in enumerate(request.messages))
+    request = replace(request, tools=tuple(changed) if request.tools is not None else None, messages=messages)
+    return request, replace(undo, custom=custom)
+
+
+def _as_function(tool: CustomTool) -> Tool:
+    description = tool.description or ""
+    if tool.grammar is not None:
+        description += f"\n\nThe input must match this {tool.syntax or 'grammar'} grammar:\n{tool.grammar}"
+    schema: JsonObject = {"type": "object", "properties": {INPUT: {"type": "string"}}, "required": [INPUT]}
+    return Tool(name=tool.name, description=description.strip() or None, parameters=schema, extras=tool.extras)
+
+
+def _plain_calls(message: Message, i: int, notes: Notes) -> Message:
+    parts: list[Part] = list(message.parts)
+    for j, part in enumerate(parts):
+        at: At = (((((ROOT, "messages"), i), "parts"), j), "freeform")
+        if isinstance(part, ToolCall) and part.freeform:
+            parts[j] = replace(part, freeform=False, arguments=dump_text({INPUT: part.arguments}))
+            notes.altered(at, f"a function with one string, {INPUT}")
+        elif isinstance(part, ToolResult) and part.freeform:
+            parts[j] = replace(part, freeform=False)
+            notes.altered(at, "a function's result")
+    same = all(a is b for a, b in zip(parts, message.parts, strict=True))
+    return message if same else replace(message, parts=tuple(parts))
+
+
+def _refuse_server_tools(request: Request, profile: Profile, notes: Notes) -> Request:
+    """A tool another provider runs itself: never an empty function the client cannot run (FIELD-CASES 70)."""
+    foreign = [
+        i for i, t in enumerate(request.tools or ()) if isinstance(t, ServerTool) and t.dialect != profile.dialect
+    ]
+    if not foreign or request.tools is None:
+        return request
+    _refuse("server_tools", profile, f"/tools/{foreign[0]}")
+    for i in foreign:
+        tool = request.tools[i]
+        if isinstance(tool, ServerTool):
+            what = tool.body.get("type", tool.body.get("name"))
+            notes.dropped(((ROOT, "tools"), i), f"only {tool.dialect} runs the tool {what}")
+    left = tuple(tool for i, tool in enumerate(request.tools) if i not in foreign)
+    return replace(request, tools=left or None)
+
+
+# ---------------------------------------------------------------- JSON answers (FIELD-CASES 71)
+
+
+def _emulate_output(request: Request, profile: Profile, undo: Undo, notes: Notes) -> tuple[Request, Undo]:
+    output = request.output
+    if output is None or output.type == "text":
+        return request, undo
+    feature: Feature = "json_schema" if output.type == "json_schema" else "json"
+    if feature not in profile.lacks:
+        return request, undo
+    if profile.policy_of(feature) == "drop":
+        return _leave_out(request, "output", feature, profile, notes), undo
+    _refuse(feature, profile, "/output")
+    free = request.tools is None and request.tool_choice is None and not is_thinking(request, profile)
+    if feature == "json_schema" and "json" in profile.lacks and free and profile.forced_choice != "no":
+        notes.altered((ROOT, "output"), f"the arguments of a forced call, {JSON_TOOL}, are the answer")
+        tool = Tool(name=JSON_TOOL, description=output.description or "Give the answer.", parameters=output.schema)
+        forced = ToolChoice(mode="required", names=(JSON_TOOL,))
+        return replace(request, output=None, tools=(tool,), tool_choice=forced), replace(undo, json_tool=JSON_TOOL)
+    notes.altered((ROOT, "output"), "asked for in words")
+    kept = OutputFormat(type="json") if "json" not in profile.lacks else None
+    return replace(_instruct(request, _ask_for_json(output)), output=kept), undo
+
+
+def _ask_for_json(output: OutputFormat) -> str:
+    if output.schema is None:
+        return "Answer with one JSON value and nothing else."
+    return f"Answer with JSON and nothing else. It must match this JSON Schema:\n{dump_text(output.schema)}"
+
+
+def _instruct(request: Request, text: str) -> Request:
+    """A word to the model at the end of the system text, where it stays from turn to turn."""
+    lead = count_lead(request.messages)
+    turn = Message(role="system", parts=(Text(text=text),))
+    return replace(request, messages=(*request.messages[:lead], turn, *request.messages[lead:]))
+
+
+# ---------------------------------------------------------------- the rest
+
+
+def _emulate_choice(request: Request, choice: ToolChoice, profile: Profile, notes: Notes) -> Request:
+    """No way to choose: none is no tools, a forced call is asked for with no other tool to choose."""
+    _refuse("tool_choice", profile, "/tool_choice")
+    at: At = (ROOT, "tool_choice")
+    drop = profile.policy_of("tool_choice") == "drop"
+    if drop or (choice.mode == "auto" and choice.names is None):
+        if choice.mode != "auto":
+            notes.dropped(at, f"{profile.kind or profile.dialect} cannot be told which tool to call")
+        return replace(request, tool_choice=None)
+    if choice.mode == "none":
+        notes.altered(at, "said by leaving out the tools")
+        return replace(request, tool_choice=None, tools=None)
+    if choice.mode == "required":
+        return replace(ask_for_call(request, choice, profile, notes), tool_choice=None)
+    notes.altered(at, "said by leaving out the other tools")
+    tools = tuple(t for t in request.tools or () if getattr(t, "name", None) in (choice.names or ()))
+    return replace(request, tool_choice=None, tools=tools or None)
+
+
+def _emulate_choices(
+    request: Request, choices: int, profile: Profile, undo: Undo, notes: Notes
+) -> tuple[Request, Undo]:
+    if choices <= 1:
+        return replace(request, choices=None), undo
+    if profile.policy_of("choices") != "emulate":
+        return _leave_out(request, "choices", "choices", profile, notes), undo
+    notes.altered((ROOT, "choices"), f"asked {choices} times")
+    return replace(request, choices=None), replace(undo, copies=choices)
+
+
+def _emulate_stop(
+    request: Request, stop: tuple[str, ...], profile: Profile, undo: Undo, notes: Notes
+) -> tuple[Request, Undo]:
+    sequences = tuple(sequence for sequence in stop if sequence)
+    if not sequences:
+        return replace(request, stop=None), undo
+    if profile.policy_of("stop") != "emulate":
+        return _leave_out(request, "stop", "stop", profile, notes), undo
+    notes.altered((ROOT, "stop"), "cut on our side: what comes after is generated, and paid for")
+    return replace(request, stop=None), replace(undo, stops=sequences)
+
+
+def _stop_overflow(request: Request, profile: Profile, undo: Undo) -> tuple[Request, Undo]:
+    """More sequences than the target takes: parameters.py sends the first, the others are cut here."""
+    if profile.stops is None or request.stop is None or len(request.stop) <= profile.stops:
+        return request, undo
+    if profile.policy_of("stop") != "emulate":
+        return request, undo
+    return request, replace(undo, stops=tuple(s for s in request.stop[profile.stops :] if s))

@@ -1,0 +1,126 @@
+"""All passes a target needs, in the order they need each other: any conversation, sayable there.
+
+prepared = prepare(request, profile, notes)     # for a gateway: with what the way back has to put right
+request = legalise(request, profile, notes)     # for a conversion
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.model.messages import ToolCall
+from dragoman.model.request import Request, Tool, ToolChoice
+from dragoman.notes import ROOT, Notes
+from dragoman.passes.borders import begin_with_user, drop_empty_text, end_with_user, strip_last_text
+from dragoman.passes.emulate import Undo, emulate
+from dragoman.passes.joining import join_apart, join_calls, set_results_apart
+from dragoman.passes.media import fit_media
+from dragoman.passes.pairing import name_results, pair_calls
+from dragoman.passes.parameters import fit_parameters, limit_cache_marks
+from dragoman.passes.profile import Profile
+from dragoman.passes.reasoning import (
+    begin_loops_with_thinking,
+    drop_last_thoughts,
+    replay_reasoning,
+    require_echo,
+    sign_calls,
+)
+from dragoman.passes.rename import rename
+from dragoman.passes.roles import say_developer_as_system
+from dragoman.passes.schemas import adapt_schemas
+from dragoman.passes.system import place_system
+from dragoman.passes.thinking import fit_forced_choice, fit_sampling, fit_thinking
+from dragoman.passes.turns import join_turns, put_results_first
+
+
+class Prepared(Struct, frozen=True):
+    request: Request
+    undo: Undo
+
+
+Step: TypeAlias = Callable[[Request, Profile, Notes], Request]
+
+
+def legalise(request: Request, profile: Profile, notes: Notes) -> Request:
+    return prepare(request, profile, notes).request
+
+
+def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
+    request, undo = emulate(request, profile, notes)
+    for step in STEPS:
+        request = step(request, profile, notes)
+    request, renames = rename(request, profile.tool_names, profile.call_ids, notes)
+    if renames.names or renames.taken:
+        undo = replace(undo, renames=renames)
+    return Prepared(request, undo)
+
+
+def _reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
+    request = replay_reasoning(request, profile, notes)
+    if profile.thoughts_lead:
+        request = drop_last_thoughts(request, notes)
+    request = fit_thinking(request, profile, notes)
+    if profile.echo == "required":
+        request = require_echo(request, notes)
+    if profile.thinking_first:
+        request = begin_loops_with_thinking(request, notes)
+    request = fit_forced_choice(request, profile, notes)
+    if profile.sentinel is not None:
+        request = sign_calls(request, profile.sentinel, profile.dialect, notes)
+    return fit_sampling(request, profile, notes)
+
+
+def _pairing(request: Request, profile: Profile, notes: Notes) -> Request:
+    if profile.pairing != "keep":
+        mend = profile.pairing == "mend"
+        request = pair_calls(request, notes, mend=mend, ordered=profile.results_in_order)
+    if profile.result_names:
+        request = name_results(request, notes)
+    if profile.tools_for_history and not request.tools:
+        request = _declare_history(request, notes)
+    return request
+
+
+def _declare_history(request: Request, notes: Notes) -> Request:
+    """Tools that only the history knows, not to be called (FIELD-CASES 66)."""
+    names = {p.name: None for m in request.messages for p in m.parts if isinstance(p, ToolCall)}
+    if not names:
+        return request
+    notes.invented((ROOT, "tools"), "the history has calls, so the request must have their tools")
+    tools = tuple(Tool(name=name, parameters={"type": "object", "properties": {}}) for name in names)
+    return replace(request, tools=tools, tool_choice=ToolChoice(mode="none"))
+
+
+def _turns(request: Request, profile: Profile, notes: Notes) -> Request:
+    if not profile.developer:
+        request = say_developer_as_system(request, notes)
+    request = place_system(request, profile, notes)
+    if not profile.empty_text:
+        request = drop_empty_text(request, notes)
+    if profile.first_user:
+        request = begin_with_user(request, notes)
+    if not profile.prefill:
+        request = end_with_user(request, profile, notes)
+    elif not profile.empty_text:
+        request = strip_last_text(request, notes)
+    if profile.results_alone:
+        request = join_apart(set_results_apart(request, notes), notes)
+    elif profile.join_turns:
+        request = join_turns(request, notes)
+    elif profile.join_calls:
+        request = join_calls(request, notes)
+    return put_results_first(request, notes) if profile.results_first else request
+
+
+def _parameters(request: Request, profile: Profile, notes: Notes) -> Request:
+    request = fit_parameters(request, profile, notes)
+    if profile.cache_marks is not None:
+        request = limit_cache_marks(request, profile.cache_marks, notes)
+    return request
+
+
+# Pairing first: everything else may look at a call and know its result. Reasoning and media before the turns, which
+# must not be left empty by them. Names last, when no pass adds a tool any more.
+STEPS: tuple[Step, ...] = (_pairing, _reasoning, fit_media, _turns, adapt_schemas, _parameters)

@@ -1,0 +1,163 @@
+"""Pictures, documents and sound in the form a target takes. Nothing is fetched here: that is the gateway's, if allowed.
+
+A wrong media type is put right from the first bytes; what a target cannot take is said in words, left out, or refused
+(FIELD-CASES 30, 83, 101, 136).
+"""
+
+import base64
+import binascii
+
+from msgspec.structs import replace
+
+from dragoman.errors import LossError
+from dragoman.model.messages import Audio, Document, Image, Media, Message, Opaque, Part, Text, ToolResult, Video
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes, spell
+from dragoman.passes.profile import Profile
+
+# The first bytes of a file, and what it is. https://mimesniff.spec.whatwg.org (read 2026-11-15)
+MAGIC: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF87a", "image/gif"),
+    (0, b"GIF89a", "image/gif"),
+    (8, b"WEBP", "image/webp"),
+    (8, b"WAVE", "audio/wav"),
+    (0, b"BM", "image/bmp"),
+    (0, b"%PDF-", "application/pdf"),
+    (4, b"ftypheic", "image/heic"),
+    (4, b"ftypavif", "image/avif"),
+    (4, b"ftyp", "video/mp4"),
+    (0, b"ID3", "audio/mpeg"),
+    (0, b"\xff\xfb", "audio/mpeg"),
+    (0, b"OggS", "audio/ogg"),
+    (0, b"fLaC", "audio/flac"),
+    (0, b"\x1aE\xdf\xa3", "video/webm"),
+)
+SNIFFED = 64  # base64 characters: more than any of the above needs
+
+
+def sniff(data: str) -> str | None:
+    """The media type that base64 data shows by its first bytes."""
+    head = data[:SNIFFED]
+    try:
+        raw = base64.b64decode(head[: len(head) // 4 * 4], validate=False)
+    except (binascii.Error, ValueError):
+        return None
+    return next((kind for at, magic, kind in MAGIC if raw[at : at + len(magic)] == magic), None)
+
+
+def fit_media(request: Request, profile: Profile, notes: Notes) -> Request:
+    changed: dict[int, Message] = {}
+    for i, message in enumerate(request.messages):
+        parts = _fit_parts(message.parts, profile, (((ROOT, "messages"), i), "parts"), notes)
+        if parts is not message.parts:
+            changed[i] = replace(message, parts=parts)
+    if not changed:
+        return request
+    messages = enumerate(changed.get(i, m) for i, m in enumerate(request.messages))
+    return replace(request, messages=tuple(m for i, m in messages if m.parts or i not in changed))
+
+
+def _fit_parts(parts: tuple[Part, ...], profile: Profile, at: At, notes: Notes) -> tuple[Part, ...]:
+    kept: list[Part] = []
+    same = True
+    for j, part in enumerate(parts):
+        fitted: Part | None = part
+        if isinstance(part, Image | Document | Audio | Video):
+            fitted = _fit(part, profile, (at, j), notes)
+        elif isinstance(part, ToolResult):
+            inner = _fit_parts(part.parts, profile, ((at, j), "parts"), notes)
+            fitted = part if inner is part.parts else replace(part, parts=inner)
+        elif isinstance(part, Opaque) and part.dialect != profile.dialect:
+            notes.dropped((at, j), f"only {part.dialect} has {part.body.get('type', 'this part')}")
+            fitted = None
+        same = same and fitted is part
+        if fitted is not None:
+            kept.append(fitted)
+    return parts if same else tuple(kept)
+
+
+def _fit(part: Media, profile: Profile, at: At, notes: Notes) -> Part | None:
+    part = _with_true_type(part, at, notes)
+    word = type(part).__name__.lower()
+    forms, types = _takes(part, profile)
+    form = next((f for f in ("data", "text", "url", "file_id", "id") if getattr(part, f, None) is not None), "nothing")
+    kind = part.media_type
+    if form in forms and not (types and form == "data" and kind is not None and kind not in types):
+        return part
+    if isinstance(part, Document) and part.text is not None:
+        notes.altered(at, f"{profile.kind} takes no documents: said as text")
+        head = f"[document {part.name}]\n" if part.name else ""
+        return Text(text=head + part.text, cache=part.cache)
+    why = f"{profile.kind} takes no {word}" + (f" of type {kind}" if form in forms else f" as {form}" if forms else "")
+    match profile.policy_of("media"):
+        case "refuse":
+            raise LossError(spell(at), why)
+        case "drop":
+            notes.dropped(at, why)
+            return None
+        case "emulate":
+            notes.altered(at, f"{why}: only its absence is told")
+            return Text(text=f"[{word} left out: {_tell(part)}]")
+
+
+def _takes(part: Media, profile: Profile) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    media = profile.media
+    match part:
+        case Image():
+            return media.images, media.image_types
+        case Document():
+            return media.documents, media.document_types
+        case Audio():
+            return media.audio, ()
+        case Video():
+            return media.video, ()
+
+
+def _tell(part: Media) -> str:
+    """What is left of a picture nobody can look at."""
+    if isinstance(part, Audio) and part.transcript:
+        return part.transcript
+    if part.url is not None and not part.url.startswith("data:"):
+        return part.url
+    name = part.name if isinstance(part, Document) else None
+    return name or part.media_type or "not supported here"
+
+
+def _with_true_type(part: Media, at: At, notes: Notes) -> Media:
+    """The type its bytes show: clients say image/png for everything, and providers check."""
+    if part.data is None:
+        return part
+    found = sniff(part.data)
+    if found is None or found == part.media_type or not _is_kind(part, found):
+        return part
+    if part.media_type is not None and _same_family(part.media_type, found):
+        return part
+    if part.media_type is None:
+        notes.invented((at, "media_type"), f"its bytes are {found}")
+    else:
+        notes.repaired((at, "media_type"), f"its bytes are {found}")
+    return replace(part, media_type=found)
+
+
+def _is_kind(part: Media, found: str) -> bool:
+    match part:
+        case Image():
+            return found.startswith("image/")
+        case Document():
+            return found == "application/pdf"
+        case Audio():
+            return found.startswith("audio/")
+        case Video():
+            return found.startswith("video/")
+
+
+def _same_family(said: str, found: str) -> bool:
+    """Two names of one thing: nothing to put right."""
+    bare = said.split(";")[0].strip().lower()
+    return {bare, found} in (
+        {"image/jpg", "image/jpeg"},
+        {"audio/x-wav", "audio/wav"},
+        {"audio/mp3", "audio/mpeg"},
+    ) or (bare == found)

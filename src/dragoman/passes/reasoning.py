@@ -1,0 +1,221 @@
+"""Reasoning in the history: who may read a seal, and what a target wants back of what a model thought.
+
+Opaque state goes back to its origin only, byte for byte; elsewhere it is left out and noted. It is never minted: the
+one value we write ourselves is Gemini's documented word for "this call has no signature" (FIELD-CASES 9-15, 40).
+"""
+
+from msgspec.structs import replace
+
+from dragoman.model.messages import Image, Message, Part, Reasoning, Seal, Text, ToolCall, ToolResult
+from dragoman.model.request import ReasoningSetting, Request
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.profile import Profile
+
+
+def replay_reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
+    """Seals to their origin, thoughts where the target takes them, in the field it reads them from."""
+    changed: dict[int, Message] = {}
+    for i, message in enumerate(request.messages):
+        parts = _replay_parts(message, i, request.model, profile, notes)
+        if parts is not message.parts:
+            changed[i] = replace(message, parts=parts)
+    if not changed:
+        return request
+    messages = tuple(changed.get(i, m) for i, m in enumerate(request.messages))
+    return replace(request, messages=tuple(m for i, m in enumerate(messages) if m.parts or i not in changed))
+
+
+def _replay_parts(message: Message, i: int, model: str, profile: Profile, notes: Notes) -> tuple[Part, ...]:
+    kept: list[Part] = []
+    same = True
+    for j, part in enumerate(message.parts):
+        if isinstance(part, Reasoning):
+            at: At = ((((ROOT, "messages"), i), "parts"), j)
+            replayed: Part | None = _replay(part, model, profile, at, notes)
+        elif isinstance(part, Text | ToolCall | Image) and part.seal is not None:
+            at = ((((ROOT, "messages"), i), "parts"), j)
+            replayed = part if is_readable(part.seal, model, profile) else _unseal(part, at, notes)
+        else:
+            kept.append(part)
+            continue
+        same = same and replayed is part
+        if replayed is not None:
+            kept.append(replayed)
+    return message.parts if same else tuple(kept)
+
+
+def is_readable(seal: Seal, model: str, profile: Profile) -> bool:
+    """Whether the target issued it, as far as anybody knows."""
+    if seal.origin != profile.dialect:
+        return False
+    bound = profile.seals_bound_to
+    if bound != "dialect" and seal.upstream and profile.upstream and seal.upstream != profile.upstream:
+        return False
+    return bound != "model" or seal.model is None or seal.model == model
+
+
+def _unseal(part: Text | ToolCall | Image, at: At, notes: Notes) -> Part:
+    seal = part.seal
+    if seal is not None:
+        notes.dropped((at, "seal"), f"only {seal.model or seal.upstream or seal.origin} can read its {seal.form}")
+    return replace(part, seal=None)
+
+
+def _replay(part: Reasoning, model: str, profile: Profile, at: At, notes: Notes) -> Part | None:
+    ours = part.seal is not None and is_readable(part.seal, model, profile)
+    match profile.echo:
+        case "forbidden":
+            notes.dropped(at, f"{profile.kind or profile.dialect} refuses reasoning in the history")
+            return None
+        case "signed":
+            if ours or (part.seal is None and part.extras.get(profile.dialect, {}).get("id")):
+                return part  # sealed by the target, or kept there under an id
+            who = "unsigned" if part.seal is None else f"sealed by {part.seal.model or part.seal.origin}"
+            notes.dropped(at, f"{profile.dialect} takes back only reasoning it signed itself; this is {who}")
+            return None
+        case _:
+            return _echo(part, ours, profile, at, notes)
+
+
+def _echo(part: Reasoning, ours: bool, profile: Profile, at: At, notes: Notes) -> Part | None:
+    if part.seal is not None and not ours:
+        if not part.text:
+            notes.dropped(at, f"only {part.seal.origin} can read its {part.seal.form}")
+            return None
+        notes.dropped((at, "seal"), f"only {part.seal.origin} can read its {part.seal.form}")
+        part = replace(part, seal=None)
+    if profile.echo_field is None:
+        return part
+    own = part.extras.get(profile.dialect, {})
+    if "~detail" in own or own.get("~name", ["reasoning_content"]) == [profile.echo_field]:
+        return part  # signed details come back as they were
+    return replace(part, extras={**part.extras, profile.dialect: {**own, "~name": [profile.echo_field]}})
+
+
+def drop_last_thoughts(request: Request, notes: Notes) -> Request:
+    """Thoughts that led to nothing: "The final block in an assistant message cannot be `thinking`" (Anthropic), "was
+    provided without its required following item" (Responses, FIELD-CASES 40)."""
+    messages = request.messages
+    changed: dict[int, tuple[Part, ...]] = {}
+    for i, message in enumerate(messages):
+        if message.role != "assistant" or not message.parts or not isinstance(message.parts[-1], Reasoning):
+            continue
+        if i + 1 < len(messages) and messages[i + 1].role == "assistant":
+            continue
+        parts = message.parts
+        while parts and isinstance(parts[-1], Reasoning):
+            notes.dropped(((((ROOT, "messages"), i), "parts"), len(parts) - 1), "nothing follows this thought")
+            parts = parts[:-1]
+        changed[i] = parts
+    if not changed:
+        return request
+    kept = (replace(m, parts=changed[i]) if i in changed else m for i, m in enumerate(messages) if changed.get(i) != ())
+    return drop_last_thoughts(replace(request, messages=tuple(kept)), notes)
+
+
+def sign_calls(request: Request, sentinel: str, origin: str, notes: Notes) -> Request:
+    """The first call of each turn bears a signature, or the documented word for having none.
+
+    Gemini 3: "Function call is missing a thought_signature in functionCall parts"; of parallel calls only the first
+    has one. Every turn is treated alike, so that a turn reads the same when it is no longer the last (FIELD-CASES 12).
+    """
+    changed: dict[int, Message] = {}
+    in_turn = False
+    for i, message in enumerate(request.messages):
+        if message.role != "assistant":
+            in_turn = False
+            continue
+        for j, part in enumerate(message.parts):
+            if isinstance(part, ToolCall) and not in_turn:
+                in_turn = True
+                if part.seal is None:
+                    seal = Seal(origin=origin, value=sentinel)
+                    parts = (*message.parts[:j], replace(part, seal=seal), *message.parts[j + 1 :])
+                    changed[i] = replace(message, parts=parts)
+                    at: At = (((((ROOT, "messages"), i), "parts"), j), "seal")
+                    notes.invented(at, "the word for a call without a signature")
+                break
+    if not changed:
+        return request
+    return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
+
+
+def require_echo(request: Request, notes: Notes) -> Request:
+    """Thinking off for this request, if the target wants every thought back and one is missing.
+
+    DeepSeek: "The reasoning_content in the thinking mode must be passed back". Leaving the switch out is not enough,
+    it thinks by default (FIELD-CASES 14).
+    """
+    if request.reasoning is not None and request.reasoning.mode == "off":
+        return request
+    for message in request.messages:
+        if message.role == "assistant" and not any(isinstance(p, Reasoning) and p.text for p in message.parts):
+            return switch_off(request, "a turn of the history has lost its reasoning", notes)
+    return request
+
+
+def begin_loops_with_thinking(request: Request, notes: Notes) -> Request:
+    """Thinking off for this request, if the tool loop at hand has lost the thought it began with.
+
+    Anthropic, manual thinking: "Expected thinking or redacted_thinking, but found tool_use" (FIELD-CASES 10).
+    """
+    if request.reasoning is None or request.reasoning.mode != "on":
+        return request
+    messages = request.messages
+    last = len(messages) - 1
+    while last >= 0 and messages[last].role != "assistant":
+        last -= 1
+    if last < 0 or not any(isinstance(p, ToolCall) for p in messages[last].parts):
+        return request
+    first = last  # of the loop: calls and results back to what the user asked
+    for i in range(last - 1, -1, -1):
+        if messages[i].role == "assistant":
+            first = i
+        elif not any(isinstance(p, ToolResult) for p in messages[i].parts):
+            break
+    if messages[first].parts and isinstance(messages[first].parts[0], Reasoning):
+        return request
+    return switch_off(request, "the tool loop at hand has lost the reasoning it began with", notes)
+
+
+def switch_off(request: Request, why: str, notes: Notes) -> Request:
+    """No thinking in this request, and nothing in it that depends on thinking (FIELD-CASES 150)."""
+    setting = request.reasoning
+    notes.altered((ROOT, "reasoning"), f"switched off: {why}")
+    show = None if setting is None else setting.show
+    request = replace(request, reasoning=ReasoningSetting(mode="off", show=None if show else show))
+    own = request.extras.get("anthropic")
+    if not own:
+        return request
+    kept = dict(own)
+    _drop_thinking_edits(kept, notes)
+    _drop_thinking_beta(kept, notes)
+    return request if kept == own else replace(request, extras={**request.extras, "anthropic": kept})
+
+
+def _drop_thinking_edits(own: dict[str, object], notes: Notes) -> None:
+    management = own.get("context_management")
+    edits = management.get("edits") if isinstance(management, dict) else None
+    if not isinstance(management, dict) or not isinstance(edits, list):
+        return
+    left = [e for e in edits if not (isinstance(e, dict) and str(e.get("type", "")).startswith("clear_thinking"))]
+    if len(left) == len(edits):
+        return
+    at: At = (((ROOT, "extras"), "anthropic"), "context_management")
+    notes.altered(at, "clear_thinking requires thinking to be enabled or adaptive")
+    if left:
+        own["context_management"] = {**management, "edits": left}
+    else:
+        del own["context_management"]
+
+
+def _drop_thinking_beta(own: dict[str, object], notes: Notes) -> None:
+    betas = own.get("header:anthropic-beta")
+    if not isinstance(betas, str) or "interleaved-thinking" not in betas:
+        return
+    left = [b for b in betas.split(",") if not b.strip().startswith("interleaved-thinking")]
+    notes.altered((((ROOT, "extras"), "anthropic"), "header:anthropic-beta"), "no thinking to interleave")
+    if left:
+        own["header:anthropic-beta"] = ",".join(left)
+    else:
+        del own["header:anthropic-beta"]

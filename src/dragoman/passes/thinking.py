@@ -1,0 +1,209 @@
+"""How much to think, in the words of the model: effort, budget, level or adaptive, and what goes with none of them.
+
+One table relates words and tokens (effort.py); a profile says which of them a model family takes (FIELD-CASES 51-54).
+"""
+
+from typing import Literal
+
+from msgspec.structs import replace
+
+from dragoman.errors import LossError
+from dragoman.model.messages import Text
+from dragoman.model.request import ReasoningSetting, Request, ToolChoice
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.effort import EFFORTS, budget_of_effort, effort_of_budget, lowest_known
+from dragoman.passes.profile import Profile, Thinking
+from dragoman.passes.reasoning import switch_off
+
+AT: At = (ROOT, "reasoning")
+
+
+def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
+    """What was asked, as this model can be told it."""
+    thinking, setting = profile.thinking, request.reasoning
+    if thinking is None or setting is None:
+        return request
+    if thinking.says == "nothing":
+        notes.dropped(AT, f"{profile.kind or profile.dialect} cannot be told how much to think")
+        return replace(request, reasoning=None)
+    fitted = _fit_off(setting, thinking, notes) if setting.mode == "off" else _fit_on(setting, thinking, request, notes)
+    if fitted != setting:
+        request = replace(request, reasoning=fitted)
+    if thinking.inside and fitted.budget is not None:
+        request = _fit_limit(request, fitted, notes)
+    return request
+
+
+def _fit_off(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:
+    if thinking.off:
+        return setting
+    notes.altered((AT, "mode"), "thinking cannot be switched off: as little as there is")
+    if thinking.says == "budget":
+        return replace(setting, mode="on", budget=thinking.least, effort=None)
+    lowest = next((effort for effort in EFFORTS if effort in thinking.efforts), None)
+    return replace(setting, mode="auto", budget=None, effort=lowest)
+
+
+def _fit_on(setting: ReasoningSetting, thinking: Thinking, request: Request, notes: Notes) -> ReasoningSetting:
+    match thinking.says:
+        case "budget":
+            return _as_budget(setting, thinking, notes)
+        case "adaptive":
+            return _as_adaptive(setting, thinking, request, notes)
+        case "effort" | "level":
+            return _as_effort(setting, thinking, notes)
+        case "switch":
+            return _as_switch(setting, notes)
+        case _:
+            return _fit_word(setting, thinking, notes)
+
+
+def _as_budget(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:
+    """Tokens only. The word stays beside them where the model reads it too."""
+    budget, mode = setting.budget, setting.mode
+    if budget is None and (setting.effort is not None or mode is not None):
+        budget = budget_of_effort(setting.effort or "medium")
+        notes.altered((AT, "effort" if setting.effort else "mode"), f"said as a budget: {budget} tokens")
+    if budget is not None:
+        fitted = max(budget, thinking.least) if budget >= 0 else budget
+        fitted = min(fitted, thinking.most) if thinking.most is not None else fitted
+        if fitted != budget and setting.budget is not None:
+            notes.altered((AT, "budget"), f"between {thinking.least} and {thinking.most or 'the output limit'}")
+        budget = fitted
+    effort = setting.effort if setting.effort in thinking.efforts else None
+    if mode == "auto" or (mode is None and budget is not None):
+        mode = "on"
+    return replace(setting, mode=mode, budget=budget, effort=effort)
+
+
+def _as_adaptive(setting: ReasoningSetting, thinking: Thinking, request: Request, notes: Notes) -> ReasoningSetting:
+    """ "thinking.type.enabled is not supported for this model. Use adaptive and output_config.effort" """
+    mode, effort = setting.mode, setting.effort
+    if setting.budget is not None:
+        effort = effort or effort_of_budget(setting.budget)
+        notes.altered((AT, "budget"), f"said as adaptive, with effort {effort}")
+    if mode == "on":
+        mode = "auto"
+        if setting.budget is None:
+            notes.altered((AT, "mode"), "said as adaptive")
+    elif (
+        mode is None and setting.effort is not None and thinking.default == "off" and "anthropic" not in request.extras
+    ):
+        mode = "auto"  # elsewhere an effort asks for thinking; here it would not
+        notes.invented((AT, "mode"), "an effort asks for thinking: adaptive")
+    elif mode is None and setting.budget is not None:
+        mode = "auto"
+    return _fit_word(replace(setting, mode=mode, effort=effort, budget=None), thinking, notes)
+
+
+def _as_effort(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:
+    effort = setting.effort
+    if setting.budget is not None and setting.budget >= 0:
+        effort = effort or effort_of_budget(setting.budget)
+        notes.altered((AT, "budget"), f"said as effort {effort}")
+    if setting.budget is not None:
+        setting = replace(setting, budget=None, effort=effort)
+    return _fit_word(setting, thinking, notes)
+
+
+def _as_switch(setting: ReasoningSetting, notes: Notes) -> ReasoningSetting:
+    for field in ("effort", "budget"):
+        if getattr(setting, field) is not None:
+            notes.dropped((AT, field), "thinking is on or off here")
+    mode = "on" if setting.mode is None and (setting.effort or setting.budget) else setting.mode
+    return replace(setting, mode=mode, effort=None, budget=None)
+
+
+def _fit_word(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:
+    effort = setting.effort
+    if effort is None or effort in thinking.efforts:
+        return setting
+    if not thinking.efforts:
+        notes.dropped((AT, "effort"), "this model knows no effort")
+        return replace(setting, effort=None)
+    known = lowest_known(effort, thinking.efforts)
+    if known not in thinking.efforts:
+        known = thinking.efforts[-1]
+    notes.altered((AT, "effort"), f"this model has no effort {effort}: {known}")
+    return replace(setting, effort=known)
+
+
+def _fit_limit(request: Request, setting: ReasoningSetting, notes: Notes) -> Request:
+    """ "max_tokens must be greater than thinking.budget_tokens": the answer keeps the room it was given."""
+    limit, budget = request.max_output, setting.budget or 0
+    if limit is None or limit > budget:
+        return request
+    notes.altered((ROOT, "max_output"), f"the limit includes {budget} tokens of thinking: {limit + budget}")
+    return replace(request, max_output=limit + budget)
+
+
+# ---------------------------------------------------------------- what goes with thinking, and what does not
+
+
+def is_thinking(request: Request, profile: Profile) -> bool:
+    setting = request.reasoning
+    if setting is not None and setting.mode is not None:
+        return setting.mode != "off"
+    if setting is not None and (setting.budget or (setting.effort is not None and profile.dialect != "anthropic")):
+        return True
+    return profile.thinking is not None and profile.thinking.default == "on"
+
+
+def fit_forced_choice(request: Request, profile: Profile, notes: Notes) -> Request:
+    """ "Thinking may not be enabled when tool_choice forces tool use": the forcing wins unless told otherwise."""
+    choice = request.tool_choice
+    if choice is None or choice.mode != "required" or profile.forced_choice == "yes":
+        return request
+    if profile.forced_choice == "unless_thinking":
+        if not is_thinking(request, profile):
+            return request
+        can_be_off = profile.thinking is None or profile.thinking.off
+        if can_be_off and not profile.keep_thinking:
+            return switch_off(request, "no thinking while a call is forced", notes)
+    return ask_for_call(request, choice, profile, notes)
+
+
+def ask_for_call(request: Request, choice: ToolChoice, profile: Profile, notes: Notes) -> Request:
+    """A call that cannot be forced: asked for in words, with no other tool to choose."""
+    policy = profile.policy_of("forced_choice")
+    at: At = (ROOT, "tool_choice")
+    if policy == "refuse":
+        raise LossError("/tool_choice", "the target refuses to be forced")
+    names = choice.names
+    tools = request.tools
+    if names is not None and tools is not None:
+        tools = tuple(tool for tool in tools if getattr(tool, "name", None) in names)
+    soft: Literal["auto"] = "auto"
+    request = replace(request, tool_choice=ToolChoice(mode=soft, extras=choice.extras), tools=tools)
+    notes.altered(at, "the target refuses to be forced: may choose" if policy == "drop" else "asked for in words")
+    if policy == "drop" or not request.messages or request.messages[-1].role != "user":
+        return request
+    what = f"the tool {names[0]}" if names and len(names) == 1 else "one of the tools"
+    last = request.messages[-1]
+    turn = replace(last, parts=(*last.parts, Text(text=f"[Answer with a call of {what}.]")))
+    return replace(request, messages=(*request.messages[:-1], turn))
+
+
+NEUTRAL: dict[str, tuple[float, float]] = {"temperature": (1, 1), "top_p": (0.95, 1)}
+
+
+def fit_sampling(request: Request, profile: Profile, notes: Notes) -> Request:
+    """Sampling is a preference: left out, and noted, where the model refuses it (FIELD-CASES 52)."""
+    if profile.sampling == "yes" and not profile.one_sampler:
+        return request
+    changes: dict[str, None] = {}
+    if profile.sampling == "no" or (profile.sampling == "unless_thinking" and is_thinking(request, profile)):
+        for field in profile.samplers:
+            value = getattr(request, field)
+            least, most = NEUTRAL.get(field, (1, 0))
+            if value is None or (profile.sampling == "unless_thinking" and least <= value <= most):
+                continue
+            changes[field] = None
+            notes.dropped(
+                (ROOT, field), "the model refuses it" + ("" if profile.sampling == "no" else " while it thinks")
+            )
+    both = request.temperature is not None and request.top_p is not None
+    if profile.one_sampler and both and not changes:
+        changes["top_p"] = None
+        notes.dropped((ROOT, "top_p"), "the model takes temperature or top_p, not both")
+    return replace(request, **changes) if changes else request
