@@ -1,0 +1,61 @@
+"""Ollama's own API: /api/chat and /api/generate. https://github.com/ollama/ollama docs/api.md (read 2026-11-15)"""
+
+from dragoman.dialects._base import Dialect, What
+from dragoman.dialects.ollama.failure import decode_failure, encode_failure
+from dragoman.dialects.ollama.reply import decode_reply, encode_reply
+from dragoman.dialects.ollama.request import decode_request, encode_request
+from dragoman.dialects.ollama.stream import StreamDecoder, StreamEncoder
+from dragoman.dialects.ollama.turns import settle_turns
+from dragoman.dialects.ollama.words import NAME
+from dragoman.jsontypes import JsonObject
+from dragoman.passes.roles import say_developer_as_system
+
+_OWN_KEYS = {"options", "keep_alive", "think", "format", "raw", "suffix", "context", "truncate", "shift"}
+_OWN_FIELDS = {"images", "thinking", "tool_name"}
+
+
+def recognise(body: JsonObject, what: What) -> int:
+    match what:
+        case "request":
+            return _recognise_request(body)
+        case "reply" | "stream":
+            said = "message" in body or "response" in body
+            return 95 if said and "done" in body and "choices" not in body else 0
+        case "failure":
+            return 60 if type(body.get("error")) is str and len(body) <= 2 else 0
+
+
+def _recognise_request(body: JsonObject) -> int:
+    messages = body.get("messages")
+    if type(messages) is not list:
+        return 80 if type(body.get("prompt")) is str and _OWN_KEYS & body.keys() else 0
+    if _OWN_KEYS & body.keys():
+        return 92
+    if any(type(message) is dict and _OWN_FIELDS & message.keys() for message in messages):
+        return 85
+    calls = [call for message in messages if type(message) is dict for call in message.get("tool_calls") or ()]
+    if any(type(call) is dict and _has_object_arguments(call) for call in calls):
+        return 90
+    return 5
+
+
+def _has_object_arguments(call: JsonObject) -> bool:
+    function = call.get("function")
+    return type(function) is dict and type(function.get("arguments")) is dict
+
+
+DIALECT = Dialect(
+    name=NAME,
+    title="Ollama",
+    media_type="application/x-ndjson",
+    legal=(say_developer_as_system, settle_turns),
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_reply=decode_reply,
+    encode_reply=encode_reply,
+    stream_decoder=StreamDecoder,
+    stream_encoder=StreamEncoder,
+    decode_failure=decode_failure,
+    encode_failure=encode_failure,
+    recognise=recognise,
+)

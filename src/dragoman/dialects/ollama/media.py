@@ -1,0 +1,93 @@
+"""Ollama: pictures and sound, which travel as plain base64 beside the text of a message.
+
+The server tells them apart by their first bytes, and takes audio (WAV, MP3) through `images` too
+(llm/media.go at fb30760); so do we, and the media type that the wire leaves out comes back.
+"""
+
+from base64 import b64decode
+
+from dragoman.dialects.ollama.words import NAME
+from dragoman.fields import add_extras
+from dragoman.model.messages import Audio, Image
+from dragoman.notes import At, Notes
+
+_MAGIC = (
+    ("iVBORw0KGgo", "image/png"),
+    ("/9j/", "image/jpeg"),
+    ("R0lGOD", "image/gif"),
+    ("SUQz", "audio/mpeg"),
+    ("//", "audio/mpeg"),  # ff e0 to ff ff: an MPEG frame
+    ("/+", "audio/mpeg"),
+)
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+
+
+def sniff(data: str) -> str | None:
+    """The media type that base64 text begins like."""
+    for magic, media_type in _MAGIC:
+        if data.startswith(magic):
+            return media_type
+    if data.startswith("UklGR") and len(data) >= 16:
+        try:
+            return _RIFF.get(b64decode(data[:16])[8:12])
+        except ValueError:
+            return None
+    return None
+
+
+def decode_media(value: str) -> Image | Audio:
+    """One of `images`. A data URL or a link there is refused by Ollama itself, but what it means is plain."""
+    if value.startswith(("https://", "http://")):
+        return Image(url=value)
+    media_type = None
+    if value.startswith("data:"):
+        head, _, value = value.partition(",")
+        media_type = head[5:].split(";")[0] or None
+    media_type = media_type or sniff(value)
+    if media_type is not None and media_type.startswith("audio/"):
+        return Audio(data=value, media_type=media_type)
+    return Image(data=value, media_type=media_type)
+
+
+def encode_media(part: Image | Audio, at: At, notes: Notes) -> str | None:
+    """The base64 of a part, or None with a note (FIELD-CASES 83: a link there is `illegal base64 data`)."""
+    data = part.data
+    if data is None:
+        notes.dropped(at, "ollama takes images as base64 only")
+        return None
+    found = sniff(data)
+    heard = found is not None and found.startswith("audio/")
+    if isinstance(part, Audio):
+        if not heard:
+            notes.dropped(at, f"ollama takes WAV and MP3, not {part.media_type or 'this sound'}")
+            return None
+        for key, value in (("transcript", part.transcript), ("id", part.id)):
+            if value is not None:
+                notes.dropped((at, key), f"ollama's audio has no {key}")
+    elif heard:
+        notes.altered(at, f"not an image but {found}")
+    elif part.detail is not None:
+        notes.dropped((at, "detail"), "ollama has no image detail")
+    if part.media_type != found:
+        _note_type(part.media_type, found, at, notes)
+    _note_rest(part, at, notes)
+    return data
+
+
+def _note_type(said: str | None, found: str | None, at: At, notes: Notes) -> None:
+    at = (at, "media_type")
+    if said is None:
+        notes.invented(at, f"read from the data: {found}")
+    elif found is None:
+        notes.dropped(at, "ollama's images have no media type, and the data does not tell")
+    else:
+        notes.altered(at, f"ollama's images have no media type, and the data says {found}")
+
+
+def _note_rest(part: Image | Audio, at: At, notes: Notes) -> None:
+    if isinstance(part, Image) and part.seal is not None:
+        notes.dropped((at, "seal"), "ollama's images are bare text")
+    if part.cache is not None:
+        notes.dropped((at, "cache"), "ollama has no cache marks")
+    if part.extras:
+        add_extras({}, part.extras, NAME, at, notes)

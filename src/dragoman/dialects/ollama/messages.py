@@ -1,0 +1,211 @@
+"""Ollama: the messages of a request, both ways.
+
+Tool results are turns of their own (`role: tool`) here and parts of the user's turn in the canonical form. Calls and
+results may lack ids: then results answer calls by name and order, over the whole history (FIELD-CASES 81).
+"""
+
+from dragoman.dialects._results import mark_failed, unmark_failed
+from dragoman.dialects.ollama.parts import Turn, add_spelled, take_content, take_media, take_parts
+from dragoman.dialects.ollama.words import NAME, ROLE_WORDS, ROLES, TOOL_ROLE
+from dragoman.errors import DecodeError
+from dragoman.fields import add_extras, expected, leftovers, need_object, note_spelling, spelled, take_text_or_none
+from dragoman.jsontypes import JsonObject
+from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
+from dragoman.notes import At, Notes
+
+# ---------------------------------------------------------------- decode
+
+
+def take_messages(body: JsonObject) -> tuple[Message, ...]:
+    given = body.get("messages")
+    if given is None:
+        note_spelling(body, "messages", "null" if "messages" in body else "absent")
+        return ()
+    if type(given) is not list:
+        raise expected("array", given, "messages")
+    del body["messages"]
+    history = _History()
+    try:
+        for message in given:
+            history.read(need_object(message))
+    except DecodeError as error:
+        raise error.under("messages", len(history.messages)) from None
+    return tuple(history.messages)
+
+
+class _History:
+    """The messages read so far, and the calls among them that wait for a result."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self._waiting: list[tuple[str, str]] = []  # id and name
+
+    def read(self, message: JsonObject) -> None:
+        word = message.pop("role", None)
+        if type(word) is not str:
+            raise expected("string", word, "role")
+        plain = word.lower()  # as the server does
+        role = ROLES.get(plain)
+        if role is None and plain != TOOL_ROLE:
+            raise DecodeError(f"expected one of {', '.join((*ROLES, TOOL_ROLE))}, found {word!r}", "role")
+        if word != plain or role == "developer":
+            note_spelling(message, "role", word)
+        if role is None:
+            self.messages.append(Message(role="user", parts=(self._read_result(message),)))
+            return
+        parts = tuple(take_parts(message, self._mint_id, asked=True))
+        self._waiting.extend((part.id, part.name) for part in parts if isinstance(part, ToolCall))
+        self.messages.append(Message(role=role, parts=parts, extras=leftovers(message, NAME)))
+
+    def _mint_id(self, position: int, name: str) -> str:
+        """The same history gives the same ids next time."""
+        return f"call_{len(self.messages)}_{position}"
+
+    def _read_result(self, message: JsonObject) -> ToolResult:
+        text = take_content(message)
+        media = take_media(message)
+        parts: list[Part] = []
+        failed = None
+        if text is not None:
+            behind = unmark_failed(text)
+            if behind is not None:
+                failed, text = True, behind
+            if text or not media:
+                parts.append(Text(text=text))
+        name = self._take_name(message)
+        return ToolResult(
+            call_id=self._take_call_id(message, name),
+            parts=(*parts, *media),
+            name=name,
+            failed=failed,
+            extras=leftovers(message, NAME),
+        )
+
+    def _take_name(self, message: JsonObject) -> str | None:
+        name = take_text_or_none(message, "tool_name")
+        if name is None:
+            name = take_text_or_none(message, "name")  # before 2025-05 there was no other
+            note_spelling(message, "tool_name", "absent" if name is None else "name")
+        return name
+
+    def _take_call_id(self, message: JsonObject, name: str | None) -> str:
+        call_id = take_text_or_none(message, "tool_call_id")
+        if call_id is None:
+            note_spelling(message, "tool_call_id", "absent")
+            call_id = next((i for i, called in self._waiting if name is None or called == name), None)
+        if call_id is None:
+            return f"call_{len(self.messages)}"  # it answers nothing; passes deal with that
+        for place, (waiting, _) in enumerate(self._waiting):
+            if waiting == call_id:
+                del self._waiting[place]
+                break
+        return call_id
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_messages(messages: tuple[Message, ...], at: At, notes: Notes) -> list[JsonObject]:
+    names = _CallNames(messages)
+    turns: list[JsonObject] = []
+    for i, message in enumerate(messages):
+        turns.extend(_encode_message(message, names, (at, i), notes))
+    if messages and not turns:
+        notes.dropped(at, "nothing is left of it that ollama could say")
+    return turns
+
+
+class _CallNames:
+    """The name of the tool a result comes from, for results that do not say it. Looked up only if there is one."""
+
+    __slots__ = ("_messages", "_names")
+
+    def __init__(self, messages: tuple[Message, ...]) -> None:
+        self._messages = messages
+        self._names: dict[str, str] | None = None
+
+    def find(self, call_id: str) -> str | None:
+        if self._names is None:
+            calls = (part for message in self._messages for part in message.parts if isinstance(part, ToolCall))
+            self._names = {call.id: call.name for call in calls}
+        return self._names.get(call_id)
+
+
+def _encode_message(message: Message, names: _CallNames, at: At, notes: Notes) -> list[JsonObject]:
+    """One turn as one message, or as several where results of tools stand in it."""
+    role = spelled(message.extras, NAME, "~role")
+    if role is None:
+        role = ROLE_WORDS[message.role]
+        if message.role == "developer":
+            notes.altered((at, "role"), "ollama does not tell developer from system")
+    turns: list[JsonObject] = []
+    turn: Turn | None = None
+    for i, part in enumerate(message.parts):
+        if isinstance(part, ToolResult) and message.role == "user":
+            if turn is not None:
+                _close(turns, role, turn)
+                turn = None
+            turns.append(_encode_result(part, names, ((at, "parts"), i), notes))
+        else:
+            if turn is None:
+                turn = Turn((at, "parts"), notes)
+            turn.add(part, i)
+    if turn is not None:
+        _close(turns, role, turn)
+    own = NAME in message.extras
+    if not turns:
+        if own:
+            turns.append({"role": role, "content": ""})  # our own wire had it, with nothing in it
+        else:
+            notes.dropped(at, "nothing is left of it that ollama could say")
+    if own:
+        add_spelled(turns[0], message.extras)
+    if message.extras:
+        add_extras(turns[0] if turns else {}, message.extras, NAME, at, notes)
+    return turns
+
+
+def _close(turns: list[JsonObject], role: str, turn: Turn) -> None:
+    body = turn.body()
+    if body is not None:
+        turns.append({"role": role, **body})
+
+
+def _encode_result(part: ToolResult, names: _CallNames, at: At, notes: Notes) -> JsonObject:
+    inner = Turn((at, "parts"), notes)
+    for i, piece in enumerate(part.parts):
+        inner.add(piece, i)
+    body = inner.body()
+    own = part.extras.get(NAME, {})
+    if body is None:
+        body = {"content": ""}
+        if "~content" not in own:
+            notes.altered((at, "parts"), "ollama's results always have a text: an empty one")
+    message: JsonObject = {"role": own.get("~role", TOOL_ROLE), **body}
+    if part.failed:
+        message["content"] = mark_failed(message["content"])
+    elif part.failed is not None:
+        notes.dropped((at, "failed"), "ollama has no flag for a result that is none")
+    _encode_names(message, part, names, at, notes)
+    if part.freeform:
+        notes.altered((at, "freeform"), "ollama has no freeform calls: said as a function's result")
+    if part.cache is not None:
+        notes.dropped((at, "cache"), "ollama has no cache marks")
+    if part.extras:
+        add_spelled(message, part.extras)
+        add_extras(message, part.extras, NAME, at, notes)
+    return message
+
+
+def _encode_names(message: JsonObject, part: ToolResult, names: _CallNames, at: At, notes: Notes) -> None:
+    own = part.extras.get(NAME, {})
+    spelling = own.get("~tool_name")
+    name = part.name
+    if name is None and spelling is None:
+        name = names.find(part.call_id)  # templates write it (gpt-oss: `functions.<name> to=assistant`)
+        if name is not None:
+            notes.invented((at, "name"), "ollama's results say the name of their tool: that of the call")
+    if name is not None:
+        message["name" if spelling == "name" else "tool_name"] = name
+    if "~tool_call_id" not in own:
+        message["tool_call_id"] = part.call_id

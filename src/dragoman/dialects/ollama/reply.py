@@ -1,0 +1,252 @@
+"""Ollama: the reply, both ways: `message` from /api/chat, `response` from /api/generate.
+https://github.com/ollama/ollama api/types.go at fb30760 (read 2026-11-15)
+"""
+
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from dragoman.dialects.ollama.parts import MintId, Turn, add_spelled, take_logprobs, take_parts
+from dragoman.dialects.ollama.times import UNKNOWN, read_time, write_time
+from dragoman.dialects.ollama.words import FINISH_WORDS, FINISHES, FORM, GENERATE, NAME, says_generate
+from dragoman.errors import DecodeError
+from dragoman.fields import (
+    OMIT,
+    add_extras,
+    drop_constant,
+    leftovers,
+    note_omitted,
+    note_spelling,
+    spelled,
+    take_object_or_none,
+    take_text_or_none,
+)
+from dragoman.jsontypes import JsonObject, kind_of
+from dragoman.model.messages import Extras, Part, Text, ToolCall
+from dragoman.model.reply import Choice, Finish, Reply, Usage
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes
+from dragoman.wire import WireReply
+
+ALWAYS = ("done", "done_reason", "prompt_eval_count", "eval_count")  # what we write at the end of every answer
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_reply(wire: WireReply, notes: Notes) -> Reply:
+    body = wire.body
+    if type(body) is not dict:
+        raise DecodeError(f"expected object, found {kind_of(body)}")
+    note_omitted(body, dict(body), "model", "created_at", *ALWAYS)
+    model = take_text_or_none(body, "model") or ""
+    created = take_created(body)
+    message = take_message(body)
+    mint_id = id_minter(spelled({NAME: body}, NAME, "~created_at") or "", model)
+    try:
+        parts: list[Part] = take_parts(message, mint_id, asked=False)
+    except DecodeError as error:
+        raise error if FORM in body else error.under("message") from None
+    _attach_logprobs(body, parts)
+    finish = take_finish(body, any(isinstance(part, ToolCall) for part in parts))
+    usage = take_usage(body)
+    said_by: Extras = leftovers(message, NAME)
+    if FORM in body:  # a generate reply is flat: what is left belongs to the reply
+        body.update(message)
+        said_by = {}
+    return Reply(
+        id="",  # Ollama's answers have none
+        model=model,
+        created=created,
+        choices=(Choice(parts=tuple(parts), finish=finish, extras=said_by),),
+        usage=usage,
+        extras=leftovers(body, NAME),
+    )
+
+
+def take_created(body: JsonObject) -> float | None:
+    """`created_at` in seconds; the text itself, which is finer than a float, is kept as spelling."""
+    text = take_text_or_none(body, "created_at")
+    if text is None:
+        return None
+    note_spelling(body, "created_at", text)
+    return read_time(text)
+
+
+def take_message(body: JsonObject) -> JsonObject:
+    """`message`, or the flat fields of a generate reply under the names a message has for them."""
+    message = take_object_or_none(body, "message")
+    if message is None:
+        body[FORM] = GENERATE
+        message = {key: body.pop(key) for key in ("thinking", "tool_calls", "dragoman") if key in body}
+        if "response" in body:
+            message["content"] = body.pop("response")
+        return message
+    note_omitted(message, message, "role")
+    drop_constant(message, "role", "assistant")
+    return message
+
+
+def id_minter(created_at: str, model: str) -> MintId:
+    """Ids for calls that have none: the same answer gives the same ids, and other answers of the conversation,
+    which were made at other times, do not."""
+
+    def mint_id(position: int, name: str) -> str:
+        return "call_" + blake2b(f"{created_at}|{model}|{position}|{name}".encode(), digest_size=9).hexdigest()
+
+    return mint_id
+
+
+def _attach_logprobs(body: JsonObject, parts: list[Part]) -> None:
+    """To the text they are about; without one they stay."""
+    for i, part in enumerate(parts):
+        if isinstance(part, Text):
+            logprobs = take_logprobs(body)
+            if logprobs is not None:
+                parts[i] = replace(part, logprobs=logprobs)
+            return
+
+
+def take_finish(body: JsonObject, called: bool) -> Finish | None:
+    """`done` and `done_reason`. Calls end with `stop` (FIELD-CASES 16); older servers and imitations give no reason."""
+    word = take_text_or_none(body, "done_reason")
+    if word is None and body.get("done") is not True:
+        return None
+    drop_constant(body, "done", True)
+    reason = "stop" if word is None else FINISHES.get(word)
+    if reason is None:
+        return Finish(reason="tool_call" if word == "tool_calls" else "other", extras={NAME: {"done_reason": word}})
+    return Finish(reason="tool_call" if called and reason == "stop" else reason)
+
+
+def take_usage(body: JsonObject) -> Usage | None:
+    """Ollama leaves a counter out when it is zero, and reading a cached prompt counts as none."""
+    read, written = _take_count(body, "prompt_eval_count"), _take_count(body, "eval_count")
+    if read is None and written is None:
+        return None
+    return Usage(input=read, output=written)
+
+
+def _take_count(body: JsonObject, key: str) -> int | None:
+    return body.pop(key) if type(body.get(key)) is int else None
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> WireReply:
+    generate = says_generate(reply.extras if request is None else request.extras)
+    _note_lost(reply, notes)
+    choice = reply.choices[0] if reply.choices else Choice(parts=())
+    at: At = ((ROOT, "choices"), 0)
+    turn = Turn((at, "parts"), notes, to_client=True)
+    for i, part in enumerate(choice.parts):
+        turn.add(part, i)
+    message = turn.body() or {"content": ""}
+    body: JsonObject = {"model": reply.model, "created_at": encode_created(reply.created, reply.extras, notes)}
+    add_spelled(message, reply.extras if generate else choice.extras)
+    put_message(body, message, choice.extras, notes, generate=generate)
+    if turn.logprobs is not None:
+        body["logprobs"] = turn.logprobs
+    called = any(isinstance(part, ToolCall) for part in choice.parts)
+    body.update(encode_end(choice.finish, reply.usage, reply.extras, called, notes))
+    if reply.extras:
+        add_extras(body, reply.extras, NAME, ROOT, notes)
+    return WireReply(body=body)
+
+
+def put_message(body: JsonObject, message: JsonObject, extras: Extras, notes: Notes, *, generate: bool) -> None:
+    at: At = ((ROOT, "choices"), 0)
+    if not generate:
+        body["message"] = {"role": "assistant", **message}
+        if extras:
+            add_extras(body["message"], extras, NAME, at, notes)
+        return
+    if message.pop("images", None):
+        notes.altered((at, "parts"), "ollama's generate replies have no images")
+    if "content" in message:
+        body["response"] = message.pop("content")
+    body.update(message)
+    if extras:
+        add_extras({}, extras, NAME, at, notes)
+
+
+def encode_created(created: float | None, extras: Extras, notes: Notes) -> str:
+    text = spelled(extras, NAME, "~created_at")
+    if type(text) is str and read_time(text) == created:
+        return text  # our own wire's, with all its decimals
+    text = None if created is None else write_time(created)
+    if text is None:
+        if "created_at" not in (spelled(extras, NAME, OMIT) or ()):
+            notes.invented((ROOT, "created"), "ollama's answers have a time: the first of all")
+        return UNKNOWN
+    return text
+
+
+def _note_lost(reply: Reply, notes: Notes) -> None:
+    if reply.id:
+        notes.altered((ROOT, "id"), "ollama's answers have no id")
+    for i in range(1, len(reply.choices)):
+        notes.dropped(((ROOT, "choices"), i), "ollama gives one answer")
+    if not reply.choices:
+        notes.altered((ROOT, "choices"), "no answer at all: said as an empty one")
+    if reply.service_tier is not None:
+        notes.dropped((ROOT, "service_tier"), "ollama has no service tier")
+
+
+def encode_end(finish: Finish | None, usage: Usage | None, extras: Extras, called: bool, notes: Notes) -> JsonObject:
+    """What ends an answer: the reason and the counters. `extras` are the reply's: they say what our own wire omits."""
+    body: JsonObject = {"done": True}
+    body.update(_encode_finish(finish, extras, called, notes))
+    body.update(_encode_usage(usage, spelled(extras, NAME, OMIT) or (), notes))
+    return body
+
+
+def _encode_finish(finish: Finish | None, extras: Extras, called: bool, notes: Notes) -> JsonObject:
+    at: At = (((ROOT, "choices"), 0), "finish")
+    if finish is None:
+        if "done" not in extras.get(NAME, {}) and "done" not in (spelled(extras, NAME, OMIT) or ()):
+            notes.invented(at, "ollama's last words are that it is done")
+        return {}
+    word = FINISH_WORDS[finish.reason]
+    meant = "tool_call" if called and word == "stop" else FINISHES[word]
+    body: JsonObject = {"done_reason": word}
+    if meant != finish.reason and "done_reason" not in finish.extras.get(NAME, {}):
+        notes.altered((at, "reason"), f"ollama has no {finish.reason}: {word}")
+    if finish.sequence is not None:
+        notes.dropped((at, "sequence"), "ollama does not say which sequence it stopped at")
+    if finish.message is not None:
+        notes.dropped((at, "message"), "ollama explains no end")
+    if finish.extras:
+        add_extras(body, finish.extras, NAME, at, notes)
+    return body
+
+
+def _encode_usage(usage: Usage | None, omitted: tuple[str, ...] | list[str], notes: Notes) -> JsonObject:
+    """Two counters, cache and thinking inside. Clients read them from every last line, so an unknown one is 0."""
+    at: At = (ROOT, "usage")
+    if usage is None:
+        if "eval_count" not in omitted:
+            notes.invented(at, "ollama's counters are always there: 0")
+        return {"prompt_eval_count": 0, "eval_count": 0}
+    read, written = usage.input, usage.output
+    for key in ("cache_read", "cache_write"):
+        count = getattr(usage, key)
+        if count is not None:
+            notes.dropped((at, key), "ollama counts all that was read as one")
+            if count:
+                notes.altered((at, "input"), "ollama counts all that was read as one")
+                read = (read or 0) + count
+    if usage.reasoning is not None:
+        notes.dropped((at, "reasoning"), "ollama counts thinking with the rest")
+        if usage.reasoning:
+            notes.altered((at, "output"), "ollama counts thinking with the rest")
+            written = (written or 0) + usage.reasoning
+    for key in ("input_audio", "output_audio"):
+        if getattr(usage, key) is not None:
+            notes.dropped((at, key), "ollama does not count audio")
+    for key, wire, count in (("input", "prompt_eval_count", read), ("output", "eval_count", written)):
+        if count is None and wire not in omitted:
+            notes.invented((at, key), "ollama's counters are always there: 0")
+    if usage.extras:
+        add_extras({}, usage.extras, NAME, at, notes)
+    return {"prompt_eval_count": read or 0, "eval_count": written or 0}

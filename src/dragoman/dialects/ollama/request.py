@@ -1,0 +1,361 @@
+"""Ollama: the request, both ways: `/api/chat` and `/api/generate`.
+https://github.com/ollama/ollama docs/api.md and api/types.go at fb30760 (read 2026-11-15)
+"""
+
+from typing import Any
+
+from dragoman.dialects.ollama.messages import encode_messages, take_messages
+from dragoman.dialects.ollama.parts import Turn, take_media
+from dragoman.dialects.ollama.tools import decode_tool, encode_tools
+from dragoman.dialects.ollama.words import (
+    CHAT_PATH,
+    EMPTY,
+    FORM,
+    GENERATE,
+    GENERATE_PATH,
+    LEVEL_OF_EFFORT,
+    LEVELS,
+    NAME,
+    OPTIONS,
+    Kind,
+    says_generate,
+)
+from dragoman.fields import (
+    add_extras,
+    leftovers,
+    note_spelling,
+    spelled,
+    take_each,
+    take_flag_or_none,
+    take_integer_or_none,
+    take_text_or_none,
+)
+from dragoman.jsontypes import JsonObject
+from dragoman.model.messages import Audio, Image, Message, Part, Text
+from dragoman.model.request import OutputFormat, ReasoningSetting, Request, ToolChoice
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.effort import effort_of_budget
+from dragoman.wire import WireRequest
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_request(wire: WireRequest, notes: Notes) -> Request:
+    body = wire.body
+    messages = _take_generate(body) if _is_generate(wire.path, body) else take_messages(body)
+    if "model" not in body:
+        note_spelling(body, "model", "absent")
+    options = _take_options(body)
+    return Request(
+        model=take_text_or_none(body, "model") or "",
+        messages=messages,
+        tools=take_each(body, "tools", decode_tool) if body.get("tools") is not None else None,
+        tool_choice=_take_tool_choice(body),
+        stream=_take_stream(body),
+        output=_take_output(body),
+        reasoning=_take_reasoning(body),
+        logprobs=take_flag_or_none(body, "logprobs"),
+        top_logprobs=take_integer_or_none(body, "top_logprobs"),
+        **options,
+        extras=leftovers(body, NAME),
+    )
+
+
+def _is_generate(path: str, body: JsonObject) -> bool:
+    if GENERATE_PATH in path:
+        return True
+    return CHAT_PATH not in path and "prompt" in body and "messages" not in body
+
+
+def _take_generate(body: JsonObject) -> tuple[Message, ...]:
+    """`system` and `prompt` as the two turns they are. An empty prompt asks for nothing but the model to be loaded."""
+    body[FORM] = GENERATE
+    silent = {key: body.pop(key) for key, value in EMPTY.items() if key in body and body[key] == value}
+    if silent:
+        note_spelling(body, "empty", silent)
+    messages: list[Message] = []
+    system = take_text_or_none(body, "system")
+    if system:
+        messages.append(Message(role="system", parts=(Text(text=system),)))
+    elif system is not None:
+        note_spelling(body, "system", "empty")
+    prompt = take_text_or_none(body, "prompt")
+    parts: list[Part] = take_media(body)
+    if prompt:
+        parts.insert(0, Text(text=prompt))
+    elif prompt is not None:
+        note_spelling(body, "prompt", "empty")
+    if parts:
+        messages.append(Message(role="user", parts=tuple(parts)))
+    return tuple(messages)
+
+
+def _take_stream(body: JsonObject) -> bool:
+    """Said or not: Ollama streams unless told not to."""
+    flag = take_flag_or_none(body, "stream")
+    if flag is None:
+        note_spelling(body, "stream", "null" if "stream" in body else "absent")
+        body.pop("stream", None)
+        return True
+    return flag
+
+
+def _take_options(body: JsonObject) -> dict[str, Any]:
+    """The options other dialects know, by our names; the rest, and values Ollama would refuse, stay."""
+    options = body.get("options")
+    if type(options) is not dict:
+        return {}
+    del body["options"]
+    if not options:
+        note_spelling(body, "options", "empty")
+        return {}
+    taken: dict[str, Any] = {}
+    for key, (field, kind) in OPTIONS.items():
+        value = options.get(key)
+        if value is not None and _fits(value, kind):
+            del options[key]
+            taken[field] = tuple(value) if kind == "texts" else value
+    if options:
+        body["options"] = options
+    return taken
+
+
+def _fits(value: object, kind: Kind) -> bool:
+    match kind:
+        case "number":
+            return type(value) is float or type(value) is int
+        case "whole":
+            return type(value) is int
+        case "limit":
+            return type(value) is int and value > 0
+        case "texts":
+            return type(value) is list and all(type(item) is str for item in value)
+
+
+def _take_tool_choice(body: JsonObject) -> ToolChoice | None:
+    """Ollama has none, but clients send OpenAI's (CLIENTS.md 18), and another upstream can keep to it."""
+    given = body.get("tool_choice")
+    choice = None
+    if given in ("auto", "none", "required"):
+        choice = ToolChoice(mode=given)
+    elif type(given) is dict and given.get("type") == "function":
+        function = given.get("function")
+        if type(function) is dict and type(function.get("name")) is str:
+            choice = ToolChoice(mode="required", names=(function["name"],))
+    if choice is not None:
+        note_spelling(body, "tool_choice", body.pop("tool_choice"))
+    return choice
+
+
+def _take_output(body: JsonObject) -> OutputFormat | None:
+    given = body.get("format")
+    if given == "json":
+        del body["format"]
+        return OutputFormat(type="json")
+    if given == "":  # "Field was set, but missing a value. We accept these as not set." (llm/server.go)
+        del body["format"]
+        return OutputFormat(type="text")
+    if type(given) is dict:
+        del body["format"]
+        return OutputFormat(type="json_schema", schema=given)
+    return None
+
+
+def _take_reasoning(body: JsonObject) -> ReasoningSetting | None:
+    think = body.get("think")
+    if type(think) is bool:
+        del body["think"]
+        return ReasoningSetting(mode="on" if think else "off")
+    if think in LEVELS:
+        del body["think"]
+        return ReasoningSetting(mode="auto", effort=think)
+    return None
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_request(request: Request, notes: Notes) -> WireRequest:
+    body: JsonObject = {}
+    if request.model or spelled(request.extras, NAME, "~model") is None:
+        body["model"] = request.model
+    generate = says_generate(request.extras) and _fits_generate(request)
+    if generate:
+        _encode_generate(body, request, notes)
+    elif request.messages or spelled(request.extras, NAME, "~messages") is None:
+        # null and absent come back through the extras
+        body["messages"] = encode_messages(request.messages, (ROOT, "messages"), notes)
+    _encode_tools(body, request, notes)
+    _encode_output(body, request, notes)
+    _encode_reasoning(body, request, notes)
+    _encode_options(body, request)
+    _encode_stream(body, request, notes)
+    if request.logprobs is not None:
+        body["logprobs"] = request.logprobs
+    if request.top_logprobs is not None:
+        body["top_logprobs"] = request.top_logprobs
+    _note_missing(request, notes)
+    _add_extras(body, request, notes)
+    return WireRequest(path=GENERATE_PATH if generate else CHAT_PATH, body=body)
+
+
+def _fits_generate(request: Request) -> bool:
+    """Whether what came over /api/generate can still go that way: passes may have added turns."""
+    roles = [message.role for message in request.messages]
+    return roles in ([], ["system"], ["user"], ["system", "user"]) and all(
+        isinstance(part, Text | Image | Audio) for message in request.messages for part in message.parts
+    )
+
+
+def _encode_generate(body: JsonObject, request: Request, notes: Notes) -> None:
+    own = request.extras[NAME]
+    if "~system" in own:
+        body["system"] = ""
+    if "~prompt" in own:
+        body["prompt"] = ""
+    if "~images" in own:
+        body["images"] = []
+    body.update(own.get("~empty", {}))
+    for i, message in enumerate(request.messages):
+        at: At = ((ROOT, "messages"), i)
+        turn = Turn((at, "parts"), notes)
+        for j, part in enumerate(message.parts):
+            turn.add(part, j)
+        said = turn.body() or {"content": ""}
+        if said["content"]:
+            body["system" if message.role == "system" else "prompt"] = said["content"]
+        if "images" in said:
+            body["images"] = said["images"]
+        add_extras({}, message.extras, NAME, at, notes)
+
+
+def _encode_tools(body: JsonObject, request: Request, notes: Notes) -> None:
+    if request.tools is not None:
+        body["tools"] = encode_tools(request.tools, (ROOT, "tools"), notes)
+    if request.tool_choice is not None:
+        given = spelled(request.extras, NAME, "~tool_choice")
+        if given is not None:
+            body["tool_choice"] = given  # a client of ours said it, and Ollama does not mind
+        else:
+            notes.dropped((ROOT, "tool_choice"), "ollama has no tool choice: the model decides")
+
+
+def _encode_output(body: JsonObject, request: Request, notes: Notes) -> None:
+    output = request.output
+    if output is None:
+        return
+    at: At = (ROOT, "output")
+    for key, value in (("name", output.name), ("description", output.description), ("strict", output.strict)):
+        if value is not None:
+            notes.dropped((at, key), f"ollama's format has no {key}")
+    if output.extras:
+        add_extras({}, output.extras, NAME, at, notes)
+    if output.schema is not None:
+        body["format"] = output.schema
+        return
+    if output.type == "json_schema":
+        notes.altered((at, "type"), "no schema is there: any JSON")
+    body["format"] = "" if output.type == "text" else "json"
+
+
+def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
+    """`think`: true, false or a level. Left out it means on, for models that can; on others a level is refused."""
+    setting = request.reasoning
+    if setting is None:
+        return
+    at: At = (ROOT, "reasoning")
+    if setting.show is not None:
+        notes.dropped((at, "show"), "ollama always shows what the model thought")
+    if setting.extras:
+        add_extras({}, setting.extras, NAME, at, notes)
+    _encode_think(body, setting, at, notes)
+    if "think" not in body:
+        notes.dropped(at, "nothing of it is left that ollama could say: think is left out")
+
+
+def _encode_think(body: JsonObject, setting: ReasoningSetting, at: At, notes: Notes) -> None:
+    if setting.mode == "off":
+        body["think"] = False
+        for key, value in (("effort", setting.effort), ("budget", setting.budget)):
+            if value is not None:
+                notes.dropped((at, key), "thinking is off")
+        return
+    level = _level(setting, at, notes)
+    if level is not None:
+        body["think"] = level
+        if setting.mode != "auto":
+            notes.altered((at, "mode"), f"think is {level}: the model decides")
+    elif setting.mode == "on":
+        body["think"] = True
+
+
+def _level(setting: ReasoningSetting, at: At, notes: Notes) -> str | None:
+    if setting.effort is not None:
+        level = LEVEL_OF_EFFORT.get(setting.effort)
+        if level is None:
+            notes.dropped((at, "effort"), f"ollama has no effort {setting.effort}")
+        elif level != setting.effort:
+            notes.altered((at, "effort"), f"ollama has no effort {setting.effort}: {level}")
+        if setting.budget is not None:
+            notes.dropped((at, "budget"), "ollama has levels of thinking, no budget")
+        return level
+    if setting.budget is not None and setting.budget > 0:
+        level = LEVEL_OF_EFFORT[effort_of_budget(setting.budget)]
+        notes.altered((at, "budget"), f"ollama has levels of thinking, no budget: {level}")
+        notes.invented((at, "effort"), "from the budget")
+        return level
+    if setting.budget is not None:
+        notes.dropped((at, "budget"), "ollama has levels of thinking, no budget")
+    return None
+
+
+def _encode_options(body: JsonObject, request: Request) -> None:
+    options: JsonObject = {}
+    for key, (field, kind) in OPTIONS.items():
+        value = getattr(request, field)
+        if value is not None:
+            options[key] = list(value) if kind == "texts" else value
+    if options or spelled(request.extras, NAME, "~options") == "empty":
+        body["options"] = options
+
+
+def _encode_stream(body: JsonObject, request: Request, notes: Notes) -> None:
+    if request.stream is None:
+        body["stream"] = False
+        notes.invented((ROOT, "stream"), "ollama streams unless told not to")
+        return
+    spelling = spelled(request.extras, NAME, "~stream") if request.stream else None
+    if spelling is None:
+        body["stream"] = request.stream
+    elif spelling == "null":
+        body["stream"] = None
+
+
+_NO_SUCH: tuple[str, ...] = (
+    "parallel_calls",
+    "choices",
+    "modalities",
+    "verbosity",
+    "user",
+    "metadata",
+    "service_tier",
+    "store",
+    "cache",
+    "cache_key",
+)
+
+
+def _note_missing(request: Request, notes: Notes) -> None:
+    for field in _NO_SUCH:
+        if getattr(request, field) is not None:
+            notes.dropped((ROOT, field), f"ollama has no {field}")
+
+
+def _add_extras(body: JsonObject, request: Request, notes: Notes) -> None:
+    """The request's own extras; options we also write are joined, ours on top."""
+    if not request.extras:
+        return
+    options = body.get("options")
+    add_extras(body, request.extras, NAME, ROOT, notes)
+    if options is not None and body["options"] is not options and isinstance(body["options"], dict):
+        body["options"] = body["options"] | options

@@ -1,0 +1,79 @@
+"""Ollama: tools, both ways. Schemas travel as they are; the server's own structs drop what they do not know."""
+
+from typing import assert_never
+
+from dragoman.dialects.ollama.words import NAME
+from dragoman.fields import add_extras, leftovers, note_omitted, take_text_or_none
+from dragoman.jsontypes import JsonObject
+from dragoman.model.request import AnyTool, CustomTool, ServerTool, Tool
+from dragoman.notes import At, Notes
+
+
+def decode_tool(tool: JsonObject) -> AnyTool:
+    function = tool.get("function")
+    if (
+        type(function) is not dict
+        or tool.get("type", "function") != "function"
+        or type(function.get("name")) is not str
+    ):
+        return ServerTool(dialect=NAME, body=tool)
+    note_omitted(tool, tool, "type")
+    tool.pop("type", None)
+    del tool["function"]
+    name = function.pop("name")
+    description = take_text_or_none(function, "description")
+    parameters = function.pop("parameters") if type(function.get("parameters")) is dict else None
+    if function:
+        tool["function"] = function
+    return Tool(name=name, description=description, parameters=parameters, extras=leftovers(tool, NAME))
+
+
+def encode_tools(tools: tuple[AnyTool, ...], at: At, notes: Notes) -> list[JsonObject]:
+    encoded = [encode_tool(tool, (at, i), notes) for i, tool in enumerate(tools)]
+    return [tool for tool in encoded if tool is not None]
+
+
+def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:
+    match tool:
+        case Tool():
+            return _encode_function(tool, at, notes)
+        case CustomTool():
+            return _encode_custom(tool, at, notes)
+        case ServerTool() if tool.dialect == NAME:
+            return tool.body
+        case ServerTool():
+            notes.dropped(at, f"only {tool.dialect} has the tool {tool.body.get('type', tool.body.get('name'))}")
+            return None
+        case _:
+            assert_never(tool)
+
+
+def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
+    function: JsonObject = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    if tool.parameters is not None:
+        function["parameters"] = tool.parameters
+    if tool.strict is not None:
+        notes.dropped((at, "strict"), "ollama does not hold a model to a tool's schema")
+    if tool.cache is not None:
+        notes.dropped((at, "cache"), "ollama has no cache marks")
+    body: JsonObject = {"type": "function", "function": function}
+    if tool.extras:
+        add_extras(body, tool.extras, NAME, at, notes)
+        if body["function"] is not function:  # keys of the function that only Ollama knows
+            body["function"] = function | body["function"]
+    return body
+
+
+def _encode_custom(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
+    """A freeform tool as a function with one string (FIELD-CASES 39); the grammar is told to the model."""
+    notes.altered(at, "ollama has no freeform tools: said as a function with one string, input")
+    description = tool.description or ""
+    if tool.grammar is not None:
+        description += f"\n\nThe input must match this {tool.syntax or 'grammar'} grammar:\n{tool.grammar}"
+    schema: JsonObject = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    function: JsonObject = {"name": tool.name, "description": description.strip(), "parameters": schema}
+    body: JsonObject = {"type": "function", "function": function}
+    add_extras(body, tool.extras, NAME, at, notes)
+    return body
