@@ -26,8 +26,9 @@ def write_time(seconds: float) -> str | None:
     """The same the other way; None for what is no time of ours."""
     if not 0 <= seconds <= _LAST:
         return None
-    whole, _, fraction = repr(float(seconds)).partition(".")
-    if "e" in fraction:  # closer to 1970 than a tenth of a millisecond
-        whole, fraction = "0", ""
+    spelled = repr(float(seconds))
+    if "e" in spelled:  # closer to 1970 than a tenth of a millisecond
+        spelled = "0.0"
+    whole, _, fraction = spelled.partition(".")
     moment = datetime.fromtimestamp(int(whole), UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{moment}Z" if fraction in ("", "0") else f"{moment}.{fraction}Z"
