@@ -36,6 +36,7 @@ class Language(Struct, frozen=True, kw_only=True):
     property_names: str | None = None
     depth: int = 32
     recursion: bool = True
+    tolerant: bool = False  # what it does not know it ignores
 
 
 _GEMINI_FORMATS = {
@@ -101,6 +102,7 @@ LANGUAGES: dict[str, Language] = {
         items=True,
         empty="absent",
         property_names=r"[A-Za-z_][A-Za-z0-9_]{0,63}",
+        tolerant=True,
     ),
     # What the server's struct keeps: protocols/ollama.md section 5
     "ollama": Language(keywords=CORE | {"anyOf"}, refs=False, items=True),

@@ -55,8 +55,23 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
             changes["stop"] = stop
     if changes:
         request = replace(request, **changes)
+    request = _spell(request, profile)
     request = _fit_extras(request, profile, notes)
     return _fit_tools(request, profile, notes)
+
+
+def _spell(request: Request, profile: Profile) -> Request:
+    """What the target says in other words than its dialect: not thinking, and a call that must be made."""
+    choice, setting = request.tool_choice, request.reasoning
+    if profile.forced_word is not None and choice is not None and choice.mode == "required" and choice.names is None:
+        own = choice.extras.get(profile.dialect, {})
+        if own.get("~word") != profile.forced_word:
+            extras = {**choice.extras, profile.dialect: {**own, "~word": profile.forced_word}}
+            request = replace(request, tool_choice=replace(choice, extras=extras))
+    if profile.off and setting is not None and setting.mode == "off":
+        own = {**request.extras.get(profile.dialect, {}), **profile.off}
+        request = replace(request, reasoning=None, extras={**request.extras, profile.dialect: own})
+    return request
 
 
 def _range(least: float | None, most: float | None) -> str:

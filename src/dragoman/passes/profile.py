@@ -4,7 +4,7 @@ Every field is one contradiction met between targets (FIELD-CASES appendix A). A
 particular kind takes: nothing is changed that need not be.
 """
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -82,6 +82,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     developer: bool = True  # knows the role
 
     # schemas
+    native: bool = False  # the client speaks this dialect too: its schemas are the target's own
     schema: str = "any"  # the language of tool parameters, see schemas.py
     strict_schema: str | None = None  # the language strict promises; None: strict cannot be said
     output_schema: str | None = None  # the language of answers; None: as the tools'
@@ -107,7 +108,9 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     takes_betas: tuple[str, ...] | None = None
     ranges: dict[str, tuple[float | None, float | None]] = {}
     words: dict[str, tuple[str, ...]] = {}  # the only values a word may have
-    spelling: dict[str, str] = {}  # `~` keys of the dialect: which of two wire names is meant
+    forced_word: str | None = None  # how it says that a call must be made
+    off: dict[str, Any] = {}  # keys of the dialect's own that switch thinking off, where no common word does
+    spelling: dict[str, Any] = {}  # `~` keys of the dialect: which of two wire names is meant
     omit_neutral: bool = False  # values that say nothing are refused too
     stops: int | None = None  # how many stop sequences
     blank_stops: bool = True

@@ -34,6 +34,8 @@ def adapt_schema(schema: JsonObject | None, language: str, root: Literal["tool",
 def adapt_schemas(request: Request, profile: Profile, notes: Notes) -> Request:
     """Every tool's parameters and the answer's schema in the target's language; strict where it can be kept."""
     tools, output = request.tools, request.output
+    if profile.native and LANGUAGES[profile.schema].tolerant:
+        return request
     if tools:
         changed = tuple(
             adapt_tool(tool, profile, ((ROOT, "tools"), i), notes) if isinstance(tool, Tool) else tool
@@ -50,6 +52,8 @@ def adapt_schemas(request: Request, profile: Profile, notes: Notes) -> Request:
 
 def adapt_tool(tool: Tool, profile: Profile, at: At, notes: Notes) -> Tool:
     strict, parameters = tool.strict, tool.parameters
+    if "~parameters" in tool.extras.get("gemini", ()) and profile.dialect == "gemini":
+        return tool  # in Gemini's own language already
     if strict and profile.strict_schema is None:
         notes.dropped((at, "strict"), f"{profile.dialect} promises no strict calls")
         strict = None

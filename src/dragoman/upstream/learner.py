@@ -1,0 +1,214 @@
+"""The one-shot learner: a refusal that names what it minds, and the request without it. A pure decision.
+
+A gateway asks it once per request, sends the adjusted request once, and remembers what was learned for the model at
+that server (FIELD-CASES 38, 50, 54, 128). What a request means is never given up: messages, tools, schemas of answers.
+"""
+
+import re
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.failure import Failure
+from dragoman.model.request import Request, Tool
+from dragoman.notes import ROOT, Notes
+from dragoman.passes.parameters import BETA
+from dragoman.passes.profile import Profile
+from dragoman.passes.reasoning import sign_calls
+from dragoman.passes.schemas import adapt_schemas
+
+# What servers call a parameter -> what we call it.
+FIELDS: dict[str, str] = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "topp": "top_p",
+    "top_k": "top_k",
+    "topk": "top_k",
+    "min_p": "min_p",
+    "frequency_penalty": "frequency_penalty",
+    "frequencypenalty": "frequency_penalty",
+    "presence_penalty": "presence_penalty",
+    "presencepenalty": "presence_penalty",
+    "seed": "seed",
+    "random_seed": "seed",
+    "logprobs": "logprobs",
+    "responselogprobs": "logprobs",
+    "top_logprobs": "top_logprobs",
+    "stop": "stop",
+    "stop_sequences": "stop",
+    "stopsequences": "stop",
+    "reasoning_effort": "reasoning",
+    "reasoningeffort": "reasoning",
+    "reasoning.effort": "reasoning",
+    "reasoning": "reasoning",
+    "think": "reasoning",
+    "output_config.effort": "reasoning",
+    "thinkingconfig": "reasoning",
+    "verbosity": "verbosity",
+    "text.verbosity": "verbosity",
+    "user": "user",
+    "safety_identifier": "user",
+    "metadata": "metadata",
+    "service_tier": "service_tier",
+    "store": "store",
+    "parallel_tool_calls": "parallel_calls",
+    "prompt_cache_key": "cache_key",
+    "prompt_cache_options": "cache",
+    "n": "choices",
+}
+LIMITS = ("max_tokens", "max_completion_tokens")
+
+_NAME = r"[`'\"]?([A-Za-z_][A-Za-z0-9_.\[\]-]*)[`'\"]?"
+# The names in prose. Each pattern is one server's way to say it.
+_SAID: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"unsupported (?:parameter|value|argument)s?:? {_NAME}",  # OpenAI
+        rf"does not support (?:the )?parameters? {_NAME}",  # xAI
+        rf"unrecognized (?:request )?arguments?(?: supplied)?:? {_NAME}",  # OpenAI, older
+        rf"unknown (?:name|field|parameter):? {_NAME}",  # Gemini, serde
+        rf"property {_NAME} is unsupported",  # Groq
+        rf"{_NAME}: Extra inputs are not permitted",  # Anthropic, pydantic
+        rf"(?:parameter|field|property|argument) {_NAME} is not (?:supported|allowed|permitted)",
+        rf"{_NAME} is not supported (?:with|by|for) (?:this|the) model",
+        rf"{_NAME} (?:is|are) deprecated for this model",
+        rf"{_NAME} may only be set to",  # Anthropic, sampling with thinking
+    )
+)
+_BETA = re.compile(r"Unexpected value\(s\) (.+?) for the `?anthropic-beta`? header", re.IGNORECASE)
+_GRAMMAR = re.compile(r"failed to parse grammar|failed to initialize samplers|grammar.{0,20}(?:error|invalid)", re.I)
+_UNSIGNED = re.compile(r"missing a `?thought_signature`?", re.IGNORECASE)
+_SPOILT = re.compile(r"(?:invalid|corrupted) (?:[`'\"]?signature|thought signature)", re.IGNORECASE)
+_SENTINEL = "skip_thought_signature_validator"
+
+
+class Lesson(Struct, frozen=True, kw_only=True):
+    """What to send instead, and what to remember: fields of a profile."""
+
+    request: Request
+    what: str
+    remember: dict[str, object] = {}
+
+
+def learn(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """The request that this refusal asks for, or None: then it is an ordinary failure."""
+    if failure.kind != "invalid_request" or failure.status not in (400, 422, None):
+        return None
+    for teach in (_learn_beta, _learn_grammar, _learn_signature, _learn_parameter):
+        lesson = teach(failure, request, profile, notes)
+        if lesson is not None:
+            return lesson
+    return None
+
+
+def _learn_parameter(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    for name in _names(failure):
+        if name in LIMITS:
+            return _learn_limit(name, request, profile, notes)
+        field = FIELDS.get(name.lower())
+        if field is not None and getattr(request, field) is not None:
+            notes.dropped((ROOT, field), f"refused: {failure.message[:200]}")
+            changed = replace(request, **{field: None})
+            return Lesson(request=changed, what=f"without {name}", remember=_remember(field, profile))
+        own = request.extras.get(profile.dialect, {})
+        if name in own and name[:1] != "~":
+            at = (((ROOT, "extras"), profile.dialect), name)
+            notes.dropped(at, f"refused: {failure.message[:200]}")
+            kept = {key: value for key, value in own.items() if key != name}
+            extras = {**request.extras, profile.dialect: kept}
+            refused = (*profile.rejects_extras, name)
+            changed = replace(request, extras=extras)
+            return Lesson(request=changed, what=f"without {name}", remember={"rejects_extras": refused})
+    return None
+
+
+def _remember(field: str, profile: Profile) -> dict[str, object]:
+    if field == "reasoning":
+        return {"thinking": {"says": "nothing"}}
+    return {"rejects": (*profile.rejects, field)}
+
+
+def _names(failure: Failure) -> list[str]:
+    """The parameters an error is about: what it says in a field, then what it says in words.
+
+    The field alone proves nothing: an ordinary mistake in a parameter names it too.
+    """
+    said = [match.group(1) for pattern in _SAID for match in pattern.finditer(failure.message)]
+    unsupported = failure.code in ("unsupported_parameter", "unsupported_value", "unknown_parameter") or said
+    if failure.param and unsupported:
+        said.insert(0, failure.param)
+    plain = [name.rstrip(".").split("[")[0] for name in said]
+    return list(dict.fromkeys(plain + [name.rpartition(".")[2] for name in plain]))
+
+
+def _learn_limit(name: str, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """`max_tokens` or `max_completion_tokens`: the other one."""
+    if profile.dialect != "openai_chat" or request.max_output is None:
+        return None
+    own = request.extras.get("openai_chat", {})
+    if own.get("~limit", LIMITS[0]) != name:
+        return None  # not what we sent
+    other = LIMITS[1 - LIMITS.index(name)]
+    notes.repaired((ROOT, "max_output"), f"said as {other}: {name} is refused")
+    extras = {**request.extras, "openai_chat": {**own, "~limit": other}}
+    remember: dict[str, object] = {"spelling": {**profile.spelling, "~limit": other}}
+    return Lesson(request=replace(request, extras=extras), what=f"{other} instead of {name}", remember=remember)
+
+
+def _learn_beta(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    found = _BETA.search(failure.message)
+    own = request.extras.get("anthropic", {})
+    if found is None or not isinstance(own.get(BETA), str):
+        return None
+    refused = {value.strip(" `'\"") for value in found.group(1).split(",")}
+    betas = [beta.strip() for beta in own[BETA].split(",")]
+    left = [beta for beta in betas if beta not in refused]
+    if len(left) == len(betas):
+        return None
+    notes.altered((((ROOT, "extras"), "anthropic"), BETA), f"refused: {', '.join(sorted(refused))}")
+    kept = {key: value for key, value in own.items() if key != BETA} | ({BETA: ",".join(left)} if left else {})
+    changed = replace(request, extras={**request.extras, "anthropic": kept})
+    return Lesson(request=changed, what=f"without the betas {', '.join(sorted(refused))}")
+
+
+def _learn_grammar(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """A local server whose grammar compiler chokes: simpler schemas, once."""
+    if not _GRAMMAR.search(failure.message) or profile.schema == "gbnf":
+        return None
+    simpler = replace(profile, schema="gbnf", strict_schema=None, output_schema="gbnf")
+    changed = adapt_schemas(request, simpler, notes)
+    if changed is request or not any(isinstance(tool, Tool) for tool in request.tools or ()):
+        return None
+    remember: dict[str, object] = {"schema": "gbnf", "strict_schema": None, "output_schema": "gbnf"}
+    return Lesson(request=changed, what="simpler tool schemas", remember=remember)
+
+
+def _learn_signature(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """Gemini: calls without a signature bear the documented word instead; spoilt ones are taken off first."""
+    if profile.dialect != "gemini":
+        return None
+    if _SPOILT.search(failure.message):
+        bare = _without_seals(request, notes)
+        if bare is None:
+            return None
+        return Lesson(request=sign_calls(bare, _SENTINEL, "gemini", notes), what="without the refused signatures")
+    if not _UNSIGNED.search(failure.message):
+        return None
+    changed = sign_calls(request, _SENTINEL, "gemini", notes)
+    if changed is request:
+        return None
+    return Lesson(request=changed, what="calls marked as unsigned", remember={"sentinel": _SENTINEL})
+
+
+def _without_seals(request: Request, notes: Notes) -> Request | None:
+    messages = list(request.messages)
+    for i, message in enumerate(messages):
+        sealed = [j for j, p in enumerate(message.parts) if getattr(p, "seal", None) and p.seal.value != _SENTINEL]  # type: ignore[union-attr]
+        for j in sealed:
+            notes.dropped((((((ROOT, "messages"), i), "parts"), j), "seal"), "the target refuses it")
+        if sealed:
+            parts = tuple(replace(p, seal=None) if j in sealed else p for j, p in enumerate(message.parts))
+            messages[i] = replace(message, parts=parts)
+    if all(a is b for a, b in zip(messages, request.messages, strict=True)):
+        return None
+    return replace(request, messages=tuple(messages))
