@@ -12,7 +12,7 @@ from dragoman.jsontypes import Json, JsonObject
 from dragoman.upstream.patterns import FORMATS, finds, sample_pattern
 
 _DEEPEST = 8  # a schema that refers to itself is cut here
-_MOST_STEPS = 20_000  # schemas are strangers' text: one that explodes is answered as well as it went
+_MOST_STEPS = 10_000  # schemas are strangers' text: one that explodes is given up
 _OPTIONAL_DEPTH = 3  # below this only what is required is filled in
 _MOST_CANDIDATES = 48
 _LONGEST = 4096  # a minLength or minItems beyond it is not met
@@ -33,9 +33,16 @@ class Hints:
         return self._numbers.pop(0) if self._numbers else None
 
 
+class _TooMuchError(Exception):
+    """The schema takes more steps than it is worth."""
+
+
 def sample(schema: Json, hints: Hints | None = None) -> Json:
     """A value for the schema; the nearest we can make where the schema asks for more than we know."""
-    return _Sampler(schema, hints or Hints()).value(schema, "value", 0)
+    try:
+        return _Sampler(schema, hints or Hints()).value(schema, "value", 0)
+    except (_TooMuchError, RecursionError):
+        return {}
 
 
 def fits(value: Json, schema: Json) -> bool:
@@ -48,6 +55,11 @@ class _Sampler:
         self._root = root
         self._hints = hints
         self._steps = 0
+
+    def _spend(self, steps: int) -> None:
+        self._steps += steps
+        if self._steps > _MOST_STEPS:
+            raise _TooMuchError
 
     # -- making
 
@@ -76,8 +88,8 @@ class _Sampler:
 
     def _branches(self, schema: JsonObject, depth: int, hops: int) -> Iterator[JsonObject]:
         """The schema as schemas without `$ref`, `allOf`, `anyOf`, `oneOf` and `if`: one for each way through them."""
-        self._steps += 1
-        if hops > 2 * _DEEPEST or self._steps > _MOST_STEPS:
+        self._spend(1)
+        if hops > 2 * _DEEPEST:
             return
         if "$ref" in schema:
             rest = {key: value for key, value in schema.items() if key != "$ref"}
@@ -90,6 +102,7 @@ class _Sampler:
         for key in ("allOf", "anyOf", "oneOf"):
             options = schema.get(key)
             if type(options) is list and options:
+                self._spend(len(options))
                 rest = {k: v for k, v in schema.items() if k != key}
                 ways = [_merge_all(self._solid(rest, options))] if key == "allOf" else _ways(rest, options, depth)
                 for way in ways:
@@ -202,7 +215,7 @@ class _Sampler:
     def _numbers(self, schema: JsonObject, kind: str) -> Iterator[Json]:
         step = _number(schema.get("multipleOf"))
         low, high = _bound(schema, "minimum", "exclusiveMinimum"), _bound(schema, "maximum", "exclusiveMaximum")
-        tries: list[float | None] = [self._hints.next_number(), 1, low, high, 0]
+        tries: list[float | None] = [self._hints.next_number(), 1, low, high, 0, 0.5]
         if low is not None:
             tries += [low + 1, low + 0.5]
         if high is not None:
@@ -226,8 +239,8 @@ class _Sampler:
     def fits(self, value: Json, schema: Json, depth: int) -> bool:
         if type(schema) is not dict:
             return schema is not False
-        self._steps += 1
-        if depth > 4 * _DEEPEST or self._steps > _MOST_STEPS:
+        self._spend(1)
+        if depth > 4 * _DEEPEST:
             return True
         if "$ref" in schema and not self.fits(value, self._resolve(schema["$ref"]), depth + 1):
             return False
