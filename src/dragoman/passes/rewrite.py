@@ -296,10 +296,11 @@ class Rewriter:
         if key not in made or known is None or key in known or plain not in known:
             return
         limit = made[key]
-        if limit is True and made.get("type") == "integer" and isinstance(made.get(plain), int):  # draft 4
+        whole = _may_be(made, "integer") and not _may_be(made, "number")
+        if limit is True and whole and isinstance(made.get(plain), int):  # draft 4
             made[plain] += step
             del made[key]
-        elif type(limit) is int and made.get("type") == "integer" and plain not in made:
+        elif type(limit) is int and whole and plain not in made:
             made[plain] = limit + step
             del made[key]
 

@@ -1,0 +1,1 @@
+"""For tests of what is built on dragoman: strict checkers of the vendors' wires."""

@@ -1,0 +1,266 @@
+"""Anthropic Messages, as strict as api.anthropic.com, in its own words. Rules: protocols digest of November 2026."""
+
+import re
+from fnmatch import fnmatchcase
+from typing import Any
+
+from dragoman.testing.checkers.shared import Complaints, blocks, matches, objects, repeated, wrong_type
+
+_TOP = frozenset(
+    {"model", "max_tokens", "messages", "system", "cache_control", "container", "diagnostics", "inference_geo"}
+    | {"metadata", "output_config", "service_tier", "speed", "stop_sequences", "stream", "thinking", "tools"}
+    | {"tool_choice", "temperature", "top_p", "top_k", "context_management", "mcp_servers", "output_format"}
+    | {"compaction", "fallbacks", "thread"}
+)
+_OLD = ("claude-2*", "claude-3*", "claude-*-4-0*", "claude-*-4-1*", "claude-*-4-5*", "claude-*-4-2025*")
+_ADAPTIVE_ONLY = ("claude-opus-4-7*", "claude-opus-4-8*", "claude-*-5*")
+_NO_FORCING = ("claude-opus-5-5*", "claude-sonnet-5-5*", "claude-fable-5-1*", "claude-fable-5-2*")
+_IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+
+def _is(model: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(model, pattern) for pattern in patterns) and not (
+        patterns is _ADAPTIVE_ONLY and _is(model, _OLD)
+    )
+
+
+def check_anthropic(body: dict[str, Any]) -> Complaints:
+    found: Complaints = [f"{key}: Extra inputs are not permitted" for key in body if key not in _TOP]
+    found += [f"{key}: Field required" for key in ("model", "max_tokens", "messages") if key not in body]
+    model = str(body.get("model", ""))
+    turns = _merged(body.get("messages"))
+    found += _check_turns(turns, model)
+    found += _check_pairs(turns)
+    found += _check_blocks(turns)
+    found += _check_tools(body)
+    found += _check_thinking(body, model, turns)
+    found += _check_parameters(body, model)
+    marks = _count_marks(body)
+    if marks > 4:
+        found.append(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
+    for i, block in enumerate(blocks(body.get("system"))):
+        if block.get("type") == "text" and not str(block.get("text", "")).strip():
+            found.append(f"system.{i}: text content blocks must contain non-whitespace text")
+    return found
+
+
+def _merged(messages: object) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Turns: "consecutive messages of one role are merged"."""
+    turns: list[tuple[str, list[dict[str, Any]]]] = []
+    for message in objects(messages):
+        role = str(message.get("role"))
+        if turns and turns[-1][0] == role:
+            turns[-1][1].extend(blocks(message.get("content")))
+        else:
+            turns.append((role, list(blocks(message.get("content")))))
+    return turns
+
+
+def _check_turns(turns: list[tuple[str, list[dict[str, Any]]]], model: str) -> Complaints:
+    if not turns:
+        return ["messages: at least one message is required"]
+    found: Complaints = []
+    if turns[0][0] != "user":
+        found.append('messages: first message must use the "user" role')
+    for i, (role, content) in enumerate(turns):
+        if role not in ("user", "assistant", "system"):
+            found.append(f"messages.{i}.role: Input should be 'user' or 'assistant'")
+        if not content:
+            found.append(f"messages.{i}: all messages must have non-empty content")
+        if role == "system" and i:
+            if _is(model, (*_OLD, "claude-*-4-6*", "claude-*-4-7*")):
+                found.append("role 'system' is not supported on this model")
+            before, after = turns[i - 1], turns[i + 1] if i + 1 < len(turns) else None
+            if before[0] != "user" and not str(before[1][-1].get("type", "")).endswith("_tool_result"):
+                found.append(f"messages.{i}: system messages must follow a user turn")
+            if after is not None and after[0] != "assistant":
+                found.append(f"messages.{i}: system messages must come before an assistant turn")
+    role, content = turns[-1]
+    if role == "assistant" and content:
+        last = content[-1]
+        server = str(last.get("type", "")).startswith("server_tool") or str(last.get("type")).endswith("_tool_result")
+        if not _is(model, _OLD) and not server:
+            found.append("This model does not support assistant message prefill.")
+        elif last.get("type") == "text" and str(last["text"]) != str(last["text"]).rstrip():
+            found.append("messages: final assistant content cannot end with trailing whitespace")
+    return found
+
+
+def _check_pairs(turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
+    found: Complaints = []
+    ids: list[str] = []
+    for i, (role, content) in enumerate(turns):
+        calls = [str(b.get("id")) for b in content if b.get("type") == "tool_use"]
+        if role == "assistant":
+            ids += calls
+            answered = [b.get("tool_use_id") for b in (turns[i + 1][1] if i + 1 < len(turns) else [])]
+            if i + 1 < len(turns) and turns[i + 1][0] != "user":
+                answered = []
+            missing = [call for call in calls if call not in answered]
+            if missing:
+                found.append(
+                    f"messages.{i}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+                    f"{', '.join(missing)}."
+                )
+        before = [str(b.get("id")) for b in turns[i - 1][1] if b.get("type") == "tool_use"] if i else []
+        given = [str(b.get("tool_use_id")) for b in content if b.get("type") == "tool_result"]
+        for call in given:
+            if call not in before:
+                found.append(f"messages.{i}: unexpected `tool_use_id` found in `tool_result` blocks: {call}.")
+        for call in repeated(given):
+            found.append(f"messages.{i}: each tool_use must have a single result. Found multiple for {call}")
+        kinds = [b.get("type") for b in content]
+        if "tool_result" in kinds and any(k != "tool_result" for k in kinds[: len(given)]):
+            found.append(f"messages.{i}: `tool_result` blocks must come first in the user message")
+    return found + [f"messages: `tool_use` ids must be unique: {call}" for call in repeated(ids)]
+
+
+def _check_blocks(turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
+    found: Complaints = []
+    for i, (role, content) in enumerate(turns):
+        for j, block in enumerate(content):
+            at = f"messages.{i}.content.{j}"
+            found += _check_block(block, role, at)
+            if block.get("type") == "tool_result":
+                inner = block.get("content")
+                for k, piece in enumerate(objects(inner)):
+                    found += _check_block(piece, "user", f"{at}.content.{k}")
+        if role == "assistant" and content and content[-1].get("type") in ("thinking", "redacted_thinking"):
+            found.append(f"messages.{i}: The final block in an assistant message cannot be `thinking`.")
+    return found
+
+
+def _check_block(block: dict[str, Any], role: str, at: str) -> Complaints:
+    match block.get("type"):
+        case "text":
+            if not str(block.get("text", "")).strip():
+                return ["messages: text content blocks must contain non-whitespace text"]
+        case "tool_use":
+            if not matches(r"[a-zA-Z0-9_-]+", block.get("id")):
+                return [f"{at}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'"]
+            if not isinstance(block.get("input"), dict):
+                return [f"{at}.tool_use.input: Input should be a valid dictionary"]
+            if role != "assistant":
+                return [f"{at}: `tool_use` blocks can only be in assistant messages"]
+        case "tool_result":
+            if role != "user":
+                return [f"{at}: `tool_result` blocks can only be in user messages"]
+        case "thinking":
+            if not isinstance(block.get("signature"), str) or not block["signature"]:
+                return [f"{at}.thinking.signature: Field required"]
+            if block["signature"].startswith("foreign"):
+                return [f"{at}: Invalid `signature` in `thinking` block"]
+        case "image":
+            source = block.get("source") or {}
+            if source.get("type") == "base64":
+                if source.get("media_type") not in _IMAGES:
+                    return [f"{at}.image.source.base64.media_type: Input should be {', '.join(_IMAGES)}"]
+                real = wrong_type(source.get("media_type"), source.get("data"))
+                if real:
+                    said = source.get("media_type")
+                    return [f"{at}: image was specified using the {said} media type, but appears to be {real}"]
+        case None:
+            return [f"{at}: Input tag is missing"]
+        case _:
+            pass
+    return []
+
+
+def _check_tools(body: dict[str, Any]) -> Complaints:
+    found: Complaints = []
+    tools = objects(body.get("tools"))
+    for i, tool in enumerate(tools):
+        if tool.get("type") not in (None, "custom"):
+            continue
+        at = f"tools.{i}.custom"
+        if not matches(r"[a-zA-Z0-9_-]{1,128}", tool.get("name")):
+            found.append(f"{at}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
+        schema = tool.get("input_schema")
+        if not isinstance(schema, dict) or schema.get("type") != "object":
+            found.append(f"{at}.input_schema.type: Input should be 'object'")
+            continue
+        if schema.keys() & {"oneOf", "allOf", "anyOf"}:
+            found.append(f"{at}.input_schema: does not support oneOf, allOf, or anyOf at the top level")
+        for name in schema.get("properties") or {}:
+            if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name):
+                found.append(f"{at}.input_schema.properties: Property keys should match '^[a-zA-Z0-9_.-]{{1,64}}$'")
+        if tool.get("strict") and schema.get("additionalProperties") is not False:
+            found.append(
+                f"{at}.input_schema: For 'object' type, 'additionalProperties' must be explicitly set to false"
+            )
+    for name in repeated([str(tool.get("name")) for tool in tools]):
+        found.append(f"tools: Tool names must be unique: {name}")
+    choice = body.get("tool_choice") or {}
+    if choice and not tools:
+        found.append("tool_choice: may only be specified while providing tools")
+    if choice.get("type") == "none" and "disable_parallel_tool_use" in choice:
+        found.append("tool_choice.none.disable_parallel_tool_use: Extra inputs are not permitted")
+    return found
+
+
+def _check_thinking(body: dict[str, Any], model: str, turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
+    thinking = body.get("thinking") or {}
+    kind = thinking.get("type")
+    effort = (body.get("output_config") or {}).get("effort")
+    found: Complaints = []
+    if effort is not None and effort not in _EFFORTS:
+        found.append(f"output_config.effort: Input should be {', '.join(_EFFORTS)}")
+    if kind == "enabled":
+        budget = thinking.get("budget_tokens")
+        if _is(model, _ADAPTIVE_ONLY):
+            found.append('"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive"')
+        if not isinstance(budget, int) or budget < 1024:
+            found.append("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+        elif budget >= body.get("max_tokens", 0):
+            found.append("`max_tokens` must be greater than `thinking.budget_tokens`.")
+        found += _check_loop(turns)
+    if kind == "adaptive" and _is(model, _OLD):
+        found.append("adaptive thinking is not supported on this model")
+    forced = (body.get("tool_choice") or {}).get("type") in ("any", "tool")
+    if forced and kind in ("enabled", "adaptive"):
+        found.append("Thinking may not be enabled when tool_choice forces tool use.")
+    if forced and _is(model, _NO_FORCING):
+        found.append("tool_choice: forced tool use is not supported on this model")
+    edits = objects((body.get("context_management") or {}).get("edits"))
+    if kind == "disabled" and any(str(e.get("type")).startswith("clear_thinking") for e in edits):
+        found.append("clear_thinking_20251015 strategy requires thinking to be enabled or adaptive")
+    return found
+
+
+def _check_loop(turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
+    last = max((i for i, (role, _) in enumerate(turns) if role == "assistant"), default=-1)
+    if last < 0 or not any(b.get("type") == "tool_use" for b in turns[last][1]):
+        return []
+    first = last
+    while first >= 2 and any(b.get("type") == "tool_result" for b in turns[first - 1][1]):
+        first -= 2
+    kind = turns[first][1][0].get("type") if turns[first][1] else None
+    if kind in ("thinking", "redacted_thinking"):
+        return []
+    return [f"messages.{first}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{kind}`."]
+
+
+def _check_parameters(body: dict[str, Any], model: str) -> Complaints:
+    found: Complaints = []
+    on = (body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
+    temperature = body.get("temperature")
+    if temperature is not None and not 0 <= temperature <= 1:
+        found.append("temperature: range: 0..1")
+    if on and temperature not in (None, 1):
+        found.append("`temperature` may only be set to 1 when thinking is enabled.")
+    if on and body.get("top_k") is not None:
+        found.append("`top_k` must be unset when thinking is enabled.")
+    for key in ("temperature", "top_p", "top_k"):
+        if body.get(key) is not None and _is(model, _ADAPTIVE_ONLY):
+            found.append(f"{key}: Extra inputs are not permitted")
+    for i, stop in enumerate(body.get("stop_sequences") or ()):
+        if not str(stop).strip():
+            found.append(f"stop_sequences: each stop sequence must contain non-whitespace ({i})")
+    return found
+
+
+def _count_marks(value: object) -> int:
+    if isinstance(value, dict):
+        return ("cache_control" in value) + sum(_count_marks(v) for k, v in value.items() if k != "input_schema")
+    return sum(_count_marks(v) for v in value) if isinstance(value, list) else 0

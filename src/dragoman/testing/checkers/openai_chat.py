@@ -1,0 +1,238 @@
+"""OpenAI Chat Completions and its compatible servers, each as strict as it was seen, in its own words.
+
+`server` names a kind of upstream/profiles.toml. Rules: protocols digests and FIELD-CASES appendix A, November 2026.
+"""
+
+from typing import Any
+
+from dragoman.testing.checkers.shared import Complaints, matches, objects, repeated, walk, wrong_type
+
+_NO_DEVELOPER = {"deepseek", "mistral", "fireworks", "moonshot", "groq", "xai", "ollama", "lmstudio", "llamacpp"}
+_ALTERNATING = {"mistral", "lmstudio", "llamacpp"}
+_REFUSED: dict[str, tuple[str, ...]] = {
+    "groq": ("logprobs", "top_logprobs", "logit_bias"),
+    "cerebras": ("store",),
+    "xai": ("presence_penalty", "frequency_penalty", "stop"),  # its reasoning models
+    "fireworks": ("verbosity", "store", "prompt_cache_retention"),
+    "mistral": (
+        "max_completion_tokens",
+        "logprobs",
+        "metadata",
+        "store",
+        "user",
+        "seed",
+        "stream_options",
+        "verbosity",
+    ),
+}
+_STRICT = frozenset(
+    {"type", "enum", "const", "anyOf", "$ref", "$defs", "description", "title", "pattern", "format", "multipleOf"}
+    | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "properties", "required"}
+    | {"items", "additionalProperties", "definitions", "$schema"}
+)
+
+
+def check_openai_chat(body: dict[str, Any], server: str = "openai") -> Complaints:
+    messages = objects(body.get("messages"))
+    found: Complaints = []
+    if not messages:
+        found.append("[] is too short - 'messages'")
+    found += _check_pairs(messages, server)
+    for i, message in enumerate(messages):
+        found += _check_message(message, i, server)
+    if server in _ALTERNATING:
+        found += _check_order(messages, server)
+    found += _check_tools(body, server)
+    found += _check_parameters(body, server)
+    if server == "deepseek":
+        found += _check_deepseek(body, messages)
+    return found
+
+
+def _check_pairs(messages: list[dict[str, Any]], server: str) -> Complaints:
+    found: Complaints = []
+    pending: list[str] = []
+    for i, message in enumerate(messages):
+        if message.get("role") == "tool":
+            call = message.get("tool_call_id")
+            if call not in pending:
+                found.append(
+                    "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with "
+                    f"'tool_calls'. ({i})"
+                )
+            else:
+                pending.remove(call)
+            continue
+        if pending:
+            found.append(_unanswered(pending))
+        pending = [str(call.get("id")) for call in objects(message.get("tool_calls"))]
+        if repeated(pending):
+            found.append(f"messages.[{i}].tool_calls: duplicate ids {repeated(pending)}")
+    return found + ([_unanswered(pending)] if pending else [])
+
+
+def _unanswered(ids: list[str]) -> str:
+    return (
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
+        f"The following tool_call_ids did not have response messages: {', '.join(ids)}"
+    )
+
+
+def _check_message(message: dict[str, Any], i: int, server: str) -> Complaints:
+    role, content = message.get("role"), message.get("content")
+    found: Complaints = []
+    if role not in ("system", "developer", "user", "assistant", "tool", "function"):
+        found.append(
+            f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool'"
+        )
+    if role == "developer" and server in _NO_DEVELOPER:
+        found.append("unknown variant `developer`, expected one of `system`, `user`, `assistant`, `tool`")
+    if content == [] or (content is None and role != "assistant"):
+        found.append(f"Invalid value for 'content': expected a string, got null. (messages[{i}])")
+    calls = objects(message.get("tool_calls"))
+    if (
+        role == "assistant"
+        and content is None
+        and not (calls or {"audio", "refusal", "function_call"} & message.keys())
+    ):
+        found.append(f"messages[{i}]: assistant message must have content or tool_calls")
+    if "tool_calls" in message and not calls:
+        found.append(f"[] is too short - 'messages.{i}.tool_calls'")
+    for call in calls:
+        function = call.get("function") or call.get("custom") or {}
+        if not matches(r"[a-zA-Z0-9_-]{1,64}", function.get("name")):
+            found.append(f"Invalid 'messages[{i}].tool_calls[0].function.name': string does not match pattern")
+        if len(str(call.get("id"))) > 64:
+            found.append(f"Invalid 'messages[{i}].tool_calls[0].id': string too long")
+        if server == "mistral" and not matches(r"[a-zA-Z0-9]{9}", call.get("id")):
+            found.append(f"Tool call id was {call.get('id')} but must be a-z, A-Z, 0-9, with a length of 9.")
+        if server == "moonshot" and not matches(r"[a-zA-Z].*", function.get("name")):
+            found.append("Invalid request: function name is invalid, must start with a letter")
+    for part in objects(content):
+        found += _check_part(part, i, str(role), server)
+    if server in ("groq", "mistral") and ({"reasoning_content", "reasoning"} & message.keys()):
+        found.append(f"'messages.{i}' : for 'role:assistant' property 'reasoning_content' is unsupported")
+    if server == "cerebras" and "reasoning_content" in message:
+        found.append("body.messages.assistant.reasoning_content: property is unsupported")
+    return found
+
+
+def _check_part(part: dict[str, Any], i: int, role: str, server: str) -> Complaints:
+    kind = part.get("type")
+    if role == "tool" and kind != "text":
+        return [f"Invalid content type. image_url is only supported by certain models. (messages[{i}])"]
+    if kind not in ("text", "image_url", "input_audio", "file", "refusal"):
+        return [f"Invalid value: '{kind}'. Supported values are: 'text', 'image_url', 'input_audio', 'refusal', 'file'"]
+    if kind == "image_url":
+        url = str((part.get("image_url") or {}).get("url", ""))
+        if server in ("ollama", "lmstudio") and not url.startswith("data:"):
+            return ["invalid image input"]
+        if server == "deepseek":
+            return ["unknown variant `image_url`, expected `text`"]
+        head, comma, data = url.partition(",")
+        if comma and url.startswith("data:"):
+            real = wrong_type(head[5:].split(";")[0], data)
+            if real:
+                return [f"You uploaded an unsupported image: it appears to be {real}"]
+    return []
+
+
+def _check_order(messages: list[dict[str, Any]], server: str) -> Complaints:
+    found: Complaints = []
+    roles = [str(message.get("role")) for message in messages]
+    for i, role in enumerate(roles):
+        if role == "system" and i:
+            found.append("System message must be at the beginning.")
+        if i and role == roles[i - 1] and role in ("user", "assistant"):
+            found.append("After the optional system message, conversation roles must alternate user/assistant/...")
+    if server == "mistral" and roles and roles[-1] == "assistant":
+        found.append("Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant")
+    return found
+
+
+def _check_tools(body: dict[str, Any], server: str) -> Complaints:
+    found: Complaints = []
+    tools = objects(body.get("tools"))
+    if "tools" in body and not tools:
+        found.append("[] is too short - 'tools'")
+    names: list[str] = []
+    for tool in tools:
+        function = tool.get("function") or tool.get("custom") or {}
+        name = function.get("name")
+        names.append(str(name))
+        if not matches(r"[a-zA-Z0-9_-]{1,64}", name):
+            found.append("Invalid 'tools[0].function.name': string does not match pattern '^[a-zA-Z0-9_-]+$'")
+        if tool.get("type") == "custom" and server != "openai":
+            found.append("tools: unknown variant `custom`, expected `function`")
+        if tool.get("type") == "function":
+            found += check_parameters_schema(str(name), function.get("parameters"), function.get("strict"), server)
+    found += [f"Tool names must be unique: {name}" for name in repeated(names)]
+    if body.get("tool_choice") is not None and not tools:
+        found.append("Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.")
+    if server == "lmstudio" and isinstance(body.get("tool_choice"), dict):
+        found.append("Invalid tool_choice type: 'object'. Supported string values: none, auto, required")
+    return found
+
+
+def check_parameters_schema(name: str, schema: object, strict: object, server: str = "openai") -> Complaints:
+    said = f"Invalid schema for function '{name}': "
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        return [said + "schema must be a JSON Schema of 'type: \"object\"'"]
+    found: Complaints = []
+    if "properties" not in schema:
+        found.append(said + "In context=(), object schema missing properties.")
+    if schema.keys() & {"oneOf", "anyOf", "allOf", "enum", "not"}:
+        found.append(said + "must not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.")
+    for path, node in walk(schema):
+        kinds = node.get("type")
+        if "array" in (kinds if isinstance(kinds, list) else [kinds]) and not {"items", "prefixItems"} & node.keys():
+            found.append(said + f"In context={path}, array schema missing items.")
+        if "type" in node and kinds is None:
+            found.append(said + f"In context={path}, None is not valid under any of the given schemas.")
+        if strict:
+            found += [said + f"In context={path}, '{key}' is not permitted." for key in node if key not in _STRICT]
+            if kinds == "object" or "properties" in node:
+                if node.get("additionalProperties") is not False:
+                    found.append(said + "'additionalProperties' is required to be supplied and to be false.")
+                if set(node.get("properties") or ()) - set(node.get("required") or ()):
+                    found.append(said + "'required' is required to be supplied and to include every key in properties.")
+        if server == "xai" and (node.get("additionalProperties") is False or None in (node.get("enum") or ())):
+            found.append("Failed to deserialize the JSON body into the target type: tools[0]")
+        if server in ("llamacpp", "lmstudio") and {"pattern", "format"} & node.keys():
+            found.append("Failed to initialize samplers: failed to parse grammar")
+    return found
+
+
+def _check_parameters(body: dict[str, Any], server: str) -> Complaints:
+    found = [f"Unsupported parameter: '{key}' is not supported" for key in _REFUSED.get(server, ()) if key in body]
+    model = str(body.get("model", ""))
+    stop = body.get("stop")
+    if isinstance(stop, list) and len(stop) > 4:
+        found.append("Invalid 'stop': array too long. Expected an array with maximum length 4")
+    if server == "openai" and model.startswith(("o1", "o3", "o4", "gpt-5")):
+        if "max_tokens" in body:
+            found.append("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
+        if body.get("temperature") not in (None, 1) and body.get("reasoning_effort") != "none":
+            found.append("Unsupported value: 'temperature' does not support this value with this model.")
+    kind = (body.get("response_format") or {}).get("type")
+    if server == "lmstudio" and kind == "json_object":
+        found.append("'response_format.type' must be 'json_schema' or 'text'")
+    if server == "deepseek" and kind == "json_schema":
+        found.append("This response_format type is unavailable now")
+    if server in ("groq", "cerebras") and body.get("n") not in (None, 1):
+        found.append("'n' : number must be at most 1")
+    if server == "mistral" and body.get("tool_choice") == "required":
+        found.append("tool_choice: Input should be 'auto', 'none' or 'any'")
+    return found
+
+
+def _check_deepseek(body: dict[str, Any], messages: list[dict[str, Any]]) -> Complaints:
+    if (body.get("thinking") or {}).get("type") == "disabled":
+        return []
+    found: Complaints = []
+    for message in messages:
+        if message.get("role") == "assistant" and not message.get("reasoning_content"):
+            found.append("The `reasoning_content` in the thinking mode must be passed back to the API.")
+    if body.get("tool_choice") not in (None, "auto", "none"):
+        found.append("deepseek-reasoner does not support this tool_choice")
+    return found

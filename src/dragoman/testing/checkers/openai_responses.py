@@ -1,0 +1,92 @@
+"""OpenAI Responses, as strict as api.openai.com, in its own words. Rules: protocols digest of November 2026."""
+
+from typing import Any
+
+from dragoman.testing.checkers.openai_chat import check_parameters_schema
+from dragoman.testing.checkers.shared import Complaints, matches, objects, repeated
+
+_NO_SUCH = ("stop", "n", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "messages", "max_tokens")
+_CALLS = ("function_call", "custom_tool_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+
+
+def check_openai_responses(body: dict[str, Any]) -> Complaints:
+    found: Complaints = [f"Unknown parameter: '{key}'." for key in _NO_SUCH if key in body]
+    items = objects(body.get("input"))
+    found += _check_calls(items)
+    found += _check_reasoning(items)
+    for i, item in enumerate(items):
+        found += _check_item(item, i)
+    limit = body.get("max_output_tokens")
+    if limit is not None and limit < 16:
+        found.append("Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16")
+    return found + _check_tools(body)
+
+
+def _check_calls(items: list[dict[str, Any]]) -> Complaints:
+    calls: list[str] = []
+    found: Complaints = []
+    outputs: list[str] = []
+    for item in items:
+        call = str(item.get("call_id"))
+        if item.get("type") in _CALLS:
+            calls.append(call)
+        elif item.get("type") in _OUTPUTS:
+            outputs.append(call)
+            if call not in calls:
+                found.append(f"No tool call found for function call output with call_id {call}.")
+    found += [f"No tool output found for function call {call}." for call in calls if call not in outputs]
+    found += [f"Duplicate function_call_output for call_id {call}" for call in repeated(outputs)]
+    found += [f"Duplicate item found with call_id {call}" for call in repeated(calls)]
+    found += [f"Invalid 'input[0].call_id': string too long: {len(c)} > 64" for c in calls if len(c) > 64]
+    return found
+
+
+def _check_reasoning(items: list[dict[str, Any]]) -> Complaints:
+    found: Complaints = []
+    for i, item in enumerate(items):
+        if item.get("type") != "reasoning":
+            continue
+        after = next((other for other in items[i + 1 :] if other.get("type") != "reasoning"), {})
+        if after.get("type") not in (*_CALLS, "message", None) and after:
+            continue  # a built-in tool's item
+        follows = after.get("type") in _CALLS or after.get("role") == "assistant"
+        if not follows:
+            name = item.get("id", "rs_")
+            found.append(f"Item '{name}' of type 'reasoning' was provided without its required following item.")
+        if item.get("content", ()) is None:
+            found.append(f"Invalid type for 'input[{i}].content': expected an array, but got null instead.")
+        if not item.get("encrypted_content") and not item.get("id"):
+            found.append(f"Missing required parameter: 'input[{i}].id'.")
+    return found
+
+
+def _check_item(item: dict[str, Any], i: int) -> Complaints:
+    kind, role = item.get("type"), item.get("role")
+    if kind in _CALLS:
+        if not matches(r"[a-zA-Z0-9_-]{1,128}", item.get("name")):
+            return [f"Invalid 'input[{i}].name': string does not match pattern '^[a-zA-Z0-9_-]+$'"]
+        return []
+    if kind in (None, "message") and role is not None:
+        parts = objects(item.get("content"))
+        wanted = ("output_text", "refusal") if role == "assistant" else ("input_text", "input_image", "input_file")
+        return [
+            f"Invalid value: '{part.get('type')}'. Supported values are: {', '.join(wanted)}."
+            for part in parts
+            if part.get("type") not in wanted
+        ] + ([f"Invalid 'input[{i}].content': empty array"] if item.get("content") == [] else [])
+    return []
+
+
+def _check_tools(body: dict[str, Any]) -> Complaints:
+    found: Complaints = []
+    names: list[str] = []
+    for tool in objects(body.get("tools")):
+        if tool.get("type") not in ("function", "custom"):
+            continue
+        names.append(str(tool.get("name")))
+        if not matches(r"[a-zA-Z0-9_-]{1,128}", tool.get("name")):
+            found.append("Invalid 'tools[0].name': string does not match pattern '^[a-zA-Z0-9_-]+$'")
+        if tool.get("type") == "function":
+            found += check_parameters_schema(str(tool.get("name")), tool.get("parameters"), tool.get("strict"))
+    return found + [f"Tool names must be unique: {name}" for name in repeated(names)]

@@ -1,0 +1,47 @@
+"""What several vendors check alike: schemas, names, and what a picture really is."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from dragoman.passes.media import sniff
+
+Complaints = list[str]
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def blocks(content: object) -> list[dict[str, Any]]:
+    """Content as blocks, a string as the one text it is."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
+
+
+def walk(schema: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    """Every schema in a schema, with where it stands."""
+    if not isinstance(schema, dict):
+        return
+    yield path, schema
+    for key in ("properties", "$defs", "definitions"):
+        for name, inner in (schema.get(key) or {}).items():
+            yield from walk(inner, (*path, key, name))
+    for key in ("items", "additionalProperties", "not"):
+        yield from walk(schema.get(key), (*path, key))
+    for key in ("anyOf", "oneOf", "allOf", "prefixItems"):
+        for i, inner in enumerate(schema.get(key) or ()):
+            yield from walk(inner, (*path, key, str(i)))
+
+
+def matches(pattern: str, text: object) -> bool:
+    return isinstance(text, str) and re.fullmatch(pattern, text) is not None
+
+
+def repeated(names: list[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})
+
+
+def wrong_type(media_type: object, data: object) -> str | None:
+    """The type that base64 data really has, if it is an image and another one was said."""
+    found = sniff(data) if isinstance(data, str) else None
+    return found if found and found.startswith("image/") and found != media_type else None
