@@ -1,0 +1,46 @@
+"""Gemini generateContent, on the developer API and on Vertex.
+https://ai.google.dev/api/generate-content (digest read 2026-11-15)
+"""
+
+from dragoman.dialects._base import Dialect, What
+from dragoman.dialects.gemini.failure import decode_failure, encode_failure
+from dragoman.dialects.gemini.legal import leave_out_unsayable_turns, say_later_system_as_user
+from dragoman.dialects.gemini.reply import decode_reply, encode_reply
+from dragoman.dialects.gemini.request import decode_request, encode_request
+from dragoman.dialects.gemini.stream import StreamDecoder, StreamEncoder
+from dragoman.dialects.gemini.words import FAILURES, NAME
+from dragoman.jsontypes import JsonObject
+from dragoman.passes.roles import say_developer_as_system
+from dragoman.passes.turns import join_turns, put_results_first
+
+
+def recognise(body: JsonObject, what: What) -> int:
+    match what:
+        case "request":
+            if "contents" in body:
+                return 95
+            return 60 if "generationConfig" in body or "systemInstruction" in body else 0
+        case "reply" | "stream":
+            if type(body.get("candidates")) is list:
+                return 95
+            return 90 if "promptFeedback" in body or "usageMetadata" in body else 0
+        case "failure":
+            error = body.get("error")
+            return 90 if type(error) is dict and error.get("status") in FAILURES else 0
+
+
+DIALECT = Dialect(
+    name=NAME,
+    title="Gemini generateContent",
+    media_type="text/event-stream",
+    legal=(leave_out_unsayable_turns, say_developer_as_system, say_later_system_as_user, join_turns, put_results_first),
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_reply=decode_reply,
+    encode_reply=encode_reply,
+    stream_decoder=StreamDecoder,
+    stream_encoder=StreamEncoder,
+    decode_failure=decode_failure,
+    encode_failure=encode_failure,
+    recognise=recognise,
+)

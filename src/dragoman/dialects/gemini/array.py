@@ -1,0 +1,61 @@
+"""A stream that is one JSON array, read element by element: what Gemini sends without `alt=sse` (CLIENTS 17).
+
+[{...},\\r\\n{...}]
+"""
+
+import re
+
+from dragoman.errors import DecodeError
+from dragoman.framing.sse import SseFrame
+
+_OUTSIDE = re.compile(rb'[{}"]')
+_INSIDE = re.compile(rb'["\\]')
+
+
+class ArrayDecoder:
+    """Feed it bytes as they come; it gives back the objects of the array they complete."""
+
+    __slots__ = ("_buffer", "_depth", "_inside", "_max", "_place", "_start")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._buffer = b""
+        self._place = 0  # up to here the buffer has been looked at
+        self._start = -1  # of the object we are in
+        self._depth = 0
+        self._inside = False  # a string
+        self._max = max_frame_bytes
+
+    def feed(self, piece: bytes) -> list[SseFrame]:
+        data = self._buffer + piece if self._buffer else piece
+        frames: list[SseFrame] = []
+        place = self._place
+        while True:
+            found = (_INSIDE if self._inside else _OUTSIDE).search(data, place)
+            if found is None:
+                place = len(data)
+                break
+            place = found.end()
+            match found[0]:
+                case b'"':
+                    self._inside = not self._inside
+                case b"\\":
+                    place += 1  # what is escaped cannot end the string; it may still be on its way
+                case b"{":
+                    self._start = place - 1 if self._depth == 0 else self._start
+                    self._depth += 1
+                case _:
+                    self._depth -= 1
+                    if self._depth == 0:
+                        frames.append(SseFrame("", data[self._start : place]))
+                        self._start = -1
+        kept = self._start if self._start >= 0 else min(place, len(data))
+        self._buffer = data[kept:]
+        self._place = place - kept
+        self._start = 0 if self._start >= 0 else -1
+        if len(self._buffer) > self._max:
+            raise DecodeError(f"a stream event is larger than {self._max} bytes")
+        return frames
+
+    def close(self) -> list[SseFrame]:
+        """An element that was cut is none."""
+        return []

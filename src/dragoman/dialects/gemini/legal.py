@@ -1,0 +1,37 @@
+"""Gemini generateContent: what a conversation needs before Gemini's contents can say it."""
+
+from msgspec.structs import replace
+
+from dragoman.dialects.gemini.parts import is_sayable
+from dragoman.model.messages import Message
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, Notes
+
+
+def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
+    """A turn of which nothing can be said would be a content without parts, which Gemini refuses; its neighbours then
+    meet, so this comes before they are joined. Parts of a turn that stays are the encoder's to leave out."""
+    kept = tuple(message for message in request.messages if _is_heard(message))
+    if len(kept) == len(request.messages):
+        return request
+    for i, message in enumerate(request.messages):
+        if not _is_heard(message):
+            notes.dropped(((ROOT, "messages"), i), "gemini can say nothing of this turn")
+    return replace(request, messages=kept)
+
+
+def _is_heard(message: Message) -> bool:
+    return not message.parts or any(is_sayable(part) for part in message.parts)
+
+
+def say_later_system_as_user(request: Request, notes: Notes) -> Request:
+    """Only the system text at the front has a place of its own; later on it is something the user says."""
+    messages = list(request.messages)
+    lead = next((i for i, message in enumerate(messages) if message.role not in ("system", "developer")), len(messages))
+    late = [i for i in range(lead, len(messages)) if messages[i].role in ("system", "developer")]
+    if not late:
+        return request
+    for i in late:
+        notes.altered((((ROOT, "messages"), i), "role"), "gemini takes system text only at the front: said by the user")
+        messages[i] = replace(messages[i], role="user")
+    return replace(request, messages=tuple(messages))

@@ -1,0 +1,340 @@
+"""Gemini generateContent: parts, both ways."""
+
+from typing import Any, assert_never
+
+from dragoman.dialects._seals import take_seal, write_seal
+from dragoman.dialects.gemini.calls import Calls
+from dragoman.dialects.gemini.media import decode_media, encode_media
+from dragoman.dialects.gemini.results import decode_result, encode_result
+from dragoman.dialects.gemini.spelling import take_id, to_camel, write_extras
+from dragoman.dialects.gemini.words import NAME, SIGNATURE
+from dragoman.errors import DecodeError
+from dragoman.fields import leftovers, note_spelling, spelled
+from dragoman.jsontypes import JsonObject, dump_text, kind_of, load_json
+from dragoman.model.messages import (
+    Audio,
+    Document,
+    Extras,
+    Image,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Seal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Video,
+)
+from dragoman.notes import At, Notes
+
+# A part holds exactly one of these; the rest of its keys describe it.
+KINDS: dict[str, str] = {
+    "text": "text",
+    "inlineData": "inlineData",
+    "inline_data": "inlineData",
+    "fileData": "fileData",
+    "file_data": "fileData",
+    "functionCall": "functionCall",
+    "function_call": "functionCall",
+    "functionResponse": "functionResponse",
+    "function_response": "functionResponse",
+    "executableCode": "opaque",
+    "executable_code": "opaque",
+    "codeExecutionResult": "opaque",
+    "code_execution_result": "opaque",
+    "toolCall": "opaque",
+    "tool_call": "opaque",
+    "toolResponse": "opaque",
+    "tool_response": "opaque",
+}
+THOUGHT: Extras = {NAME: {"~thought": True}}  # Gemini's own: it may be sent back even where it is not signed
+EMPTY: Extras = {NAME: {"~text": "empty"}}
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_parts(items: list[Any], calls: Calls) -> tuple[Part, ...]:
+    done: list[Part] = []
+    try:
+        for item in items:
+            if type(item) is not dict:
+                raise DecodeError(f"expected object, found {kind_of(item)}")
+            done.append(decode_part(item, calls))
+    except DecodeError as error:
+        raise error.under("parts", len(done)) from None
+    return tuple(done)
+
+
+def decode_part(part: JsonObject, calls: Calls) -> Part:
+    text = part.get("text")
+    if type(text) is str and len(part) == 1:  # the usual case
+        return Text(text=text) if text else Text(text="", extras=EMPTY)
+    kinds = [KINDS[key] for key, value in part.items() if key in KINDS and value is not None]
+    match kinds:
+        case ["text"] if type(text) is str:
+            return _decode_text(part)
+        case ["functionCall"]:
+            return _decode_call(part, calls)
+        case ["functionResponse"]:
+            return decode_result(part, calls)
+        case ["inlineData" | "fileData" as key]:
+            to_camel(part)
+            return _take_image_seal(decode_media(part, key))
+        case [] if "text" not in part and ("thoughtSignature" in part or "thought_signature" in part):
+            return _decode_text(part)  # a signature alone (FIELD-CASES 12)
+        case _:
+            return Opaque(dialect=NAME, body=part)  # code, server tools, tomorrow's parts
+
+
+def _decode_text(part: JsonObject) -> Text | Reasoning:
+    to_camel(part)
+    text = part.pop("text", None)
+    if text is None:
+        note_spelling(part, "text", "absent")
+    thought = part.pop("thought", None)
+    seal = take_signature(part)
+    if thought is True:
+        extras = {NAME: part | THOUGHT[NAME]} if part else THOUGHT
+        return Reasoning(text=text or "", summary=True, seal=seal, extras=extras)
+    if thought is not None:
+        note_spelling(part, "thought", thought)
+    if text == "" and seal is None:
+        note_spelling(part, "text", "empty")
+    return Text(text=text or "", seal=seal, extras=leftovers(part, NAME))
+
+
+def take_signature(part: JsonObject) -> Seal | None:
+    """Its own signature, or another dialect's seal a client sent back beside the part."""
+    value = part.get("thoughtSignature")
+    if type(value) is str and value:
+        del part["thoughtSignature"]
+        return Seal(origin=NAME, value=value, form=SIGNATURE)
+    return take_seal(part)
+
+
+def _take_image_seal(part: Part) -> Part:
+    """Only images among media have a seal of their own; on the others a signature stays among the extras."""
+    if not isinstance(part, Image) or NAME not in part.extras:
+        return part
+    own = part.extras[NAME]
+    seal = take_signature(own)
+    if seal is None:
+        return part
+    return Image(
+        data=part.data,
+        url=part.url,
+        media_type=part.media_type,
+        detail=part.detail,
+        seal=seal,
+        extras=leftovers(own, NAME),
+    )
+
+
+def _decode_call(part: JsonObject, calls: Calls) -> ToolCall | Opaque:
+    call = part.get("functionCall") or part.get("function_call")
+    if type(call) is not dict or type(call.get("name")) is not str:
+        return Opaque(dialect=NAME, body=part)  # a piece of one: `partialArgs` outside their stream
+    to_camel(part)
+    name, arguments = call.pop("name"), _take_arguments(call, part)
+    call_id = calls.call(take_id(call, part), name, arguments)
+    if not call:
+        del part["functionCall"]
+    if part.get("thought") is False:
+        note_spelling(part, "thought", part.pop("thought"))
+    seal = take_signature(part)
+    return ToolCall(id=call_id, name=name, arguments=arguments, seal=seal, extras=leftovers(part, NAME))
+
+
+def _take_arguments(call: JsonObject, part: JsonObject) -> str:
+    if "args" not in call:
+        note_spelling(part, "args", "absent")
+        return "{}"
+    given = call.pop("args")
+    if given is None:
+        note_spelling(part, "args", "null")
+        return "{}"
+    if type(given) is not dict:
+        raise DecodeError(f"expected object, found {kind_of(given)}", "functionCall", "args")
+    return dump_text(given)
+
+
+# ---------------------------------------------------------------- encode
+
+
+def is_sayable(part: Part) -> bool:
+    """Whether a request to Gemini can hold this part at all."""
+    match part:
+        case Text():
+            return part.text != "" or part.seal is not None or _is_own(part.extras, "~text")
+        case Reasoning():
+            return _may_go_back(part)
+        case Opaque():
+            return part.dialect == NAME
+        case Image() | Video() | Audio():
+            return part.data is not None or part.url is not None
+        case Document():
+            return part.data is not None or part.url is not None or part.text is not None
+        case Refusal():
+            return part.text != ""
+        case ToolCall() | ToolResult():
+            return True
+        case _:
+            assert_never(part)
+
+
+def _is_own(extras: Extras, key: str) -> bool:
+    return bool(extras) and spelled(extras, NAME, key) is not None
+
+
+def _may_go_back(part: Reasoning) -> bool:
+    """Thoughts "need not be replayed": only Gemini's own go back to it, with or without their signature."""
+    if part.seal is not None:
+        return part.seal.origin == NAME
+    return _is_own(part.extras, "~thought")
+
+
+def encode_part(
+    part: Part, at: At, notes: Notes, *, names: dict[str, str] | None = None, to_client: bool = False
+) -> JsonObject | None:
+    match part:
+        case Text():
+            return _encode_text(part, at, notes, to_client=to_client)
+        case ToolCall():
+            return _encode_call(part, at, notes, to_client=to_client)
+        case ToolResult():
+            return encode_result(part, at, notes, names or {})
+        case Reasoning():
+            return _encode_reasoning(part, at, notes, to_client=to_client)
+        case Image() | Document() | Audio() | Video():
+            block = encode_media(part, at, notes)
+            if block is not None and isinstance(part, Image) and part.seal is not None:
+                write_signature(block, part.seal, at, notes, to_client=to_client)
+            return block
+        case Opaque() if part.dialect == NAME:
+            return part.body
+        case Refusal():
+            return _encode_refusal(part, at, notes, to_client=to_client)
+        case Opaque():
+            word = part.body.get("type")
+            notes.dropped(at, f"only {part.dialect} has {word if type(word) is str else 'this part'}")
+            return None
+        case _:
+            assert_never(part)
+
+
+def _encode_text(part: Text, at: At, notes: Notes, *, to_client: bool) -> JsonObject | None:
+    block: JsonObject = {"text": part.text}
+    if part.cache is not None:
+        notes.dropped((at, "cache"), "gemini has no cache marks")
+    if not to_client:  # in a reply they belong to the candidate
+        if part.citations:
+            notes.dropped((at, "citations"), "gemini takes no citations back")
+        if part.logprobs is not None:
+            notes.dropped((at, "logprobs"), "gemini takes no logprobs back")
+    if part.seal is not None:
+        write_signature(block, part.seal, at, notes, to_client=to_client)
+    if part.extras:
+        _respell_text(block, part.extras)
+        write_extras(block, part.extras, at, notes)
+    if not part.text and len(block) == 1 and not _is_own(part.extras, "~text"):
+        notes.dropped(at, "gemini takes no empty text")
+        return None
+    return block
+
+
+def _respell_text(block: JsonObject, extras: Extras) -> None:
+    own = extras.get(NAME)
+    if own is None:
+        return
+    if own.get("~text") == "absent" and not block["text"]:
+        del block["text"]
+    if own.get("~thought") is False:
+        block["thought"] = False
+
+
+def _encode_refusal(part: Refusal, at: At, notes: Notes, *, to_client: bool) -> JsonObject | None:
+    if part.logprobs is not None and not to_client:
+        notes.dropped((at, "logprobs"), "gemini takes no logprobs back")
+    if not part.text:
+        notes.dropped(at, "gemini takes no empty text")
+        return None
+    notes.altered(at, "gemini has no refusal part: said as text")
+    block: JsonObject = {"text": part.text}
+    write_extras(block, part.extras, at, notes)
+    return block
+
+
+def _encode_reasoning(part: Reasoning, at: At, notes: Notes, *, to_client: bool) -> JsonObject | None:
+    if not to_client and not _may_go_back(part):
+        who = "somebody else's" if part.seal is None else f"sealed by {part.seal.origin}"
+        notes.dropped(at, f"gemini takes back only thoughts of its own; this is {who}")
+        return None
+    if not part.text and part.seal is None and not _is_own(part.extras, "~thought"):
+        notes.dropped(at, "gemini takes no empty text")
+        return None
+    block: JsonObject = {"text": part.text, "thought": True}
+    if not part.summary:
+        notes.altered((at, "summary"), "gemini does not tell a summary from the thought")
+    if part.seal is not None:
+        write_signature(block, part.seal, at, notes, to_client=to_client)
+    if part.extras:
+        _respell_text(block, part.extras)
+        write_extras(block, part.extras, at, notes)
+    return block
+
+
+def write_signature(block: JsonObject, seal: Seal, at: At, notes: Notes, *, to_client: bool) -> None:
+    if seal.origin != NAME:
+        write_seal(block, seal, at, notes, to_client=to_client)
+        return
+    block["thoughtSignature"] = seal.value
+    if seal.form != SIGNATURE:
+        notes.altered(((at, "seal"), "form"), "gemini has one kind of signature")
+
+
+def _encode_call(part: ToolCall, at: At, notes: Notes, *, to_client: bool) -> JsonObject:
+    call: JsonObject = {"id": part.id, "name": part.name, "args": encode_arguments(part, at, notes)}
+    block: JsonObject = {"functionCall": call}
+    if part.cache is not None:
+        notes.dropped((at, "cache"), "gemini has no cache marks")
+    if part.seal is not None:
+        write_signature(block, part.seal, at, notes, to_client=to_client)
+    if part.extras:
+        _respell_call(call, block, part.extras.get(NAME, {}))
+        write_extras(block, part.extras, at, notes, "functionCall")
+    return block
+
+
+def _respell_call(call: JsonObject, block: JsonObject, own: JsonObject) -> None:
+    if "~id" in own:
+        del call["id"]
+    if "~args" in own and not call["args"]:
+        del call["args"]
+        if own["~args"] == "null":
+            call["args"] = None
+    if "~thought" in own:
+        block["thought"] = own["~thought"]
+
+
+def encode_arguments(part: ToolCall, at: At, notes: Notes) -> JsonObject:
+    """Gemini demands an object; arguments that are none are kept as text under `_raw`, never as an empty call."""
+    if part.freeform:
+        notes.altered((at, "freeform"), "gemini has no freeform calls: said as a function's")
+        notes.altered((at, "arguments"), "free text, said as the one argument input")
+        return {"input": part.arguments}
+    if not part.arguments:
+        notes.altered((at, "arguments"), "no arguments: said as {}")
+        return {}
+    try:
+        value = load_json(part.arguments)
+    except DecodeError:
+        notes.altered((at, "arguments"), "not valid JSON: kept as text under _raw")
+        return {"_raw": part.arguments}
+    if type(value) is dict:
+        return value
+    if value is None:
+        notes.altered((at, "arguments"), "no arguments: said as {}")
+        return {}
+    notes.altered((at, "arguments"), "not an object: kept as text under _raw")
+    return {"_raw": part.arguments}

@@ -1,0 +1,348 @@
+"""Gemini generateContent: the request, both ways. https://ai.google.dev/api/generate-content (digest read 2026-11-15)
+
+The path says the model and, with its method, whether to stream:
+`/v1beta/models/{model}:streamGenerateContent?alt=sse`; on Vertex a longer prefix stands before `models/`.
+"""
+
+from typing import Any
+from urllib.parse import quote, unquote
+
+from dragoman.dialects.gemini.calls import History
+from dragoman.dialects.gemini.generation import CONFIG, encode_generation, take_generation
+from dragoman.dialects.gemini.parts import decode_parts, encode_part
+from dragoman.dialects.gemini.spelling import to_camel, write_extras
+from dragoman.dialects.gemini.tools import encode_choice, encode_tools, take_choice, take_tools
+from dragoman.dialects.gemini.words import NAME, ROLE_WORDS, ROLES, TIERS
+from dragoman.errors import DecodeError
+from dragoman.fields import leftovers, note_spelling, spelled
+from dragoman.jsontypes import JsonObject, kind_of
+from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes
+from dragoman.wire import WireRequest
+
+PREFIX = "/v1beta/models/"
+METHODS = {"generateContent": False, "streamGenerateContent": True}
+SSE = "alt=sse"
+SECRETS = ("key=", "access_token=")  # a client's own credentials: the door's business, and never a provider's
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_request(wire: WireRequest, notes: Notes) -> Request:
+    body = wire.body
+    to_camel(body)
+    model, stream = _read_path(wire.path, body)
+    history = History()
+    messages = _take_contents(body, history)
+    system = _take_system(body)
+    if system is not None:
+        messages = (system, *messages)
+    elif messages and messages[0].role == "system":
+        note_spelling(body, "system", "contents")
+    return Request(
+        model=_take_model(body, model),
+        messages=messages,
+        tools=take_tools(body),
+        tool_choice=take_choice(body),
+        stream=stream,
+        service_tier=_take_tier(body),
+        store=body.pop("store") if type(body.get("store")) is bool else None,
+        **take_generation(body),
+        extras=leftovers(body, NAME),
+    )
+
+
+def _read_path(path: str, body: JsonObject) -> tuple[str, bool | None]:
+    """Model and streaming; what is not as we would write it is spelling."""
+    if not path:
+        note_spelling(body, "path", "unknown")
+        return "", None
+    place, _, query = path.partition("?")
+    place, _, method = place.rpartition(":")
+    prefix, _, model = place.rpartition("/")
+    prefix += "/"
+    if prefix.endswith("/tunedModels/"):
+        prefix, model = prefix.removesuffix("tunedModels/"), f"tunedModels/{model}"
+    elif prefix != PREFIX:
+        note_spelling(body, "path", prefix)
+    stream = METHODS.get(method)
+    if stream is None:
+        note_spelling(body, "method", method)
+    query = "&".join(pair for pair in query.split("&") if not pair.startswith(SECRETS))
+    if query != (SSE if stream else ""):
+        note_spelling(body, "query", query)
+    return unquote(model), stream
+
+
+def wants_array(request: Request | None) -> bool:
+    """Whether the client asked for its stream as one JSON array: without `alt=sse` (CLIENTS 17)."""
+    if request is None or not request.extras:
+        return False
+    query = spelled(request.extras, NAME, "~query")
+    return request.stream is True and query is not None and SSE not in query.split("&")
+
+
+def _take_model(body: JsonObject, model: str) -> str:
+    """Some clients say the model in the body too, bare or as `models/...`."""
+    said = body.get("model")
+    if type(said) is not str or (model and not (said == model or said.endswith(f"/{model}"))):
+        return model
+    del body["model"]
+    bare = model or said.removeprefix("models/")
+    note_spelling(body, "model", said.removesuffix(bare))
+    return bare
+
+
+def _take_contents(body: JsonObject, history: History) -> tuple[Message, ...]:
+    given = body.pop("contents", None)
+    if given is None:
+        note_spelling(body, "contents", "absent")
+        return ()
+    if type(given) is str:
+        note_spelling(body, "contents", "string")
+        return (Message(role="user", parts=(Text(text=given),)),)
+    if type(given) is dict:
+        note_spelling(body, "contents", "object")
+        given = [given]
+    if type(given) is not list:
+        raise DecodeError(f"expected array, found {kind_of(given)}", "contents")
+    messages: list[Message] = []
+    for i, content in enumerate(given):
+        if type(content) is not dict:
+            raise DecodeError(f"expected object, found {kind_of(content)}", "contents", i)
+        try:
+            messages.append(_decode_content(content, history))
+        except DecodeError as error:
+            raise error.under("contents", i) from None
+    return tuple(messages)
+
+
+def _decode_content(content: JsonObject, history: History) -> Message:
+    word = content.pop("role", None)
+    role = ROLES.get(word, "user") if type(word) is str else "user"
+    if word != ROLE_WORDS[role] or role == "system":
+        note_spelling(content, "role", "absent" if word is None else word)
+    history.begin(model=role == "assistant")
+    parts = _take_parts(content, history)
+    results = sum(type(part) is ToolResult for part in parts)
+    if 0 < results < len(parts):
+        note_spelling(content, "mixed", True)
+    return Message(role=role, parts=parts, extras=leftovers(content, NAME))
+
+
+def _take_parts(content: JsonObject, history: History) -> tuple[Part, ...]:
+    given = content.pop("parts", None)
+    if given is None:
+        note_spelling(content, "parts", "absent")
+        return ()
+    if type(given) is dict:  # protobuf's JSON takes a lone part without its list
+        note_spelling(content, "parts", "object")
+        given = [given]
+    if type(given) is not list:
+        raise DecodeError(f"expected array, found {kind_of(given)}", "parts")
+    if not given:
+        note_spelling(content, "parts", "empty")
+    return decode_parts(given, history)
+
+
+def _take_system(body: JsonObject) -> Message | None:
+    """`systemInstruction`: a content whose role says nothing, a string, or a bare list of parts."""
+    given = body.get("systemInstruction")
+    if given is None:
+        return None
+    del body["systemInstruction"]
+    if type(given) is str:
+        note_spelling(body, "systemInstruction", "string")
+        return Message(role="system", parts=(Text(text=given),))
+    if type(given) is list:
+        note_spelling(body, "systemInstruction", "list")
+        given = {"parts": given}
+    if type(given) is not dict:
+        raise DecodeError(f"expected object, found {kind_of(given)}", "systemInstruction")
+    role = given.pop("role", None)
+    if role is not None:
+        note_spelling(given, "role", role)
+    try:
+        parts = _take_parts(given, History())
+    except DecodeError as error:
+        raise error.under("systemInstruction") from None
+    return Message(role="system", parts=parts, extras=leftovers(given, NAME))
+
+
+def _take_tier(body: JsonObject) -> str | None:
+    tier = body.get("serviceTier")
+    if type(tier) is not str:
+        return None
+    del body["serviceTier"]
+    if TIERS.get(tier) != tier:
+        note_spelling(body, "serviceTier", tier)
+    return tier
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_request(request: Request, notes: Notes) -> WireRequest:
+    body: JsonObject = {}
+    own = request.extras.get(NAME, {})
+    if "~model" in own:
+        body["model"] = own["~model"] + request.model
+    _encode_messages(body, request, notes)
+    encode_tools(body, request, notes)
+    encode_choice(body, request, notes)
+    encode_generation(body, request, notes)
+    if request.service_tier is not None:
+        _encode_tier(body, request.service_tier, own, notes)
+    if request.store is not None:
+        body["store"] = request.store
+    _note_missing(request, notes)
+    if request.extras:
+        write_extras(body, request.extras, ROOT, notes, CONFIG, "toolConfig")
+    return WireRequest(path=_write_path(request, own, notes), body=body)
+
+
+def _write_path(request: Request, own: JsonObject, notes: Notes) -> str:
+    prefix: str = own.get("~path", PREFIX)
+    model = request.model
+    if prefix == "unknown":
+        prefix = PREFIX
+    elif request.stream is None and "~method" not in own:
+        notes.invented((ROOT, "stream"), "gemini's method says it: not streamed")
+    if model.startswith("tunedModels/"):
+        prefix = prefix.removesuffix("models/")
+    elif model.startswith("models/"):
+        model = model.removeprefix("models/")
+        notes.altered((ROOT, "model"), "gemini's path says models/ itself")
+    method = own.get("~method")
+    if method is None:
+        method = "streamGenerateContent" if request.stream else "generateContent"
+    query = own.get("~query", SSE if request.stream else "")
+    safe = "/@" if model.startswith("tunedModels/") else "@"
+    return f"{prefix}{quote(model, safe=safe)}:{method}" + (f"?{query}" if query else "")
+
+
+def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
+    """The system turns a conversation begins with are its `systemInstruction`; later ones are the user's words."""
+    messages = request.messages
+    at: At = (ROOT, "messages")
+    lead = 0
+    if spelled(request.extras, NAME, "~system") != "contents":
+        while lead < len(messages) and messages[lead].role in ("system", "developer"):
+            lead += 1
+    if lead:
+        system = _encode_system(messages[:lead], request, at, notes)
+        if system is not None:
+            body["systemInstruction"] = system
+    names = _names_of_calls(messages)
+    contents: list[JsonObject] = []
+    for i in range(lead, len(messages)):
+        contents.extend(_encode_content(messages[i], (at, i), notes, names))
+    form = spelled(request.extras, NAME, "~contents")
+    if form == "string" and len(contents) == 1:
+        body["contents"] = contents[0]["parts"][0]["text"]
+    elif form == "object" and len(contents) == 1:
+        body["contents"] = contents[0]
+    elif contents or form != "absent":
+        body["contents"] = contents
+
+
+def _names_of_calls(messages: tuple[Message, ...]) -> dict[str, str]:
+    return {
+        part.id: part.name
+        for message in messages
+        if message.role == "assistant"
+        for part in message.parts
+        if type(part) is ToolCall
+    }
+
+
+def _encode_system(messages: tuple[Message, ...], request: Request, at: At, notes: Notes) -> Any:
+    parts: list[JsonObject] = []
+    for i, message in enumerate(messages):
+        _note_developer(message, (at, i), notes)
+        parts.extend(_encode_parts(message, (at, i), notes, {}))
+    content: JsonObject = {"parts": parts}
+    own = messages[0].extras.get(NAME, {})
+    if "~role" in own:
+        content["role"] = own["~role"]
+    _respell_parts(content, own)
+    for i, message in enumerate(messages):
+        if message.extras:
+            write_extras(content, message.extras, (at, i), notes)
+    form = spelled(request.extras, NAME, "~systemInstruction")
+    if form == "string" and len(parts) == 1:
+        return parts[0].get("text")
+    if form == "list":
+        return parts
+    return content if parts or own else None
+
+
+def _note_developer(message: Message, at: At, notes: Notes) -> None:
+    if message.role == "developer":
+        notes.altered((at, "role"), "gemini does not tell developer from system")
+
+
+def _encode_content(message: Message, at: At, notes: Notes, names: dict[str, str]) -> list[JsonObject]:
+    """One content, or two: results want one of their own ("the function-response turn should hold only function
+    responses"). A content without parts is refused and left out."""
+    own = message.extras.get(NAME, {}) if message.extras else {}
+    parts = _encode_parts(message, at, notes, names)
+    role = _encode_role(message, own, at, notes)
+    groups = [parts]
+    if message.role == "user" and "~mixed" not in own:
+        results = [part for part in parts if "functionResponse" in part]
+        if 0 < len(results) < len(parts):
+            groups = [results, [part for part in parts if "functionResponse" not in part]]
+    contents = [role | {"parts": group} for group in groups if group or "~parts" in own]
+    for content in contents:
+        _respell_parts(content, own)
+    if message.extras:
+        write_extras(contents[0] if contents else {}, message.extras, at, notes)
+    return contents
+
+
+def _encode_role(message: Message, own: JsonObject, at: At, notes: Notes) -> JsonObject:
+    word = own.get("~role")
+    if word is not None and ROLES.get(word, "user") == message.role:
+        return {} if word == "absent" else {"role": word}
+    if message.role in ("system", "developer"):
+        notes.altered((at, "role"), "gemini has one place for system text, at the front: said by the user")
+    return {"role": ROLE_WORDS[message.role]}
+
+
+def _respell_parts(content: JsonObject, own: JsonObject) -> None:
+    form = own.get("~parts")
+    if form == "absent" and not content["parts"]:
+        del content["parts"]
+    elif form == "object" and len(content["parts"]) == 1:
+        content["parts"] = content["parts"][0]
+
+
+def _encode_parts(message: Message, at: At, notes: Notes, names: dict[str, str]) -> list[JsonObject]:
+    encoded: list[JsonObject] = []
+    inside: At = (at, "parts")
+    for i, part in enumerate(message.parts):
+        block = encode_part(part, (inside, i), notes, names=names)
+        if block is not None:
+            encoded.append(block)
+    return encoded
+
+
+def _encode_tier(body: JsonObject, tier: str, own: JsonObject, notes: Notes) -> None:
+    word = TIERS.get(tier) if own.get("~serviceTier") != tier else tier
+    if word is None:
+        notes.dropped((ROOT, "service_tier"), f"gemini has no tier {tier}")
+        return
+    if word != tier:
+        notes.altered((ROOT, "service_tier"), f"{tier} is gemini's {word}")
+    body["serviceTier"] = word
+
+
+_NO_SUCH: tuple[str, ...] = ("min_p", "verbosity", "user", "metadata", "cache", "cache_key")
+
+
+def _note_missing(request: Request, notes: Notes) -> None:
+    for field in _NO_SUCH:
+        if getattr(request, field) is not None:
+            notes.dropped((ROOT, field), f"gemini has no {field}")

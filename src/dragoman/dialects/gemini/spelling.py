@@ -1,0 +1,89 @@
+"""Gemini generateContent: camelCase and snake_case, which the API takes mixed in one body (CLIENTS 14).
+
+The keys a decoder takes are renamed to camelCase in place; which ones were not is remembered as spelling, as paths
+from the value whose extras hold it: `["inlineData", "inlineData.mimeType"]`. Keys nobody takes stay as they are.
+"""
+
+from typing import Any
+
+from dragoman.dialects.gemini.words import NAME
+from dragoman.fields import add_extras, note_spelling
+from dragoman.jsontypes import JsonObject
+from dragoman.model.messages import Extras
+from dragoman.notes import At, Notes
+
+SNAKE_KEY = "~snake"
+
+# fmt: off
+_CAMEL = (
+    "systemInstruction", "generationConfig", "toolConfig", "serviceTier", "generateContentRequest", "topP",
+    "topK", "candidateCount", "maxOutputTokens", "stopSequences", "presencePenalty", "frequencyPenalty",
+    "responseMimeType", "responseSchema", "responseJsonSchema", "responseModalities", "responseLogprobs",
+    "thinkingConfig", "thinkingLevel", "thinkingBudget", "includeThoughts", "functionCallingConfig",
+    "allowedFunctionNames", "functionDeclarations", "parametersJsonSchema", "inlineData", "fileData",
+    "mimeType", "fileUri", "displayName", "functionCall", "functionResponse", "thoughtSignature",
+    "mediaResolution",
+)
+# fmt: on
+
+
+def _snake(camel: str) -> str:
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in camel)
+
+
+SNAKE: dict[str, str] = {_snake(camel): camel for camel in _CAMEL}
+
+
+def to_camel(obj: JsonObject, holder: JsonObject | None = None, under: str = "") -> None:
+    """Rename the known keys of one object; what was renamed is noted in the holder (or the object itself)."""
+    found = [key for key in obj if key in SNAKE and SNAKE[key] not in obj]
+    if not found:
+        return
+    noted: list[str] = (obj if holder is None else holder).setdefault(SNAKE_KEY, [])
+    for key in found:
+        camel = SNAKE[key]
+        obj[camel] = obj.pop(key)
+        noted.append(under + camel)
+
+
+def to_snake(body: JsonObject, own: JsonObject) -> None:
+    """Write the keys back as the wire had them; inner ones first, while their holders still have their names."""
+    for path in reversed(own.get(SNAKE_KEY, ())):
+        *outer, key = path.split(".")
+        holder: Any = body
+        for step in outer:
+            holder = holder.get(step) if type(holder) is dict else None
+        if type(holder) is dict and key in holder:
+            holder[_snake(key)] = holder.pop(key)
+
+
+def take_id(call: JsonObject, part: JsonObject) -> str | None:
+    """The id, if the wire has one; else how it had none."""
+    if "id" not in call:
+        note_spelling(part, "id", "absent")
+        return None
+    given = call["id"]
+    if type(given) is str and given:
+        del call["id"]
+        return given
+    note_spelling(part, "id", "unused")  # null or "": stays where it is
+    return None
+
+
+def write_extras(body: JsonObject, extras: Extras, at: At, notes: Notes, *nested: str) -> None:
+    """`add_extras`, with own extras of the nested objects joined to what the encoder wrote there."""
+    ours = {key: body[key] for key in nested if key in body}
+    add_extras(body, extras, NAME, at, notes)
+    own = extras.get(NAME)
+    if own is None:
+        return
+    for key, value in ours.items():
+        if body[key] is not value and type(value) is dict and type(body[key]) is dict:
+            body[key] = join(value, body[key])
+    if SNAKE_KEY in own:
+        to_snake(body, own)
+
+
+def join(ours: JsonObject, own: JsonObject) -> JsonObject:
+    """What the encoder wrote and the wire's own keys, which win unless they are null."""
+    return ours | {key: value for key, value in own.items() if value is not None or key not in ours}
