@@ -1,0 +1,63 @@
+"""OpenAI Responses. https://platform.openai.com/docs/api-reference/responses (digest read 2026-11-15)"""
+
+from dragoman.dialects._base import Dialect, What
+from dragoman.dialects.openai_responses.failure import decode_failure, encode_failure
+from dragoman.dialects.openai_responses.reply import decode_reply, encode_reply
+from dragoman.dialects.openai_responses.request import decode_request, encode_request
+from dragoman.dialects.openai_responses.stream import StreamDecoder, StreamEncoder
+from dragoman.dialects.openai_responses.words import NAME
+from dragoman.jsontypes import JsonObject
+
+# Keys no other request with an `input` has (embeddings and speech have one too).
+_TELLING = frozenset(
+    {
+        "instructions",
+        "include",
+        "max_output_tokens",
+        "previous_response_id",
+        "reasoning",
+        "store",
+        "stream",
+        "text",
+        "tools",
+        "truncation",
+    }
+)
+
+
+def recognise(body: JsonObject, what: What) -> int:
+    match what:
+        case "request":
+            if "messages" in body or "contents" in body:
+                return 0
+            given = body.get("input")
+            if type(given) is list and any(type(item) is dict for item in given):
+                return 95
+            if given is None:
+                return 60 if "previous_response_id" in body or "conversation" in body else 0
+            return 90 if body.keys() & _TELLING else 60
+        case "reply":
+            return 95 if body.get("object") == "response" else 0
+        case "stream":
+            kind = body.get("type")
+            return 95 if type(kind) is str and kind.startswith("response.") else 0
+        case "failure":
+            error = body.get("error")
+            return 50 if type(error) is dict and "message" in error and "type" in error else 0
+
+
+DIALECT = Dialect(
+    name=NAME,
+    title="OpenAI Responses",
+    media_type="text/event-stream",
+    legal=(),  # items need no order of turns; what a provider demands beyond that is in its profile
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_reply=decode_reply,
+    encode_reply=encode_reply,
+    stream_decoder=StreamDecoder,
+    stream_encoder=StreamEncoder,
+    decode_failure=decode_failure,
+    encode_failure=encode_failure,
+    recognise=recognise,
+)

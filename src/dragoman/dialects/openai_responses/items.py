@@ -1,0 +1,433 @@
+"""OpenAI Responses: items, both ways.
+
+Adjacent items of the model are one turn (FIELD-CASES 4). What belongs to an item and not to one of its parts is kept
+with the parts, so that the same dialect gets back the items it had: with an item's first part its `id` and `phase`,
+with its last `status`, the encrypted reasoning and the rest, which in a stream are known last. Borders are spelling:
+`~item` is "new" where a part begins an item that would otherwise join the one before it, "same" where a thought
+continues its item.
+"""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from dragoman.dialects._seals import take_seal, write_seal
+from dragoman.dialects.openai_responses.parts import (
+    decode_content,
+    encode_output,
+    is_plain,
+    is_said_block,
+    word_of,
+)
+from dragoman.dialects.openai_responses.results import encode_result
+from dragoman.dialects.openai_responses.words import CALLS, ID_PREFIXES, NAME
+from dragoman.errors import DecodeError
+from dragoman.fields import add_extras, leftovers, note_omitted, spelled, take_text
+from dragoman.jsontypes import JsonObject, kind_of
+from dragoman.model.messages import (
+    Audio,
+    Document,
+    Extras,
+    Image,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Seal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Video,
+)
+from dragoman.notes import At, Notes
+
+ENCRYPTED = "encrypted"  # the form of our own seals
+MINTED = "_dragoman_"  # in ids we made up for a client: no provider knows them
+ABSENT = "absent"
+
+Group = list[tuple[int, Part]]  # the parts of one item, with their places in the turn
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_model_item(item: JsonObject, previous: Part | None, *, in_reply: bool) -> list[Part]:
+    """An item of the model as the parts it adds to its turn. `previous` is the part before it."""
+    match item.get("type"):
+        case "message" | None if item.get("role") == "assistant":
+            return _decode_message(item, previous, in_reply=in_reply)
+        case "function_call" | "custom_tool_call":
+            return [_decode_call(item, in_reply=in_reply)]
+        case "reasoning" if _is_reasoning(item):
+            return _decode_reasoning(item, in_reply=in_reply)
+        case _:
+            return [Opaque(dialect=NAME, body=item)]  # built-in tools, and what comes tomorrow
+
+
+def _decode_message(item: JsonObject, previous: Part | None, *, in_reply: bool) -> list[Part]:
+    content = item.get("content")
+    parts: tuple[Part, ...]
+    if type(content) is str:
+        parts = (Text(text=content),)
+    elif type(content) is not list:
+        raise DecodeError(f"expected string or array, found {kind_of(content)}", "content")
+    elif content and all(map(is_said_block, content)):
+        parts = decode_content(content, "content", "output_text")
+    else:
+        return [Opaque(dialect=NAME, body=item)]
+    del item["content"], item["role"]
+    typed = item.pop("type", None) is not None
+    head = take_head(item, previous, in_reply=in_reply)
+    tail: JsonObject = {}
+    _take_status(item, tail, head, in_reply=in_reply)
+    if item:
+        tail["item"] = item
+    lone = not in_reply and len(parts) == 1 and is_plain(parts[0]) and not head.keys() - {"~item"} and not tail
+    listed = type(content) is list
+    if listed == lone:
+        head["~content"] = "list" if listed else "string"
+    if typed != listed:
+        head["~typed"] = "message" if typed else ABSENT
+    return _attach(list(parts), head, tail)
+
+
+def take_head(item: JsonObject, previous: Part | None, *, in_reply: bool) -> JsonObject:
+    """What the first part of a message says of its item."""
+    own: JsonObject = {}
+    _take_id(item, own, in_reply=in_reply)
+    if "phase" in item:
+        own["phase"] = item.pop("phase")
+    if "id" not in own and "~id" not in own and isinstance(previous, Text | Refusal):
+        own["~item"] = "new"
+    return own
+
+
+def _take_id(item: JsonObject, own: JsonObject, *, in_reply: bool) -> None:
+    given = item.get("id")
+    if type(given) is str:
+        del item["id"]
+        own["~id" if MINTED in given else "id"] = given
+    elif in_reply and given is None:
+        own["~id"] = ""
+
+
+def _take_status(item: JsonObject, own: JsonObject, head: JsonObject, *, in_reply: bool) -> None:
+    """`completed` says nothing, nor does what we made up ourselves."""
+    if "status" in item:
+        status = item.pop("status")
+        own["~status" if status == "completed" or head.get("~id") else "status"] = status
+    elif in_reply:
+        own["~status"] = ABSENT
+
+
+def _attach(parts: list[Part], head: JsonObject, tail: JsonObject) -> list[Part]:
+    parts[0] = _with_own(parts[0], head)
+    parts[-1] = _with_own(parts[-1], tail)
+    return parts
+
+
+def _with_own(part: Part, keys: JsonObject) -> Part:
+    if not keys or isinstance(part, Opaque):
+        return part
+    return replace(part, extras={**part.extras, NAME: {**part.extras.get(NAME, {}), **keys}})
+
+
+def _decode_call(item: JsonObject, *, in_reply: bool) -> ToolCall:
+    kind = item.pop("type")
+    own: JsonObject = {}
+    _take_id(item, own, in_reply=in_reply)
+    _take_status(item, own, own, in_reply=in_reply)
+    seal = take_seal(item)
+    return ToolCall(
+        id=take_text(item, "call_id"),
+        name=take_text(item, "name"),
+        arguments=take_text(item, CALLS[kind]),
+        freeform=kind == "custom_tool_call",
+        seal=seal,
+        extras=leftovers({**item, **own}, NAME),
+    )
+
+
+def _is_reasoning(item: JsonObject) -> bool:
+    """Whether summary and content are the lists of texts we know; anything else is carried whole."""
+    for key in ("summary", "content"):
+        texts = item.get(key)
+        if texts is None:
+            continue
+        if type(texts) is not list:
+            return False
+        kind = REASONING_TEXTS[key]
+        if not all(type(t) is dict and t.get("type") == kind and type(t.get("text")) is str for t in texts):
+            return False
+    return True
+
+
+REASONING_TEXTS = {"summary": "summary_text", "content": "reasoning_text"}
+
+
+def _decode_reasoning(item: JsonObject, *, in_reply: bool) -> list[Part]:
+    del item["type"]
+    head = take_thought_head(item, in_reply=in_reply)
+    tail: JsonObject = {}
+    _take_status(item, tail, head, in_reply=in_reply)
+    if "summary" not in item:
+        note_omitted(tail, item, "summary")
+    parts: list[Reasoning] = []
+    for key in ("summary", "content"):
+        texts = item.get(key)
+        if texts is None:
+            continue  # a null stays where it is
+        del item[key]
+        parts.extend(decode_thought(text, key) for text in texts)
+        if not texts and key == "content":
+            tail["~content"] = "empty"
+    if not parts:
+        parts = [Reasoning(text="", extras={NAME: {"~place": "none"}})]
+    seal = take_seal(item)
+    if type(item.get("encrypted_content")) is str and item["encrypted_content"]:
+        seal = Seal(origin=NAME, value=item.pop("encrypted_content"), form=ENCRYPTED)
+    tail |= item
+    if seal is not None:
+        parts[-1] = replace(parts[-1], seal=seal)
+    joined = [_with_own(part, {"~item": "same"}) if i else part for i, part in enumerate(parts)]
+    return _attach(joined, head, tail)
+
+
+def take_thought_head(item: JsonObject, *, in_reply: bool) -> JsonObject:
+    """What the first part of a reasoning item says of it."""
+    own: JsonObject = {"~item": "new"}
+    _take_id(item, own, in_reply=in_reply)
+    return own
+
+
+def decode_thought(text: JsonObject, place: str) -> Reasoning:
+    """One text of a reasoning item, from its summary or its content."""
+    said = text.pop("text")
+    del text["type"]
+    own: JsonObject = {"~place": place}
+    if text:
+        own["part"] = text
+    return Reasoning(text=said, summary=place == "summary", extras={NAME: own})
+
+
+# ---------------------------------------------------------------- encode
+
+
+def group_parts(parts: tuple[Part, ...]) -> list[Group]:
+    """The parts of a turn, item by item."""
+    groups: list[Group] = []
+    for i, part in enumerate(parts):
+        if groups and joins(groups[-1][-1][1], part):
+            groups[-1].append((i, part))
+        else:
+            groups.append([(i, part)])
+    return groups
+
+
+def joins(last: Part, part: Part) -> bool:
+    """Whether a part goes on with the item of the part before it: texts of one message, texts of one thought."""
+    if isinstance(part, Text | Refusal):
+        own = part.extras.get(NAME, {})
+        return isinstance(last, Text | Refusal) and not ("id" in own or "~id" in own or "~item" in own)
+    if isinstance(part, Reasoning):
+        return isinstance(last, Reasoning) and spelled(part.extras, NAME, "~item") == "same"
+    return False
+
+
+class Client:
+    """Who a reply is written for: its items need ids, and a status each."""
+
+    __slots__ = ("reply_id", "status")
+
+    def __init__(self, reply_id: str, status: str = "completed") -> None:
+        self.reply_id = reply_id
+        self.status = status
+
+    def mint(self, kind: str, index: int) -> str:
+        """An id for the item at an index; the same one every time."""
+        return f"{ID_PREFIXES[kind]}{MINTED}{self.reply_id}_{index}"
+
+
+def encode_item(group: Group, index: int, at: At, notes: Notes, client: Client | None) -> JsonObject | None:
+    """One item; None where Responses cannot say it. Without a client it is history for a provider."""
+    i, part = group[0]
+    here: At = (at, i)
+    match part:
+        case Text() | Refusal():
+            return _encode_message(group, index, at, notes, client)
+        case ToolCall():
+            return encode_call(part, index, here, notes, client)
+        case Reasoning():
+            return _encode_reasoning(group, index, at, notes, client)
+        case ToolResult():
+            return encode_result(part, here, notes)
+        case Opaque() if part.dialect == NAME:
+            return part.body
+        case Image() if client is not None and part.data is not None:
+            return _encode_image(part, part.data, index, here, notes, client)
+        case Opaque():
+            notes.dropped(here, f"only {part.dialect} has {word_of(part)}")
+            return None
+        case Image() | Document() | Audio() | Video():
+            notes.dropped(here, f"the model says no {word_of(part)} in responses")
+            return None
+        case _:
+            assert_never(part)
+
+
+def identify(item: JsonObject, kind: str, group: Group, index: int, client: Client | None) -> None:
+    """Writes the item's id and status: its own, or for a client ones made up."""
+    own: JsonObject = {}
+    for _, part in group:
+        if not isinstance(part, Opaque):
+            own.update(part.extras.get(NAME, {}))
+    if "id" in own:
+        item["id"] = own["id"]
+    elif client is not None:
+        made_up = own.get("~id", client.mint(kind, index))
+        if made_up:
+            item["id"] = made_up
+    if client is None and own.get("~id"):
+        return  # ours, and so is the status: the provider does not know them
+    if "status" in own:
+        item["status"] = own["status"]
+    else:
+        status = own.get("~status", ABSENT if client is None or kind == "reasoning" else client.status)
+        if status != ABSENT:
+            item["status"] = status
+
+
+def _encode_message(group: Group, index: int, at: At, notes: Notes, client: Client | None) -> JsonObject:
+    item: JsonObject = {"type": "message"}
+    identify(item, "message", group, index, client)
+    item["role"] = "assistant"
+    said = [(i, part) for i, part in group if isinstance(part, Text | Refusal)]
+    content: str | list[JsonObject] = [
+        encode_output(part, (at, i), notes, to_client=client is not None) for i, part in said
+    ]
+    for _, part in said:
+        _add_item_keys(item, part.extras)
+    first = said[0][1]
+    own = first.extras.get(NAME, {})
+    shape = own.get("~content")
+    if shape is None and client is None and len(group) == 1 and item.keys() == {"type", "role"}:
+        shape = "string" if _is_bare(first) else "list"
+    if shape == "string" and isinstance(first, Text):
+        content = first.text
+    item["content"] = content
+    kind = own.get("~typed") or ("message" if type(content) is list else ABSENT)
+    if kind == ABSENT:
+        del item["type"]
+    return item
+
+
+def _is_bare(part: Part) -> bool:
+    """Whether nothing of a text is lost in a bare string."""
+    if not isinstance(part, Text) or part.citations or part.logprobs:
+        return False
+    return not any(key not in ("~item", "~content", "~typed", "~id", "~status") for key in part.extras.get(NAME, {}))
+
+
+def _add_item_keys(item: JsonObject, extras: Extras) -> None:
+    own = extras.get(NAME)
+    if own is not None:
+        if "phase" in own:
+            item["phase"] = own["phase"]
+        if "item" in own:
+            item.update(own["item"])
+
+
+def encode_call(part: ToolCall, index: int, at: At, notes: Notes, client: Client | None) -> JsonObject:
+    kind = "custom_tool_call" if part.freeform else "function_call"
+    item: JsonObject = {"type": kind}
+    identify(item, kind, [(0, part)], index, client)
+    item |= {"call_id": part.id, "name": part.name, CALLS[kind]: part.arguments}
+    if part.seal is not None:
+        write_seal(item, part.seal, at, notes, to_client=client is not None)
+    if part.cache is not None:
+        notes.dropped((at, "cache"), "responses has no cache marks on calls")
+    if part.extras:
+        add_extras(item, part.extras, NAME, at, notes)
+    return item
+
+
+def _encode_reasoning(group: Group, index: int, at: At, notes: Notes, client: Client | None) -> JsonObject | None:
+    if client is None and not any(is_own_thought(part) for _, part in group):
+        for i, part in group:
+            seal = part.seal if isinstance(part, Reasoning) else None
+            who = "unsealed" if seal is None else f"sealed by {seal.origin}"
+            notes.dropped((at, i), f"openai takes back only its own reasoning; this is {who}")
+        return None
+    item: JsonObject = {"type": "reasoning"}
+    identify(item, "reasoning", group, index, client)
+    texts: dict[str, list[JsonObject]] = {"summary": [], "content": []}
+    for i, part in group:
+        if isinstance(part, Reasoning):
+            _add_thought(item, texts, part, (at, i), notes, client)
+    item["summary"] = texts["summary"]
+    last = group[-1][1]
+    if texts["content"] or (isinstance(last, Reasoning) and spelled(last.extras, NAME, "~content") == "empty"):
+        item["content"] = texts["content"]
+    for i, part in group:
+        if isinstance(part, Reasoning) and part.extras:
+            own = {k: v for k, v in part.extras.get(NAME, {}).items() if k not in ("part", "status", "id")}
+            add_extras(item, {**part.extras, NAME: own}, NAME, (at, i), notes)
+    return item
+
+
+def is_own_thought(part: Part) -> bool:
+    """Whether OpenAI would take this reasoning back: it sealed it, or knows it by its id or by what it left open."""
+    if not isinstance(part, Reasoning):
+        return False
+    if part.seal is not None:
+        return is_own_seal(part.seal)
+    own = part.extras.get(NAME, {})
+    return "id" in own or ("~item" in own and not own.get("~id"))
+
+
+def is_own_seal(seal: Seal) -> bool:
+    return seal.origin == NAME and seal.form == ENCRYPTED
+
+
+def place_of(part: Reasoning) -> str:
+    """Where a thought is written. A foreign one becomes a summary, which is what clients show."""
+    place: str | None = spelled(part.extras, NAME, "~place")
+    if place in REASONING_TEXTS:
+        return place
+    return "summary" if part.text or part.summary else "none"
+
+
+def _add_thought(
+    item: JsonObject, texts: dict[str, list[JsonObject]], part: Reasoning, at: At, notes: Notes, client: Client | None
+) -> None:
+    place = place_of(part)
+    if place != "none":
+        text: JsonObject = {"type": REASONING_TEXTS[place], "text": part.text}
+        text.update(part.extras.get(NAME, {}).get("part", {}))
+        texts[place].append(text)
+        if part.summary != (place == "summary"):
+            notes.altered((at, "summary"), "responses shows summaries: the thought is said as one")
+    seal = part.seal
+    if seal is None:
+        return
+    if is_own_seal(seal):
+        item["encrypted_content"] = seal.value
+        for key in ("model", "upstream"):
+            if getattr(seal, key) is not None:
+                notes.dropped(((at, "seal"), key), "encrypted content does not say who issued it")
+    else:
+        write_seal(item, seal, at, notes, to_client=client is not None)
+
+
+def _encode_image(part: Image, data: str, index: int, at: At, notes: Notes, client: Client) -> JsonObject:
+    """The one way a picture comes out of a model here is as the result of a tool."""
+    notes.altered(at, "responses' models draw with a tool: said as an image_generation_call")
+    item: JsonObject = {"type": "image_generation_call"}
+    identify(item, "image_generation_call", [(0, part)], index, Client(client.reply_id))
+    item["result"] = data
+    form = (part.media_type or "").removeprefix("image/")
+    if form in ("png", "webp", "jpeg", "gif"):
+        item["output_format"] = form
+    if part.seal is not None:
+        write_seal(item, part.seal, at, notes, to_client=True)
+    add_extras(item, part.extras, NAME, at, notes)
+    return item

@@ -1,0 +1,193 @@
+"""OpenAI Responses: the input, both ways: a list of items on the wire, turns for us."""
+
+from dragoman.dialects.openai_responses.items import decode_model_item, encode_item, group_parts
+from dragoman.dialects.openai_responses.parts import decode_content, encode_input, is_content, is_plain
+from dragoman.dialects.openai_responses.results import decode_result, encode_result, is_result
+from dragoman.dialects.openai_responses.words import (
+    CALLS,
+    DEVELOPER_ITEMS,
+    MODEL_OUTPUTS,
+    NAME,
+    RESULTS,
+    ROLES,
+    USER_ITEMS,
+)
+from dragoman.errors import DecodeError
+from dragoman.fields import add_extras, leftovers, note_spelling, spelled, take_choice
+from dragoman.jsontypes import JsonObject, kind_of
+from dragoman.model.messages import Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from dragoman.notes import At, Notes
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_items(items: list[object]) -> tuple[Message, ...]:
+    """The items of an input as turns: adjacent items of the model are one, adjacent results are one."""
+    turns = _Turns()
+    for i, item in enumerate(items):
+        if type(item) is not dict:
+            raise DecodeError(f"expected object, found {kind_of(item)}", "input", i)
+        try:
+            turns.add(item)
+        except DecodeError as error:
+            raise error.under("input", i) from None
+    return turns.end()
+
+
+class _Turns:
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.role: Role = "assistant"  # of the open turn
+        self.parts: list[Part] = []
+
+    def add(self, item: JsonObject) -> None:
+        kind = item.get("type")
+        if kind == "message" or (kind is None and "role" in item):
+            self._add_message(item)
+        elif kind in CALLS or kind == "reasoning":
+            self._extend("assistant", decode_model_item(item, self._last("assistant"), in_reply=False))
+        elif kind in RESULTS and is_result(item):
+            self._extend("user", [decode_result(item)])
+        else:
+            self._extend(owner_of(item), [Opaque(dialect=NAME, body=item)])
+
+    def _add_message(self, item: JsonObject) -> None:
+        if item.get("role") == "assistant":
+            self._extend("assistant", decode_model_item(item, self._last("assistant"), in_reply=False))
+            return
+        content = item.get("content")
+        if type(content) is list and not all(map(is_content, content)):
+            self._extend(owner_of(item), [Opaque(dialect=NAME, body=item)])
+        else:
+            self._close()
+            self.messages.append(_decode_said(item))
+
+    def _last(self, role: Role) -> Part | None:
+        return self.parts[-1] if self.parts and self.role == role else None
+
+    def _extend(self, role: Role, parts: list[Part]) -> None:
+        if role != self.role:
+            self._close()
+            self.role = role
+        self.parts.extend(parts)
+
+    def _close(self) -> None:
+        if self.parts:
+            self.messages.append(Message(role=self.role, parts=tuple(self.parts)))
+            self.parts = []
+
+    def end(self) -> tuple[Message, ...]:
+        self._close()
+        return tuple(self.messages)
+
+
+def _decode_said(item: JsonObject) -> Message:
+    """A message of anybody but the model."""
+    role, content = take_choice(item, "role", ROLES), item.pop("content", None)
+    if item.pop("type", None) is not None:
+        note_spelling(item, "type", "message")
+    parts: tuple[Part, ...]
+    if type(content) is str:
+        parts = (Text(text=content),)
+    elif type(content) is list:
+        parts = decode_content(content, "content", "input_text")
+        if len(parts) == 1 and is_plain(parts[0]):
+            note_spelling(item, "content", "list")
+    else:
+        raise DecodeError(f"expected string or array, found {kind_of(content)}", "content")
+    return Message(role=role, parts=parts, extras=leftovers(item, NAME))
+
+
+def owner_of(item: JsonObject) -> Role:
+    """Whose turn an item belongs to that only Responses knows: it says so, or its kind does."""
+    kind, role = item.get("type"), item.get("role")
+    if type(role) is str and role in ROLES:
+        return ROLES[role]
+    if type(kind) is not str:
+        return "assistant"
+    if kind in DEVELOPER_ITEMS:
+        return "developer"
+    if kind == "tool_search_output":
+        return "user" if item.get("execution") == "client" else "assistant"
+    if kind in USER_ITEMS or (kind.endswith("_output") and kind not in MODEL_OUTPUTS):
+        return "user"
+    return "assistant"
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_items(messages: tuple[Message, ...], first: int, at: At, notes: Notes) -> list[JsonObject]:
+    """The turns from the first one on as items. `at` is the place of the turns."""
+    items: list[JsonObject] = []
+    for i in range(first, len(messages)):
+        message = messages[i]
+        encode = _encode_turn if message.role == "assistant" else _encode_said
+        said = encode(message, (at, i), notes)
+        if message.parts and not said:
+            notes.dropped((at, i), "nothing of this turn can be said")
+        items.extend(said)
+    return items
+
+
+def _encode_turn(message: Message, at: At, notes: Notes) -> list[JsonObject]:
+    if message.extras:
+        add_extras({}, message.extras, NAME, at, notes)
+    items = []
+    for group in group_parts(message.parts):
+        item = encode_item(group, 0, (at, "parts"), notes, None)
+        if item is not None:
+            items.append(item)
+    return items
+
+
+def _encode_said(message: Message, at: At, notes: Notes) -> list[JsonObject]:
+    """Results and items of their own keep their place between the messages of the turn they stand in."""
+    own: JsonObject = {}
+    if message.extras:
+        add_extras(own, message.extras, NAME, at, notes)
+    if not message.parts:
+        return [_message(message, [], own)]
+    items: list[JsonObject] = []
+    run: list[tuple[int, Part]] = []
+
+    def end_run() -> None:
+        if run:
+            content = _encode_run(message, run, at, notes)
+            if content != []:
+                items.append(_message(message, content, own))
+                own.clear()  # what belongs to the message belongs to the first one
+            run.clear()
+
+    for i, part in enumerate(message.parts):
+        match part:
+            case ToolResult():
+                end_run()
+                items.append(encode_result(part, ((at, "parts"), i), notes))
+            case Opaque() if part.dialect == NAME and not is_content(part.body):
+                end_run()
+                items.append(part.body)
+            case ToolCall() | Reasoning():
+                notes.dropped(((at, "parts"), i), f"only the model {_DOES[type(part)]}")
+            case _:
+                run.append((i, part))
+    end_run()
+    return items
+
+
+_DOES: dict[type[Part], str] = {ToolCall: "calls tools", Reasoning: "thinks"}
+
+
+def _encode_run(message: Message, run: list[tuple[int, Part]], at: At, notes: Notes) -> str | list[JsonObject]:
+    if len(run) == 1 and spelled(message.extras, NAME, "~content") != "list":
+        only = run[0][1]
+        if isinstance(only, Text) and is_plain(only):
+            return only.text
+    return encode_input(run, (at, "parts"), notes)
+
+
+def _message(message: Message, content: str | list[JsonObject], own: JsonObject) -> JsonObject:
+    item: JsonObject = {"role": message.role, "content": content}
+    if spelled(message.extras, NAME, "~type") is not None:
+        item = {"type": "message", **item}
+    return item | own

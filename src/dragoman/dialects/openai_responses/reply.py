@@ -1,0 +1,360 @@
+"""OpenAI Responses: the reply, both ways.
+https://platform.openai.com/docs/api-reference/responses/object (digest read 2026-11-15)
+
+A response says why it ended only by its status and its output; it repeats most of its request.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.dialects.openai_responses.items import Client, decode_model_item, encode_item, group_parts
+from dragoman.dialects.openai_responses.request import encode_request
+from dragoman.dialects.openai_responses.tools import custom_names
+from dragoman.dialects.openai_responses.words import FINISH_WORDS, INCOMPLETES, NAME, RUNNING, TIERS
+from dragoman.errors import DecodeError
+from dragoman.fields import (
+    add_extras,
+    decode_each,
+    drop_constant,
+    leftovers,
+    note_omitted,
+    take_integer_or_none,
+    take_list_or_none,
+    take_number_or_none,
+    take_one,
+    take_text_or_none,
+)
+from dragoman.jsontypes import JsonObject, kind_of, load_json
+from dragoman.model.messages import Extras, Part, Refusal, ToolCall
+from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes
+from dragoman.wire import WireReply
+
+ALWAYS = ("object", "created_at", "status", "error", "incomplete_details", "usage")  # we write them in every response
+CUT = ("length", "context", "filter")  # reasons that leave the last item unfinished
+
+# ---------------------------------------------------------------- decode
+
+
+class Head(Struct, frozen=True, kw_only=True):
+    """What a response says beside its output."""
+
+    id: str
+    model: str
+    created: float | None
+    service_tier: str | None
+    usage: Usage | None
+    finish: Finish | None
+    extras: Extras
+
+
+def decode_reply(wire: WireReply, notes: Notes) -> Reply:
+    body = wire.body
+    if type(body) is not dict:
+        raise DecodeError(f"expected object, found {kind_of(body)}")
+    parts = decode_output(take_list_or_none(body, "output") or [])
+    head = take_response(body, natural_reason(parts))
+    return Reply(
+        id=head.id,
+        model=head.model,
+        created=head.created,
+        choices=(Choice(parts=tuple(parts), finish=head.finish),),
+        usage=head.usage,
+        service_tier=head.service_tier,
+        extras=head.extras,
+    )
+
+
+def decode_output(items: list[object]) -> list[Part]:
+    parts: list[Part] = []
+
+    def decode(item: JsonObject) -> None:
+        parts.extend(decode_model_item(item, parts[-1] if parts else None, in_reply=True))
+
+    decode_each(items, "output", decode)
+    return parts
+
+
+def natural_reason(parts: list[Part]) -> FinishReason:
+    """Why a response that is complete has ended: nothing but its output says so."""
+    if any(isinstance(part, ToolCall) for part in parts):
+        return "tool_call"
+    return "refusal" if any(isinstance(part, Refusal) for part in parts) else "stop"
+
+
+def take_response(body: JsonObject, natural: FinishReason) -> Head:
+    """A response object without its output."""
+    note_omitted(body, body, *ALWAYS)
+    drop_constant(body, "object", "response")
+    usage = body.get("usage")
+    return Head(
+        id=take_text_or_none(body, "id") or "",
+        model=take_text_or_none(body, "model") or "",
+        created=take_number_or_none(body, "created_at"),
+        service_tier=take_text_or_none(body, "service_tier"),
+        usage=take_one(body, "usage", decode_usage) if type(usage) is dict else None,
+        finish=_take_finish(body, natural),
+        extras=leftovers(body, NAME),
+    )
+
+
+def _take_finish(body: JsonObject, natural: FinishReason) -> Finish | None:
+    status, details = body.get("status"), body.get("incomplete_details")
+    if status in RUNNING:
+        return None  # in the background: not ended yet
+    body.pop("status", None)
+    own: JsonObject = {}
+    reason: FinishReason = natural
+    why = details.get("reason") if type(details) is dict else None
+    if status not in ("completed", None):
+        reason = INCOMPLETES.get(why, "other") if type(why) is str else "other"
+        if status != "incomplete":
+            own["status"] = status  # failed, cancelled
+    elif type(why) is str:  # a server that says completed at the limit all the same
+        reason = INCOMPLETES.get(why, "other")
+        own["status"] = status or "completed"
+    if type(details) is dict:
+        del body["incomplete_details"]
+        if details != {"reason": FINISH_WORDS[reason][1]}:
+            own["incomplete_details"] = details
+    return Finish(reason=reason, extras=leftovers(own, NAME))
+
+
+COUNTS = ("input_tokens", "output_tokens", "total_tokens", "input_tokens_details", "output_tokens_details")
+COUNTERS = {
+    "input": "input_tokens",
+    "cache_read": "cached_tokens",
+    "cache_write": "cache_write_tokens",
+    "output": "output_tokens",
+    "reasoning": "reasoning_tokens",
+}
+DETAILS = (
+    ("input_tokens_details", "cached_tokens"),
+    ("input_tokens_details", "cache_write_tokens"),
+    ("output_tokens_details", "reasoning_tokens"),
+)
+
+
+def decode_usage(usage: JsonObject) -> Usage:
+    """Responses counts the cached input and the reasoning inside the totals."""
+    absent = [key for key in COUNTS if key not in usage]
+    read, write, reasoning = (_take_detail(usage, outer, key, absent) for outer, key in DETAILS)
+    given = take_integer_or_none(usage, "input_tokens")
+    made = take_integer_or_none(usage, "output_tokens")
+    total = take_integer_or_none(usage, "total_tokens")
+    counts = Usage(
+        input=_rest(given, read, write),
+        cache_read=read,
+        cache_write=write,
+        output=_rest(made, reasoning),
+        reasoning=reasoning,
+    )
+    for key, said, summed in (
+        ("input_tokens", given, _sum(counts.input, read, write)),
+        ("output_tokens", made, _sum(counts.output, reasoning)),
+        ("total_tokens", total, (given or 0) + (made or 0)),
+    ):
+        if said is not None and said != summed:
+            usage[key] = said  # it does not add up: kept as it was said
+    if absent:
+        usage["~absent"] = absent
+    return replace(counts, extras=leftovers(usage, NAME))
+
+
+def _take_detail(usage: JsonObject, outer: str, key: str, absent: list[str]) -> int | None:
+    details = usage.get(outer)
+    if type(details) is not dict or key not in details:
+        absent.append(key)
+        return None
+    count = take_integer_or_none(details, key)
+    if not details:
+        del usage[outer]
+    return count
+
+
+def _rest(total: int | None, *shares: int | None) -> int | None:
+    return None if total is None else max(0, total - _sum(*shares))
+
+
+def _sum(*counts: int | None) -> int:
+    return sum(count or 0 for count in counts)
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> WireReply:
+    for i in range(1, len(reply.choices)):
+        notes.dropped(((ROOT, "choices"), i), "responses gives one answer")
+    if not reply.choices:
+        notes.altered((ROOT, "choices"), "no answer at all: said as an empty one")
+    choice = reply.choices[0] if reply.choices else Choice(parts=())
+    at: At = ((ROOT, "choices"), 0)
+    add_extras({}, choice.extras, NAME, at, notes)
+    parts = unwrap_calls(choice.parts, custom_names(request))
+    body = encode_response(
+        Head(
+            id=reply.id,
+            model=reply.model,
+            created=reply.created,
+            service_tier=reply.service_tier,
+            usage=reply.usage,
+            finish=choice.finish,
+            extras=reply.extras,
+        ),
+        natural_reason(list(parts)),
+        notes,
+        request,
+    )
+    body["output"] = _encode_output(reply.id, parts, choice.finish, (at, "parts"), notes)
+    return WireReply(body=body)
+
+
+def _encode_output(
+    reply_id: str, parts: tuple[Part, ...], finish: Finish | None, at: At, notes: Notes
+) -> list[JsonObject]:
+    output: list[JsonObject] = []
+    groups = group_parts(parts)
+    for number, group in enumerate(groups):
+        last = number == len(groups) - 1
+        client = Client(reply_id, item_status(finish) if last else "completed")
+        item = encode_item(group, len(output), at, notes, client)
+        if item is not None:
+            output.append(item)
+    return output
+
+
+def item_status(finish: Finish | None) -> str:
+    """Of the last item: a call that was cut off must not look like one to run (FIELD-CASES 24)."""
+    return "incomplete" if finish is not None and finish.reason in CUT else "completed"
+
+
+def unwrap_calls(parts: tuple[Part, ...], custom: frozenset[str]) -> tuple[Part, ...]:
+    """Calls of tools the client declared as freeform, but its target knew as functions, are freeform again."""
+    if not custom:
+        return parts
+    return tuple(unwrap_call(p) if isinstance(p, ToolCall) and p.name in custom else p for p in parts)
+
+
+def unwrap_call(call: ToolCall) -> ToolCall:
+    """`{"input": "text"}` -> text (FIELD-CASES 39); what is not wrapped so is the text itself."""
+    if call.freeform:
+        return call
+    try:
+        given = load_json(call.arguments)
+    except DecodeError:
+        given = None
+    text = given.get("input") if type(given) is dict and len(given) == 1 else None
+    return replace(call, arguments=text if type(text) is str else call.arguments, freeform=True)
+
+
+def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Request | None) -> JsonObject:
+    """A response object with an empty output."""
+    body: JsonObject = {"id": head.id, "object": "response", "created_at": head.created or 0}
+    if head.created is None and "created_at" not in head.extras.get(NAME, {}).get("~omit", ()):
+        notes.invented((ROOT, "created"), "responses demands a time")
+    body |= {"status": "completed", "error": None, "incomplete_details": None}
+    body |= _encode_finish(head, natural, notes)
+    body |= {"model": head.model, "output": [], "usage": None}
+    if head.usage is not None:
+        body["usage"] = encode_usage(head.usage, (ROOT, "usage"), notes)
+    if head.service_tier is not None:
+        if head.service_tier in TIERS or NAME in head.extras:
+            body["service_tier"] = head.service_tier
+        else:
+            notes.dropped((ROOT, "service_tier"), f"responses has no tier {head.service_tier}")
+    if NAME not in head.extras:
+        body |= repeat_request(request)
+        notes.invented(((ROOT, "extras"), NAME), "responses repeats its request")
+    add_extras(body, head.extras, NAME, ROOT, notes)
+    return body
+
+
+def _encode_finish(head: Head, natural: FinishReason, notes: Notes) -> JsonObject:
+    at: At = (((ROOT, "choices"), 0), "finish")
+    finish = head.finish
+    if finish is None:
+        if "status" not in head.extras.get(NAME, {}):
+            notes.altered(at, "responses says completed where nobody says why")
+        return {}
+    own = finish.extras.get(NAME, {})
+    status, why = FINISH_WORDS[finish.reason]
+    if finish.reason == "refusal" and natural == "refusal":
+        status, why = "completed", None
+    says: FinishReason = natural if status == "completed" else INCOMPLETES.get(why or "", "other")
+    if says != finish.reason and not own:
+        notes.altered((at, "reason"), f"responses has no {finish.reason}: {status}")
+    if finish.sequence is not None:
+        notes.dropped((at, "sequence"), "responses has no stop sequences")
+    if finish.message is not None:
+        notes.dropped((at, "message"), "responses does not explain why it ended")
+    body: JsonObject = {"status": status}
+    if why is not None:
+        body["incomplete_details"] = {"reason": why}
+    add_extras(body, finish.extras, NAME, at, notes)
+    return body
+
+
+# What a response repeats of its request, and what it says where the request says nothing (docs: defaults).
+_REPEATED: JsonObject = {
+    "background": False,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "reasoning": {"effort": None, "summary": None},
+    "safety_identifier": None,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+
+
+def repeat_request(request: Request | None) -> JsonObject:
+    said = dict(_REPEATED)
+    if request is None:
+        return said
+    asked = encode_request(replace(request, messages=request.messages[:1]), Notes()).body
+    for key in _REPEATED:
+        if asked.get(key) is not None:
+            said[key] = asked[key]
+    for key in ("reasoning", "text"):
+        said[key] = _REPEATED[key] | said[key]
+    return said
+
+
+def encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:
+    """Responses demands every count; one nobody knows is said as 0."""
+    own = usage.extras.get(NAME, {})
+    absent = own.get("~absent", ())
+    given, made = _sum(usage.input, usage.cache_read, usage.cache_write), _sum(usage.output, usage.reasoning)
+    counts = {key: getattr(usage, field) for field, key in COUNTERS.items()}
+    body: JsonObject = {"input_tokens": given, "input_tokens_details": {}}
+    body |= {"output_tokens": made, "output_tokens_details": {}, "total_tokens": given + made}
+    for outer, key in DETAILS:
+        if key not in absent:
+            body[outer][key] = counts[key] or 0
+    for field, key in COUNTERS.items():
+        if getattr(usage, field) is None and key not in absent:
+            notes.invented((at, field), "responses demands a count")
+    for key in ("input_audio", "output_audio"):
+        if getattr(usage, key) is not None:
+            notes.dropped((at, key), "responses does not count audio")
+    for key in COUNTS:
+        if key in absent:
+            del body[key]
+    details = {key: body[key] for key in ("input_tokens_details", "output_tokens_details") if key in body}
+    add_extras(body, usage.extras, NAME, at, notes)
+    for key, value in details.items():
+        if body[key] is not value and isinstance(body[key], dict):  # keys of the details that only Responses knows
+            body[key] = body[key] | value
+    return body

@@ -1,0 +1,408 @@
+"""OpenAI Responses: the request, both ways.
+https://platform.openai.com/docs/api-reference/responses/create (digest read 2026-11-15)
+"""
+
+from hashlib import sha256
+from typing import Literal
+
+from dragoman.dialects.openai_responses.messages import decode_items, encode_items
+from dragoman.dialects.openai_responses.parts import encode_cache, is_plain
+from dragoman.dialects.openai_responses.tools import (
+    decode_tool,
+    encode_tool_choice,
+    encode_tools,
+    lift_tools,
+    take_tool_choice,
+)
+from dragoman.dialects.openai_responses.words import (
+    EFFORT_OFF,
+    FOREIGN_TIERS,
+    FORMAT_WORDS,
+    FORMATS,
+    LOGPROBS,
+    MAX_USER,
+    MIN_OUTPUT,
+    NAME,
+    SUMMARIES,
+    TIERS,
+)
+from dragoman.errors import DecodeError
+from dragoman.fields import (
+    add_extras,
+    leftovers,
+    note_spelling,
+    spelled,
+    take_each,
+    take_flag_or_none,
+    take_integer_or_none,
+    take_number_or_none,
+    take_object_or_none,
+    take_text_or_none,
+)
+from dragoman.jsontypes import JsonObject, kind_of
+from dragoman.model.messages import Cache, Message, Text
+from dragoman.model.request import AnyTool, OutputFormat, ReasoningSetting, Request
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.effort import effort_of_budget
+from dragoman.wire import WireRequest
+
+PATH = "/v1/responses"
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_request(wire: WireRequest, notes: Notes) -> Request:
+    body = wire.body
+    messages = _take_messages(body)
+    if "model" not in body:
+        note_spelling(body, "model", "absent")  # a prompt template may name it
+    limit = take_integer_or_none(body, "max_output_tokens")
+    if limit is not None and limit < MIN_OUTPUT:
+        note_spelling(body, "max_output_tokens", "low")  # not every server has OpenAI's minimum
+    return Request(
+        model=take_text_or_none(body, "model") or "",
+        messages=messages,
+        tools=_take_tools(body, messages),
+        tool_choice=take_tool_choice(body),
+        parallel_calls=take_flag_or_none(body, "parallel_tool_calls"),
+        stream=take_flag_or_none(body, "stream"),
+        max_output=limit,
+        output=_take_output(body),
+        verbosity=_take_verbosity(body),
+        reasoning=_take_reasoning(body),
+        temperature=take_number_or_none(body, "temperature"),
+        top_p=take_number_or_none(body, "top_p"),
+        logprobs=_take_logprobs(body),
+        top_logprobs=take_integer_or_none(body, "top_logprobs"),
+        user=_take_user(body),
+        metadata=take_object_or_none(body, "metadata"),
+        service_tier=take_text_or_none(body, "service_tier"),
+        store=take_flag_or_none(body, "store"),
+        cache=_take_cache(body),
+        cache_key=take_text_or_none(body, "prompt_cache_key"),
+        extras=leftovers(body, NAME),
+    )
+
+
+def _take_messages(body: JsonObject) -> tuple[Message, ...]:
+    given = body.get("input")
+    messages: tuple[Message, ...]
+    if type(given) is str:
+        messages = (Message(role="user", parts=(Text(text=given),)),)
+        note_spelling(body, "input", "string")
+    elif type(given) is list:
+        messages = decode_items(given)
+    elif given is None:
+        # a prompt, a conversation or an earlier response may hold it
+        messages = ()
+        note_spelling(body, "input", "absent")
+    else:
+        raise DecodeError(f"expected string or array, found {kind_of(given)}", "input")
+    if given is not None:
+        del body["input"]
+    if type(body.get("instructions")) is str:
+        return (Message(role="system", parts=(Text(text=body.pop("instructions")),)), *messages)
+    if messages and _is_instructions(messages[0]):
+        note_spelling(body, "instructions", "item")
+    return messages
+
+
+def _take_tools(body: JsonObject, messages: tuple[Message, ...]) -> tuple[AnyTool, ...] | None:
+    given = body.get("tools")
+    lifted = lift_tools(messages)
+    if type(given) is not list:
+        return lifted or None  # a null stays in the extras
+    if not given and lifted:
+        note_spelling(body, "tools", "empty")
+    return take_each(body, "tools", decode_tool) + lifted
+
+
+def _take_output(body: JsonObject) -> OutputFormat | None:
+    """`text.format`; the rest of `text` stays in the extras."""
+    text = body.get("text")
+    given = text.get("format") if type(text) is dict else None
+    kind = FORMATS.get(given.get("type", "")) if type(given) is dict else None
+    if type(text) is not dict or type(given) is not dict or kind is None:
+        return None
+    _drop(body, "text", "format")
+    del given["type"]
+    schema = given.pop("schema") if type(given.get("schema")) is dict else None
+    return OutputFormat(
+        type=kind,
+        schema=schema,
+        name=take_text_or_none(given, "name"),
+        description=take_text_or_none(given, "description"),
+        strict=take_flag_or_none(given, "strict"),
+        extras=leftovers(given, NAME),
+    )
+
+
+def _take_verbosity(body: JsonObject) -> str | None:
+    text = body.get("text")
+    verbosity = text.get("verbosity") if type(text) is dict else None
+    if type(verbosity) is not str:
+        return None
+    _drop(body, "text", "verbosity")
+    return verbosity
+
+
+def _drop(body: JsonObject, key: str, inner: str) -> None:
+    """Remove a key of an inner object, and the object with its last key."""
+    del body[key][inner]
+    if not body[key]:
+        del body[key]
+
+
+def _take_reasoning(body: JsonObject) -> ReasoningSetting | None:
+    given = body.get("reasoning")
+    if type(given) is not dict:
+        return None
+    effort = given.get("effort") if type(given.get("effort")) is str else None
+    show = True if given.get("summary") in SUMMARIES else None
+    if effort is None and show is None:
+        return None  # nothing anybody else could say
+    del body["reasoning"]
+    if effort is not None:
+        del given["effort"]
+    if given.get("summary") == "auto":
+        del given["summary"]  # the others say more than we do, and stay
+    if effort == EFFORT_OFF:
+        return ReasoningSetting(mode="off", show=show, extras=leftovers(given, NAME))
+    mode: Literal["auto"] | None = None if effort is None else "auto"
+    return ReasoningSetting(mode=mode, effort=effort, show=show, extras=leftovers(given, NAME))
+
+
+def _take_logprobs(body: JsonObject) -> bool | None:
+    """One of the things to `include`; the others stay in the extras."""
+    include = body.get("include")
+    if type(include) is not list or LOGPROBS not in include:
+        return None
+    place = include.index(LOGPROBS)
+    del include[place]
+    note_spelling(body, "logprobs", place)
+    if not include:
+        del body["include"]
+    return True
+
+
+def _take_user(body: JsonObject) -> str | None:
+    user = take_text_or_none(body, "safety_identifier")
+    if user is None:
+        user = take_text_or_none(body, "user")
+        if user is not None:
+            note_spelling(body, "user", "user")  # its older name
+    return user
+
+
+def _take_cache(body: JsonObject) -> Cache | None:
+    """Caching by itself is a setting other dialects have too; any other mode is OpenAI's own."""
+    options = body.get("prompt_cache_options")
+    if type(options) is not dict or options.get("mode") != "implicit":
+        return None
+    del body["prompt_cache_options"]
+    del options["mode"]
+    return Cache(ttl=take_text_or_none(options, "ttl"), extras=leftovers(options, NAME))
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_request(request: Request, notes: Notes) -> WireRequest:
+    body: JsonObject = {}
+    if request.model or spelled(request.extras, NAME, "~model") is None:
+        body["model"] = request.model
+    _encode_messages(body, request, notes)
+    body.update(encode_settings(request, notes))
+    _note_missing(request, notes)
+    _add_extras(body, request, notes)
+    return WireRequest(path=PATH, body=body)
+
+
+def encode_settings(request: Request, notes: Notes) -> JsonObject:
+    """Everything but model and input: what a response repeats of its request."""
+    body: JsonObject = {}
+    tools = encode_tools(request, notes)
+    if tools is not None:
+        body["tools"] = tools
+    choice = encode_tool_choice(request, notes)
+    if choice is not None:
+        body["tool_choice"] = choice
+    _encode_parameters(body, request, notes)
+    _encode_user(body, request, notes)
+    _encode_reasoning(body, request, notes)
+    _encode_text(body, request, notes)
+    return body
+
+
+def _is_instructions(message: Message) -> bool:
+    """Whether a turn could stand in `instructions`: a system turn of one plain text."""
+    return message.role == "system" and len(message.parts) == 1 and is_plain(message.parts[0])
+
+
+def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
+    messages, at = request.messages, (ROOT, "messages")
+    own = request.extras.get(NAME, {})
+    lead = 0
+    if messages and "~instructions" not in own and _is_instructions(messages[0]):
+        first = messages[0].parts[0]
+        body["instructions"] = first.text if isinstance(first, Text) else ""
+        add_extras({}, messages[0].extras, NAME, (at, 0), notes)
+        lead = 1
+    shape = own.get("~input")
+    if shape == "absent" and len(messages) == lead:
+        return
+    if shape == "string" and len(messages) == lead + 1:
+        only = messages[lead]
+        if only.role == "user" and not only.extras and len(only.parts) == 1 and is_plain(only.parts[0]):
+            said = only.parts[0]
+            body["input"] = said.text if isinstance(said, Text) else ""
+            return
+    body["input"] = encode_items(messages, lead, at, notes)
+    if messages and not lead and not body["input"]:
+        notes.dropped(at, "nothing of it can be said")
+
+
+def _encode_parameters(body: JsonObject, request: Request, notes: Notes) -> None:
+    if request.parallel_calls is not None:
+        body["parallel_tool_calls"] = request.parallel_calls
+    if request.stream is not None:
+        body["stream"] = request.stream
+    if request.max_output is not None:
+        body["max_output_tokens"] = request.max_output
+        if request.max_output < MIN_OUTPUT and spelled(request.extras, NAME, "~max_output_tokens") is None:
+            body["max_output_tokens"] = MIN_OUTPUT
+            notes.altered((ROOT, "max_output"), f"responses' least is {MIN_OUTPUT}")
+    for key in ("temperature", "top_p", "top_logprobs", "metadata", "store"):
+        value = getattr(request, key)
+        if value is not None:
+            body[key] = value
+    if request.cache_key is not None:
+        body["prompt_cache_key"] = request.cache_key
+    if request.cache is not None:
+        body["prompt_cache_options"] = encode_cache(request.cache, (ROOT, "cache"), notes, mode="implicit")
+    if request.service_tier is not None:
+        _encode_tier(body, request, notes)
+    if request.logprobs is True:
+        body["include"] = [LOGPROBS]
+    elif request.logprobs is not None:
+        notes.dropped((ROOT, "logprobs"), "responses gives none unless asked")
+
+
+def _encode_tier(body: JsonObject, request: Request, notes: Notes) -> None:
+    tier = request.service_tier or ""
+    word = FOREIGN_TIERS.get(tier, tier)
+    if word not in TIERS and NAME not in request.extras:
+        notes.dropped((ROOT, "service_tier"), f"responses has no tier {tier}")
+        return
+    if word != tier:
+        notes.altered((ROOT, "service_tier"), f"{tier} is openai's {word}")
+    body["service_tier"] = word
+
+
+def _encode_user(body: JsonObject, request: Request, notes: Notes) -> None:
+    user = request.user
+    if user is None:
+        return
+    if spelled(request.extras, NAME, "~user") is not None:
+        body["user"] = user
+        return
+    if len(user) > MAX_USER:
+        # "We recommend hashing": the same user still has the same identifier (docs: safety best practices)
+        user = sha256(user.encode()).hexdigest()
+        notes.altered((ROOT, "user"), f"openai takes up to {MAX_USER} characters: its SHA-256")
+    body["safety_identifier"] = user
+
+
+def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
+    setting = request.reasoning
+    if setting is None:
+        return
+    at: At = (ROOT, "reasoning")
+    encoded: JsonObject = {}
+    effort = _effort(setting, at, notes)
+    if effort is not None:
+        encoded["effort"] = effort
+    if setting.show:
+        encoded["summary"] = "auto"
+    elif setting.show is not None:
+        notes.dropped((at, "show"), "responses shows no reasoning unless asked")
+    add_extras(encoded, setting.extras, NAME, at, notes)
+    if encoded:
+        body["reasoning"] = encoded
+    else:
+        notes.dropped(at, "responses can say how much to think, not that")
+
+
+def _effort(setting: ReasoningSetting, at: At, notes: Notes) -> str | None:
+    """The one word Responses has for mode, effort and budget."""
+    mode, effort, budget = setting.mode, setting.effort, setting.budget
+    if mode == "off":
+        for key in ("effort", "budget"):
+            if getattr(setting, key) is not None:
+                notes.dropped((at, key), "responses says off with the effort none")
+        return EFFORT_OFF
+    if budget is not None:
+        if effort is None:
+            effort = effort_of_budget(budget)
+            notes.altered((at, "budget"), f"responses has no budget: said as effort {effort}")
+            notes.invented((at, "effort"), f"the nearest to {budget} tokens")
+        else:
+            notes.dropped((at, "budget"), "responses has no budget beside the effort")
+    if effort is None:
+        if mode is not None:
+            notes.dropped((at, "mode"), "responses can say how much to think, not whether")
+    elif mode != "auto":
+        notes.altered((at, "mode"), "responses' effort leaves the rest to the model")
+    return effort
+
+
+def _encode_text(body: JsonObject, request: Request, notes: Notes) -> None:
+    text: JsonObject = {}
+    output, at = request.output, (ROOT, "output")
+    if output is not None:
+        given: JsonObject = {"type": FORMAT_WORDS[output.type]}
+        for key in ("name", "description", "schema", "strict"):
+            value = getattr(output, key)
+            if value is not None:
+                given[key] = value
+        if output.type == "json_schema" and output.name is None and NAME not in output.extras:
+            given["name"] = "output"
+            notes.invented((at, "name"), "responses demands one: output")
+        add_extras(given, output.extras, NAME, at, notes)
+        text["format"] = given
+    if request.verbosity is not None:
+        text["verbosity"] = request.verbosity
+    if text:
+        body["text"] = text
+
+
+_NO_SUCH: tuple[str, ...] = (
+    "stop",
+    "choices",
+    "modalities",
+    "top_k",
+    "min_p",
+    "frequency_penalty",
+    "presence_penalty",
+    "seed",
+)
+
+
+def _note_missing(request: Request, notes: Notes) -> None:
+    for field in _NO_SUCH:
+        if getattr(request, field) is not None:
+            notes.dropped((ROOT, field), f"responses has no {field}")
+
+
+def _add_extras(body: JsonObject, request: Request, notes: Notes) -> None:
+    """The request's own extras; what we also write into is joined."""
+    if not request.extras:
+        return
+    text, asked = body.get("text"), "include" in body
+    add_extras(body, request.extras, NAME, ROOT, notes)
+    if text is not None and body["text"] is not text:
+        body["text"] = body["text"] | text
+    if asked and body["include"] != [LOGPROBS]:
+        include = list(body["include"])
+        include.insert(spelled(request.extras, NAME, "~logprobs") or 0, LOGPROBS)
+        body["include"] = include

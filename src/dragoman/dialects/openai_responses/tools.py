@@ -1,0 +1,255 @@
+"""OpenAI Responses: tools and the choice among them, both ways."""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from dragoman.dialects.openai_responses.words import MODES, NAME
+from dragoman.fields import (
+    OMIT,
+    add_extras,
+    leftovers,
+    note_omitted,
+    note_spelling,
+    spelled,
+    take_flag_or_none,
+    take_text,
+    take_text_or_none,
+)
+from dragoman.jsontypes import JsonObject, copy_json
+from dragoman.model.messages import Message, Opaque
+from dragoman.model.request import AnyTool, CustomTool, Request, ServerTool, Tool, ToolChoice
+from dragoman.notes import ROOT, At, Notes
+
+ADDED = "additional_tools"  # an item of the input that brings tools
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_tool(tool: JsonObject) -> AnyTool:
+    kind = tool.get("type")
+    if type(tool.get("name")) is str:
+        if kind == "function":
+            return _decode_function(tool)
+        if kind == "custom" and _is_known_format(tool.get("format")):
+            return _decode_custom(tool)
+    return ServerTool(dialect=NAME, body=tool)
+
+
+def _decode_function(tool: JsonObject) -> Tool:
+    del tool["type"]
+    note_omitted(tool, tool, "parameters", "strict")
+    if tool.get("parameters") == {}:
+        note_spelling(tool, "parameters", "empty")
+    return Tool(
+        name=take_text(tool, "name"),
+        description=take_text_or_none(tool, "description"),
+        parameters=tool.pop("parameters") if type(tool.get("parameters")) is dict else None,
+        strict=take_flag_or_none(tool, "strict"),
+        extras=leftovers(tool, NAME),
+    )
+
+
+def _is_known_format(given: object) -> bool:
+    if given is None:
+        return True
+    if type(given) is not dict:
+        return False
+    if given.get("type") == "text":
+        return len(given) == 1
+    return given.get("type") == "grammar" and set(given) <= {"type", "syntax", "definition"}
+
+
+def _decode_custom(tool: JsonObject) -> CustomTool:
+    del tool["type"]
+    given = tool.pop("format") if tool.get("format") is not None else None
+    if given == {"type": "text"}:
+        note_spelling(tool, "format", "text")
+    grammar = given or {}
+    return CustomTool(
+        name=take_text(tool, "name"),
+        description=take_text_or_none(tool, "description"),
+        syntax=grammar.get("syntax"),
+        grammar=grammar.get("definition"),
+        extras=leftovers(tool, NAME),
+    )
+
+
+def lift_tools(messages: tuple[Message, ...]) -> tuple[AnyTool, ...]:
+    """The functions and custom tools that stand in the input (Codex with the newest models sends all of them there).
+
+    The items stay where they are, so for Responses itself these tools are only marked; other dialects know no other
+    place than the request's.
+    """
+    lifted: list[AnyTool] = []
+    for body in _added(messages):
+        given = body.get("tools")
+        for item in given if type(given) is list else ():
+            tool = decode_tool(copy_json(item)) if type(item) is dict else None
+            if isinstance(tool, Tool | CustomTool):
+                lifted.append(replace(tool, extras={NAME: {**tool.extras.get(NAME, {}), "~place": ADDED}}))
+    return tuple(lifted)
+
+
+def _added(messages: tuple[Message, ...]) -> list[JsonObject]:
+    return [
+        part.body
+        for message in messages
+        for part in message.parts
+        if isinstance(part, Opaque) and part.dialect == NAME and part.body.get("type") == ADDED
+    ]
+
+
+def take_tool_choice(body: JsonObject) -> ToolChoice | None:
+    choice = body.get("tool_choice")
+    if type(choice) is str and choice in MODES:
+        del body["tool_choice"]
+        return ToolChoice(mode=MODES[choice])
+    if type(choice) is not dict:
+        return None  # a null, or a word nobody knows: left for the extras
+    del body["tool_choice"]
+    match choice.get("type"):
+        case "function" | "custom" as kind if type(choice.get("name")) is str:
+            del choice["type"]
+            if kind == "custom":
+                note_spelling(choice, "type", kind)
+            return ToolChoice(mode="required", names=(choice.pop("name"),), extras=leftovers(choice, NAME))
+        case "allowed_tools" if choice.get("mode") in MODES:
+            mode = MODES[choice.pop("mode")]
+            names = _names_of(choice.get("tools"))
+            if names is not None:
+                del choice["type"]
+                note_spelling(choice, "kinds", [tool["type"] for tool in choice.pop("tools")])
+            return ToolChoice(mode=mode, names=names, extras=leftovers(choice, NAME))
+        case _:  # a tool the provider runs: no name of ours says it
+            return ToolChoice(mode="required", extras=leftovers(choice, NAME))
+
+
+def _names_of(tools: object) -> tuple[str, ...] | None:
+    """The names, if all that is allowed are functions and custom tools."""
+    if type(tools) is not list:
+        return None
+    names = []
+    for tool in tools:
+        if type(tool) is not dict or tool.get("type") not in ("function", "custom") or set(tool) != {"type", "name"}:
+            return None
+        names.append(tool["name"])
+    return tuple(names)
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_tools(request: Request, notes: Notes) -> list[JsonObject] | None:
+    """The tools of the request without those its items bring; None where nothing is to be said."""
+    tools = request.tools
+    if tools is None:
+        return None
+    at: At = (ROOT, "tools")
+    brought = bool(_added(request.messages))
+    encoded: list[JsonObject] = []
+    said = 0
+    for i, tool in enumerate(tools):
+        if brought and not isinstance(tool, ServerTool) and spelled(tool.extras, NAME, "~place") == ADDED:
+            continue
+        said += 1
+        body = encode_tool(tool, (at, i), notes)
+        if body is not None:
+            encoded.append(body)
+    if not said and tools and spelled(request.extras, NAME, "~tools") is None:
+        return None
+    return encoded
+
+
+def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:
+    match tool:
+        case Tool():
+            return _encode_function(tool, at, notes)
+        case CustomTool():
+            return _encode_custom(tool, at, notes)
+        case ServerTool() if tool.dialect == NAME:
+            return tool.body
+        case ServerTool():
+            notes.dropped(at, f"only {tool.dialect} has the tool {tool.body.get('type', tool.body.get('name'))}")
+            return None
+        case _:
+            assert_never(tool)
+
+
+def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
+    body: JsonObject = {"type": "function", "name": tool.name}
+    own = tool.extras.get(NAME, {})
+    omitted = own.get(OMIT, ())
+    if tool.description is not None:
+        body["description"] = tool.description
+    if tool.parameters or "~parameters" in own:
+        body["parameters"] = tool.parameters
+    elif "parameters" not in own and "parameters" not in omitted:
+        body["parameters"] = {"type": "object", "properties": {}}  # required, and never {} (mission B5)
+        notes.invented((at, "parameters"), "responses demands a schema")
+    if tool.strict is not None:
+        body["strict"] = tool.strict
+    elif "strict" not in own and "strict" not in omitted:
+        # left out, the server would try strict; elsewhere that is not what nothing means (crosswalk, tool definition)
+        body["strict"] = False
+        notes.invented((at, "strict"), "responses would try strict unless told not to")
+    if tool.cache is not None:
+        notes.dropped((at, "cache"), "responses has no cache marks on tools")
+    if tool.extras:
+        add_extras(body, tool.extras, NAME, at, notes)
+    return body
+
+
+def _encode_custom(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
+    body: JsonObject = {"type": "custom", "name": tool.name}
+    if tool.description is not None:
+        body["description"] = tool.description
+    if tool.grammar is not None or tool.syntax is not None:
+        body["format"] = {"type": "grammar"}
+        if tool.syntax is not None:
+            body["format"]["syntax"] = tool.syntax
+        if tool.grammar is not None:
+            body["format"]["definition"] = tool.grammar
+    elif spelled(tool.extras, NAME, "~format") == "text":
+        body["format"] = {"type": "text"}
+    if tool.extras:
+        add_extras(body, tool.extras, NAME, at, notes)
+    return body
+
+
+def encode_tool_choice(request: Request, notes: Notes) -> str | JsonObject | None:
+    choice = request.tool_choice
+    if choice is None:
+        return None
+    at: At = (ROOT, "tool_choice")
+    own = choice.extras.get(NAME, {})
+    body: JsonObject = {}
+    if "type" in own:  # a tool the provider runs, or a list with one in it
+        if own["type"] == "allowed_tools":
+            body["mode"] = choice.mode
+    elif choice.names is None or choice.mode == "none":
+        if choice.names is not None:
+            notes.dropped((at, "names"), "responses names no tools where none may be called")
+        add_extras({}, choice.extras, NAME, at, notes)
+        return choice.mode
+    else:
+        kinds = own.get("~kinds") or [_kind_of(name, request) for name in choice.names]
+        if choice.mode == "required" and len(choice.names) == 1 and "~kinds" not in own:
+            body = {"type": own.get("~type") or kinds[0], "name": choice.names[0]}
+        else:
+            tools = [{"type": kind, "name": name} for kind, name in zip(kinds, choice.names, strict=False)]
+            body = {"type": "allowed_tools", "mode": choice.mode, "tools": tools}
+    add_extras(body, choice.extras, NAME, at, notes)
+    return body
+
+
+def _kind_of(name: str, request: Request) -> str:
+    custom = any(isinstance(tool, CustomTool) and tool.name == name for tool in request.tools or ())
+    return "custom" if custom else "function"
+
+
+def custom_names(request: Request | None) -> frozenset[str]:
+    """The tools the client declared as taking free text."""
+    if request is None or request.tools is None:
+        return frozenset()
+    return frozenset(tool.name for tool in request.tools if isinstance(tool, CustomTool))
