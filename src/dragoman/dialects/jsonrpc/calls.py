@@ -1,0 +1,147 @@
+"""JSON-RPC 2.0: calls and answers as the specification frames them. https://www.jsonrpc.org/specification
+
+`decode_calls` never raises: what is no call comes back as the Fault to answer with. The id of a call is answered as it
+was written, `1.10` as `1.10`, and whoever sends none is answered nothing.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dragoman.dialects.jsonrpc.words import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    MESSAGES,
+    METHOD,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    VERSION,
+)
+from dragoman.errors import DecodeError
+from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of, load_json
+
+METHODS = (METHOD,)
+Id: TypeAlias = "str | int | Raw | None"  # Raw: a number with a fraction, as it was written
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A call to make."""
+
+    method: str
+    params: JsonObject
+    id: Id = None
+    notification: bool = False  # nobody waits for an answer
+
+
+class Fault(Struct, frozen=True, kw_only=True):
+    """No call, but the error to answer with."""
+
+    error: JsonObject
+    id: Id = None
+    notification: bool = False
+
+
+class Batch(Struct, frozen=True, kw_only=True):
+    """What one body holds. `single`: it was no array, so the answer is none either."""
+
+    calls: tuple[Call | Fault, ...]
+    single: bool
+
+
+class _Identified(Struct):
+    id: Raw = Raw(b"null")
+
+
+def decode_calls(data: bytes, methods: Collection[str] = METHODS) -> Batch:
+    try:
+        body = load_json(data)
+    except DecodeError as error:
+        return Batch(calls=(Fault(error=make_error(PARSE_ERROR, error.what)),), single=True)
+    if type(body) is not list:
+        return Batch(calls=(_decode_call(body, data, methods),), single=True)
+    if not body:
+        return Batch(calls=(Fault(error=make_error(INVALID_REQUEST, "an empty batch")),), single=True)
+    pieces = msgspec.json.decode(data, type=list[Raw])
+    return Batch(calls=tuple(_decode_call(b, p, methods) for b, p in zip(body, pieces, strict=True)), single=False)
+
+
+def _decode_call(body: Json, data: bytes | Raw, methods: Collection[str]) -> Call | Fault:
+    if type(body) is not dict:
+        return Fault(error=make_error(INVALID_REQUEST, f"expected object, found {kind_of(body)}"))
+    if "id" in body and type(body["id"]) not in (str, int, float, type(None)):
+        return Fault(error=make_error(INVALID_REQUEST, f"/id: expected string or number, found {kind_of(body['id'])}"))
+    given = body.get("id")
+    call_id: Id = msgspec.json.decode(data, type=_Identified).id if type(given) is float else given
+    if body.get("jsonrpc") != VERSION:
+        return Fault(error=make_error(INVALID_REQUEST, '/jsonrpc: expected "2.0"'), id=call_id)
+    method, silent = body.get("method"), "id" not in body
+    if type(method) is not str:
+        error = make_error(INVALID_REQUEST, f"/method: expected string, found {kind_of(method)}")
+        return Fault(error=error, id=call_id)
+    if method not in methods:
+        return Fault(error=make_error(METHOD_NOT_FOUND, method), id=call_id, notification=silent)
+    params = body.get("params", {})
+    if type(params) is not dict:
+        # by position they would depend on an order nobody has written down
+        error = make_error(INVALID_PARAMS, f"/params: expected object, found {kind_of(params)}")
+        return Fault(error=error, id=call_id, notification=silent)
+    return Call(method=method, params=params, id=call_id, notification=silent)
+
+
+# ---------------------------------------------------------------- answers
+
+
+def make_error(code: int, detail: str = "", data: JsonObject | None = None) -> JsonObject:
+    """An error object; the message begins as the specification has it."""
+    message = MESSAGES.get(code, "")
+    if detail:
+        message = f"{message}: {detail}" if message else detail
+    error: JsonObject = {"code": code, "message": message or "Server error"}
+    if data:
+        error["data"] = data
+    return error
+
+
+def refuse_params(error: DecodeError) -> JsonObject:
+    """The error for parameters that are not what the method takes."""
+    data: JsonObject = {"kind": "invalid_request"}
+    if error.path:
+        data["param"] = error.where
+    return make_error(INVALID_PARAMS, str(error), data)
+
+
+def encode_result(call_id: Id, result: Json) -> bytes:
+    return dump_json({"jsonrpc": VERSION, "result": result, "id": call_id})
+
+
+def encode_error(call_id: Id, error: JsonObject) -> bytes:
+    return dump_json({"jsonrpc": VERSION, "error": error, "id": call_id})
+
+
+def encode_answers(batch: Batch, answers: Sequence[bytes | None]) -> bytes | None:
+    """One body for all answers, one per call in any order; None where there is nothing to say. Faults answer
+    themselves: their place in `answers` is not looked at."""
+    said = list(_answers(batch, answers))
+    if not said:
+        return None
+    return said[0] if batch.single else b"[" + b",".join(said) + b"]"
+
+
+def _answers(batch: Batch, answers: Sequence[bytes | None]) -> Iterable[bytes]:
+    for call, answer in zip(batch.calls, answers, strict=True):
+        if call.notification:
+            continue
+        if isinstance(call, Fault):
+            yield encode_error(call.id, call.error)
+        elif answer is not None:
+            yield answer
+
+
+def decode_answer(data: bytes) -> tuple[Any, JsonObject]:
+    """The id and the whole response object, for clients."""
+    body = load_json(data)
+    if type(body) is not dict or not ("result" in body or type(body.get("error")) is dict):
+        raise DecodeError("expected a JSON-RPC response")
+    return body.get("id"), body
