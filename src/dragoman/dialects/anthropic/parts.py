@@ -331,6 +331,9 @@ def _encode_text(part: Text, at: At, notes: Notes, *, to_client: bool) -> JsonOb
             for i, citation in enumerate(part.citations)
             if (encoded := encode_citation(citation, ((at, "citations"), i), notes)) is not None
         ]
+        if not block["citations"]:
+            del block["citations"]
+            notes.dropped((at, "citations"), "none of them names a place anthropic could cite")
     elif part.extras and spelled(part.extras, NAME, "~citations") == "empty":
         block["citations"] = []
     if part.logprobs is not None:

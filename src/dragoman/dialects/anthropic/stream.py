@@ -34,7 +34,7 @@ from dragoman.framing.sse import SseDecoder, SseFrame
 from dragoman.jsontypes import JsonObject, dump_json, dump_text, load_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import merge_extras, unfold
-from dragoman.model.messages import Opaque, Part, Reasoning, Refusal, Seal, Text, ToolCall
+from dragoman.model.messages import Citation, Opaque, Part, Reasoning, Refusal, Seal, Text, ToolCall
 from dragoman.model.reply import Finish, Usage
 from dragoman.model.request import Request
 from dragoman.model.sequence import Sequencer
@@ -285,6 +285,9 @@ class StreamEncoder:
         self._index = -1  # of the open block
         self._kind: type[Part] | None = None
         self._skipped: set[int] = set()
+        self._tier_noted = False
+        self._cited = 0  # citations of the open block
+        self._cited_well = False  # whether one of them could be said
         self._done = False
 
     def feed(self, events: Iterable[Event]) -> bytes:
@@ -336,6 +339,7 @@ class StreamEncoder:
         if event.created is not None:
             self._notes.dropped((ROOT, "created"), "anthropic's replies have no time")
         if event.service_tier is not None:
+            self._tier_noted = True
             self._notes.dropped((ROOT, "service_tier"), "anthropic says it in the usage, in other words")
         if event.extras:
             add_extras(message, event.extras, NAME, ROOT, self._notes)
@@ -356,6 +360,7 @@ class StreamEncoder:
             self._skipped.add(event.index)
             return
         self._index += 1
+        self._cited, self._cited_well = 0, False
         self._kind = Text if isinstance(part, Refusal) else type(part)
         self._send({"type": "content_block_start", "index": self._index, "content_block": block})
         self._first_delta(part, block, at)
@@ -388,8 +393,8 @@ class StreamEncoder:
             case Text() | Refusal():
                 if part.text:
                     self._send_delta({"type": "text_delta", "text": part.text})
-                for i, citation in enumerate(part.citations if isinstance(part, Text) else ()):
-                    self._send_citation(encode_citation(citation, ((at, "citations"), i), self._notes))
+                for citation in part.citations if isinstance(part, Text) else ():
+                    self._send_citation(citation, at)
             case Reasoning():
                 if part.text and block["type"] == "thinking":
                     self._send_delta({"type": "thinking_delta", "thinking": part.text})
@@ -410,13 +415,15 @@ class StreamEncoder:
             self._out.append(head + dump_json(event.text) + b"}}\n\n")
         if event.logprobs is not None:
             self._notes.dropped((self._at(event.index), "logprobs"), "anthropic has no logprobs")
-        for i, citation in enumerate(event.citations):
-            at: At = ((self._at(event.index), "citations"), i)
-            self._send_citation(encode_citation(citation, at, self._notes))
+        for citation in event.citations:
+            self._send_citation(citation, self._at(event.index))
 
-    def _send_citation(self, citation: JsonObject | None) -> None:
-        if citation is not None:
-            self._send_delta({"type": "citations_delta", "citation": citation})
+    def _send_citation(self, citation: Citation, at: At) -> None:
+        encoded = encode_citation(citation, ((at, "citations"), self._cited), self._notes)
+        self._cited += 1
+        if encoded is not None:
+            self._cited_well = True
+            self._send_delta({"type": "citations_delta", "citation": encoded})
 
     def _send_delta(self, delta: JsonObject) -> None:
         body = {"type": "content_block_delta", "index": self._index, "delta": delta}
@@ -426,6 +433,8 @@ class StreamEncoder:
         if event.index in self._skipped:
             return
         at = self._at(event.index)
+        if self._cited and not self._cited_well:
+            self._notes.dropped((at, "citations"), "none of them names a place anthropic could cite")
         stop: JsonObject = {"type": "content_block_stop", "index": self._index}
         if event.seal is not None:
             if event.seal.origin == NAME and self._kind is Reasoning:
@@ -438,6 +447,8 @@ class StreamEncoder:
         self._send(stop)
 
     def _end(self, event: ReplyEnd) -> None:
+        if event.service_tier is not None and not self._tier_noted:
+            self._notes.dropped((ROOT, "service_tier"), "anthropic says it in the usage, in other words")
         finish = event.finishes[0] if event.finishes else None
         for i in range(1, len(event.finishes)):
             self._notes.dropped(((ROOT, "choices"), i), "anthropic gives one answer")
