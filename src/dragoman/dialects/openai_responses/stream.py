@@ -27,7 +27,7 @@ from dragoman.framing.sse import SseDecoder, SseFrame
 from dragoman.jsontypes import JsonObject, copy_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import unfold, unfold_part
-from dragoman.model.messages import Opaque, Part, Reasoning, Refusal, Text, ToolCall
+from dragoman.model.messages import Extras, Opaque, Part, Reasoning, Refusal, Text, ToolCall
 from dragoman.notes import ROOT, Notes
 from dragoman.wire import WireReply
 
@@ -80,6 +80,8 @@ class StreamDecoder:
         self._kinds: list[Part] = []  # one of each kind that was said, for the reason it ended
         self._count = 0
         self._model = ""
+        self._tier: str | None = None  # what was asked; the end says what it was
+        self._extras: Extras = {}  # of the start
         self._started = False
         self._ended = False
 
@@ -170,17 +172,10 @@ class StreamDecoder:
         for key in ("output", "usage", "status"):
             response.pop(key, None)  # nothing yet
         head = take_response(response, "stop")
-        self._model = head.model
+        self._model, self._tier = head.model, head.service_tier
         extras = {name: {k: v for k, v in keys.items() if k[:1] != "~"} for name, keys in head.extras.items()}
-        events.append(
-            ReplyStart(
-                id=head.id,
-                model=head.model,
-                created=head.created,
-                service_tier=head.service_tier,
-                extras={name: keys for name, keys in extras.items() if keys},
-            )
-        )
+        self._extras = {name: keys for name, keys in extras.items() if keys}
+        events.append(ReplyStart(id=head.id, model=head.model, created=head.created, extras=self._extras))
 
     def _end(self, response: JsonObject, kind: str, events: list[Event]) -> None:
         if response.get("status") == "failed":
@@ -205,7 +200,12 @@ class StreamDecoder:
         if head.model and not self._model:
             extras = {NAME: {**extras.get(NAME, {}), "model": head.model}}
         events.append(
-            ReplyEnd(finishes=(head.finish,), usage=head.usage, service_tier=head.service_tier, extras=extras)
+            ReplyEnd(
+                finishes=(head.finish,),
+                usage=head.usage,
+                service_tier=head.service_tier or self._tier,
+                extras=_news(self._extras, extras),
+            )
         )
 
     def _fail(self, body: JsonObject, events: list[Event]) -> None:
@@ -344,7 +344,7 @@ class StreamDecoder:
             if citations or logprobs:
                 events.append(PartDelta(index=item.slot, citations=citations, logprobs=logprobs or None))
         seal = getattr(final, "seal", None)
-        events.append(PartEnd(index=item.slot, seal=seal, extras=final.extras))
+        events.append(PartEnd(index=item.slot, seal=seal, extras=_news(getattr(started, "extras", {}), final.extras)))
 
     def _add_missing(self, item: _Item, said: str, text: str, events: list[Event]) -> None:
         if text.startswith(said):
@@ -418,3 +418,10 @@ class StreamDecoder:
         item, text = self._find(body), body.get(key)
         if item is not None and item.part is not None and type(text) is str:
             self._add_missing(item, "".join(item.pieces), text, events)
+
+
+def _news(then: Extras, now: Extras) -> Extras:
+    """What an end says that its start has not said."""
+    said, says = then.get(NAME, {}), now.get(NAME, {})
+    fresh = {key: value for key, value in says.items() if key not in said or said[key] != value}
+    return {NAME: fresh} if fresh else {}
