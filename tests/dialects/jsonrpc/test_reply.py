@@ -247,9 +247,7 @@ def test_a_stream_nobody_ended_is_never_a_success() -> None:
 
 def test_the_page_shows_what_we_write() -> None:
     page = DOCS.read_text("utf-8")
-    example = next(
-        block for block in re.findall(r"```\n(.*?)```", page, re.DOTALL) if "generate_content.start" in block
-    )
+    (example,) = re.findall(r"```ndjson\n(.*?)```", page, re.DOTALL)
     reply = Reply(
         id="",
         model="gpt-5.5",
@@ -261,6 +259,11 @@ def test_the_page_shows_what_we_write() -> None:
     grown = [PartDelta(index=0, text="Hel"), PartDelta(index=0, text="lo!")]
     _, data = stream(start, first, *grown, end, last)
     assert data.decode() == example
+
+
+def test_the_examples_of_the_page_are_json() -> None:
+    for block in re.findall(r"```json\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL):
+        assert json.loads(block)
 
 
 def test_the_page_names_every_code() -> None:
