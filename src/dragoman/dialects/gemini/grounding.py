@@ -227,14 +227,14 @@ def _write_segment(item: Cited, texts: Sequence[str], offsets: list[int], notes:
     citation, text, at = item.citation, texts[item.text], item.at
     start, end = citation.start, citation.end
     if start is None or end is None or not 0 <= start < end <= len(text):
-        for key, value in (("start", start), ("end", end)):
-            if value is not None:
-                notes.dropped((at, key), "not a span of the text")
         if len(texts) == 1:
+            for key, value in (("start", start), ("end", end)):
+                if value is not None:
+                    notes.dropped((at, key), "not a span of the text")
             return None
         start, end = 0, len(text)
         for key in ("start", "end"):
-            notes.altered((at, key), "gemini has one span over all texts: this one's")
+            notes.altered((at, key), "gemini tells texts apart by a span: all of this one")
     before, inside = text[:start].encode(), text[start:end].encode()
     first = offsets[item.text] + len(before)
     segment: JsonObject = {"startIndex": first} if first else {}

@@ -66,7 +66,7 @@ class StreamDecoder:
         self._choices: dict[int, _Choice] = {}
         self._count = 0
         self._calls = Fresh("")
-        self._usage: JsonObject = {}
+        self._usage: JsonObject | None = None
         self._extras: JsonObject = {}
         self._started = False
         self._ended = False
@@ -113,8 +113,11 @@ class StreamDecoder:
             number = candidate.get("index")
             self._candidate(candidate, number if type(number) is int and number >= 0 else place, events)
         usage = body.get("usageMetadata")
-        if usage:
-            self._usage.update(usage)  # counts are cumulative, and the last frame has them all
+        if type(usage) is dict:
+            if self._usage is None:
+                self._usage = usage
+            else:
+                self._usage.update(usage)  # counts are cumulative, and the last frame has them all
         for key, value in body.items():
             if key not in TOP and value is not None:
                 self._extras[key] = value
@@ -293,7 +296,7 @@ class StreamDecoder:
             extras[number] = leftovers(choice.rest, NAME)
         if not finishes:
             finishes, extras = [blocked], [BLOCKED]
-        usage, tier = take_usage({"usageMetadata": self._usage} if self._usage else {})
+        usage, tier = take_usage({"usageMetadata": self._usage})
         events.append(
             ReplyEnd(
                 finishes=tuple(finishes),

@@ -1,5 +1,6 @@
 """Gemini generateContent: the reply, both ways. https://ai.google.dev/api/generate-content (digest read 2026-11-15)"""
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -70,17 +71,28 @@ def take_created(body: JsonObject) -> float | None:
     return created
 
 
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
+
+
 def read_time(text: str) -> float | None:
+    """RFC 3339, to the last digit of its fraction."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return None
     try:
-        when = datetime.fromisoformat(text)
+        whole = int(datetime.fromisoformat(found[1] + found[3].upper()).timestamp())
     except ValueError:
         return None
-    return (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
+    return float(f"{whole}{found[2] or ''}")
 
 
 def write_time(seconds: float) -> str:
-    when = datetime.fromtimestamp(seconds, UTC)
-    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if when.microsecond else "%Y-%m-%dT%H:%M:%SZ")
+    """RFC 3339 with as many digits as it takes, in threes as protobuf has them."""
+    whole, _, fraction = repr(float(seconds)).partition(".")
+    if not fraction.isdecimal():
+        whole, fraction = str(int(seconds)), "0"
+    digits = "" if fraction == "0" else f".{fraction:0<6}" if len(fraction) <= 6 else f".{fraction:0<9}"
+    return datetime.fromtimestamp(int(whole), UTC).strftime("%Y-%m-%dT%H:%M:%S") + digits + "Z"
 
 
 def _take_choices(body: JsonObject, calls: Calls) -> tuple[Choice, ...]:

@@ -42,7 +42,7 @@ class _Open:
 
 
 class _Choice:
-    __slots__ = ("at", "called", "cited", "flushed", "number", "open", "order", "places", "speaks", "tails", "texts")
+    __slots__ = ("at", "called", "cited", "number", "open", "order", "places", "speaks", "tails", "texts")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -52,8 +52,7 @@ class _Choice:
         self.open: _Open | None = None
         self.speaks: type[Part] | None = None  # what a reader takes the next text to go on with
         self.texts: list[list[str]] = []  # as a reader finds them
-        self.cited: list[Cited] = []
-        self.flushed = 0  # of them, already said
+        self.cited: list[Cited] = []  # not yet written
         self.called = False
         self.tails: dict[type[Part], bytes] = {}  # the end of a frame with text, or with a thought
 
@@ -284,12 +283,15 @@ class StreamEncoder:
 
     def _flush_citations(self, choice: _Choice) -> None:
         """Before the next part: a reader who folds the stream cannot cite a text that has ended."""
-        if len(choice.cited) == choice.flushed:
-            return
-        choice.flushed = len(choice.cited)
-        metadata = write_citations(choice.cited, ["".join(pieces) for pieces in choice.texts], Notes())
+        metadata = self._take_citations(choice)
         if metadata is not None:
             self._send_parts(choice, [], {"groundingMetadata": metadata})
+
+    def _take_citations(self, choice: _Choice) -> JsonObject | None:
+        if not choice.cited:
+            return None
+        cited, choice.cited = choice.cited, []
+        return write_citations(cited, ["".join(pieces) for pieces in choice.texts], self._notes)
 
     def _end(self, event: ReplyEnd) -> None:
         count = max(len(event.finishes), 1 + max(self._choices, default=-1))
@@ -320,11 +322,9 @@ class StreamEncoder:
         candidate["finishReason"] = extras.get(NAME, {}).get("~finishReason", UNFINISHED)
         candidate |= encode_finish(finish, choice.called, (choice.at, "finish"), self._notes)
         candidate["index"] = number
-        if choice.cited and not has_metadata(extras):
-            texts = ["".join(pieces) for pieces in choice.texts]
-            metadata = write_citations(choice.cited, texts, self._notes)
-            if metadata is not None:
-                candidate["groundingMetadata"] = metadata
+        metadata = None if has_metadata(extras) else self._take_citations(choice)
+        if metadata is not None:
+            candidate["groundingMetadata"] = metadata
         if extras:
             write_extras(candidate, extras, choice.at, self._notes, "content", "logprobsResult")
         return candidate
