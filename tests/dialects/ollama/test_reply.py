@@ -64,6 +64,7 @@ EXACT: dict[str, JsonObject] = {
         logprobs=[{"token": "hi", "logprob": -0.5, "bytes": [104], "top_logprobs": [{"token": "h", "logprob": -1}]}],
     ),
     "logprobs_of_nothing": answers({"content": ""}, logprobs=[{"token": "hi", "logprob": -0.5}]),
+    "a_picture": answers({"content": "hi", "images": [PNG]}),
     "unknown_keys": answers({"content": "hi", "mood": "good"}, weather="fine"),
     "generate": {
         "model": "m",
@@ -218,10 +219,10 @@ def test_what_ollama_cannot_answer_is_noted() -> None:
     ]
 
 
-def test_an_answer_with_a_picture() -> None:
+def test_a_picture_in_an_answer_would_break_the_official_client() -> None:
     body, notes = encode(says(Text(text="hi"), Image(data=PNG, media_type="image/png")))
-    assert body["message"] == {"role": "assistant", "content": "hi", "images": [PNG]}
-    assert notes == []
+    assert body["message"] == {"role": "assistant", "content": "hi"}
+    assert notes == [("dropped", "/choices/0/parts/1")]
 
 
 def test_logprobs_of_a_text() -> None:

@@ -14,7 +14,6 @@ from dragoman.model.messages import (
     Citation,
     Document,
     Extras,
-    Image,
     Opaque,
     Part,
     Reasoning,
@@ -207,7 +206,6 @@ SEAL = Seal(origin="anthropic", value="sig")
         (Reasoning(text="x", seal=SEAL), Text(text="a", seal=SEAL)),
         (Reasoning(text="", seal=SEAL), Text(text="a")),
         (Text(text="", seal=SEAL),),
-        (Text(text="a"), Image(data=PNG, media_type="image/png")),
         (Text(text="a", logprobs=(TokenLogprob(token="a", logprob=-1),)),),
     ],
 )

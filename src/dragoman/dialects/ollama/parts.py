@@ -7,6 +7,8 @@ among them) and `tool_calls`. We read them in that order; an order that Ollama c
 from collections.abc import Callable
 from typing import Any, assert_never
 
+from msgspec.structs import replace
+
 from dragoman.dialects._seals import SIDE, take_seal, write_seal
 from dragoman.dialects.ollama.media import decode_media, encode_media
 from dragoman.dialects.ollama.words import NAME
@@ -51,7 +53,7 @@ def take_parts(message: JsonObject, mint_id: MintId, *, asked: bool) -> list[Par
     if thought is not None:
         parts.append(thought)
     text = take_content(message)
-    media = take_media(message)
+    media = take_media(message) if asked else take_answered_media(message)
     calls = take_calls(message, mint_id)
     seal = take_side(message, "content")
     if text or seal is not None or (asked and text is not None and not (parts or media or calls)):
@@ -92,7 +94,7 @@ def take_side(message: JsonObject, field: str) -> Seal | None:
     return seal
 
 
-def take_media(message: JsonObject) -> list[Part]:
+def take_media(message: JsonObject) -> list[Image | Audio]:
     images = take_list_or_none(message, "images")
     if images is None:
         return []
@@ -102,6 +104,12 @@ def take_media(message: JsonObject) -> list[Part]:
         if type(value) is not str:
             raise DecodeError(f"expected string, found {kind_of(value)}", "images", i)
     return [decode_media(value) for value in images]
+
+
+def take_answered_media(message: JsonObject) -> list[Part]:
+    """Images of a reply, marked as ours: only those go back to a client (see Turn)."""
+    own: Extras = {NAME: {"~images": "reply"}}
+    return [replace(part, extras=own) for part in take_media(message)]
 
 
 def take_calls(message: JsonObject, mint_id: MintId) -> list[Part]:
@@ -238,6 +246,9 @@ class Turn:
                 self.calls.append(encode_call(part, len(self.calls), at, self._notes, to_client=to_client))
             case Reasoning():
                 self._add_thought(part, at)
+            case Image() | Audio() if self._side is not None and NAME not in part.extras:
+                # the official client has no way to read it: "Input should be a valid dictionary or instance of Image"
+                self._notes.dropped(at, "an ollama answer has no images that its clients could read")
             case Image() | Audio():
                 data = encode_media(part, at, self._notes)
                 if data is not None:

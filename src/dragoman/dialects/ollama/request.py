@@ -80,7 +80,7 @@ def _take_generate(body: JsonObject) -> tuple[Message, ...]:
     elif system is not None:
         note_spelling(body, "system", "empty")
     prompt = take_text_or_none(body, "prompt")
-    parts: list[Part] = take_media(body)
+    parts: list[Part] = [*take_media(body)]
     if prompt:
         parts.insert(0, Text(text=prompt))
     elif prompt is not None:

@@ -19,10 +19,10 @@ from dragoman.dialects.ollama.parts import (
     Turn,
     encode_call,
     encode_logprobs,
+    take_answered_media,
     take_calls,
     take_content,
     take_logprobs,
-    take_media,
     take_side,
 )
 from dragoman.dialects.ollama.reply import (
@@ -151,7 +151,7 @@ class StreamDecoder:
             self._text_seal = seal or self._text_seal
         elif logprobs is not None:
             self._file_logprobs(logprobs, events)
-        for part in take_media(message):
+        for part in take_answered_media(message):
             self._whole(part, events)
         self._call(message, events)
         for key in ("~images", "~tool_calls"):
