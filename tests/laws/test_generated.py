@@ -120,5 +120,5 @@ def _through(target: str, events: list[Event]) -> list[Event]:
 def _interleave(events: list[Event]) -> list[Event]:
     """All starts, then all deltas, then all ends."""
     inner = [event for event in events if isinstance(event, PartStart | PartDelta | PartEnd)]
-    order = {PartStart: 0, PartDelta: 1, PartEnd: 2}
+    order: dict[type, int] = {PartStart: 0, PartDelta: 1, PartEnd: 2}
     return [events[0], *sorted(inner, key=lambda event: order[type(event)]), events[-1]]

@@ -1,6 +1,7 @@
 """Laws over the recorded traffic of every dialect: nothing is lost without a note."""
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ def requests_of(dialect: str) -> list[tuple[Case, WireRequest]]:
     return [(case, wire) for case in talks(dialect) if (wire := case.request()) is not None]
 
 
+@cache
 def decoded_requests(dialect: str) -> list[tuple[Case, Request]]:
     """Every recorded request as a canonical value; those the dialect refuses are errors the provider gave as well."""
     found = []
@@ -44,11 +46,19 @@ def decoded_requests(dialect: str) -> list[tuple[Case, Request]]:
     return found
 
 
+@cache
+def streams_of(dialect: str) -> list[tuple[Case, list[Event]]]:
+    """Every recorded stream as events."""
+    found = [(case, case.stream()) for case in talks(dialect) if not case.failed]
+    return [(case, decode_stream(dialect, data)) for case, data in found if data is not None]
+
+
 def decode_stream(dialect: str, data: bytes) -> list[Event]:
     decoder = find_dialect(dialect).stream_decoder(Notes())
     return [*decoder.feed(data), *decoder.close()]
 
 
+@cache
 def replies_of(dialect: str) -> list[tuple[Case, Reply]]:
     """Every recorded answer, streamed or not, as a canonical value."""
     found = []
@@ -209,11 +219,7 @@ def test_a_converted_reply_differs_only_as_noted(source: str, target: str) -> No
 def test_a_converted_stream_folds_to_the_reply_minus_its_notes(source: str, target: str) -> None:
     problems: dict[str, list[str]] = {}
     there = find_dialect(target)
-    for case in talks(source):
-        data = case.stream()
-        if data is None or case.failed:
-            continue
-        events = decode_stream(source, data)
+    for case, events in streams_of(source):
         reply = fold(events)
         notes = Notes()
         encoder = there.stream_encoder(notes)

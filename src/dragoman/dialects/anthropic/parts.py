@@ -294,8 +294,11 @@ def encode_part(part: Part, at: At, notes: Notes, *, to_client: bool = False) ->
             return _encode_text(part, at, notes, to_client=to_client)
         case Reasoning():
             return _encode_reasoning(part, at, notes, to_client=to_client)
+        case Image() | Document() if to_client:
+            notes.dropped(at, f"anthropic's answers hold no {type(part).__name__.lower()}")
+            return None
         case Image():
-            return _encode_image(part, at, notes, to_client=to_client)
+            return _encode_image(part, at, notes)
         case Document():
             return _encode_document(part, at, notes)
         case Opaque() if part.dialect == NAME:
@@ -457,12 +460,12 @@ def _encode_reasoning(part: Reasoning, at: At, notes: Notes, *, to_client: bool)
     return block
 
 
-def _encode_image(part: Image, at: At, notes: Notes, *, to_client: bool) -> JsonObject:
+def _encode_image(part: Image, at: At, notes: Notes) -> JsonObject:
     block: JsonObject = {"type": "image", "source": _encode_source(part, at, notes)}
     if part.detail is not None:
         notes.dropped((at, "detail"), "anthropic has no image detail")
     if part.seal is not None:
-        write_seal(block, part.seal, at, notes, to_client=to_client)
+        write_seal(block, part.seal, at, notes, to_client=False)
     _finish_media(block, part, at, notes)
     return block
 

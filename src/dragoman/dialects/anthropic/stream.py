@@ -34,7 +34,7 @@ from dragoman.framing.sse import SseDecoder, SseFrame
 from dragoman.jsontypes import JsonObject, dump_json, dump_text, load_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import merge_extras, unfold
-from dragoman.model.messages import Citation, Opaque, Part, Reasoning, Refusal, Seal, Text, ToolCall
+from dragoman.model.messages import Citation, Part, Reasoning, Refusal, Seal, Text, ToolCall
 from dragoman.model.reply import Finish, Usage
 from dragoman.model.request import Request
 from dragoman.model.sequence import Sequencer
@@ -241,7 +241,7 @@ def _decode_start(body: JsonObject) -> Part:
 
 
 def _complete(block: _Block) -> Part:
-    """A block only Anthropic knows, with the input that was streamed into it."""
+    """A block that was kept until it was whole, with the input that was streamed into it."""
     body = block.body
     if any(block.json):
         text = "".join(block.json)
@@ -249,7 +249,7 @@ def _complete(block: _Block) -> Part:
             body["input"] = load_json(text)
         except DecodeError:
             body["input"] = text
-    return Opaque(dialect=NAME, body=body)
+    return decode_part(body)
 
 
 def _later(first: Usage | None, second: Usage) -> Usage:
