@@ -1,16 +1,44 @@
 """`dragoman serve`: runs the gateway."""
 
 import argparse
+import os
 import sys
+from pathlib import Path
 
 NAME = "serve"
 HELP = "run the gateway"
+EPILOG = """Without a configuration file it serves every provider whose key is in the environment, local servers that
+answer, and the built-in demo model. Exit code 78: the configuration is wrong. SIGHUP reads it again."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """None yet: they come with the gateway."""
+    parser.epilog = EPILOG
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: found here)"
+    )
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1; others need a client key)")
+    parser.add_argument("--port", type=int, help="port to listen on (default: 20006)")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes; limits are divided by them")
+    parser.add_argument("--watch", action="store_true", help="read the configuration again when it changes")
+    parser.add_argument("--log", choices=("human", "json"), help="form of the log")
+    parser.add_argument("--xray", type=int, metavar="N", help="keep the last N requests for `dragoman xray`")
+    parser.add_argument("--verbose", "-v", action="store_true", help="say more (or set DRAGOMAN_VERBOSE)")
 
 
 def run(args: argparse.Namespace) -> int:
-    print("no gateway yet: this version converts (see `dragoman convert --help`)", file=sys.stderr)
-    return 1
+    try:
+        from dragoman.gateway.run import Options, serve
+    except ImportError as error:
+        print(f"dragoman serve: {error.name} is missing: pip install 'dragoman[gateway]'", file=sys.stderr)
+        return 1
+    options = Options(
+        config=args.config,
+        host=args.host,
+        port=args.port,
+        workers=args.workers,
+        watch=args.watch,
+        log=args.log,
+        xray=args.xray,
+        verbose=args.verbose,
+    )
+    return serve(options, os.environ, sys.stdout, sys.stderr)

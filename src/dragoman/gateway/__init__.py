@@ -1,0 +1,1 @@
+"""The gateway: every door, any upstream."""

@@ -1,0 +1,136 @@
+"""Bodies as they arrive: inflated within bounds, read as strict JSON, and edited in place where only a word changes."""
+
+import json
+import zlib
+from typing import Any
+
+from dragoman.errors import DecodeError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.jsontypes import JsonObject, dump_json, kind_of, load_json
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_RATIO = 100
+RATIO_FREE_BYTES = 1024 * 1024
+MAX_MESSAGES = 10_000
+
+# A second `model` could be read by us and by a provider in two ways.
+_TELLING = (b'"model"', b'"stream"', b'"messages"', b'"input"', b'"contents"', b'"tools"', b'"prompt"')
+# Where a request goes is configured, never said by a client (T04).
+_DESTINATIONS = frozenset({"api_base", "base_url", "apiBase", "baseURL", "api_key", "endpoint", "custom_host"})
+
+_space = " \t\r\n"
+_raw_decode = json.JSONDecoder().raw_decode
+
+
+def inflate(data: bytes, encoding: str, limit: int = MAX_BODY_BYTES) -> bytes:
+    """A body without its Content-Encoding. The size is counted while inflating, so a bomb never goes off."""
+    match encoding.strip().lower():
+        case "" | "identity":
+            return data
+        case "gzip" | "x-gzip":
+            return _unzip(data, 31, limit)
+        case "deflate":
+            return _unzip(data, 15, limit)
+        case "zstd":
+            return _unzstd(data, limit)
+        case other:
+            raise UpstreamError(_unsupported(f"content-encoding {other[:20]!r} is not one we read"))
+
+
+def _unzip(data: bytes, bits: int, limit: int) -> bytes:
+    most = min(limit, max(RATIO_FREE_BYTES, len(data) * MAX_RATIO))
+    inflater = zlib.decompressobj(bits)
+    try:
+        plain = inflater.decompress(data, most + 1)
+    except zlib.error as error:
+        raise DecodeError("the body is not what its content-encoding says") from error
+    if len(plain) > most:
+        raise UpstreamError(too_large(limit))
+    if not inflater.eof:
+        raise DecodeError("the body is not what its content-encoding says: it is cut off")
+    return plain
+
+
+def _unzstd(data: bytes, limit: int) -> bytes:
+    try:
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14
+    except ImportError:
+        words = "zstd bodies need Python 3.14 here: send them plain or as gzip"
+        raise UpstreamError(_unsupported(words)) from None
+    most = min(limit, max(RATIO_FREE_BYTES, len(data) * MAX_RATIO))
+    inflater: Any = zstd.ZstdDecompressor()
+    try:
+        plain: bytes = inflater.decompress(data, most + 1)
+    except zstd.ZstdError as error:
+        raise DecodeError("the body is not what its content-encoding says") from error
+    if len(plain) > most:
+        raise UpstreamError(too_large(limit))
+    return plain
+
+
+def load_body(data: bytes) -> JsonObject:
+    """The object a client sent. Nothing in it may mean two things, and nothing names a destination."""
+    body = load_json(data)
+    if type(body) is not dict:
+        raise DecodeError(f"expected object, found {kind_of(body)}")
+    if any(data.count(word) > 1 for word in _TELLING):
+        top_spans(data)
+    found = _DESTINATIONS & body.keys()
+    if found:
+        raise DecodeError("where a request goes is configured, not asked for", min(found))
+    for key in ("messages", "input", "contents"):
+        if type(body.get(key)) is list and len(body[key]) > MAX_MESSAGES:
+            raise DecodeError(f"more than {MAX_MESSAGES} entries", key)
+    return body
+
+
+def top_spans(data: bytes) -> dict[str, tuple[int, int]]:
+    """Where each value of the outermost object stands, in characters; a key said twice is a DecodeError."""
+    text = data.decode()
+    spans: dict[str, tuple[int, int]] = {}
+    at = _skip(text, _skip(text, 0) + 1)
+    while at < len(text) and text[at] == '"':
+        key, at = _raw_decode(text, at)
+        start = _skip(text, _skip(text, at) + 1)
+        try:
+            _, end = _raw_decode(text, start)
+        except (ValueError, RecursionError) as error:
+            raise DecodeError("not JSON we read") from error
+        if key in spans:
+            raise DecodeError("duplicate key", key)
+        spans[key] = (start, end)
+        at = _skip(text, end)
+        if at < len(text) and text[at] == ",":
+            at = _skip(text, at + 1)
+    return spans
+
+
+def put_model(data: bytes, model: str, old: str) -> bytes:
+    """The same bytes with another model's name in them."""
+    if model == old:
+        return data
+    found, new = dump_json(old), dump_json(model)
+    if data.count(b'"model"') == 1 and data.count(found) == 1:
+        return data.replace(found, new)
+    spans = top_spans(data)
+    if "model" not in spans:
+        return data
+    text = data.decode()
+    start, end = spans["model"]
+    return (text[:start] + new.decode() + text[end:]).encode()
+
+
+def too_large(limit: int) -> Failure:
+    return Failure(
+        kind="too_large", status=413, code="request_too_large", message=f"the request is larger than {limit} bytes"
+    )
+
+
+def _unsupported(words: str) -> Failure:
+    return Failure(kind="invalid_request", status=415, code="unsupported_media_type", message=words)
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in _space:
+        at += 1
+    return at

@@ -1,0 +1,379 @@
+"""Configuration: dragoman.toml or config.json, or none at all.
+
+Both forms of seed 003 are read as they are (the legacy `api_key`, `models`, `rpm`, `http_port`, and `providers`).
+`${NAME}` stands for an environment variable, in values read from the file only. What is wrong is a ConfigError that
+names the file and the key.
+"""
+
+import asyncio
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dragoman.dialects import NAMES
+from dragoman.errors import ConfigError
+from dragoman.gateway.auth import weak_secret
+from dragoman.gateway.settings import PORT, Settings
+from dragoman.jsontypes import kind_of
+from dragoman.upstream.demo import MODELS as DEMO_MODELS
+from dragoman.upstream.profiles import Kind, load_rows, profile_for
+from dragoman.upstream.secret import Secret, origin_of
+from dragoman.upstream.spec import DEMO, Timeouts, Upstream
+
+FILES = ("dragoman.toml", "config.json")
+_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+PROBE_S = 0.25
+DEFAULT_KIND = "compatible"
+ALIASES_OF_KINDS = {"google": "gemini", "openai-compatible": DEFAULT_KIND, "llama.cpp": "llamacpp", "grok": "xai"}
+
+_TOP = {
+    "providers", "upstreams", "api_key", "models", "rpm", "http_port", "port", "host", "aliases", "server", "keys",
+    "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
+    "all_models", "model_provider_map",
+}  # fmt: skip
+_PROVIDER = {
+    "api_key", "api_keys", "keys", "models", "rpm", "tpm", "at_once", "concurrency", "queue", "base_url", "kind",
+    "dialect", "dialects", "auth", "headers", "timeouts", "weight", "profile", "stream_usage", "priority",
+}  # fmt: skip
+
+
+def load_settings(path: Path | None, env: Mapping[str, str]) -> Settings:
+    """From a file, or from what this machine offers."""
+    if path is None:
+        return discover(env)
+    return read_settings(read_file(path), str(path), env)
+
+
+def find_file(folder: Path, env: Mapping[str, str]) -> Path | None:
+    said = env.get("DRAGOMAN_CONFIG")
+    if said:
+        return Path(said)
+    return next((folder / name for name in FILES if (folder / name).is_file()), None)
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), "", f"cannot be read: {error}") from error
+    try:
+        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except ValueError as error:
+        raise ConfigError(str(path), "", f"is not {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(str(path), "", f"expected an object, found {kind_of(data)}")
+    return data
+
+
+class _Reader:
+    """Takes keys out of one table and complains about what is wrong or left."""
+
+    def __init__(self, data: Any, file: str, at: str, known: set[str], env: Mapping[str, str]) -> None:
+        if not isinstance(data, dict):
+            raise ConfigError(file, at, f"expected a table, found {kind_of(data)}")
+        self.data, self.file, self.at, self.env = data, file, at, env
+        unknown = sorted(set(data) - known)
+        if unknown:
+            near = [word for word in known if word[:3] == unknown[0][:3]]
+            hint = f"; did you mean {near[0]}?" if near else f"; expected some of {', '.join(sorted(known))}"
+            raise ConfigError(file, self.key(unknown[0]), f"no such key{hint}")
+
+    def key(self, name: str) -> str:
+        return f"{self.at}.{name}" if self.at else name
+
+    def wrong(self, name: str, what: str) -> ConfigError:
+        value = self.data.get(name)
+        return ConfigError(self.file, self.key(name), f"expected {what}, found {kind_of(value)}")
+
+    def expand(self, value: str, name: str) -> str:
+        def fill(found: re.Match[str]) -> str:
+            if found[1] not in self.env:
+                raise ConfigError(self.file, self.key(name), f"the environment variable {found[1]} is not set")
+            return self.env[found[1]]
+
+        return _REFERENCE.sub(fill, value)
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.data.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise self.wrong(name, "text")
+        return self.expand(value, name)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        value = self.data.get(name)
+        if value is None:
+            return ()
+        items = [value] if isinstance(value, str) else value
+        if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+            raise self.wrong(name, "a list of texts")
+        return tuple(self.expand(item, name) for item in items)
+
+    def number(self, name: str, least: float = 0.0) -> float | None:
+        value = self.data.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.wrong(name, "a number")
+        if not least <= value <= 1e12:
+            raise ConfigError(self.file, self.key(name), f"expected a number of at least {least:g}, found {value}")
+        return value
+
+    def count(self, name: str, least: int = 1) -> int | None:
+        value = self.number(name, least)
+        if value is not None and value != int(value):
+            raise self.wrong(name, "a whole number")
+        return None if value is None else int(value)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self.data.get(name, default)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
+        return value
+
+    def table(self, name: str) -> dict[str, Any]:
+        value = self.data.get(name, {})
+        if not isinstance(value, dict):
+            raise self.wrong(name, "a table")
+        return value
+
+
+def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) -> Settings:
+    merged = {**data, **data["server"]} if isinstance(data.get("server"), dict) else dict(data)
+    top = _Reader(merged, file, "", _TOP, env)
+    providers = top.table("providers") or top.table("upstreams")
+    if not providers and ("api_key" in merged or "models" in merged):
+        legacy = {key: merged[key] for key in ("api_key", "models", "rpm") if key in merged}
+        providers = {_guess_provider(merged.get("models")): legacy}  # one provider, as seed 003 has it
+    upstreams = [read_upstream(name, row, file, env) for name, row in providers.items()]
+    if top.flag("demo", default=not upstreams):
+        upstreams.append(demo())
+    if not upstreams:
+        raise ConfigError(file, "providers", "there is none")
+    keys = top.texts("client_keys") or top.texts("keys")
+    for key in keys:
+        if weak := weak_secret(key):
+            raise ConfigError(file, "client_keys", f"a key {weak}")
+    settings = Settings(
+        upstreams=tuple(upstreams),
+        aliases=_aliases(top),
+        host=top.text("host", "127.0.0.1"),
+        port=_port(top),
+        client_keys=keys,
+        hosts=top.texts("hosts"),
+        origins=top.texts("origins"),
+        max_body_bytes=top.count("max_body_bytes", 1024) or 32 * 1024 * 1024,
+        deadline_s=top.number("deadline_s", 1) or 600.0,
+        grace_s=grace if (grace := top.number("grace_s")) is not None else 30.0,
+        log=top.text("log", "human"),
+        xray_keep=top.count("xray", 0) or 0,
+        store_rows=_store_rows(top),
+        source=file,
+    )
+    if settings.log not in ("human", "json"):
+        raise ConfigError(file, "log", f"expected human or json, found {settings.log!r}")
+    return settings
+
+
+def _store_rows(top: _Reader) -> int:
+    rows = top.count("store", 0)
+    return 10_000 if rows is None else rows
+
+
+def _port(top: _Reader) -> int:
+    port = top.count("port", 0)
+    port = top.count("http_port", 0) if port is None else port
+    if port is not None and port > 65535:
+        raise ConfigError(top.file, "http_port", f"expected a port, found {port}")
+    return PORT if port is None else port
+
+
+def _aliases(top: _Reader) -> dict[str, tuple[str, ...]]:
+    rows = top.table("aliases")
+    reader = _Reader(rows, top.file, "aliases", set(rows), top.env)
+    return {name: reader.texts(name) for name in rows}
+
+
+def _guess_provider(models: Any) -> str:
+    names = models if isinstance(models, list) else []
+    from dragoman.upstream.profiles import kind_of_model
+
+    found = next((kind for name in names if isinstance(name, str) and (kind := kind_of_model(name))), None)
+    return found or "gemini"
+
+
+def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str]) -> Upstream:
+    at = f"providers.{name}"
+    reader = _Reader(row, file, at, _PROVIDER, env)
+    kinds = load_rows().kinds
+    said = reader.text("kind") or ALIASES_OF_KINDS.get(name, name)
+    if said == DEMO:
+        return demo(name, reader.texts("models") or DEMO_MODELS)
+    if reader.data.get("kind") is not None and said not in kinds:
+        raise ConfigError(file, reader.key("kind"), f"no such kind {said!r}; there are {', '.join(kinds)}")
+    kind = kinds.get(said, kinds[DEFAULT_KIND])
+    base_url = reader.text("base_url", "" if kind.name == DEFAULT_KIND else kind.base_url)
+    if not base_url or "{" in base_url:
+        raise ConfigError(
+            file, reader.key("base_url"), f"is needed for {name}" + (f" ({base_url})" if base_url else "")
+        )
+    if not re.fullmatch(r"https?://[^\s/@?#]+[^\s#@]*", base_url):
+        raise ConfigError(file, reader.key("base_url"), "expected http(s)://host[:port][/path]")
+    dialects = reader.texts("dialects") or reader.texts("dialect") or kind.dialects
+    dialects = tuple(word.replace("-", "_") for word in dialects)
+    if wrong := [word for word in dialects if word not in NAMES or word == "canonical"]:
+        raise ConfigError(file, reader.key("dialect"), f"no such dialect {wrong[0]!r}")
+    auth = reader.text("auth", kind.auth)
+    keys = reader.texts("api_keys") or reader.texts("keys") or reader.texts("api_key") or _env_keys(kind, env)
+    if any(not key.strip() for key in keys):
+        raise ConfigError(file, reader.key("api_key"), "is empty")
+    if auth == "none" and keys:
+        auth = "bearer"
+    if auth not in ("bearer", "x-api-key", "x-goog-api-key", "api-key", "none"):
+        raise ConfigError(file, reader.key("auth"), "expected bearer, x-api-key, x-goog-api-key, api-key or none")
+    overrides = reader.table("profile")
+    for dialect in dialects:
+        profile_for(kind.name, "", dialect, overrides)  # a ConfigError now rather than when a request comes
+    headers = _headers(reader)
+    return Upstream(
+        name=name,
+        kind=kind.name,
+        dialect=dialects[0],
+        dialects=dialects,
+        base_url=base_url,
+        keys=tuple(Secret(key, origin_of(base_url)) for key in keys),
+        auth=auth,  # type: ignore[arg-type]  # one of them, as was just checked
+        models=reader.texts("models"),
+        headers=headers,
+        rpm=reader.count("rpm"),
+        tpm=reader.count("tpm"),
+        at_once=reader.count("at_once") or reader.count("concurrency"),
+        queue=queue if (queue := reader.count("queue", 0)) is not None else 100,
+        timeouts=_timeouts(reader),
+        stream_usage=reader.flag("stream_usage", default=True),
+        weight=reader.number("weight") or 1.0,
+        overrides=overrides,
+    )
+
+
+def _headers(reader: _Reader) -> dict[str, str]:
+    headers = {}
+    for name, value in reader.table("headers").items():
+        if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9-]+", name) or not value.isprintable():
+            raise ConfigError(reader.file, reader.key(f"headers.{name}"), "expected a header and its text")
+        headers[name.lower()] = reader.expand(value, f"headers.{name}")
+    return headers
+
+
+def _timeouts(reader: _Reader) -> Timeouts:
+    rows = reader.table("timeouts")
+    known = set(Timeouts.__struct_fields__)
+    inner = _Reader(rows, reader.file, reader.key("timeouts"), known, reader.env)
+    return Timeouts(**{name: value for name in rows if (value := inner.number(name, 0.01)) is not None})
+
+
+def _env_keys(kind: Kind, env: Mapping[str, str]) -> tuple[str, ...]:
+    return next(((env[name],) for name in kind.keys if env.get(name)), ())
+
+
+def demo(name: str = DEMO, models: tuple[str, ...] = DEMO_MODELS) -> Upstream:
+    return Upstream(name=name, kind=DEMO, dialect="canonical", models=models)
+
+
+# ---------------------------------------------------------------- without a file
+
+LOCAL = ("ollama", "lmstudio", "vllm", "llamacpp")
+PORTS = {"ollama": 11434, "lmstudio": 1234, "vllm": 8000, "llamacpp": 8080}
+LISTS = {"ollama": "/api/tags"}  # the others have /v1/models
+
+
+def discover(env: Mapping[str, str]) -> Settings:
+    """Every provider whose key is in the environment, every local server that answers, and the demo model."""
+    upstreams: list[Upstream] = []
+    found: list[str] = []
+    for kind in load_rows().kinds.values():
+        keys = _env_keys(kind, env)
+        if keys and kind.name not in LOCAL and "{" not in kind.base_url and kind.base_url:
+            secret = Secret(keys[0], origin_of(kind.base_url))
+            upstreams.append(
+                Upstream(
+                    name=kind.name,
+                    kind=kind.name,
+                    dialect=kind.dialects[0],
+                    dialects=kind.dialects,
+                    base_url=kind.base_url,
+                    keys=(secret,),
+                    auth=kind.auth,
+                )
+            )
+            found.append(f"{kind.name}: key in the environment")
+    for name, models in asyncio.run(probe_local(env)).items():
+        kind = load_rows().kinds[name]
+        upstreams.append(
+            Upstream(
+                name=name,
+                kind=name,
+                dialect=kind.dialects[0],
+                dialects=kind.dialects,
+                base_url=_local_url(name, env),
+                auth="none",
+                models=models,
+            )
+        )
+        found.append(f"{name}: answers on this machine")
+    upstreams.append(demo())
+    return Settings(upstreams=tuple(upstreams), found=tuple(found))
+
+
+def _local_url(name: str, env: Mapping[str, str]) -> str:
+    said = env.get("OLLAMA_HOST", "") if name == "ollama" else ""
+    if said and not said.startswith("0."):  # what a server listens on is no address to call
+        return said if said.startswith("http") else f"http://{said}"
+    return f"http://127.0.0.1:{PORTS[name]}"
+
+
+async def probe_local(env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Which local servers answer, and with which models; all at once and quickly."""
+    if env.get("DRAGOMAN_NO_PROBE"):
+        return {}
+    results = await asyncio.gather(*(_probe(name, _local_url(name, env)) for name in LOCAL))
+    return {name: models for name, models in zip(LOCAL, results, strict=True) if models is not None}
+
+
+async def _probe(name: str, url: str) -> tuple[str, ...] | None:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    try:
+        async with asyncio.timeout(PROBE_S):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
+            try:
+                path = LISTS.get(name, "/v1/models")
+                head = f"GET {path} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: application/json\r\n\r\n"
+                writer.write(head.encode())
+                data = await reader.read(1024 * 1024)
+                while more := await reader.read(1024 * 1024):
+                    data += more
+            finally:
+                writer.close()
+        status, _, rest = data.partition(b"\r\n")
+        if b" 200" not in status:
+            return None
+        body = json.loads(rest.partition(b"\r\n\r\n")[2])
+        rows = body.get("models") if name == "ollama" else body.get("data")
+        return tuple(row.get("name") or row.get("id") for row in rows)
+    except (OSError, TimeoutError, ValueError, AttributeError, TypeError):
+        return None
+
+
+def state_folder(env: Mapping[str, str]) -> Path:
+    """Where keys and stored responses live."""
+    if said := env.get("DRAGOMAN_HOME"):
+        return Path(said)
+    base = env.get("XDG_STATE_HOME") or str(Path(os.path.expanduser("~")) / ".local" / "state")
+    return Path(base) / "dragoman"

@@ -1,0 +1,83 @@
+"""HttpRequest, HttpResponse: what comes in and goes out, whichever server carries it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
+
+from dragoman.failure import Failure
+from dragoman.jsontypes import Json, dump_json
+
+JSON_TYPE = "application/json"
+Write: TypeAlias = Callable[[bytes], Awaitable[None]]
+Headers: TypeAlias = dict[str, str]
+
+
+class Ending(Protocol):
+    """What a request holds until it is over."""
+
+    status: int
+    failure: Failure | None
+
+    def finish(self) -> None: ...
+
+
+class HttpRequest:
+    """Header names are in lower case; a name said twice is in `repeated`."""
+
+    __slots__ = ("client", "headers", "id", "key_id", "method", "path", "query", "read", "repeated", "scope")
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: str = "",
+        headers: Headers | None = None,
+        repeated: frozenset[str] = frozenset(),
+        read: Callable[[], Awaitable[bytes]] | None = None,
+        body: bytes = b"",
+        client: str = "",
+    ) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers or {}
+        self.repeated = repeated
+        self.client = client
+        self.id = ""
+        self.scope: Ending | None = None  # what must be ended with the request
+        self.key_id = ""  # whose key it came with; "" where none is needed
+
+        async def given() -> bytes:
+            return body
+
+        self.read = read or given
+
+
+class HttpResponse:
+    """A body, or a function that writes one piece by piece. `close` is called once it is over, however it ended."""
+
+    __slots__ = ("body", "close", "headers", "status", "stream")
+
+    def __init__(
+        self,
+        status: int = 200,
+        body: bytes = b"",
+        *,
+        headers: Headers | None = None,
+        stream: Callable[[Write], Awaitable[None]] | None = None,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.headers = headers if headers is not None else {}
+        self.stream = stream
+        self.close = close
+
+
+def json_response(value: Json, status: int = 200, headers: Headers | None = None) -> HttpResponse:
+    return HttpResponse(status, dump_json(value), headers={"content-type": JSON_TYPE, **(headers or {})})
+
+
+def text_response(text: str, status: int = 200, headers: Headers | None = None) -> HttpResponse:
+    kind = {"content-type": "text/plain; charset=utf-8"}
+    return HttpResponse(status, text.encode(), headers={**kind, **(headers or {})})

@@ -1,0 +1,107 @@
+"""Metrics in Prometheus' text form, https://prometheus.io/docs/instrumenting/exposition_formats/ (read 2026-11-15).
+
+Labels are names from the configuration and closed sets, never what a client says, so their number is bounded (T45).
+"""
+
+from bisect import bisect_left
+
+BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+
+class Histogram:
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        self.counts[bisect_left(BOUNDS, value)] += 1
+        self.total += value
+
+
+class Metrics:
+    def __init__(self) -> None:
+        self.requests: dict[tuple[str, str, int], int] = {}  # door, upstream, status
+        self.attempts: dict[tuple[str, str], int] = {}  # upstream, how it ended
+        self.tokens: dict[tuple[str, str], int] = {}  # upstream, kind
+        self.seconds: dict[str, Histogram] = {}  # door
+        self.first: dict[str, Histogram] = {}
+        self.notes: dict[str, int] = {}
+        self.running = 0
+        self.left = 0  # clients that did not wait
+
+    def request(self, door: str, upstream: str, status: int, seconds: float) -> None:
+        key = (door, upstream, status)
+        self.requests[key] = self.requests.get(key, 0) + 1
+        self._histogram(self.seconds, door).add(seconds)
+
+    def first_byte(self, door: str, seconds: float) -> None:
+        self._histogram(self.first, door).add(seconds)
+
+    def attempt(self, upstream: str, ended: str) -> None:
+        self.attempts[upstream, ended] = self.attempts.get((upstream, ended), 0) + 1
+
+    def token(self, upstream: str, kind: str, count: int | None) -> None:
+        if count:
+            self.tokens[upstream, kind] = self.tokens.get((upstream, kind), 0) + count
+
+    def note(self, kind: str) -> None:
+        self.notes[kind] = self.notes.get(kind, 0) + 1
+
+    def _histogram(self, table: dict[str, Histogram], door: str) -> Histogram:
+        found = table.get(door)
+        if found is None:
+            found = table[door] = Histogram()
+        return found
+
+    def text(self, gauges: list[tuple[str, dict[str, str], float]]) -> str:
+        lines: list[str] = []
+        _counter(lines, "dragoman_requests_total", "requests answered", {
+            _labels(door=d, upstream=u, status=str(s)): n for (d, u, s), n in self.requests.items()
+        })  # fmt: skip
+        _counter(lines, "dragoman_attempts_total", "requests sent to upstreams", {
+            _labels(upstream=u, ended=e): n for (u, e), n in self.attempts.items()
+        })  # fmt: skip
+        _counter(lines, "dragoman_tokens_total", "tokens as upstreams count them", {
+            _labels(upstream=u, kind=k): n for (u, k), n in self.tokens.items()
+        })  # fmt: skip
+        _counter(lines, "dragoman_notes_total", "things lost, changed, made up or mended", {
+            _labels(kind=k): n for k, n in self.notes.items()
+        })  # fmt: skip
+        _counter(lines, "dragoman_clients_left_total", "clients that did not wait", {"": self.left})
+        _histogram(lines, "dragoman_request_seconds", "from request to last byte", self.seconds)
+        _histogram(lines, "dragoman_first_byte_seconds", "from request to first byte of a stream", self.first)
+        seen: set[str] = set()
+        for name, labels, value in [("dragoman_running", {}, float(self.running)), *gauges]:
+            if name not in seen:
+                seen.add(name)
+                lines.append(f"# TYPE {name} gauge")
+            lines.append(f"{name}{_labels(**labels)} {value:g}")
+        return "\n".join(lines) + "\n"
+
+
+def _labels(**labels: str) -> str:
+    if not labels:
+        return ""
+    escaped = (
+        '{}="{}"'.format(name, value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n"))
+        for name, value in labels.items()
+    )
+    return "{" + ",".join(escaped) + "}"
+
+
+def _counter(lines: list[str], name: str, what: str, values: dict[str, int]) -> None:
+    lines += [f"# HELP {name} {what}", f"# TYPE {name} counter"]
+    lines += [f"{name}{labels} {value}" for labels, value in values.items()]
+
+
+def _histogram(lines: list[str], name: str, what: str, table: dict[str, Histogram]) -> None:
+    lines += [f"# HELP {name} {what}", f"# TYPE {name} histogram"]
+    for door, histogram in table.items():
+        running = 0
+        for bound, count in zip((*map(str, BOUNDS), "+Inf"), histogram.counts, strict=True):
+            running += count
+            lines.append(f"{name}_bucket{_labels(door=door, le=bound)} {running}")
+        lines.append(f"{name}_sum{_labels(door=door)} {histogram.total:g}")
+        lines.append(f"{name}_count{_labels(door=door)} {running}")

@@ -1,0 +1,502 @@
+"""A conversation from a client's door to an upstream and back. One request is one scope; it gives everything back once.
+
+decode -> (previous_response_id) -> route -> per attempt: passes, encode, send -> decode -> restore -> encode
+"""
+
+import asyncio
+from typing import cast, get_args
+from urllib.parse import parse_qs
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from dragoman.dialects._base import Dialect
+from dragoman.errors import DecodeError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.gateway.bodies import inflate, load_body, put_model
+from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write
+from dragoman.gateway.state import Gateway, Generation
+from dragoman.gateway.stored import Resolved, remember, resolve
+from dragoman.gateway.xray import Xray, show
+from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.model.events import ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.fold import Folder
+from dragoman.model.reply import Reply, Usage
+from dragoman.model.request import Request
+from dragoman.notes import Note, NoteKind, Notes
+from dragoman.upstream.render import HOP, Asked, render
+from dragoman.upstream.send import Answer, Attempt, Job, Piece
+from dragoman.wire import WireRequest
+
+PING_S = 15.0
+PINGS: dict[str, bytes] = {
+    "anthropic": b'event: ping\ndata: {"type": "ping"}\n\n',
+    "openai_chat": b": keep-alive\n\n",
+    "openai_responses": b": keep-alive\n\n",
+}
+DIALECT_HEADERS: dict[str, tuple[str, ...]] = {
+    "anthropic": ("anthropic-version", "anthropic-beta"),
+    "openai_responses": ("openai-beta",),
+    "openai_chat": ("openai-beta",),
+}
+DATED = ("openai_chat", "openai_responses", "ollama")  # their replies say when; encoders have no clock
+RATE_HEADERS = ("x-ratelimit-", "anthropic-ratelimit-")
+BIG_BYTES = 1024 * 1024
+MAX_NOTES_HEADER = 3500
+CHARS_PER_TOKEN = 4
+SHUT = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
+OLD = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took longer than it may")
+
+
+class Scope:
+    """One request, from its first byte in to its last byte out."""
+
+    def __init__(self, gateway: Gateway, http: HttpRequest, dialect: Dialect, door: str) -> None:
+        self.gateway = gateway
+        self.now: Generation = gateway.now
+        self.http = http
+        self.dialect = dialect
+        self.door = door
+        self.started = gateway.clock()
+        self.model = ""
+        self.asked: Asked | None = None
+        self.resolved: Resolved | None = None
+        self.answer: Answer | None = None
+        self.attempts: list[Attempt] = []
+        self.refuse: frozenset[NoteKind] = read_refuse(http)
+        self.keep = gateway.xray.always or "x-dragoman-xray" in http.headers
+        self.status = 0
+        self.usage: Usage | None = None
+        self.failure: Failure | None = None
+        self.first_s: float | None = None
+        self.sent: list[bytes] = []  # for X-ray
+        self.ending: Failure | None = None  # why it is being ended from outside
+        self._over = False
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        if self.answer is not None:
+            return tuple(self.answer.rendered.notes)
+        return self.asked.notes if self.asked is not None else ()
+
+    def finish(self) -> None:
+        """Gives back what is held and says once what happened."""
+        if self._over:
+            return
+        self._over = True
+        if self.answer is not None:
+            self.usage = self.usage or self.answer.usage
+            self.failure = self.failure or self.answer.failure
+            self.answer.close()
+        self._report()
+        if self.keep:
+            self._keep()
+
+    def _report(self) -> None:
+        gateway, seconds = self.gateway, self.gateway.clock() - self.started
+        upstream = self.attempts[-1].upstream if self.attempts else ""
+        metrics = gateway.metrics
+        if self.status:
+            metrics.request(self.door, upstream, self.status, seconds)
+        else:
+            metrics.left += 1
+        if self.first_s is not None:
+            metrics.first_byte(self.door, self.first_s)
+        for attempt in self.attempts:
+            metrics.attempt(attempt.upstream, attempt.failure or "ok")
+        usage = self.usage or Usage()
+        for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
+            metrics.token(upstream, kind, getattr(usage, kind))
+        for note in self.notes:
+            metrics.note(note.kind)
+        gateway.log.say(
+            "request",
+            id=self.http.id,
+            door=self.door,
+            status=self.status or "left",
+            model=self.model,
+            upstream=upstream,
+            key=self.http.key_id,
+            input=_sum(usage.input, usage.cache_read, usage.cache_write),
+            output=_sum(usage.output, usage.reasoning),
+            first_ms=None if self.first_s is None else round(self.first_s * 1000),
+            ms=round(seconds * 1000),
+            waited_ms=round(sum(a.waited_s for a in self.attempts) * 1000),
+            attempts=len(self.attempts) if len(self.attempts) > 1 else None,
+            failure=(self.failure.code or self.failure.kind) if self.failure else None,
+            notes=len(self.notes),
+        )
+
+    def _keep(self) -> None:
+        attempts: list[JsonObject] = [
+            {
+                "upstream": a.upstream,
+                "model": a.model,
+                "status": a.status,
+                "failure": a.failure,
+                "sent": show(a.body),
+                "reply": show(a.reply),
+            }
+            for a in self.attempts
+        ]
+        self.gateway.xray.put(
+            Xray(
+                id=self.http.id,
+                door=self.door,
+                path=self.http.path,
+                model=self.model,
+                upstream=self.attempts[-1].upstream if self.attempts else "",
+                asked=show(self.asked.raw) if self.asked else None,
+                canonical=show(dump_json(to_builtins(self.asked.request))) if self.asked else None,
+                attempts=attempts,
+                reply=show(b"".join(self.sent)),
+                notes=self.notes,
+                status=self.status,
+                seconds=round(self.gateway.clock() - self.started, 4),
+            )
+        )
+
+
+def read_refuse(http: HttpRequest) -> frozenset[NoteKind]:
+    """`x-dragoman-refuse: dropped, altered`: rather an error than such a loss."""
+    said = http.headers.get("x-dragoman-refuse")
+    if said is None:
+        return frozenset()
+    words = {word.strip() for word in said.split(",") if word.strip()}
+    known = set(get_args(NoteKind))
+    if not words <= known:
+        raise DecodeError(f"x-dragoman-refuse: expected some of {', '.join(sorted(known))}")
+    return frozenset(cast(set[NoteKind], words))
+
+
+async def converse(gateway: Gateway, http: HttpRequest, dialect: Dialect, path: str, door: str) -> HttpResponse:
+    """The whole way of one request."""
+    scope = http.scope = Scope(gateway, http, dialect, door)
+    await take_in(scope, path)
+    return await answer_with(scope)
+
+
+async def take_in(scope: Scope, path: str) -> None:
+    """Reads, checks and decodes what the client asked."""
+    http = scope.http
+    raw = inflate(await http.read(), http.headers.get("content-encoding", ""), scope.now.settings.max_body_bytes)
+    if len(raw) > BIG_BYTES:
+        scope.asked = await asyncio.to_thread(decode, scope, raw, path)
+    else:
+        scope.asked = decode(scope, raw, path)
+    scope.model = scope.asked.request.model
+    if scope.dialect.name == "openai_responses":
+        scope.resolved = await resolve(scope.gateway, http.key_id, scope.asked, scope.now)
+        scope.asked = scope.resolved.asked
+
+
+def decode(scope: Scope, raw: bytes, path: str) -> Asked:
+    names = DIALECT_HEADERS.get(scope.dialect.name, ())
+    headers = {name: scope.http.headers[name] for name in names if name in scope.http.headers}
+    notes = Notes(scope.refuse)
+    wire = WireRequest(body=load_body(raw), path=path, headers=headers)
+    try:
+        request = scope.dialect.decode_request(wire, notes)
+    except RecursionError as error:
+        raise DecodeError("nested too deeply") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DecodeError(f"not a request we can read ({type(error).__name__})") from error
+    return Asked(
+        dialect=scope.dialect,
+        request=request,
+        raw=raw,
+        headers=headers,
+        notes=tuple(notes),
+        put_model=put_model,
+        path=path,
+        same_wire=scope.dialect.name != "jsonrpc",
+        hops=read_hops(scope.http),
+    )
+
+
+def read_hops(http: HttpRequest) -> int:
+    said = http.headers.get(HOP, "0")
+    return int(said) if said.isdigit() and len(said) < 5 else 0
+
+
+async def answer_with(scope: Scope) -> HttpResponse:
+    """Asks an upstream and makes its answer the client's."""
+    gateway, asked = scope.gateway, scope.asked
+    if asked is None:
+        raise DecodeError("nothing was asked")
+    targets = scope.now.targets(asked.request.model, gateway.dice)
+    if not targets:
+        raise UpstreamError(no_model(asked.request.model))
+    stream = bool(asked.request.stream)
+    job = Job(
+        targets=targets,
+        render=lambda station, target: render(asked, station, target, stream=stream, refuse=scope.refuse),
+        stream=stream,
+        deadline=scope.started + scope.now.settings.deadline_s,
+        who=scope.http.key_id or scope.http.client,
+        tokens=len(asked.raw) // CHARS_PER_TOKEN + (asked.request.max_output or 0),
+        attempts=scope.attempts,
+        keep_wire=scope.keep,
+    )
+    scope.answer = await gateway.sender.ask(job)
+    headers = reply_headers(scope)
+    scope.status = 200
+    if stream:
+        kind = scope.answer.headers.get("content-type") if scope.answer.rendered.as_is else None
+        headers["content-type"] = kind or stream_type(scope)
+        headers["cache-control"] = "no-cache"
+        headers["x-accel-buffering"] = "no"
+        return HttpResponse(200, headers=headers, stream=Pump(scope).run, close=scope.finish)
+    body = await whole(scope, scope.answer)
+    headers["content-type"] = JSON_TYPE
+    if scope.keep:
+        scope.sent.append(body)
+    return HttpResponse(200, body, headers=headers, close=scope.finish)
+
+
+def stream_type(scope: Scope) -> str:
+    if scope.dialect.media_type == "text/event-stream":
+        return JSON_TYPE if wants_array(scope) else "text/event-stream; charset=utf-8"
+    return scope.dialect.media_type
+
+
+def wants_array(scope: Scope) -> bool:
+    """Gemini without `alt=sse` streams one JSON array (CLIENTS 17)."""
+    return scope.dialect.name == "gemini" and parse_qs(scope.http.query).get("alt") != ["sse"]
+
+
+async def whole(scope: Scope, answer: Answer) -> bytes:
+    """An unstreamed answer, as its client reads it."""
+    reply, asked = answer.reply, scope.asked
+    if reply is None or asked is None:
+        raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream said nothing"))
+    if answer.rendered.as_is:
+        body = answer.raw
+    else:
+        if scope.dialect.name == "openai_responses":
+            reply = replace(reply, id=f"resp_{scope.http.id}")
+        if reply.created is None and scope.dialect.name in DATED:
+            reply = replace(reply, created=round(scope.gateway.wall()))
+        wire = scope.dialect.encode_reply(reply, answer.rendered.notes, asked.request)
+        body = dump_json(wire.body)
+    await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)
+    return body
+
+
+class Pump:
+    """Events of an answer into the client's stream, with pings while it is quiet."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._encoder = scope.dialect.stream_encoder(
+            scope.answer.rendered.notes if scope.answer else Notes(), scope.asked.request if scope.asked else None
+        )
+        self._as_is = scope.answer is not None and scope.answer.rendered.as_is
+        self._tail = b""  # of a frame that is not whole yet
+        self._folder = Folder() if scope.resolved is not None and scope.resolved.store else None
+        self._ended = False
+        self._written = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self, write: Write) -> None:
+        scope, answer = self.scope, self.scope.answer
+        if answer is None:
+            return
+        self._task = cast("asyncio.Task[None]", asyncio.current_task())
+        scope.gateway.live.add(self._stop)
+        self._watch(write)
+        keep = scope.sent if scope.keep else None
+        try:
+            while True:
+                try:
+                    piece = await answer.next()
+                except asyncio.CancelledError:
+                    if scope.ending is None:
+                        raise
+                    self._task.uncancel()
+                    piece = Piece(b"", [ReplyFailed(failure=scope.ending)])
+                if piece is None:
+                    break
+                out = self._out(piece)
+                if out:
+                    if scope.first_s is None:
+                        scope.first_s = scope.gateway.clock() - scope.started
+                    self._written = self._loop.time()
+                    if keep is not None and len(keep) < 5000:
+                        keep.append(out)
+                    await write(out)
+                if self._ended:
+                    break
+            if out := self._close():
+                await write(out)
+            await self._remember(answer)
+        finally:
+            scope.gateway.live.discard(self._stop)
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _out(self, piece: Piece) -> bytes:
+        events = piece.events
+        scope = self.scope
+        if events:
+            if not self._as_is and isinstance(events[0], ReplyStart):
+                events = [self._dress(events[0]), *events[1:]]
+            if self._folder is not None:
+                for event in events:
+                    self._folder.feed(event)
+            last = events[-1]
+            if isinstance(last, ReplyFailed):
+                scope.failure = last.failure
+                self._ended = True
+            elif isinstance(last, ReplyEnd):
+                scope.usage = last.usage
+        if self._as_is:
+            return self._raw(piece)
+        try:
+            out = self._encoder.feed(events)
+        except Exception as error:  # after the first byte an error can only be said in the stream
+            scope.gateway.log.warning("encode_failed", id=scope.http.id, error=type(error).__name__)
+            self._ended = True
+            scope.failure = Failure(kind="server_error", message="the answer cannot be said in this dialect")
+            fresh = scope.dialect.stream_encoder(Notes(), scope.asked.request if scope.asked else None)
+            out = fresh.feed([ReplyFailed(failure=scope.failure)])
+        return out
+
+    def _raw(self, piece: Piece) -> bytes:
+        """The provider's own bytes, whole frames only: a cut stream must not end in half a frame (F06)."""
+        failed = self._ended and not piece.raw
+        if failed and self.scope.failure is not None:
+            self._tail = b""
+            if self.scope.failure.kind == "cut_off" or self.scope.failure.code is not None:
+                return self._encoder.feed([ReplyFailed(failure=self.scope.failure)])
+            return b""
+        data = self._tail + piece.raw if self._tail else piece.raw
+        cut = frame_end(data, self.scope.dialect.media_type)
+        self._tail = data[cut:]
+        return data[:cut]
+
+    def _close(self) -> bytes:
+        if self._as_is:
+            tail, self._tail = self._tail, b""
+            return b"" if self._ended else tail
+        return self._encoder.close()
+
+    def _dress(self, start: ReplyStart) -> ReplyStart:
+        """An id by which a stored response is found again, and the time, which encoders cannot know."""
+        name = self.scope.dialect.name
+        if name == "openai_responses":
+            start = replace(start, id=f"resp_{self.scope.http.id}")
+        if start.created is None and name in DATED:
+            start = replace(start, created=round(self.scope.gateway.wall()))
+        return start
+
+    async def _remember(self, answer: Answer) -> None:
+        scope = self.scope
+        if self._folder is None or scope.failure is not None or scope.asked is None:
+            return
+        reply = self._folder.reply()
+        if isinstance(reply, Reply):
+            wire = scope.dialect.encode_reply(reply, Notes(), scope.asked.request)
+            await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, dump_json(wire.body))
+
+    # ---- from outside
+
+    def _stop(self) -> None:
+        """The server wants to end: say so in the stream."""
+        self._end(SHUT)
+
+    def _end(self, why: Failure) -> None:
+        if self.scope.ending is None and self._task is not None:
+            self.scope.ending = why
+            self._task.cancel()
+
+    def _watch(self, write: Write) -> None:
+        """One timer a stream: pings while it is quiet, an end when it took too long."""
+        self._written = self._loop.time()
+        ping = b"" if self._as_is and self.scope.dialect.name == "gemini" else PINGS.get(self.scope.dialect.name, b"")
+        limit = self.scope.answer.target.upstream.timeouts.stream_s if self.scope.answer else 0.0
+        until = self._loop.time() + limit
+        pinging: set[asyncio.Task[None]] = set()
+
+        def look() -> None:
+            now = self._loop.time()
+            if now >= until:
+                self._end(OLD)
+                return
+            quiet = now - self._written
+            if quiet >= PING_S - 0.001 and ping and not self._tail:
+                self._written = now
+                task = self._loop.create_task(_swallow(write, ping))
+                pinging.add(task)
+                task.add_done_callback(pinging.discard)
+                quiet = 0.0
+            self._timer = self._loop.call_later(max(PING_S - quiet, 0.05), look)
+
+        self._timer = self._loop.call_later(PING_S, look)
+
+
+async def _swallow(write: Write, data: bytes) -> None:
+    await write(data)
+
+
+def frame_end(data: bytes, media_type: str) -> int:
+    """Where the last whole frame ends."""
+    if media_type != "text/event-stream":
+        return data.rfind(b"\n") + 1
+    if data[:1] == b"[" or data[:1] == b",":  # Gemini's array goes through as it comes
+        return len(data)
+    plain, windows, old = data.rfind(b"\n\n"), data.rfind(b"\n\r\n"), data.rfind(b"\r\r")
+    return max(plain + 2 if plain >= 0 else 0, windows + 3 if windows >= 0 else 0, old + 2 if old >= 0 else 0)
+
+
+def reply_headers(scope: Scope) -> dict[str, str]:
+    """Ours, and of the upstream's only what says how much is left (T10)."""
+    answer = scope.answer
+    headers: dict[str, str] = {}
+    if answer is None:
+        return headers
+    headers["x-dragoman-upstream"] = f"{answer.station.spec.name}/{answer.target.model}"
+    if answer.rendered.dialect.name == scope.dialect.name:
+        said = answer.headers.items()
+        headers.update({name: value for name, value in said if name.startswith(RATE_HEADERS) and value.isprintable()})
+    notes = scope.notes
+    if notes:
+        headers["x-dragoman-notes"] = write_notes(notes)
+    return headers
+
+
+def write_notes(notes: tuple[Note, ...]) -> str:
+    """As many as fit, as ASCII JSON; the last entry says how many more there are."""
+    shown: list[object] = []
+    size = 2
+    for i, note in enumerate(notes):
+        entry = {"kind": note.kind, "where": note.where, "why": note.why}
+        size += len(dump_json(entry)) + 1
+        if size > MAX_NOTES_HEADER:
+            shown.append({"more": len(notes) - i})
+            break
+        shown.append(entry)
+    return dump_json(shown).decode().encode("ascii", "backslashreplace").decode()
+
+
+def no_model(name: str) -> Failure:
+    return Failure(
+        kind="not_found",
+        status=404,
+        code="model_not_found",
+        param="model",
+        message=f"there is no model {name[:200]!r} here",
+    )
+
+
+def count_estimate(request: Request) -> int:
+    """Tokens of a request, where no provider can be asked: characters of what is said, by a rule of thumb."""
+    size = len(dump_json(to_builtins(request.messages))) + len(dump_json(to_builtins(request.tools or ())))
+    return max(1, size // CHARS_PER_TOKEN)
+
+
+def _sum(*counts: int | None) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None

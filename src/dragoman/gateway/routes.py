@@ -1,0 +1,118 @@
+"""The one route table: path, method, dialect, and who may come in. A route without a class does not start."""
+
+import re
+from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
+
+from dragoman.errors import DragomanError
+
+Access: TypeAlias = Literal["public", "client", "admin"]
+VERSION = r"/v1(?:beta|alpha|beta1|alpha1)?"
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    method: str
+    path: str  # plain, or a pattern with (?P<name>...) groups
+    name: str  # the method of Gateway that serves it: serve_<name>
+    dialect: str  # in which errors are said
+    access: Access
+
+
+class Match(Struct, frozen=True):
+    route: Route
+    words: dict[str, str]
+
+
+def _all(methods: str, path: str, name: str, dialect: str, access: Access) -> list[Route]:
+    return [Route(method=m, path=path, name=name, dialect=dialect, access=access) for m in methods.split()]
+
+
+_GEMINI_MODEL = rf"{VERSION}/(?:projects/.+/)?(?P<kind>models|tunedModels)/(?P<model>[^?#]+)"
+
+ROUTES: tuple[Route, ...] = (
+    *_all("POST", "/v1/chat/completions", "chat", "openai_chat", "client"),
+    *_all("POST", "/v1/responses", "responses", "openai_responses", "client"),
+    *_all("GET", "/v1/responses", "websocket", "openai_responses", "client"),
+    *_all("POST", "/v1/responses/input_tokens", "count_responses", "openai_responses", "client"),
+    *_all("GET", r"/v1/responses/(?P<id>[\w.-]+)/input_items", "stored_input", "openai_responses", "client"),
+    *_all("POST", r"/v1/responses/(?P<id>[\w.-]+)/cancel", "stored_cancel", "openai_responses", "client"),
+    *_all("GET", r"/v1/responses/(?P<id>[\w.-]+)", "stored", "openai_responses", "client"),
+    *_all("DELETE", r"/v1/responses/(?P<id>[\w.-]+)", "forget", "openai_responses", "client"),
+    *_all("POST", "/v1/messages", "messages", "anthropic", "client"),
+    *_all("POST", "/v1/messages/count_tokens", "count_messages", "anthropic", "client"),
+    *_all("POST", rf"{_GEMINI_MODEL}:(?P<verb>\w+)", "gemini", "gemini", "client"),
+    *_all("GET HEAD", "/v1/models", "models", "openai_chat", "client"),
+    *_all("GET HEAD", r"/v1(?:beta|alpha|beta1|alpha1)/models", "gemini_models", "gemini", "client"),
+    *_all("GET HEAD", r"/v1(?:beta|alpha|beta1|alpha1)/models/(?P<model>[^?#]+)", "gemini_model", "gemini", "client"),
+    *_all("GET HEAD", r"/v1/models/(?P<model>[^?#]+)", "model", "openai_chat", "client"),
+    *_all("POST", "/v1/embeddings", "embeddings", "openai_chat", "client"),
+    *_all("POST", "/v1/audio/speech", "speech", "openai_chat", "client"),
+    *_all("GET HEAD", "/", "root", "ollama", "public"),
+    *_all("GET HEAD", "/api/version", "version", "ollama", "client"),
+    *_all("GET HEAD", "/api/tags", "tags", "ollama", "client"),
+    *_all("GET HEAD", "/api/ps", "running", "ollama", "client"),
+    *_all("POST", "/api/show", "show", "ollama", "client"),
+    *_all("POST", "/api/chat", "ollama", "ollama", "client"),
+    *_all("POST", "/api/generate", "ollama", "ollama", "client"),
+    *_all("POST", "/api/embed", "embed", "ollama", "client"),
+    *_all("POST", "/api/embeddings", "embed_old", "ollama", "client"),
+    *_all("POST", "/generate", "jsonrpc", "jsonrpc", "client"),
+    *_all("GET HEAD", "/healthz", "alive", "openai_chat", "public"),
+    *_all("GET HEAD", "/readyz", "ready", "openai_chat", "public"),
+    *_all("GET HEAD", "/health", "health", "openai_chat", "public"),
+    *_all("GET HEAD", "/metrics", "metrics", "openai_chat", "admin"),
+    *_all("GET", "/xray", "xray_list", "openai_chat", "admin"),
+    *_all("GET", r"/xray/(?P<id>[\w.-]+)", "xray", "openai_chat", "admin"),
+)
+
+# Clients that leave the version out still arrive (FIELD-CASES 85).
+UNVERSIONED = ("chat", "responses", "messages", "embeddings", "models", "audio")
+
+
+class Table:
+    def __init__(self, routes: tuple[Route, ...] = ROUTES) -> None:
+        self._plain: dict[tuple[str, str], Match] = {}
+        self._patterns: list[tuple[re.Pattern[str], Route]] = []
+        self._methods: dict[str, set[str]] = {}
+        for route in routes:
+            if route.access not in get_args(Access):
+                raise DragomanError(f"route {route.method} {route.path} does not say who may come in")
+            if "(" in route.path:
+                self._patterns.append((re.compile(route.path), route))
+            else:
+                self._plain[route.method, route.path] = Match(route, {})
+
+    def find(self, method: str, path: str) -> Match | None:
+        """The route a request means, or None. Odd spellings of a path are read as what they stand for."""
+        found = self._plain.get((method, path))
+        if found is not None:
+            return found
+        plain = plain_path(path)
+        if plain is None:
+            return None
+        found = self._plain.get((method, plain))
+        if found is not None:
+            return found
+        for pattern, route in self._patterns:
+            if route.method == method and (match := pattern.fullmatch(plain)):
+                return Match(route, match.groupdict())
+        return None
+
+    def methods(self, path: str) -> list[str]:
+        """What may be done at a path; empty when there is nothing."""
+        return [method for method in ("GET", "HEAD", "POST", "DELETE") if self.find(method, path)]
+
+
+def plain_path(path: str) -> str | None:
+    """No doubled or trailing slash, exactly one version; None for a path with `..` and the like."""
+    steps = [step for step in path.split("/") if step]
+    if any(step in (".", "..") or "\x00" in step or "\\" in step for step in steps):
+        return None
+    while len(steps) > 1 and steps[0] == steps[1] and re.fullmatch(VERSION[1:], steps[0]):
+        del steps[0]
+    if len(steps) > 2 and steps[0] == "api" and steps[1] == "v1":  # some clients put the server's own prefix in front
+        del steps[0]
+    if steps and steps[0] in UNVERSIONED:
+        steps.insert(0, "v1")
+    return "/" + "/".join(steps)

@@ -1,0 +1,187 @@
+"""Starting it: settings, keys, socket, workers, reload."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TextIO
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.errors import ConfigError
+from dragoman.gateway.app import App
+from dragoman.gateway.asgi import Asgi
+from dragoman.gateway.auth import Doorman, KeyStore
+from dragoman.gateway.config import find_file, load_settings, state_folder
+from dragoman.gateway.log import Log
+from dragoman.gateway.server import bind, make_server, run_loop, supervise
+from dragoman.gateway.settings import Settings
+from dragoman.gateway.state import Gateway
+
+MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
+WATCH_S = 1.0
+LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
+
+
+class Options(Struct, kw_only=True):
+    """What the command line says; None is "not said"."""
+
+    config: Path | None = None
+    host: str | None = None
+    port: int | None = None
+    workers: int = 1
+    watch: bool = False
+    verbose: bool = False
+    log: str | None = None
+    xray: int | None = None
+
+
+def settle(options: Options, env: Mapping[str, str]) -> Settings:
+    """The settings to run with: the command line wins over the file."""
+    path = options.config or find_file(Path.cwd(), env)
+    settings = load_settings(path, env)
+    said = {"host": options.host, "port": options.port, "log": options.log, "xray_keep": options.xray}
+    changes = {name: value for name, value in said.items() if value is not None}
+    settings = replace(settings, store_path=state_folder(env) / "responses.db", **changes)
+    for upstream in settings.upstreams:
+        if _is_self(upstream.base_url, settings):
+            raise ConfigError(settings.source or "settings", upstream.name, "its base_url is this gateway itself")
+    return settings
+
+
+def _is_self(url: str, settings: Settings) -> bool:
+    return any(url.startswith(f"http://{host}:{settings.port}") for host in {*LOOPBACK, settings.host})
+
+
+def make_doorman(settings: Settings, env: Mapping[str, str]) -> Doorman:
+    keys = KeyStore(state_folder(env) / "keys.json", settings.client_keys)
+    hosts = [*settings.hosts]
+    if settings.host not in LOOPBACK:
+        hosts += ["*"] if not settings.hosts else [settings.host]  # with a key, any name may lead here
+    return Doorman(keys, hosts, settings.origins)
+
+
+def check_exposure(settings: Settings, doorman: Doorman) -> None:
+    """Nobody but this machine comes in without a key (T01)."""
+    if settings.host not in LOOPBACK and not doorman.keys.configured:
+        words = f"refusing to listen on {settings.host} without client keys: make one with `dragoman keys new`"
+        raise ConfigError(settings.source or "--host", "", words)
+
+
+def serve(options: Options, env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
+    """Runs until it is told to stop; the exit code."""
+    try:
+        settings = settle(options, env)
+        doorman = make_doorman(settings, env)
+        check_exposure(settings, doorman)
+    except ConfigError as error:
+        print(f"dragoman serve: {error}", file=err)
+        return MISCONFIGURED
+    try:
+        listener = bind(settings.host, settings.port)
+    except OSError as error:
+        print(f"dragoman serve: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=err)
+        return 1
+    log = Log(settings.log, verbose=options.verbose or bool(env.get("DRAGOMAN_VERBOSE")))
+    log.to_stderr()
+    port = listener.getsockname()[1]
+    out.write(banner(replace(settings, port=port), doorman, env))
+    out.flush()
+
+    def work(number: int) -> None:
+        run_loop(_main(options, settings, doorman, log, env, listener))
+
+    if options.workers > 1:
+        return supervise(options.workers, work)
+    work(0)
+    return 0
+
+
+async def _main(
+    options: Options, settings: Settings, doorman: Doorman, log: Log, env: Mapping[str, str], listener: object
+) -> None:
+    gateway = Gateway(settings, doorman, log=log, share=max(1, options.workers))
+    server = make_server(gateway, Asgi(App(gateway)), lambda: reload(gateway, options, env))
+    watcher = asyncio.ensure_future(watch(gateway, options, env)) if options.watch else None
+    try:
+        await server.serve(sockets=[listener])  # type: ignore[list-item]
+    finally:
+        if watcher is not None:
+            watcher.cancel()
+        await gateway.close()
+
+
+def reload(gateway: Gateway, options: Options, env: Mapping[str, str]) -> bool:
+    """Another configuration if it is good; else the old one stays (P10)."""
+    try:
+        if not gateway.now.settings.source:
+            return False
+        settings = settle(options, env)
+        doorman = make_doorman(settings, env)
+        check_exposure(settings, doorman)
+    except ConfigError as error:
+        gateway.log.warning("config_rejected", why=str(error), generation=gateway.now.number)
+        return False
+    gateway.replace(settings, doorman)
+    gateway.log.say("config_loaded", generation=gateway.now.number, source=settings.source)
+    return True
+
+
+async def watch(gateway: Gateway, options: Options, env: Mapping[str, str], load: Callable[..., bool] = reload) -> None:
+    path = Path(gateway.now.settings.source) if gateway.now.settings.source else None
+    if path is None:
+        return
+    seen = _stamp(path)
+    while True:
+        await asyncio.sleep(WATCH_S)
+        stamp = _stamp(path)
+        if stamp is not None and stamp != seen:
+            seen = stamp
+            load(gateway, options, env)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = path.stat()
+        return stat.st_mtime_ns, stat.st_size
+    except OSError:
+        return None
+
+
+def banner(settings: Settings, doorman: Doorman, env: Mapping[str, str]) -> str:
+    """What a person needs to know: where, what, who, and one line to try."""
+    base = f"http://{settings.host}:{settings.port}"
+    first = next((m for u in settings.upstreams for m in u.models), "demo")
+    needed = doorman.keys.configured
+    key = ' -H "Authorization: Bearer $DRAGOMAN_KEY"' if needed else ""
+    rows = [
+        f"    {u.name:<12} {_models(len(u.models))}  {u.base_url or 'built in, needs nothing'}"
+        for u in settings.upstreams
+    ]
+    where = (
+        f"a key of {state_folder(env) / 'keys.json'} or the configuration" if needed else "none needed on this machine"
+    )
+    lines = [
+        f"dragoman listens on {base}",
+        "",
+        "  doors",
+        f"    OpenAI       {base}/v1          chat/completions, responses, embeddings, models",
+        f"    Anthropic    {base}             /v1/messages",
+        f"    Gemini       {base}             /v1beta/models/MODEL:generateContent",
+        f"    Ollama       {base}             /api/chat, /api/generate, /api/tags",
+        f"    JSON-RPC     {base}/generate",
+        f"    see also     {base}/health, /metrics",
+        f"  providers      {settings.source or 'found without a configuration file'}",
+        *rows,
+        f"  client key     {where}",
+        "",
+        "  try",
+        f"    curl {base}/v1/chat/completions{key} -H 'content-type: application/json' \\",
+        f"""      -d '{{"model": "{first}", "messages": [{{"role": "user", "content": "hello"}}]}}'""",
+        "",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _models(count: int) -> str:
+    return f"{count:>3} model{'s' if count != 1 else ' '}" if count else "any model "

@@ -1,0 +1,111 @@
+"""/health, /metrics and X-ray."""
+
+from dragoman.errors import UpstreamError
+from dragoman.failure import Failure
+from dragoman.gateway.http import HttpRequest, HttpResponse, json_response, text_response
+from dragoman.gateway.state import Gateway
+from dragoman.jsontypes import JsonObject
+from dragoman.upstream.station import Station
+
+
+async def serve_alive(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    return json_response({"status": "ok"})
+
+
+async def serve_ready(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    if gateway.draining:
+        return json_response({"status": "draining"}, 503)
+    return json_response({"status": "ok"})
+
+
+async def serve_health(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    """Everything for who may come in; for anybody else, that it lives (T44)."""
+    if gateway.now.doorman.admit(http, "client") and gateway.now.doorman.admit(http, "admin"):
+        return json_response({"status": status_of(gateway)})
+    now = gateway.clock()
+    stations = gateway.now.stations
+    return json_response(
+        {
+            "status": status_of(gateway),
+            "uptime_s": round(gateway.wall() - gateway.started, 1),
+            "running": gateway.metrics.running,
+            "queue_sizes": {name: len(station.gate.line) for name, station in stations.items()},
+            "rate_limits": {name: _limits(station, now) for name, station in stations.items()},
+            "providers": {name: _provider(station, now) for name, station in stations.items()},
+            "models": len(gateway.now.models),
+            "configuration": {"generation": gateway.now.number, "source": gateway.now.settings.source or None},
+        }
+    )
+
+
+def status_of(gateway: Gateway) -> str:
+    return "draining" if gateway.draining else "ok"
+
+
+def _limits(station: Station, now: float) -> JsonObject:
+    gate = station.gate
+    limits: JsonObject = {}
+    for name, window in (("rpm", gate.rpm), ("tpm", gate.tpm)):
+        if window is not None:
+            limits[name] = {
+                "limit": window.limit,
+                "used": window.used(now),
+                "free_in_s": round(window.wait_s(now), 2),
+            }
+    if gate.at_once is not None:
+        limits["at_once"] = {"limit": gate.at_once, "used": gate.inside}
+    return limits
+
+
+def _provider(station: Station, now: float) -> JsonObject:
+    spec = station.spec
+    keys = station.keys.keys
+    return {
+        "kind": spec.kind or spec.dialect,
+        "dialect": spec.dialect,
+        "host": station.origin or None,
+        "models": list(spec.models),
+        "keys": {
+            "count": sum(1 for key in keys if key.secret is not None),
+            "resting": sum(1 for key in keys if key.rests_until > now),
+            "disabled": sum(1 for key in keys if key.disabled),
+        },
+        "breaker": station.worst_state(),
+        "running": station.gate.inside,
+        "sent": station.sent,
+        "failed": station.failed,
+    }
+
+
+async def serve_metrics(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    now = gateway.clock()
+    gauges: list[tuple[str, dict[str, str], float]] = []
+    for name, station in gateway.now.stations.items():
+        label = {"upstream": name}
+        gauges.append(("dragoman_queue", label, len(station.gate.line)))
+        gauges.append(("dragoman_upstream_running", label, station.gate.inside))
+        gauges.append(("dragoman_breaker_open", label, float(station.worst_state() == "open")))
+        gauges.append(("dragoman_keys_resting", label, sum(key.rests_until > now for key in station.keys.keys)))
+    gauges.append(("dragoman_config_generation", {}, gateway.now.number))
+    text = gateway.metrics.text(sorted(gauges, key=lambda gauge: gauge[0]))
+    return text_response(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+async def serve_xray_list(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    rows = [
+        {"id": r.id, "door": r.door, "model": r.model, "upstream": r.upstream, "status": r.status, "s": r.seconds}
+        for r in gateway.xray.rows()
+    ]
+    return json_response({"requests": rows})
+
+
+async def serve_xray(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    found = gateway.xray.get(words["id"])
+    if found is None:
+        words_ = "no such request is kept: send `x-dragoman-xray: 1` with it, or start with --xray N"
+        raise UpstreamError(Failure(kind="not_found", status=404, message=words_))
+    return json_response(found)
+
+
+async def serve_root(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    return text_response("Ollama is running")

@@ -1,0 +1,258 @@
+"""The server: uvicorn with what it lacks. Header caps, deadlines, ending what a client left, draining."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httptools
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from dragoman.gateway.asgi import CANCELS, Asgi
+from dragoman.gateway.state import Gateway
+
+MAX_HEAD_BYTES = 32 * 1024
+MAX_HEADERS = 100
+MAX_LINE_BYTES = 8 * 1024
+HEAD_S = 10.0
+BODY_S = 30.0
+BODY_S_PER_MIB = 1.0
+WRITE_S = 60.0
+KEEP_ALIVE_S = 60
+BACKLOG = 2048
+AFTER_GRACE_S = 5.0
+
+_TOO_BIG = b'{"error": {"message": "the request head is too large", "type": "invalid_request_error"}}'
+_TOO_SLOW = b'{"error": {"message": "the request took too long to arrive", "type": "invalid_request_error"}}'
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection. What it adds costs nothing while a request arrives in one piece and its answer is read."""
+
+    _clock: asyncio.TimerHandle | None = None
+    _stall: asyncio.TimerHandle | None = None
+    _head = 0
+    _arrived = True
+    _begun = False
+    _refused = False
+    _running: "asyncio.Task[None] | None" = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.app_state = {CANCELS: True}
+        self._arm(HEAD_S)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        if not self._begun:
+            self._head += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if not self._begun and self._head > MAX_HEAD_BYTES:
+            self._refuse(431, _TOO_BIG)
+        elif self._arrived:
+            self._disarm()
+        elif self._clock is None:
+            self._arm(BODY_S + self._expected() * BODY_S_PER_MIB if self._begun else HEAD_S)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._arrived, self._begun = False, False
+
+    def on_headers_complete(self) -> None:
+        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        if len(self.headers) > MAX_HEADERS or size > MAX_HEAD_BYTES or len(self.url) > MAX_LINE_BYTES:
+            self._refuse(431, _TOO_BIG)
+            return
+        names = [name for name, _ in self.headers]
+        if b"transfer-encoding" in names and b"content-length" in names:
+            raise httptools.HttpParserError("both transfer-encoding and content-length")
+        self._begun, self._head = True, 0
+        self._disarm()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._arrived = True
+        if not self._refused:
+            super().on_message_complete()
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        before = set(self.tasks)
+        super()._start_asgi_task(cycle, app)
+        new = self.tasks - before
+        self._running = new.pop() if new else None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        if self._stall is not None:
+            self._stall.cancel()
+        cycle: Any = self.cycle  # None until the first request
+        unfinished = cycle is not None and not cycle.response_complete
+        super().connection_lost(exc)
+        if unfinished and self._running is not None:
+            self._running.cancel()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stall = self.loop.call_later(WRITE_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
+        super().resume_writing()
+
+    def _expected(self) -> float:
+        length = next((value for name, value in self.headers if name == b"content-length"), b"0")
+        return int(length) / 1024 / 1024 if length.isdigit() and len(length) < 12 else 0.0
+
+    def _arm(self, seconds: float) -> None:
+        self._disarm()
+        self._clock = self.loop.call_later(seconds, self._late)
+
+    def _disarm(self) -> None:
+        if self._clock is not None:
+            self._clock.cancel()
+            self._clock = None
+
+    def _late(self) -> None:
+        self._clock = None
+        if self._running is not None and self._begun:
+            self.transport.abort()  # its handler waits for a body that does not come
+        else:
+            self._refuse(408, _TOO_SLOW)
+
+    def _refuse(self, status: int, body: bytes) -> None:
+        if self._refused or self.transport.is_closing():
+            return
+        self._refused = True
+        words = {408: b"Request Timeout", 431: b"Request Header Fields Too Large"}[status]
+        head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+        self.transport.write(head % (status, words, len(body)) + body)
+        self.transport.close()
+
+
+class Server(uvicorn.Server):
+    """Drains on SIGTERM: no new work, and what runs ends by itself within the grace time or is told to."""
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway, on_hangup: Callable[[], object]) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+        self._on_hangup = on_hangup
+        self._drain_until = 0.0
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        if self.should_exit:
+            self.force_exit = True
+            self._gateway.end_streams()
+        self.should_exit = True
+        self._gateway.drain()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if hasattr(signal, "SIGHUP"):
+            with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread: tests
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_hangup)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._gateway.drain()
+        loop = asyncio.get_running_loop()
+        ending = loop.call_later(self._gateway.now.settings.grace_s, self._gateway.end_streams)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            ending.cancel()
+
+
+def make_server(gateway: Gateway, application: Asgi, on_hangup: Callable[[], object] = lambda: None) -> Server:
+    config = uvicorn.Config(
+        application,
+        http=Protocol,
+        ws="none",
+        lifespan="off",
+        loop="none",
+        access_log=False,
+        log_config=None,
+        log_level="critical",
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=int(gateway.now.settings.grace_s + AFTER_GRACE_S) or 1,
+        backlog=BACKLOG,
+    )
+    return Server(config, gateway, on_hangup)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; an OSError says why not."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host.strip("[]"), port))
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    listener.set_inheritable(True)
+    return listener
+
+
+def run_loop(main: Any) -> None:
+    """uvloop where there is one."""
+    factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main)
+
+
+def supervise(count: int, work: Callable[[int], None]) -> int:
+    """`count` children that run `work`; one that dies is replaced, slower if it dies at once again."""
+    children: dict[int, tuple[int, float]] = {}
+    stopping = False
+
+    def start(number: int) -> None:
+        pid = os.fork()
+        if pid == 0:
+            for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(sig, signal.SIG_DFL)
+            work(number)
+            os._exit(0)
+        children[pid] = (number, time.monotonic())
+
+    def pass_on(sig: int, frame: Any) -> None:
+        nonlocal stopping
+        stopping = stopping or sig != signal.SIGHUP
+        for pid in list(children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sig)
+
+    for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(sig, pass_on)
+    for number in range(count):
+        start(number)
+    while children:
+        try:
+            pid, _ = os.wait()
+        except ChildProcessError:
+            break
+        number, began = children.pop(pid, (0, 0.0))
+        if not stopping:
+            time.sleep(0.05 if time.monotonic() - began > 5 else 1.0)
+            start(number)
+    return 0

@@ -1,0 +1,90 @@
+"""Stored responses: what `previous_response_id` and GET /v1/responses/{id} need. Bounded, one row a response.
+
+Every lookup names the key it was stored under: another client's id is as unknown as one that never was (T17).
+"""
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.model.messages import Message
+
+MAX_ROW_BYTES = 8 * 1024 * 1024
+
+_SCHEMA = """
+create table if not exists responses (
+    owner text not null, id text not null, created real not null, row blob not null, primary key (owner, id)
+) without rowid;
+create index if not exists by_age on responses (created);
+"""
+
+
+class Stored(Struct, kw_only=True):
+    """A response, and the conversation up to and with it."""
+
+    id: str
+    messages: tuple[Message, ...]
+    wire: bytes  # as the client got it
+    input: bytes = b"[]"  # the items it asked with
+    upstream: str = ""  # who answered, if with an id of its own
+    created: float = 0.0
+
+
+class ResponseStore:
+    """SQLite, in a file or in memory; calls are short and may be made from any thread."""
+
+    def __init__(self, path: Path | None, rows: int) -> None:
+        self._rows = rows
+        self._lock = threading.Lock()
+        self._path = path
+        self._db: sqlite3.Connection | None = None
+
+    def put(self, owner: str, stored: Stored) -> bool:
+        row = msgspec.msgpack.encode(stored)
+        if len(row) > MAX_ROW_BYTES:
+            return False
+        with self._lock:
+            db = self._open()
+            db.execute("insert or replace into responses values (?, ?, ?, ?)", (owner, stored.id, stored.created, row))
+            (count,) = db.execute("select count(*) from responses").fetchone()
+            if count > self._rows:
+                oldest = "select owner, id from responses order by created limit ?"
+                db.execute(f"delete from responses where (owner, id) in ({oldest})", (count - self._rows,))  # noqa: S608  # a constant
+            db.commit()
+        return True
+
+    def get(self, owner: str, response_id: str) -> Stored | None:
+        with self._lock:
+            found = (
+                self._open()
+                .execute("select row from responses where owner = ? and id = ?", (owner, response_id))
+                .fetchone()
+            )
+        return None if found is None else msgspec.msgpack.decode(found[0], type=Stored)
+
+    def delete(self, owner: str, response_id: str) -> bool:
+        with self._lock:
+            db = self._open()
+            done = db.execute("delete from responses where owner = ? and id = ?", (owner, response_id)).rowcount
+            db.commit()
+        return done > 0
+
+    def close(self) -> None:
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._db is None:
+            if self._path is not None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(self._path or ":memory:", check_same_thread=False, timeout=5.0)
+            if self._path is not None:
+                self._path.chmod(0o600)
+                self._db.execute("pragma journal_mode = wal")
+            self._db.executescript(_SCHEMA)
+        return self._db

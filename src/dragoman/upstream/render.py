@@ -1,0 +1,136 @@
+"""A request as one target wants it, made afresh for each attempt from the canonical request (FIELD-CASES 102)."""
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.dialects import find_dialect
+from dragoman.dialects._base import Dialect
+from dragoman.failure import Failure
+from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.model.events import Event
+from dragoman.model.request import Request
+from dragoman.notes import Note, Notes
+from dragoman.passes.legal import prepare
+from dragoman.passes.restore import Restorer
+from dragoman.passes.restore import restore as restore_reply
+from dragoman.upstream.demo import demo_events
+from dragoman.upstream.learner import learn
+from dragoman.upstream.profiles import choose_dialect as dialect_of_model
+from dragoman.upstream.profiles import profile_for
+from dragoman.upstream.send import Rendered
+from dragoman.upstream.spec import DEMO, Target, Upstream
+from dragoman.upstream.station import Station
+from dragoman.upstream.urls import quote_segment
+
+ANTHROPIC_VERSION = "2023-06-01"
+HOP = "x-dragoman-hop"  # a gateway that is its own upstream must notice (T41)
+
+
+class Asked(Struct, kw_only=True):
+    """What the client asked, in its own dialect and in ours."""
+
+    dialect: Dialect
+    request: Request
+    raw: bytes  # the body as it came
+    headers: dict[str, str]  # those of the dialect
+    notes: tuple[Note, ...]  # of decoding it
+    same_wire: bool = True  # whether `raw` still says what `request` says
+    put_model: Callable[[bytes, str, str], bytes]
+    hops: int = 0  # gateways of ours it has been through
+    path: str = ""  # the plain path of its route; Gemini's with what its query says
+
+
+def render(asked: Asked, station: Station, target: Target, *, stream: bool, refuse: frozenset[str]) -> Rendered:
+    upstream = station.spec
+    notes = Notes(refuse)  # type: ignore[arg-type]  # checked where it was read
+    notes.items.extend(asked.notes)
+    request = replace(asked.request, model=target.model, stream=stream or asked.request.stream)
+    if upstream.kind == DEMO:
+        canonical = find_dialect("canonical")
+        return Rendered(
+            dialect=canonical, path="", body=b"", headers={}, notes=notes, events=lambda: demo_events(request)
+        )
+    name = choose_dialect(upstream, asked.dialect.name, target.model)
+    dialect = find_dialect(name)
+    learned = station.learned.get((name, target.model))
+    overrides = upstream.overrides if learned is None else {**upstream.overrides, **learned}
+    profile = profile_for(upstream.kind, target.model, name, overrides)
+    prepared = prepare(request, profile, notes)
+    own = name == asked.dialect.name
+    if own and asked.same_wire and _equal(prepared.request, request):
+        rendered = _as_is(asked, dialect, target, notes)
+    else:
+        rendered = _encode(dialect, prepared.request, notes, usage=stream and upstream.stream_usage)
+
+    def relearn(failure: Failure) -> Rendered | None:
+        lesson = learn(failure, prepared.request, profile, notes)
+        if lesson is None:
+            return None
+        station.remember(name, target.model, lesson.remember)
+        again = _encode(dialect, lesson.request, notes, usage=stream and upstream.stream_usage)
+        again.restore, again.restore_reply = rendered.restore, rendered.restore_reply
+        return again
+
+    rendered.learn = relearn
+    rendered.headers[HOP] = str(asked.hops + 1)
+    if not prepared.undo.is_nothing() and not rendered.as_is:
+        rendered.restore = _restorer(Restorer(prepared.undo))
+        rendered.restore_reply = lambda reply: restore_reply(reply, prepared.undo)
+    return rendered
+
+
+def _encode(dialect: Dialect, request: Request, notes: Notes, *, usage: bool) -> Rendered:
+    wire = dialect.encode_request(request, notes)
+    headers = dict(wire.headers)
+    if dialect.name == "anthropic":
+        headers.setdefault("anthropic-version", ANTHROPIC_VERSION)
+    if dialect.name == "openai_chat" and usage:
+        _ask_for_usage(wire.body)
+    return Rendered(dialect=dialect, path=wire.path, body=dump_json(wire.body), headers=headers, notes=notes)
+
+
+def choose_dialect(upstream: Upstream, client: str, model: str) -> str:
+    """The client's own where the upstream speaks it, unless the model goes over another one (mission B6)."""
+    spoken = upstream.dialects or (upstream.dialect,)
+    if len(spoken) == 1:
+        return spoken[0]
+    if client in spoken and client != "openai_chat":
+        return client
+    wanted = dialect_of_model(upstream.kind, model)
+    return wanted if wanted in spoken else upstream.dialect
+
+
+def _equal(one: Request, other: Request) -> bool:
+    return one is other or one == other
+
+
+def _as_is(asked: Asked, dialect: Dialect, target: Target, notes: Notes) -> Rendered:
+    """The client's own bytes, with the model's name as the only change."""
+    headers = dict(asked.headers)
+    path = asked.path
+    body = asked.put_model(asked.raw, target.model, asked.request.model)
+    if dialect.name == "anthropic":
+        headers.setdefault("anthropic-version", ANTHROPIC_VERSION)
+    if dialect.name == "gemini":
+        verb = asked.path.rpartition(":")[2]
+        path, body = f"/v1beta/models/{quote_segment(target.model)}:{verb}", asked.raw
+    return Rendered(dialect=dialect, path=path, body=body, headers=headers, notes=notes, as_is=True)
+
+
+def _ask_for_usage(body: JsonObject) -> None:
+    options = body.get("stream_options")
+    body["stream_options"] = {**(options if type(options) is dict else {}), "include_usage": True}
+
+
+def _restorer(restorer: Restorer) -> Callable[[list[Event]], list[Event]]:
+    def restore(events: list[Event]) -> list[Event]:
+        return list(_each(restorer, events))
+
+    return restore
+
+
+def _each(restorer: Restorer, events: list[Event]) -> Iterator[Event]:
+    for event in events:
+        yield from restorer.feed(event)

@@ -1,0 +1,109 @@
+"""Which upstreams a model name means, in which order. Dice are an argument.
+
+an alias -> what it stands for          fast = "gemini/gemini-2.5-flash"
+exactly a listed model -> its upstreams, in order, weighted
+upstream/model -> that upstream
+a known prefix -> the upstream of that kind  gpt- o1- o3- o4- -> openai, gemini- gemma- -> gemini, ...
+else the first upstream
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from dragoman.upstream.spec import DEMO, Target, Upstream
+
+PREFIXES: dict[str, tuple[str, ...]] = {
+    "openai": ("gpt-", "o1-", "o3-", "o4-", "o1", "o3", "o4", "chatgpt-", "codex-", "text-embedding-", "tts-"),
+    "gemini": ("gemini-", "gemma-", "learnlm-"),
+    "anthropic": ("claude-",),
+    "xai": ("grok-",),
+    "mistral": ("mistral-", "codestral-", "ministral-", "magistral-", "devstral-", "pixtral-"),
+    "deepseek": ("deepseek-",),
+}
+_LEGAL = re.compile(r"[A-Za-z0-9._:@/+\-]{1,200}")
+
+
+class Routes(Struct, frozen=True, kw_only=True):
+    """The model table of one configuration."""
+
+    upstreams: tuple[Upstream, ...]
+    aliases: dict[str, tuple[str, ...]] = {}  # a name -> model names, the first that works
+
+
+def is_legal_model(name: str) -> bool:
+    """Whether a name can be sent anywhere: it may end up in a URL (T38)."""
+    return _LEGAL.fullmatch(name) is not None and not {"..", "."} & set(name.split("/"))
+
+
+def find_targets(routes: Routes, model: str, dice: Callable[[], float]) -> list[Target]:
+    """Every target for a model, best first; none only when there is no upstream at all."""
+    name = _plain(model, routes)
+    found: list[Target] = []
+    for word in routes.aliases.get(name, (name,)):
+        found += [target for target in _find(routes, word, dice) if target not in found]
+    return found
+
+
+def list_models(routes: Routes) -> dict[str, str]:
+    """Every name a client may ask for -> the upstream it goes to first."""
+    names: dict[str, str] = {}
+    for upstream in routes.upstreams:
+        for model in upstream.models:
+            names.setdefault(model, upstream.name)
+    for alias, meant in routes.aliases.items():
+        first = _find(routes, meant[0], lambda: 0.0) if meant else []
+        names.setdefault(alias, first[0].upstream.name if first else "")
+    return names
+
+
+def _plain(model: str, routes: Routes) -> str:
+    """Gemini says models/x, Ollama x:latest."""
+    name = model.removeprefix("models/")
+    if not name:
+        return next((m for upstream in routes.upstreams for m in upstream.models), "")
+    short = name.removesuffix(":latest")
+    known = name in routes.aliases or any(name in upstream.models for upstream in routes.upstreams)
+    return name if known else short
+
+
+def _find(routes: Routes, name: str, dice: Callable[[], float]) -> list[Target]:
+    exact = [upstream for upstream in routes.upstreams if name in upstream.models]
+    if exact:
+        return [Target(upstream, name) for upstream in weigh(exact, dice)]
+    first, _, rest = name.partition("/")
+    if rest:
+        for upstream in routes.upstreams:
+            if upstream.name == first:
+                return [Target(upstream, rest)]
+    by_prefix = _by_prefix(routes.upstreams, name)
+    chosen = by_prefix or routes.upstreams[:1]
+    return [Target(upstream, _own_model(upstream, name)) for upstream in chosen]
+
+
+def _by_prefix(upstreams: Iterable[Upstream], name: str) -> list[Upstream]:
+    bare = name.rpartition("/")[2]
+    for kind, prefixes in PREFIXES.items():
+        if bare.startswith(prefixes):
+            return [u for u in upstreams if kind in (u.name, u.kind)]
+    return []
+
+
+def _own_model(upstream: Upstream, name: str) -> str:
+    """The demo model has one name, whatever it was asked for."""
+    return upstream.models[0] if upstream.kind == DEMO and upstream.models else name
+
+
+def weigh(upstreams: Sequence[Upstream], dice: Callable[[], float]) -> list[Upstream]:
+    """Equal weights keep the configured order; unequal ones decide who is asked first, the others follow in order."""
+    weights: Mapping[float, None] = dict.fromkeys(upstream.weight for upstream in upstreams)
+    if len(weights) < 2:
+        return list(upstreams)
+    total = sum(upstream.weight for upstream in upstreams)
+    point = dice() * total
+    for upstream in upstreams:
+        point -= upstream.weight
+        if point < 0:
+            return [upstream, *(other for other in upstreams if other is not upstream)]
+    return list(upstreams)

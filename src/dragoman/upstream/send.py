@@ -1,0 +1,538 @@
+"""Sender: asks upstreams until one begins to answer. Deciders decide; this waits, sends and reads.
+
+The commit point is here: `ask` returns when the first meaningful event has arrived, and every failure before that is
+an UpstreamError, retried or sent elsewhere as `retry.decide` says. After it, `Answer.next` never raises: a stream that
+breaks ends with ReplyFailed.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.dialects._base import Dialect, StreamDecoder
+from dragoman.errors import DecodeError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.jsontypes import load_json
+from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
+from dragoman.model.fold import fold, unfold
+from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
+from dragoman.model.reply import Reply, Usage
+from dragoman.notes import Notes
+from dragoman.upstream.gate import Ticket
+from dragoman.upstream.hints import read_hint
+from dragoman.upstream.keys import Key
+from dragoman.upstream.retry import MOST_ATTEMPTS, Again, GiveUp, decide
+from dragoman.upstream.spec import Auth, Target
+from dragoman.upstream.station import Station
+from dragoman.upstream.transport import MAX_ERROR_BYTES, Opened, Transport, malformed
+from dragoman.upstream.urls import join_url
+from dragoman.wire import WireReply
+
+HOLD_S = 15.0  # a stream that has started but says nothing is committed after this, so that its client hears pings
+MAX_MESSAGE = 2000
+
+
+class Rendered(Struct, kw_only=True):
+    """A request as one target wants it, made afresh for each attempt."""
+
+    dialect: Dialect
+    path: str
+    body: bytes
+    headers: dict[str, str]
+    notes: Notes
+    opaque: bool = False  # the answer's body is not a reply: embeddings, sound
+    as_is: bool = False  # the client's own bytes: the reply's bytes may go back as they are
+    restore: Callable[[list[Event]], list[Event]] | None = None
+    restore_reply: Callable[[Reply], Reply] | None = None
+    events: Callable[[], Iterator[Event]] | None = None  # the demo model answers by itself
+    learn: Callable[[Failure], "Rendered | None"] | None = None  # what to send instead, if a refusal tells
+
+
+class Attempt(Struct, kw_only=True):
+    """One try, for logs and X-ray."""
+
+    upstream: str
+    model: str
+    key: str = ""
+    waited_s: float = 0.0
+    status: int | None = None
+    failure: str | None = None
+    body: bytes = b""  # what was sent
+    reply: bytes = b""  # what came back, as far as it was kept
+
+
+class Job(Struct, kw_only=True):
+    """What `ask` needs to know."""
+
+    targets: Sequence[tuple[Station, Target]]
+    render: Callable[[Station, Target], Rendered]
+    stream: bool
+    deadline: float
+    who: str = ""
+    tokens: int = 0
+    attempts: list[Attempt] = []
+    keep_wire: bool = False  # for X-ray
+
+
+class Piece(Struct):
+    """What arrived together."""
+
+    raw: bytes
+    events: list[Event]
+
+
+class Answer:
+    """A provider that has begun to answer. Whoever holds it calls `close`, once or more."""
+
+    def __init__(self, sender: "Sender", station: Station, target: Target, key: Key, rendered: Rendered) -> None:
+        self.station = station
+        self.target = target
+        self.rendered = rendered
+        self.headers: dict[str, str] = {}
+        self.raw = b""  # an unstreamed body
+        self.reply: Reply | None = None
+        self.usage: Usage | None = None
+        self.failure: Failure | None = None
+        self.waited_s = 0.0
+        self._sender = sender
+        self._key = key
+        self._opened: Opened | None = None
+        self._decoder: StreamDecoder | None = None
+        self._held: list[Piece] = []
+        self._events: Iterator[Event] | None = None
+        self._ticket: Ticket | None = None
+        self._sent = False
+        self._ended = False
+        self._whole = False
+        self._closed = False
+
+    async def next(self) -> Piece | None:
+        """What comes next, None at the end."""
+        if self._held:
+            return self._held.pop(0)
+        if self._ended:
+            return None
+        if self._events is not None:
+            return self._demo_piece()
+        if self._opened is None:
+            return None
+        try:
+            raw = await self._opened.next()
+        except UpstreamError as error:
+            return self._broke(error.failure)
+        if not raw:
+            self._whole = True
+            return self._last()
+        return self._piece(raw)
+
+    def hold(self, piece: Piece) -> None:
+        """Keep it for `next`."""
+        self._held.append(piece)
+
+    def _demo_piece(self) -> Piece | None:
+        events: list[Event] = []
+        for event in self._events or ():
+            events.append(event)
+            if isinstance(event, PartDelta):
+                break
+        if not events:
+            self._ended = True
+            return None
+        return Piece(b"", self._observe(events))
+
+    def _piece(self, raw: bytes) -> Piece:
+        try:
+            return Piece(raw, self._observe(self._decoder.feed(raw) if self._decoder else []))
+        except Exception as error:  # whatever an upstream writes must not be our error
+            return self._broke(malformed(_say(error)))
+
+    def _last(self) -> Piece | None:
+        self._ended = True
+        try:
+            events = self._observe(self._decoder.close() if self._decoder else [])
+        except Exception as error:
+            return self._broke(malformed(_say(error)))
+        return Piece(b"", events) if events else None
+
+    def _broke(self, failure: Failure) -> Piece:
+        self._ended = True
+        return Piece(b"", self._observe([ReplyFailed(failure=failure)]))
+
+    def _observe(self, events: list[Event]) -> list[Event]:
+        if events:
+            last = events[-1]
+            if isinstance(last, ReplyEnd):
+                self.usage = last.usage
+            elif isinstance(last, ReplyFailed):
+                self.failure = last.failure
+            if self.rendered.restore is not None:
+                return self.rendered.restore(events)
+        return events
+
+    def close(self) -> None:
+        """Gives back the socket and the place, settles the tokens, tells the breaker. Only the first call counts."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._opened is not None:
+            self._opened.close(whole=self._whole)
+        breaker = self.station.breaker(self._key, self.target.model)
+        now = self._sender.clock()
+        if self.failure is not None:
+            self.station.learn(self._key, self.target.model, self.failure, now, self._sender.dice())
+        elif self._ended:
+            breaker.succeeded(now)
+        else:
+            breaker.abandoned()
+        if self._ticket is not None:
+            self.station.places.leave(self._ticket, sent=self._sent, tokens=_total(self.usage))
+        self.station.budget.in_flight -= 1
+
+
+class Sender:
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        dice: Callable[[], float] = random.random,
+    ) -> None:
+        self.transport = transport
+        self.clock = clock
+        self.wall = wall
+        self.dice = dice
+
+    async def ask(self, job: Job) -> Answer:
+        """The first answer that begins; an UpstreamError when there is none to be had."""
+        tried: dict[str, set[int]] = {}
+        left = list(job.targets)
+        count, retrying = 0, False
+        while True:
+            station, target, key = await self._choose(job, left, tried)
+            count += 1
+            if retrying:
+                station.budget.retrying += 1
+            try:
+                return await self._try(job, station, target, key)
+            except UpstreamError as error:
+                failure = error.failure
+            finally:
+                if retrying:
+                    station.budget.retrying -= 1
+            here = tried.setdefault(station.spec.name, set())
+            now = self.clock()
+            if failure.code not in ("queue_full", "queue_timeout"):
+                station.learn(key, target.model, failure, now, self.dice())
+            others = [pair for pair in left if pair[0] is not station]
+            decision = decide(
+                failure,
+                attempts=count,
+                other=bool(others),
+                other_key=len([k for k in station.keys.keys if not k.disabled]) > len(here | {key.number}),
+                left_s=job.deadline - now,
+                dice=self.dice(),
+                budget=station.budget.allows(),
+                most=MOST_ATTEMPTS,
+            )
+            retrying = True
+            match decision:
+                case GiveUp():
+                    raise UpstreamError(for_client(failure, station.spec.name))
+                case Again(wait_s=wait):
+                    await asyncio.sleep(wait)
+                case _:
+                    here.add(key.number)
+                    if others and not self._other_key(station, target, here):
+                        left = others
+
+    def _other_key(self, station: Station, target: Target, tried: set[int]) -> bool:
+        return station.pick(target.model, self.clock(), tried) is not None
+
+    async def _choose(
+        self, job: Job, left: list[tuple[Station, Target]], tried: dict[str, set[int]]
+    ) -> tuple[Station, Target, Key]:
+        """The first target that has a usable key; waits when one will have one soon."""
+        while True:
+            now = self.clock()
+            for station, target in left:
+                key = station.pick(target.model, now, tried.get(station.spec.name, set()))
+                if key is not None:
+                    return station, target, key
+            for station, target in left:
+                key = station.probe(now) if station.keys.wait_s(now) == 0 else None
+                if key is not None:
+                    return station, target, key
+            waits = [station.wait_s(target.model, now) for station, target in left]
+            wait = max(min(waits), 0.01)
+            resting = all(station.keys.wait_s(now) > 0 for station, _ in left)
+            if not resting or wait > min(60.0, job.deadline - now):
+                raise UpstreamError(_closed([s.spec.name for s, _ in left], wait, resting=resting))
+            await asyncio.sleep(wait)
+
+    async def _try(self, job: Job, station: Station, target: Target, key: Key) -> Answer:
+        rendered = job.render(station, target)
+        try:
+            return await self._try_with(job, station, target, key, rendered)
+        except UpstreamError as error:
+            again = rendered.learn(error.failure) if rendered.learn is not None else None
+            if again is None:
+                raise
+        return await self._try_with(job, station, target, key, again)
+
+    async def _try_with(self, job: Job, station: Station, target: Target, key: Key, rendered: Rendered) -> Answer:
+        attempt = Attempt(upstream=station.spec.name, model=target.model, key=key.secret.hint if key.secret else "")
+        job.attempts.append(attempt)
+        if job.keep_wire:
+            attempt.body = rendered.body
+        answer = Answer(self, station, target, key, rendered)
+        station.budget.in_flight += 1
+        breaker = station.breaker(key, target.model)
+        breaker.begin(self.clock())
+        try:
+            ticket = Ticket(job.who, job.tokens)
+            attempt.waited_s = answer.waited_s = await station.places.enter(ticket, job.deadline - self.clock())
+            answer._ticket = ticket
+            if rendered.events is not None:
+                self._answer_by_itself(job, answer, rendered.events())
+            else:
+                await self._send(job, answer, attempt, key)
+        except UpstreamError as error:
+            attempt.failure = error.failure.code or error.failure.kind
+            if answer._ticket is not None:
+                station.places.leave(answer._ticket, sent=answer._sent)
+                answer._ticket = None
+            self._drop(answer)
+            raise
+        except BaseException:
+            breaker.abandoned()
+            answer.close()
+            raise
+        station.sent += 1
+        return answer
+
+    def _drop(self, answer: Answer) -> None:
+        """An attempt that failed: `ask` tells the station what it learnt."""
+        answer._closed = True
+        if answer._opened is not None:
+            answer._opened.close()
+        answer.station.budget.in_flight -= 1
+
+    def _answer_by_itself(self, job: Job, answer: Answer, events: Iterator[Event]) -> None:
+        answer._sent = True
+        if job.stream:
+            answer._events = events
+        else:
+            self._take_reply(answer, _folded(list(events)))
+
+    async def _send(self, job: Job, answer: Answer, attempt: Attempt, key: Key) -> None:
+        station, rendered = answer.station, answer.rendered
+        spec = station.spec
+        headers = build_headers(rendered.headers, spec.headers, spec.auth, key, station.origin)
+
+        def on_sent() -> None:
+            answer._sent = True
+            if answer._ticket is not None:
+                station.places.stamp(answer._ticket)
+
+        left = job.deadline - self.clock()
+        opened = await self.transport.open(
+            join_url(spec.base_url, rendered.path),
+            headers,
+            rendered.body,
+            timeouts=spec.timeouts,
+            head_s=min(left, spec.timeouts.headers_s) if job.stream else left,
+            on_sent=on_sent,
+        )
+        answer._opened = opened
+        answer.headers = opened.headers
+        attempt.status = opened.status
+        if opened.status >= 300 or opened.status < 200:
+            raise UpstreamError(await self._refusal(answer, opened, key, attempt))
+        encoding = opened.headers.get("content-encoding", "identity")
+        if encoding not in ("", "identity"):
+            raise UpstreamError(malformed(f"the upstream's answer is {encoding[:20]}, which was not asked for"))
+        if job.stream and not _is_whole(opened, rendered.dialect):
+            await self._hold(answer, opened, job)
+        else:
+            await self._read_whole(job, answer, opened, attempt)
+
+    async def _refusal(self, answer: Answer, opened: Opened, key: Key, attempt: Attempt) -> Failure:
+        if opened.status < 400:
+            words = f"the upstream answered {opened.status}; redirects are not followed"
+            return Failure(kind="server_error", status=502, code="upstream_redirect", message=words)
+        try:
+            data = await opened.read(MAX_ERROR_BYTES)
+        except UpstreamError:
+            data = b""
+        if key.secret is not None:
+            data = key.secret.redact(data)
+        attempt.reply = data[:MAX_MESSAGE]
+        return self._failure(answer.rendered.dialect, opened, data)
+
+    def _failure(self, dialect: Dialect, opened: Opened, data: bytes) -> Failure:
+        try:
+            body = load_json(data) if data else {}
+        except DecodeError:
+            body = data.decode("utf-8", "replace") if "html" not in opened.headers.get("content-type", "") else ""
+        try:
+            failure = dialect.decode_failure(WireReply(body=body, status=opened.status, headers=opened.headers))
+        except Exception:  # an error body can be anything
+            failure = Failure(kind="server_error", status=opened.status, message="")
+        changes: dict[str, object] = {}
+        if not failure.message:
+            changes["message"] = f"the upstream answered {opened.status}"
+        elif len(failure.message) > MAX_MESSAGE:
+            changes["message"] = failure.message[:MAX_MESSAGE]
+        hint = read_hint(opened.headers, self.wall())
+        if hint is not None and failure.kind in ("rate_limited", "overloaded", "server_error"):
+            changes["retry_after_s"] = max(hint, failure.retry_after_s or 0.0)
+        return replace(failure, **changes) if changes else failure
+
+    async def _hold(self, answer: Answer, opened: Opened, job: Job) -> None:
+        """Reads until something is said: what fails before that can still be tried elsewhere."""
+        answer._decoder = answer.rendered.dialect.stream_decoder(answer.rendered.notes)
+        until = self.clock() + HOLD_S
+        timeout = asyncio.timeout(min(job.deadline - self.clock(), HOLD_S))
+        started = False
+        while True:
+            try:
+                if started:
+                    async with timeout:
+                        piece = await answer.next()
+                else:
+                    piece = await answer.next()
+            except TimeoutError:
+                break
+            if piece is None:
+                answer.failure = None
+                raise UpstreamError(malformed("the upstream's stream says nothing"))
+            for event in piece.events:
+                if isinstance(event, ReplyFailed):
+                    answer.failure = None
+                    raise UpstreamError(event.failure)
+            answer.hold(piece)
+            if any(_says_something(event) for event in piece.events) or self.clock() >= until:
+                break
+            started = started or bool(piece.events)
+            timeout = asyncio.timeout(max(until - self.clock(), 0.001))
+
+    async def _read_whole(self, job: Job, answer: Answer, opened: Opened, attempt: Attempt) -> None:
+        raw = await opened.read()
+        answer._whole = True
+        if job.keep_wire:
+            attempt.reply = raw
+        if answer.rendered.opaque:
+            answer.raw, answer._ended = raw, True
+            return
+        reply = _decode_whole(answer.rendered, opened, raw)
+        answer.raw = raw
+        if job.stream:
+            answer.hold(Piece(b"", answer._observe(list(unfold(reply)))))
+            answer._ended = True
+        else:
+            self._take_reply(answer, reply)
+
+    def _take_reply(self, answer: Answer, reply: Reply) -> None:
+        answer.usage = reply.usage
+        restore = answer.rendered.restore_reply
+        answer.reply = restore(reply) if restore is not None else reply
+        answer._ended = True
+
+
+def build_headers(
+    wire: dict[str, str], configured: dict[str, str], auth: Auth, key: Key, origin: str
+) -> dict[str, str]:
+    """Every header an upstream gets: the dialect's own, the configured ones, the key. Nothing of the client's."""
+    headers = {
+        "content-type": "application/json",
+        "accept-encoding": "identity",
+        "user-agent": "dragoman",
+        **wire,
+        **configured,
+    }
+    if key.secret is not None and auth != "none":
+        value = key.secret.reveal(origin)
+        if auth == "bearer":
+            headers["authorization"] = f"Bearer {value}"
+        else:
+            headers[auth] = value
+    return headers
+
+
+def for_client(failure: Failure, name: str) -> Failure:
+    """An upstream's refusal of our key is not the client's fault and not its 401 (F18)."""
+    if failure.kind in ("unauthenticated", "forbidden"):
+        words = f"{name} refuses the key dragoman has for it"
+        if failure.kind == "forbidden" and failure.message:
+            words = f"{name} does not allow this: {failure.message}"
+        return Failure(kind="server_error", status=502, code="upstream_auth", message=words)
+    return failure
+
+
+def _is_whole(opened: Opened, dialect: Dialect) -> bool:
+    """Whether a stream was asked for and one JSON document came (F22). Gemini's array is a stream."""
+    kind = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "text/html":
+        raise UpstreamError(malformed("the upstream answered with a web page"))
+    return kind == "application/json" and dialect.media_type == "text/event-stream" and dialect.name != "gemini"
+
+
+def _decode_whole(rendered: Rendered, opened: Opened, raw: bytes) -> Reply:
+    kind = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "text/html":
+        raise UpstreamError(malformed("the upstream answered with a web page"))
+    try:
+        if kind in ("text/event-stream", "application/x-ndjson") and rendered.dialect.media_type == kind:
+            decoder = rendered.dialect.stream_decoder(rendered.notes)  # a stream nobody asked for
+            return _folded(decoder.feed(raw) + decoder.close())
+        return rendered.dialect.decode_reply(WireReply(body=load_json(raw), headers=opened.headers), rendered.notes)
+    except UpstreamError:
+        raise
+    except Exception as error:
+        raise UpstreamError(malformed(_say(error))) from error
+
+
+def _folded(events: list[Event]) -> Reply:
+    reply = fold(events)
+    if isinstance(reply, Failure):
+        raise UpstreamError(reply)
+    return reply
+
+
+def _says_something(event: Event) -> bool:
+    match event:
+        case PartStart(part=Text(text="") | Reasoning(text="") | Refusal(text="")):
+            return False
+        case PartStart(part=ToolCall()):
+            return True
+        case PartStart() | PartDelta() | ReplyEnd():
+            return True
+        case _:
+            return False
+
+
+def _say(error: Exception) -> str:
+    """A DecodeError's words are ours; other exceptions may quote the body."""
+    if isinstance(error, DecodeError):
+        return f"the upstream's answer cannot be read: {error}"[:300]
+    return f"the upstream's answer cannot be read ({type(error).__name__})"
+
+
+def _closed(names: list[str], wait: float, *, resting: bool) -> Failure:
+    who = ", ".join(names)
+    if resting:
+        words = f"no key of {who} may be used for another {wait:.0f} s"
+        return Failure(kind="rate_limited", status=429, code="keys_resting", message=words, retry_after_s=wait)
+    words = f"{who} did not answer lately and is not asked for another {wait:.0f} s"
+    return Failure(kind="overloaded", status=503, code="upstream_closed", message=words, retry_after_s=max(wait, 1.0))
+
+
+def _total(usage: Usage | None) -> int | None:
+    if usage is None:
+        return None
+    counts = (usage.input, usage.cache_read, usage.cache_write, usage.output, usage.reasoning)
+    return sum(count for count in counts if count is not None)

@@ -1,0 +1,45 @@
+"""Upstream: one configured server, as data."""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.upstream.secret import Secret
+
+Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]
+DEMO = "demo"
+
+
+class Timeouts(Struct, frozen=True, kw_only=True):
+    connect_s: float = 5.0
+    headers_s: float = 60.0  # of a stream; an unstreamed answer has until the deadline
+    idle_s: float = 120.0
+    total_s: float = 600.0  # queue, retries and fallbacks included, up to the first byte
+    stream_s: float = 3600.0
+
+
+class Upstream(Struct, frozen=True, kw_only=True):
+    name: str
+    dialect: str  # the one to prefer
+    dialects: tuple[str, ...] = ()  # every one it speaks; () is only that one
+    base_url: str = ""
+    kind: str = ""  # the row of profiles.toml; `demo` answers by itself
+    keys: tuple[Secret, ...] = ()
+    auth: Auth = "bearer"
+    models: tuple[str, ...] = ()
+    headers: dict[str, str] = {}
+    rpm: int | None = None
+    tpm: int | None = None
+    at_once: int | None = None
+    queue: int = 100
+    timeouts: Timeouts = Timeouts()
+    stream_usage: bool = True  # a Chat stream may be asked for its usage
+    weight: float = 1.0
+    overrides: dict[str, object] = {}  # fields of its profile
+
+
+class Target(Struct, frozen=True):
+    """A model at an upstream, by the name it has there."""
+
+    upstream: Upstream
+    model: str

@@ -1,0 +1,109 @@
+"""Station: what a running process knows about one upstream: its gate, keys, breakers and retry budget."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+
+from dragoman.failure import Failure
+from dragoman.upstream.breaker import Breaker
+from dragoman.upstream.gate import Gate
+from dragoman.upstream.keys import Key, KeyRing
+from dragoman.upstream.places import Places
+from dragoman.upstream.retry import BROKEN, RetryBudget
+from dragoman.upstream.secret import origin_of
+from dragoman.upstream.spec import Upstream
+
+MAX_BREAKERS = 1000
+PROBE_EVERY_S = 1.0
+EXHAUSTED_S = 300.0
+SHORT_REST_S = 1.0
+
+
+class Station:
+    def __init__(self, spec: Upstream, clock: Callable[[], float], share: int = 1) -> None:
+        """`share`: how many workers divide its limits between them."""
+        self.spec = spec
+        self.origin = origin_of(spec.base_url) if spec.base_url else ""
+        self.gate = Gate(
+            at_once=_part(spec.at_once, share),
+            rpm=_part(spec.rpm, share),
+            tpm=_part(spec.tpm, share),
+            queue=spec.queue,
+        )
+        self.places = Places(self.gate, spec.name, clock)
+        self.keys = KeyRing(spec.keys)
+        self.budget = RetryBudget()
+        self.learned: dict[tuple[str, str], dict[str, object]] = {}  # by dialect and model: fields of its profile
+        self.sent = 0
+        self.failed = 0
+        self._breakers: OrderedDict[tuple[int, str], Breaker] = OrderedDict()
+        self._last_probe = -PROBE_EVERY_S
+
+    def breaker(self, key: Key, model: str) -> Breaker:
+        at = (key.number, model)
+        found = self._breakers.get(at)
+        if found is None:
+            found = self._breakers[at] = Breaker()
+            if len(self._breakers) > MAX_BREAKERS:
+                self._breakers.popitem(last=False)
+        return found
+
+    def pick(self, model: str, now: float, tried: set[int]) -> Key | None:
+        """A key that may be used for this model now."""
+        key = self.keys.pick(now, tuple(tried))
+        if key is not None and self.breaker(key, model).allows(now):
+            return key
+        for other in self.keys.keys:
+            usable = not other.disabled and other.rests_until <= now and other.number not in tried
+            if usable and self.breaker(other, model).allows(now):
+                return other
+        return None
+
+    def probe(self, now: float) -> Key | None:
+        """When every way is closed, one request a second may still try (a process must not lock itself out)."""
+        if now - self._last_probe < PROBE_EVERY_S:
+            return None
+        key = self.keys.pick(now)
+        if key is not None:
+            self._last_probe = now
+        return key
+
+    def wait_s(self, model: str, now: float) -> float:
+        """Until there is a way again."""
+        waits = [
+            max(key.rests_until - now, self.breaker(key, model).wait_s(now), 0.0)
+            for key in self.keys.keys
+            if not key.disabled
+        ]
+        return min(waits, default=EXHAUSTED_S)
+
+    def learn(self, key: Key, model: str, failure: Failure, now: float, dice: float) -> None:
+        """What a failure says about this key and this upstream."""
+        self.failed += 1
+        breaker = self.breaker(key, model)
+        if failure.kind == "rate_limited":
+            self.keys.rest(key, now + (failure.retry_after_s or SHORT_REST_S), "rate limited")
+            breaker.abandoned()
+        elif failure.kind == "no_credit":
+            self.keys.rest(key, now + (failure.retry_after_s or EXHAUSTED_S), "no credit")
+            breaker.abandoned()
+        elif failure.kind == "unauthenticated":
+            if len(self.keys.keys) > 1:
+                self.keys.disable(key, "refused")
+            breaker.abandoned()
+        elif failure.kind in BROKEN:
+            breaker.failed(now, dice)
+        else:
+            breaker.succeeded(now)  # it answered: the request was at fault
+
+    def remember(self, dialect: str, model: str, fields: dict[str, object]) -> None:
+        """What a refusal taught about a model: said once a process, not once a request (DESIGN 6)."""
+        if fields and (len(self.learned) < MAX_BREAKERS or (dialect, model) in self.learned):
+            self.learned[dialect, model] = {**self.learned.get((dialect, model), {}), **fields}
+
+    def worst_state(self) -> str:
+        states = {breaker.state for breaker in self._breakers.values()}
+        return "open" if "open" in states else "half_open" if "half_open" in states else "closed"
+
+
+def _part(limit: int | None, share: int) -> int | None:
+    return None if limit is None else max(1, limit // share)

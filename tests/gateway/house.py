@@ -1,0 +1,249 @@
+"""A gateway on a real port in a thread of its own, in front of scripted upstreams on loopback."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dragoman.gateway.app import App
+from dragoman.gateway.asgi import Asgi
+from dragoman.gateway.auth import Doorman, KeyStore
+from dragoman.gateway.config import demo
+from dragoman.gateway.log import Log
+from dragoman.gateway.server import Server, bind, make_server
+from dragoman.gateway.settings import Settings
+from dragoman.gateway.state import Gateway
+from dragoman.upstream.secret import Secret, origin_of
+from dragoman.upstream.spec import Timeouts, Upstream
+
+CANARY = "sk-canary-7f3a91c2d4e5f6"
+QUICK = Timeouts(connect_s=1.0, headers_s=1.0, idle_s=1.0, total_s=10.0)
+
+
+class Loop:
+    """An event loop in a thread, for tests that talk to it from outside."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Awaitable[Any], timeout: float = 10.0) -> Any:
+        async def wrap() -> Any:
+            return await work
+
+        return asyncio.run_coroutine_threadsafe(wrap(), self.loop).result(timeout)
+
+    def stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(5)
+        self.loop.close()
+
+
+@dataclass
+class House:
+    gateway: Gateway
+    server: Server
+    url: str
+    loop: Loop
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+
+def upstream(name: str, dialect: str, base_url: str, **more: Any) -> Upstream:
+    keys = more.pop("keys", (CANARY,))
+    return Upstream(
+        name=name,
+        dialect=dialect,
+        base_url=base_url,
+        kind=more.pop("kind", KINDS[dialect]),
+        auth=more.pop("auth", AUTHS[dialect]),
+        models=more.pop("models", (f"{name}-model",)),
+        keys=tuple(Secret(key, origin_of(base_url)) for key in keys),
+        timeouts=more.pop("timeouts", QUICK),
+        **more,
+    )
+
+
+KINDS = {
+    "anthropic": "anthropic",
+    "openai_chat": "compatible",
+    "openai_responses": "openai",
+    "gemini": "gemini",
+    "ollama": "ollama",
+}
+AUTHS: dict[str, Any] = {
+    "anthropic": "x-api-key",
+    "openai_chat": "bearer",
+    "openai_responses": "bearer",
+    "gemini": "x-goog-api-key",
+    "ollama": "bearer",
+}
+
+
+@contextmanager
+def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: Any) -> Iterator[House]:
+    """A running gateway; without upstreams it has the demo model."""
+    loop = Loop()
+    config = Settings(upstreams=upstreams or (demo(),), port=0, **settings)
+    doorman = Doorman(keys or KeyStore(None, config.client_keys), config.hosts, config.origins)
+    listener = bind("127.0.0.1", 0)
+
+    async def start() -> tuple[Gateway, Server]:
+        gateway = Gateway(config, doorman, log=Log("json", verbose=True))
+        server = make_server(gateway, Asgi(App(gateway)))
+        return gateway, server
+
+    gateway, server = loop.run(start())
+    serving = asyncio.run_coroutine_threadsafe(server.serve(sockets=[listener]), loop.loop)
+    try:
+        while not server.started:
+            serving.exception(0) if serving.done() else threading.Event().wait(0.005)
+        yield House(gateway, server, f"http://127.0.0.1:{listener.getsockname()[1]}", loop)
+    finally:
+        server.should_exit = True
+        server.force_exit = True
+        serving.result(10)
+        loop.run(gateway.close())
+        loop.stop()
+        listener.close()
+
+
+# ---------------------------------------------------------------- a byte-exact upstream
+
+
+@dataclass
+class Seen:
+    """One request an upstream got."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    left: threading.Event = field(default_factory=threading.Event)  # the gateway hung up
+
+
+Script = Callable[[Seen, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Faultline:
+    """An upstream that plays a script for each request, byte for byte; the last one is repeated."""
+
+    def __init__(self, *scripts: Script, keep_alive: bool = False) -> None:
+        self.scripts = list(scripts)
+        self.seen: list[Seen] = []
+        self.keep_alive = keep_alive
+        self._loop = Loop()
+        self._server = self._loop.run(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                line, *rest = head.decode("latin-1").split("\r\n")
+                method, path, _ = line.split(" ")
+                headers = {k.lower(): v for k, v in (r.split(": ", 1) for r in rest if r)}
+                body = await reader.readexactly(int(headers.get("content-length", 0)))
+                seen = Seen(method, path, headers, body)
+                script = self.scripts[min(len(self.seen), len(self.scripts) - 1)]
+                self.seen.append(seen)
+                watcher = asyncio.ensure_future(self._watch(reader, seen)) if not self.keep_alive else None
+                try:
+                    await script(seen, writer)
+                    await writer.drain()
+                finally:
+                    if watcher is not None:
+                        watcher.cancel()
+                if not self.keep_alive:
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass
+        finally:
+            writer.close()
+
+    async def _watch(self, reader: asyncio.StreamReader, seen: Seen) -> None:
+        await reader.read()
+        seen.left.set()
+
+    def close(self) -> None:
+        self._server.close()
+
+        async def end() -> None:
+            mine = asyncio.current_task()
+            others = [task for task in asyncio.all_tasks() if task is not mine]
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        self._loop.run(end())
+        self._loop.stop()
+
+
+@contextmanager
+def faultline(*scripts: Script, keep_alive: bool = False) -> Iterator[Faultline]:
+    line = Faultline(*scripts, keep_alive=keep_alive)
+    try:
+        yield line
+    finally:
+        line.close()
+
+
+def say(status: int, body: bytes, kind: str = "application/json", **headers: str) -> Script:
+    """A whole answer."""
+
+    async def script(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+        head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{more}\r\n"
+        writer.write(head.encode() + body)
+
+    return script
+
+
+def stream(*pieces: bytes | float, kind: str = "text/event-stream", end: str = "close") -> Script:
+    """A streamed answer: bytes are sent, numbers are seconds to wait; it may end in a reset."""
+
+    async def script(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n".encode())
+        for piece in pieces:
+            if isinstance(piece, bytes):
+                writer.write(piece)
+                await writer.drain()
+            else:
+                await asyncio.sleep(piece)
+        if end == "reset":
+            reset(writer)
+
+    return script
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    handle: socket.socket = writer.get_extra_info("socket")
+    import struct
+
+    handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+def state(folder: Path) -> dict[str, str]:
+    return {"DRAGOMAN_HOME": str(folder), "DRAGOMAN_NO_PROBE": "1"}
+
+
+__all__ = [
+    "AsyncIterator",
+    "Faultline",
+    "House",
+    "Loop",
+    "Seen",
+    "faultline",
+    "open_house",
+    "say",
+    "stream",
+    "upstream",
+]
