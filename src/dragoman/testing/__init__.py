@@ -1,1 +1,30 @@
-"""For tests of what is built on dragoman: strict checkers of the vendors' wires."""
+"""For tests of what is built on dragoman: scripted providers, and strict checkers of the vendors' wires.
+
+    from dragoman.testing import Provider, faults, serve
+
+    with serve("anthropic") as provider: ...          # in a thread of its own
+    async with Provider("groq") as provider: ...      # in the running loop
+
+Only the checkers work without aiohttp (the `gateway` extra), so everything else is loaded on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.testing import faults
+    from dragoman.testing.faults import Fault
+    from dragoman.testing.provider import Provider, serve
+    from dragoman.testing.recorded import Recorded
+
+_HOMES = {"Fault": "faults", "Provider": "provider", "Recorded": "recorded", "serve": "provider"}
+
+__all__ = ["Fault", "Provider", "Recorded", "faults", "serve"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "faults":
+        return import_module("dragoman.testing.faults")
+    if name in _HOMES:
+        return getattr(import_module(f"dragoman.testing.{_HOMES[name]}"), name)
+    raise AttributeError(name)

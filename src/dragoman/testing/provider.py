@@ -1,0 +1,404 @@
+"""Scripted providers: servers on loopback that speak a vendor's dialects, refuse what it refuses, and fail on order.
+
+    async with Provider("anthropic") as provider:
+        provider.next(faults.rate_limited(wait_s=1))
+        provider.say("pong")
+        ...  # send to provider.base_url
+        assert provider.requests[0].headers["x-api-key"] == "k"
+
+`serve` is the same for tests that are not async. Unless told what to say, a provider answers with the demo model.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from msgspec.structs import replace
+
+from dragoman.dialects import find_dialect
+from dragoman.errors import DecodeError
+from dragoman.jsontypes import copy_json, dump_json, load_json
+from dragoman.model.events import Event
+from dragoman.model.fold import fold, unfold
+from dragoman.model.messages import Text
+from dragoman.model.reply import Choice, Finish, Reply, Usage
+from dragoman.model.request import Request
+from dragoman.notes import Notes
+from dragoman.testing.faults import Fault
+from dragoman.testing.lists import count_body, embed, list_models, show_model, silence
+from dragoman.testing.oddities import dress_events, edit_frames, find_oddity
+from dragoman.testing.recorded import Recorded
+from dragoman.testing.refusals import Refusal, refuse
+from dragoman.testing.rules import check
+from dragoman.testing.seals import check_seals, seal_events
+from dragoman.testing.sending import NO_FAULT, Sender, send_instead, send_refusal
+from dragoman.upstream.demo import count_tokens, demo_events
+from dragoman.upstream.profiles import find_kind
+from dragoman.wire import WireRequest
+
+Said: TypeAlias = str | bytes | Reply | Iterable[Event]
+Brain: TypeAlias = Callable[[Request], Said]
+
+_KINDS = {"openai_chat": "openai", "openai_responses": "openai"}
+_MODELS = {"openai": "gpt-4o", "anthropic": "claude-sonnet-4-5", "gemini": "gemini-2.5-flash", "ollama": "qwen3"}
+_PATHS = {
+    "/chat/completions": ("openai_chat", "talk"),
+    "/responses": ("openai_responses", "talk"),
+    "/responses/input_tokens": ("openai_responses", "count"),
+    "/messages": ("anthropic", "talk"),
+    "/messages/count_tokens": ("anthropic", "count"),
+    "/models": ("", "models"),
+    "/embeddings": ("openai_chat", "embed"),
+    "/audio/speech": ("openai_chat", "speech"),
+}
+_OLLAMA_PATHS = {
+    "/api/chat": "talk",
+    "/api/generate": "talk",
+    "/api/tags": "models",
+    "/api/show": "show",
+    "/api/version": "version",
+    "/api/ps": "ps",
+    "/api/embed": "embed",
+    "/api/embeddings": "embed",
+    "/": "alive",
+}
+_GEMINI_METHODS = {
+    "generateContent": "talk",
+    "streamGenerateContent": "talk",
+    "countTokens": "count",
+    "embedContent": "embed",
+    "batchEmbedContents": "embed",
+}
+
+
+class Provider:
+    """One server. `kind` is a row of profiles.toml (openai, groq, vllm, ...) or a dialect's name."""
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        key: str | None = None,
+        models: tuple[str, ...] | None = None,
+        strict: bool = True,
+        odd: bool = True,
+        seals: bool = True,
+        pace_s: float = 0.0,
+        brain: Brain | None = None,
+    ) -> None:
+        self.kind = _KINDS.get(kind, kind)
+        row = find_kind(self.kind)
+        self.dialect = kind if kind in _KINDS else row.dialects[0]
+        self.dialects = row.dialects
+        self.auth = row.auth
+        self.key = key
+        self.models = models or (_MODELS.get(self.kind, f"{self.kind}-model"),)
+        self.requests: list[Recorded] = []
+        self.url = ""
+        self._known = models  # None: any model but one called no-such-…
+        self._strict, self._odd, self._seals, self._pace_s = strict, odd, seals, pace_s
+        self._prefix = urlsplit(row.base_url).path.rstrip("/") if "{" not in row.base_url else ""
+        self._brain = brain
+        self._said: deque[Said] = deque()
+        self._faults: deque[Fault] = deque()
+        self._always: Fault | None = None
+        self._runner: web.AppRunner | None = None
+
+    # -- the script
+
+    def next(self, fault: Fault, times: int = 1) -> None:
+        """The next conversation request meets this fault; those after it the faults ordered after it."""
+        self._faults.extend([fault] * times)
+
+    def always(self, fault: Fault | None) -> None:
+        """Every request meets it that no `next` was ordered for; None ends it."""
+        self._always = fault
+
+    def say(self, *answers: Said) -> None:
+        """What to answer next, one after another: text, a Reply, events, or the bytes of a whole body."""
+        self._said.extend(answers)
+
+    def reset(self) -> None:
+        """Forget all orders and all requests."""
+        self._said.clear()
+        self._faults.clear()
+        self._always = None
+        self.requests.clear()
+
+    @property
+    def base_url(self) -> str:
+        """The address as a configuration of this kind would say it."""
+        return self.url + self._prefix
+
+    @property
+    def refusals(self) -> list[str]:
+        """The words of every refusal so far: empty is what a test of a correct client asserts."""
+        return [seen.refused for seen in self.requests if seen.refused is not None]
+
+    # -- running
+
+    async def start(self, port: int = 0) -> "Provider":
+        app = web.Application(client_max_size=256 * 1024 * 1024)
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def __aenter__(self) -> "Provider":
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    # -- serving
+
+    async def _serve(self, http: web.Request) -> web.StreamResponse:
+        body = await http.read()
+        headers = {name.lower(): value for name, value in http.headers.items()}
+        seen = Recorded(http.method, http.path_qs, headers, body)
+        self.requests.append(seen)
+        try:
+            response = await self._answer(http, seen)
+        except (asyncio.CancelledError, ConnectionError):
+            seen.left = True
+            raise
+        seen.status = response.status
+        seen.done = True
+        return response
+
+    async def _answer(self, http: web.Request, seen: Recorded) -> web.StreamResponse:
+        dialect, what = self._route(http.method, http.path)
+        fault = None
+        if what == "talk":
+            seen.dialect = dialect
+            fault = self._faults.popleft() if self._faults else self._always
+            seen.fault = fault.name if fault is not None else None
+        if fault is not None:
+            replaced = await send_instead(http, fault, self.kind, dialect)
+            if replaced is not None:
+                return replaced
+        try:
+            self._check_key(seen, dialect)
+            return await self._respond(http, seen, dialect, what, fault)
+        except _RefusedError as refused:
+            seen.refused = refused.words
+            return send_refusal(refused.refusal)
+
+    def _route(self, method: str, path: str) -> tuple[str, str]:
+        if "ollama" in self.dialects and path in _OLLAMA_PATHS:
+            return "ollama", _OLLAMA_PATHS[path]
+        for prefix in dict.fromkeys((self._prefix, "/v1")):
+            found = _PATHS.get(path.removeprefix(prefix)) if path.startswith(prefix) else None
+            if found is not None and (found[0] in self.dialects or found[1] in ("models", "embed", "speech")):
+                return found[0] or self.dialect, found[1]
+        if "gemini" in self.dialects:
+            name, _, verb = path.rpartition(":")
+            if "/models/" in name and verb in _GEMINI_METHODS:
+                return "gemini", _GEMINI_METHODS[verb]
+            if path.rstrip("/").endswith("/models"):
+                return "gemini", "models"
+        return self.dialect, "nothing"
+
+    def _check_key(self, seen: Recorded, dialect: str) -> None:
+        headers = seen.headers
+        if dialect == "anthropic" and self.kind == "anthropic" and "anthropic-version" not in headers:
+            raise self._refuse(dialect, 400, "anthropic-version: header is required")
+        if self.key is None or self.auth == "none":
+            return
+        given = {
+            "bearer": headers.get("authorization", "").removeprefix("Bearer "),
+            "x-api-key": headers.get("x-api-key", ""),
+            "api-key": headers.get("api-key", ""),
+            "x-goog-api-key": headers.get("x-goog-api-key", ""),
+        }[self.auth]
+        if given == self.key:
+            return
+        words = {
+            "anthropic": "invalid x-api-key" if given else "x-api-key header is required",
+            "gemini": "API key not valid. Please pass a valid API key.",
+        }.get(dialect, f"Incorrect API key provided: {given[:4]}***. You can find your API key in your dashboard.")
+        info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+        raise self._refuse(dialect, 400 if dialect == "gemini" else 401, words, details=[info])
+
+    async def _respond(
+        self, http: web.Request, seen: Recorded, dialect: str, what: str, fault: Fault | None
+    ) -> web.StreamResponse:
+        match what:
+            case "models":
+                return _json(list_models(dialect, self.models))
+            case "version":
+                return _json({"version": "0.12.6"})
+            case "ps":
+                return _json({"models": []})
+            case "alive":
+                return web.Response(text="Ollama is running")
+            case "nothing":
+                raise self._refuse(dialect, 404, f"Unknown request URL: {seen.method} {http.path}", code="unknown_url")
+            case _:
+                pass
+        if seen.method != "POST":
+            raise self._refuse(dialect, 405, "Method Not Allowed")
+        body = self._read(seen, dialect)
+        model = str(body.get("model", "")) or http.path.rpartition(":")[0].rpartition("/")[2]
+        self._check_model(dialect, model)
+        match what:
+            case "show":
+                return _json(show_model(model))
+            case "embed":
+                return _json(embed(dialect, http.path, body))
+            case "speech":
+                return web.Response(body=silence(), content_type="audio/wav")
+            case "count":
+                return _json(count_body(dialect, self._count(seen, dialect, body)))
+            case _:
+                return await self._talk(http, seen, dialect, body, model, fault)
+
+    def _read(self, seen: Recorded, dialect: str) -> dict[str, Any]:
+        try:
+            body = seen.json
+        except DecodeError:
+            body = None
+        if type(body) is not dict:
+            raise self._refuse(dialect, 400, "We could not parse the JSON body of your request.")
+        return body
+
+    def _check_model(self, dialect: str, model: str) -> None:
+        if self._known is None and not model.startswith("no-such"):
+            return
+        if self._known is not None and model.removesuffix(":latest") in self._known:
+            return
+        words = {
+            "anthropic": f"model: {model}",
+            "gemini": f"models/{model} is not found for API version v1beta, or is not supported for generateContent.",
+            "ollama": f"model '{model}' not found",
+        }.get(dialect, f"The model `{model}` does not exist or you do not have access to it.")
+        raise self._refuse(dialect, 404, words)
+
+    def _count(self, seen: Recorded, dialect: str, body: dict[str, Any]) -> int:
+        if dialect == "gemini" and "generateContentRequest" in body:
+            body = body["generateContentRequest"]
+        return count_tokens(self._decode(seen, dialect, body))
+
+    def _decode(self, seen: Recorded, dialect: str, body: dict[str, Any]) -> Request:
+        wire = WireRequest(body=copy_json(body), path=seen.path, headers=seen.headers)
+        try:
+            return find_dialect(dialect).decode_request(wire, Notes())
+        except DecodeError as error:
+            raise self._refuse(dialect, 400, str(error)) from error
+
+    # -- a conversation
+
+    async def _talk(
+        self, http: web.Request, seen: Recorded, dialect: str, body: dict[str, Any], model: str, fault: Fault | None
+    ) -> web.StreamResponse:
+        if self._strict:
+            for complaint in check(self.kind, dialect, body, model):
+                raise self._refuse(
+                    dialect, complaint.status, complaint.message, code=complaint.code, param=complaint.param
+                )
+        if self._seals:
+            for words in check_seals(body, dialect):
+                code = "invalid_encrypted_content" if dialect == "openai_responses" else None
+                raise self._refuse(dialect, 400, words, code=code)
+        request = self._decode(seen, dialect, body)
+        said = self._said.popleft() if self._said else (self._brain or demo_events)(request)
+        streamed = bool(request.stream if request.stream is not None else dialect == "ollama")
+        if isinstance(said, bytes):
+            frames = cut_frames(said, dialect) if streamed else [said]
+            return await self._write(http, seen, frames, streamed, fault)
+        events = list(dress_events(_events(said, request), self.kind, dialect))
+        if self._seals:
+            events = list(seal_events(events, dialect))
+        frames = self._stream(dialect, events, request) if streamed else [self._whole(dialect, events, request)]
+        return await self._write(http, seen, frames, streamed, fault)
+
+    async def _write(
+        self, http: web.Request, seen: Recorded, frames: list[bytes], streamed: bool, fault: Fault | None
+    ) -> web.StreamResponse:
+        sender = Sender(http, seen, self.kind, fault or NO_FAULT, self._pace_s)
+        return await (sender.send_stream(frames) if streamed else sender.send_whole(frames[0]))
+
+    def _whole(self, dialect: str, events: list[Event], request: Request) -> bytes:
+        reply = fold(events)
+        if not isinstance(reply, Reply):
+            raise self._refuse(dialect, reply.status or 500, reply.message)
+        body = find_dialect(dialect).encode_reply(reply, Notes(), request).body
+        return dump_json(find_oddity(self.kind, dialect, self._odd).body(load_json(dump_json(body))))
+
+    def _stream(self, dialect: str, events: list[Event], request: Request) -> list[bytes]:
+        odd = find_oddity(self.kind, dialect, self._odd)
+        if odd.usage:  # the encoder tells it to those who ask
+            own = {**request.extras.get(dialect, {}), "stream_options": {"include_usage": True}}
+            request = replace(request, extras={**request.extras, dialect: own})
+        encoder = find_dialect(dialect).stream_encoder(Notes(), request)
+        return edit_frames(cut_frames(encoder.feed(events) + encoder.close(), dialect), odd)
+
+    def _refuse(self, dialect: str, status: int, message: str, **more: Any) -> "_RefusedError":
+        return _RefusedError(refuse(self.kind, dialect, status, message, **more), message)
+
+
+class _RefusedError(Exception):
+    def __init__(self, refusal: Refusal, words: str) -> None:
+        super().__init__(words)
+        self.refusal = refusal
+        self.words = words
+
+
+def _events(said: str | Reply | Iterable[Event], request: Request) -> Iterable[Event]:
+    if isinstance(said, str):
+        words = len(said.split())
+        said = Reply(
+            id="scripted-1",
+            model=request.model,
+            choices=(Choice(parts=(Text(text=said),), finish=Finish(reason="stop")),),
+            usage=Usage(input=count_tokens(request), output=words),
+        )
+    return unfold(said) if isinstance(said, Reply) else said
+
+
+def cut_frames(data: bytes, dialect: str) -> list[bytes]:
+    """A stream's bytes as frames, each with its end."""
+    if data[:1] == b"[":
+        return [data]
+    end = b"\n" if dialect == "ollama" else b"\r\n\r\n" if b"\r\n\r\n" in data else b"\n\n"
+    return [frame + end for frame in data.split(end) if frame]
+
+
+def _json(body: Any) -> web.Response:
+    return web.Response(body=dump_json(body), content_type="application/json")
+
+
+# -- for tests that are not async
+
+
+@contextmanager
+def serve(kind: str, **settings: Any) -> Iterator[Provider]:
+    """A running provider in a thread of its own."""
+    provider = Provider(kind, **settings)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name=f"provider {kind}", daemon=True)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(provider.start(), loop).result(10)
+        yield provider
+    finally:
+        asyncio.run_coroutine_threadsafe(provider.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()

@@ -1,0 +1,22 @@
+"""A pytest fixture: scripted providers in one line, stopped when the test ends.
+
+# conftest.py
+pytest_plugins = ["dragoman.testing.pytest_plugin"]
+
+def test_it_retries(scripted):
+    provider = scripted("openai", key="k")
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from dragoman.testing.provider import Provider, serve
+
+
+@pytest.fixture
+def scripted() -> Iterator[Callable[..., Provider]]:
+    """Starts a provider of the kind it is given; as many as a test wants."""
+    with ExitStack() as stack:
+        yield lambda kind, **settings: stack.enter_context(serve(kind, **settings))

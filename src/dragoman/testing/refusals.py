@@ -1,0 +1,159 @@
+"""How each vendor's server says no: status, headers and body, written by hand and not by the encoders under test."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.failure import FailureKind
+from dragoman.jsontypes import dump_json
+
+_GOOGLE = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_ANTHROPIC = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+_OPENAI = {
+    400: ("invalid_request_error", None),
+    401: ("invalid_request_error", "invalid_api_key"),
+    403: ("invalid_request_error", "unsupported_country_region_territory"),
+    404: ("invalid_request_error", "model_not_found"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+    503: ("service_unavailable_error", "server_is_overloaded"),
+}
+
+WORDS: dict[FailureKind, tuple[int, str]] = {
+    "invalid_request": (400, "The request is not valid."),
+    "too_long": (400, "prompt is too long: 262462 tokens > 200000 maximum"),
+    "unauthenticated": (401, "Incorrect API key provided."),
+    "no_credit": (402, "Insufficient balance"),
+    "forbidden": (403, "Your key does not have permission to use this resource."),
+    "not_found": (404, "The model does not exist or you do not have access to it."),
+    "too_large": (413, "Request exceeds the maximum allowed number of bytes."),
+    "rate_limited": (429, "Rate limit reached. Please try again later."),
+    "server_error": (500, "The server had an error while processing your request."),
+    "overloaded": (503, "Overloaded"),
+    "timed_out": (504, "The request timed out."),
+}
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    status: int
+    body: Any
+    headers: dict[str, str] = {}
+
+    def json(self) -> bytes:
+        return dump_json(self.body)
+
+
+def refuse(
+    kind: str,
+    dialect: str,
+    status: int,
+    message: str,
+    *,
+    code: str | None = None,
+    param: str | None = None,
+    headers: dict[str, str] | None = None,
+    details: list[dict[str, Any]] | None = None,
+) -> Refusal:
+    """`kind` is a row of profiles.toml: servers of one dialect do not agree on the shape of an error."""
+    body = error_body(kind, dialect, status, message, code=code, param=param, details=details)
+    if dialect == "anthropic":
+        headers = {"request-id": "req_011scripted", **(headers or {})}
+    if dialect.startswith("openai"):
+        headers = {"x-request-id": "req_scripted", **(headers or {})}
+    return Refusal(status=status, body=body, headers=headers or {})
+
+
+def error_body(
+    kind: str,
+    dialect: str,
+    status: int,
+    message: str,
+    *,
+    code: str | None = None,
+    param: str | None = None,
+    details: list[dict[str, Any]] | None = None,
+) -> Any:
+    match dialect:
+        case "anthropic":
+            error: dict[str, Any] = {"type": _ANTHROPIC.get(status, "api_error"), "message": message}
+            if code is not None:
+                error["details"] = {"error_code": code}
+            return {"type": "error", "error": error, "request_id": "req_011scripted"}
+        case "gemini":
+            error = {"code": status, "message": message, "status": _GOOGLE.get(status, "UNKNOWN")}
+            if details is not None:
+                error["details"] = details
+            return {"error": error}
+        case "ollama":
+            return {"error": message}
+        case _:
+            return _compatible(kind, status, message, code, param)
+
+
+def _compatible(kind: str, status: int, message: str, code: str | None, param: str | None) -> Any:
+    word, usual = _OPENAI.get(status, ("invalid_request_error" if status < 500 else "server_error", None))
+    match kind:
+        case "xai":
+            said = "Client specified an invalid argument" if status < 500 else "The service is currently unavailable"
+            return {"code": code or said, "error": message}
+        case "lmstudio":
+            return {"error": message}
+        case "mistral":
+            if status == 422:
+                detail = {"type": "extra_forbidden", "loc": ["body", param], "msg": message, "input": None}
+                return {"detail": [detail]}
+            number = "3230" if status == 400 else str(status)
+            return {"object": "error", "message": message, "type": word, "param": param, "code": code or number}
+        case "vllm" | "sglang" | "gpustack":
+            name = "NotFoundError" if status == 404 else "BadRequestError" if status < 500 else "InternalServerError"
+            return {"error": {"message": message, "type": name, "param": param, "code": status}}
+        case "llamacpp":
+            return {"error": {"code": status, "message": message, "type": code or word}}
+        case "openrouter":
+            return {"error": {"code": status, "message": message, "metadata": {"provider_name": "scripted"}}}
+        case _:
+            return {"error": {"message": message, "type": word, "param": param, "code": code or usual}}
+
+
+def error_frame(kind: str, dialect: str, failure: FailureKind) -> bytes:
+    """The same in the middle of a stream."""
+    status, message = WORDS.get(failure, (500, "Internal server error"))
+    if dialect == "anthropic" and failure == "overloaded":
+        status = 529
+    body = error_body(kind, dialect, status, message)
+    match dialect:
+        case "anthropic":
+            body.pop("request_id")
+            return b"event: error\ndata: %b\n\n" % dump_json(body)
+        case "openai_responses":
+            event = {"type": "error", "sequence_number": 0, **body["error"]}
+            return b"event: error\ndata: %b\n\n" % dump_json(event)
+        case "ollama":
+            return dump_json(body) + b"\n"
+        case _:
+            if kind == "groq":
+                return b"event: error\ndata: %b\n\n" % dump_json(body)
+            if kind == "gpustack":
+                return b"error: %b\n\n" % dump_json(body["error"])
+            if kind == "openrouter":
+                choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
+                return b"data: %b\n\n" % dump_json({"id": "gen-1", "choices": [choice], **body})
+            return b"data: %b\n\n" % dump_json(body)

@@ -1,0 +1,167 @@
+"""Which checks a kind of server makes of a request: the checkers of its dialect, and what depends on the server."""
+
+import re
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.testing.checkers import (
+    check_anthropic,
+    check_gemini,
+    check_ollama,
+    check_openai_chat,
+    check_openai_responses,
+)
+from dragoman.testing.checkers.shared import objects
+
+_CHAT = frozenset(
+    {"model", "messages", "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "n"}
+    | {"max_completion_tokens", "max_tokens", "metadata", "modalities", "parallel_tool_calls", "prediction", "stop"}
+    | {"presence_penalty", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "reasoning_effort"}
+    | {"response_format", "safety_identifier", "seed", "service_tier", "store", "stream", "stream_options", "user"}
+    | {"temperature", "tool_choice", "tools", "top_logprobs", "top_p", "verbosity", "web_search_options"}
+    | {"moderation", "background"}
+)
+_RESPONSES = frozenset(
+    {"model", "input", "background", "context_management", "conversation", "include", "instructions", "metadata"}
+    | {"max_output_tokens", "max_tool_calls", "parallel_tool_calls", "previous_response_id", "prompt", "reasoning"}
+    | {"prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "safety_identifier", "service_tier"}
+    | {"store", "stream", "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p"}
+    | {"truncation", "user", "moderation"}
+)
+_MISTRAL = frozenset(
+    {"model", "messages", "temperature", "top_p", "max_tokens", "stream", "stop", "random_seed", "response_format"}
+    | {"tools", "tool_choice", "presence_penalty", "frequency_penalty", "n", "prediction", "parallel_tool_calls"}
+    | {"prompt_mode", "safe_prompt", "reasoning_effort", "metadata", "prompt_cache_key"}
+)
+_TOLERANT = {"vllm", "sglang", "gpustack", "llamacpp", "lmstudio", "ollama", "openrouter", "together", "compatible"}
+_RANGES = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
+
+
+class Complaint(Struct, frozen=True):
+    message: str
+    status: int = 400
+    param: str | None = None
+    code: str | None = None
+
+
+def check(kind: str, dialect: str, body: dict[str, Any], model: str = "") -> list[Complaint]:
+    """What the server would object to; the real one stops at the first."""
+    match dialect:
+        case "anthropic":
+            return _plain(check_anthropic(body))
+        case "gemini":
+            return _plain(check_gemini(body, model))
+        case "ollama":
+            return _plain(check_ollama(body))
+        case "openai_responses":
+            return [*_check_openai(kind, body, _RESPONSES), *_plain(check_openai_responses(body))]
+        case _:
+            return [*_check_openai(kind, body, _CHAT), *_plain(check_openai_chat(body, kind))]
+
+
+def _plain(found: list[str]) -> list[Complaint]:
+    return [_sort(message) for message in found]
+
+
+def _sort(message: str) -> Complaint:
+    """The status and the param that go with the words."""
+    if message.startswith("Failed to deserialize"):
+        return Complaint(message, 422)
+    named = re.search(r"(?:parameter|Invalid|value for|Unknown parameter):? '([\w.\[\]]+)'", message)
+    code = "unsupported_parameter" if message.startswith("Unsupported parameter") else None
+    return Complaint(message, 400, named.group(1) if named else None, code)
+
+
+def _check_openai(kind: str, body: dict[str, Any], known: frozenset[str]) -> list[Complaint]:
+    found: list[Complaint] = []
+    if not body.get("model"):
+        found.append(Complaint("you must provide a model parameter"))
+    if kind == "mistral":
+        extra = [key for key in body if key not in _MISTRAL]
+        found += [Complaint("Extra inputs are not permitted", 422, key) for key in extra]
+    elif kind not in _TOLERANT:
+        for key in body:
+            if key not in known and not (kind != "openai" and key in _OWN.get(kind, ())):
+                found.append(Complaint(f"Unrecognized request argument supplied: {key}", 400, key, "unknown_parameter"))
+    if kind == "xai":
+        found += _check_nulls(body)
+    if kind == "groq":
+        named = [
+            i for i, message in enumerate(body.get("messages") or ()) if isinstance(message, dict) and "name" in message
+        ]
+        found += [Complaint(f"'messages.{i}' : property 'name' is unsupported") for i in named]
+    for key, (low, high) in _RANGES.items():
+        found += _check_range(key, body.get(key), low, high)
+    if "stream_options" in body and not body.get("stream") and kind in ("openai", "azure"):
+        found.append(
+            Complaint("The 'stream_options' parameter is only allowed when 'stream' is enabled.", 400, "stream_options")
+        )
+    if "max_tokens" in body and "max_completion_tokens" in body and kind not in _TOLERANT:
+        found.append(Complaint("Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported."))
+    if body.get("top_logprobs") is not None and not body.get("logprobs") and known is _CHAT:
+        found.append(
+            Complaint("Invalid value for 'top_logprobs': 'logprobs' must be set to true.", 400, "top_logprobs")
+        )
+    if body.get("previous_response_id"):
+        missing = f"Previous response with id '{body['previous_response_id']}' not found."
+        found.append(Complaint(missing, 400, "previous_response_id", "previous_response_not_found"))
+    return found
+
+
+# Keys of their own that kinds take beyond OpenAI's (provider-quirks, November 2026).
+_OWN: dict[str, tuple[str, ...]] = {
+    "groq": ("reasoning_format", "include_reasoning", "documents", "search_settings", "top_k"),
+    "xai": ("search_parameters", "deferred"),
+    "deepseek": ("thinking",),
+    "zai": ("thinking", "do_sample", "request_id", "tool_stream"),
+    "moonshot": ("thinking", "partial"),
+    "minimax": ("mask_sensitive_info", "reasoning_split"),
+    "cerebras": ("reasoning_format", "disable_reasoning", "clear_thinking"),
+    "fireworks": ("top_k", "min_p", "repetition_penalty", "thinking", "reasoning_history", "prompt_truncate_len"),
+    "azure": ("data_sources",),
+}
+
+
+def _check_range(key: str, value: object, low: float, high: float) -> list[Complaint]:
+    if value is None:
+        return []
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        kind = "a boolean" if isinstance(value, bool) else "a string" if isinstance(value, str) else "an object"
+        return [
+            Complaint(
+                f"Invalid type for '{key}': expected a decimal, but got {kind} instead.", 400, key, "invalid_type"
+            )
+        ]
+    if value > high:
+        words = f"decimal above maximum value. Expected a value <= {high}, but got {value} instead."
+        return [Complaint(f"Invalid '{key}': {words}", 400, key, "decimal_above_max_value")]
+    if value < low:
+        words = f"decimal below minimum value. Expected a value >= {low}, but got {value} instead."
+        return [Complaint(f"Invalid '{key}': {words}", 400, key, "decimal_below_min_value")]
+    return []
+
+
+def _check_nulls(body: dict[str, Any]) -> list[Complaint]:
+    """xAI reads into typed values: a null where a value is meant is refused (provider-quirks)."""
+    said = "Failed to deserialize the JSON body into the target type: "
+    found = []
+    for i, tool in enumerate(body.get("tools") or ()):
+        function = tool.get("function", tool) if isinstance(tool, dict) else {}
+        if isinstance(function, dict) and function.get("parameters") is None:
+            found.append(Complaint(f"{said}tools[{i}]: missing field `parameters`", 422))
+        found += [
+            Complaint(f"{said}tools[{i}].function.{key}: invalid type: null, expected a value", 422)
+            for key, value in (function.items() if isinstance(function, dict) else ())
+            if value is None and key != "parameters"
+        ]
+    for i, item in enumerate(objects(body.get("input"))):
+        if item.get("type") == "reasoning" and item.get("content", ()) is None:
+            found.append(
+                Complaint(f"{said}data did not match any variant of untagged enum ModelInput (input[{i}])", 422)
+            )
+    for i, message in enumerate(body.get("messages") or ()):
+        for call in (message.get("tool_calls") or ()) if isinstance(message, dict) else ():
+            if (call.get("function") or {}).get("arguments") == "":
+                found.append(Complaint(f"messages[{i}]: tool call arguments is not a valid JSON string"))
+    return found

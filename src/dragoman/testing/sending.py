@@ -1,0 +1,143 @@
+"""Sending an answer, or what comes instead of it: where the faults happen."""
+
+import asyncio
+import struct
+import zlib
+from socket import SO_LINGER, SOL_SOCKET
+
+from aiohttp import web
+from msgspec.structs import replace
+
+from dragoman.dialects import find_dialect
+from dragoman.testing.faults import Fault
+from dragoman.testing.recorded import Recorded
+from dragoman.testing.refusals import Refusal, error_frame, refuse
+
+NO_FAULT = Fault(name="")
+_HEADERS = {
+    "anthropic": {"request-id": "req_011scripted"},
+    "openai_chat": {"x-request-id": "req_scripted", "openai-processing-ms": "1"},
+    "openai_responses": {"x-request-id": "req_scripted", "openai-processing-ms": "1"},
+}
+
+
+def send_refusal(refusal: Refusal) -> web.Response:
+    headers = {**refusal.headers, "content-type": "application/json"}
+    return web.Response(status=refusal.status, body=refusal.json(), headers=headers)
+
+
+async def send_instead(http: web.Request, fault: Fault, kind: str, dialect: str) -> web.StreamResponse | None:
+    """The response that comes instead of an answer, if the fault is of that sort."""
+    if fault.wait_s:
+        await asyncio.sleep(fault.wait_s)
+    if fault.reset == "before_headers":
+        return _abort(http)
+    if fault.reset == "after_headers":
+        response = web.StreamResponse(headers={"content-type": find_dialect(dialect).media_type})
+        await response.prepare(http)
+        return _abort(http)
+    if fault.raw is not None:
+        if http.transport is not None:
+            http.transport.write(fault.raw)
+            http.transport.close()
+        return web.Response()
+    if fault.body is not None:
+        headers = {**fault.headers, "content-type": fault.media_type or "application/json"}
+        return web.Response(status=fault.status or 200, body=fault.body, headers=headers)
+    if fault.status is not None:
+        message = fault.message or f"scripted failure {fault.status}"
+        refusal = refuse(
+            kind, dialect, fault.status, message, code=fault.code, headers=fault.headers, details=fault.details
+        )
+        return send_refusal(replace(refusal, body=[refusal.body]) if fault.listed else refusal)
+    return None
+
+
+class Sender:
+    """Sends one answer, spoiled as its fault says."""
+
+    def __init__(self, http: web.Request, seen: Recorded, kind: str, fault: Fault, pace_s: float) -> None:
+        self._http, self._seen, self._kind, self._fault, self._pace_s = http, seen, kind, fault, pace_s
+        self._dialect = seen.dialect or ""
+
+    async def send_whole(self, body: bytes) -> web.StreamResponse:
+        fault = self._fault
+        headers = {"content-type": fault.media_type or "application/json", **_HEADERS.get(self._dialect, {})}
+        if fault.gzip:
+            body = zlib.compress(body, wbits=31)
+            headers["content-encoding"] = "gzip"
+        response = web.StreamResponse(headers=headers)
+        response.content_length = len(body)
+        await response.prepare(self._http)
+        if fault.short_by:
+            await response.write(body[: -fault.short_by])
+            return self._close(response)
+        await self._write(response, body)
+        await response.write_eof()
+        return response
+
+    async def send_stream(self, frames: list[bytes]) -> web.StreamResponse:
+        fault = self._fault
+        media_type = find_dialect(self._dialect).media_type
+        if frames and frames[0][:1] == b"[":
+            media_type = "application/json"  # Google without alt=sse
+        headers = {"content-type": fault.media_type or media_type, **_HEADERS.get(self._dialect, {})}
+        if fault.edit is not None:
+            frames = fault.edit(frames)
+        if fault.gzip:
+            headers["content-encoding"] = "gzip"
+            squeeze = zlib.compressobj(wbits=31)
+            frames = [*(squeeze.compress(f) + squeeze.flush(zlib.Z_SYNC_FLUSH) for f in frames), squeeze.flush()]
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(self._http)
+        for i, frame in enumerate(frames):
+            if i == fault.after:
+                ended = await self._fail(response, frame)
+                if ended is not None:
+                    return ended
+            await self._write(response, frame)
+            self._seen.frames_sent += 1
+            if self._pace_s:
+                await asyncio.sleep(self._pace_s)
+        await response.write_eof()
+        return response
+
+    async def _fail(self, response: web.StreamResponse, frame: bytes) -> web.StreamResponse | None:
+        """What happens at the fault's place in the stream; None: it goes on."""
+        fault = self._fault
+        if fault.stall_s:
+            await asyncio.sleep(fault.stall_s)
+        if fault.error is not None:
+            await response.write(error_frame(self._kind, self._dialect, fault.error))
+        if fault.how == "reset":
+            return _abort(self._http)
+        if fault.how == "close":
+            await response.write(frame[: len(frame) // 2])
+            return self._close(response)
+        if fault.how == "end" or fault.error is not None:
+            await response.write_eof()
+            return response
+        return None
+
+    async def _write(self, response: web.StreamResponse, data: bytes) -> None:
+        step = self._fault.piece or len(data) or 1
+        for start in range(0, len(data), step):
+            await response.write(data[start : start + step])
+            if self._fault.pause_s:
+                await asyncio.sleep(self._fault.pause_s)
+
+    def _close(self, response: web.StreamResponse) -> web.StreamResponse:
+        """The end of the connection in the middle of a body."""
+        if self._http.transport is not None:
+            self._http.transport.close()
+        return response
+
+
+def _abort(http: web.Request) -> web.StreamResponse:
+    """A TCP reset."""
+    if http.transport is not None:
+        peer = http.transport.get_extra_info("socket")
+        if peer is not None:
+            peer.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
+        http.transport.abort()
+    return web.Response()
