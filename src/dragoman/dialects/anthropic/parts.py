@@ -51,23 +51,23 @@ def decode_content(holder: JsonObject, key: str = "content") -> tuple[Part, ...]
         return (Text(text=content),)
     if type(content) is not list:
         raise DecodeError(f"expected string or array, found {kind_of(content)}", key)
-    parts: list[Part] = []
-    try:
-        for block in content:
-            # Most blocks are a text and nothing else: no call for those.
-            if (
-                type(block) is dict
-                and len(block) == 2
-                and block.get("type") == "text"
-                and type(block.get("text")) is str
-            ):
-                parts.append(Text(text=block["text"]))
-            else:
-                parts.append(decode_part(need_object(block)))
-    except DecodeError as error:
-        raise error.under(key, len(parts)) from None
+    parts = decode_blocks(content, key)
     if len(parts) < 2 and (not parts or is_plain(parts[0])):
         holder["~content"] = "list"
+    return parts
+
+
+def decode_blocks(blocks: list[Any], key: str) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    try:
+        for block in blocks:
+            if type(block) is not dict:
+                raise DecodeError(f"expected object, found {kind_of(block)}")
+            kind = block.get("type")
+            decode = _DECODERS.get(kind) if type(kind) is str else None
+            parts.append(decode_part(block) if decode is None else decode(block))
+    except DecodeError as error:
+        raise error.under(key, len(parts)) from None
     return tuple(parts)
 
 
@@ -82,10 +82,11 @@ def decode_part(block: JsonObject) -> Part:
 
 
 def _decode_text(block: JsonObject) -> Text:
+    text = block.get("text")
+    if len(block) == 2 and type(text) is str:  # the usual case
+        return Text(text=text)
     del block["type"]
     text = take_text(block, "text")
-    if not block:  # the usual case
-        return Text(text=text)
     seal, cache = take_seal(block), take_cache(block)
     citations = take_list_or_none(block, "citations")
     if citations == []:
@@ -109,20 +110,19 @@ def decode_citation(citation: JsonObject) -> Citation:
 
 
 def decode_tool_call(block: JsonObject) -> ToolCall:
+    given, call_id, name = block.get("input"), block.get("id"), block.get("name")
+    if len(block) == 4 and type(given) is dict and type(call_id) is str and type(name) is str:  # the usual case
+        return ToolCall(id=call_id, name=name, arguments=dump_text(given) if given else "{}")
     del block["type"]
     given = block.pop("input", None)
     if given is None:
         note_omitted(block, block, "input")
     elif type(given) is not dict:
         raise DecodeError(f"expected object, found {kind_of(given)}", "input")
-    call_id, name = take_text(block, "id"), take_text(block, "name")
-    arguments = dump_text(given) if given else "{}"
-    if not block:
-        return ToolCall(id=call_id, name=name, arguments=arguments)
     return ToolCall(
-        id=call_id,
-        name=name,
-        arguments=arguments,
+        id=take_text(block, "id"),
+        name=take_text(block, "name"),
+        arguments=dump_text(given) if given else "{}",
         seal=take_seal(block),
         cache=take_cache(block),
         extras=leftovers(block, NAME),
@@ -130,13 +130,14 @@ def decode_tool_call(block: JsonObject) -> ToolCall:
 
 
 def _decode_tool_result(block: JsonObject) -> ToolResult:
+    content, call_id = block.get("content"), block.get("tool_use_id")
+    if len(block) == 3 and type(content) is str and type(call_id) is str:  # the usual case
+        return ToolResult(call_id=call_id, parts=(Text(text=content),))
     del block["type"]
     call_id = take_text(block, "tool_use_id")
     parts: tuple[Part, ...] = ()
-    if block.get("content") is not None:
+    if content is not None:
         parts = decode_content(block)
-    if not block:
-        return ToolResult(call_id=call_id, parts=parts)
     return ToolResult(
         call_id=call_id,
         parts=parts,

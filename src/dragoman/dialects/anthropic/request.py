@@ -3,10 +3,12 @@
 from typing import Any, assert_never
 
 from dragoman.dialects.anthropic.parts import (
+    decode_blocks,
     decode_content,
     encode_cache,
     encode_content,
     encode_parts,
+    is_plain,
     take_cache,
 )
 from dragoman.dialects.anthropic.words import (
@@ -115,11 +117,16 @@ def decode_message(message: JsonObject) -> Message:
     role = ROLES.get(word) if type(word) is str else None
     if role is None:
         raise DecodeError(f"expected one of {', '.join(ROLES)}, found {word!r}", "role")
-    if len(message) == 2 and type(content) is list and len(content) == 1:
-        block = content[0]
-        # Most turns of most clients are one text in a list: no more work than that.
-        if type(block) is dict and len(block) == 2 and block.get("type") == "text" and type(block.get("text")) is str:
-            return Message(role=role, parts=(Text(text=block["text"]),), extras=LISTED)
+    if len(message) == 2 and type(content) is list and content:  # the usual turn: a role and blocks, nothing else
+        only = content[0]
+        if len(content) == 1 and type(only) is dict and len(only) == 2 and only.get("type") == "text":
+            text = only.get("text")
+            if type(text) is str:
+                return Message(role=role, parts=(Text(text=text),), extras=LISTED)
+        parts = decode_blocks(content, "content")
+        if len(parts) == 1 and is_plain(parts[0]):
+            return Message(role=role, parts=parts, extras=LISTED)
+        return Message(role=role, parts=parts)
     del message["role"]
     parts = decode_content(message)
     return Message(role=role, parts=parts, extras={NAME: message}) if message else Message(role=role, parts=parts)
