@@ -6,14 +6,15 @@ as `declared: ?`, and the test does not take that for a reason.
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from dragoman.conformance.accounts import Account, read_accounts
+from dragoman.conformance.accounts import WORDS, Account, Word, read_rules
 from tests.fields.doors import door
 from tests.fields.measure import Measured, measure
-from tests.fields.samples import is_constant
+from tests.fields.samples import field_name, is_constant
 from tests.fields.surfaces import WALKS, surface
 
 SOURCE = Path(__file__).parents[2] / "src" / "dragoman" / "dialects"
@@ -37,6 +38,11 @@ def account_of(found: Measured) -> Account:
             return Account("declared", "?")
 
 
+def totals(dialect: str, section: str) -> dict[str, int]:
+    counts = Counter(account_of(found).word for found in measured(dialect, section).values())
+    return {word: counts[word] for word in WORDS}
+
+
 def propose(dialect: str, section: str) -> dict[str, Account]:
     """The fewest rules; what always says one word comes with its object and needs none."""
     settings = door(dialect, section).settings
@@ -46,9 +52,21 @@ def propose(dialect: str, section: str) -> dict[str, Account]:
         for path, found in measured(dialect, section).items()
         if found.account not in ("carried", "extra") or not is_constant(entries[path], settings)
     }
-    rules = {path: account for path, account in accounts.items() if account.word != "extra"}
-    for pattern in group([path for path in accounts if path not in rules], list(rules)):
-        rules[pattern] = Account("extra")
+    rules: dict[str, Account] = {}
+    for path, account in accounts.items():
+        name = field_name(entries[path].steps)
+        if name in settings.anew:
+            rules[f"*.{name}"] = account
+        elif account.word in ("carried", "adapted"):
+            rules[path] = account
+    spread: tuple[tuple[Word, int], ...] = (("declared", sys.maxsize), ("extra", WIDE))
+    for word, most in spread:
+        inside = [
+            p for p, a in accounts.items() if a.word == word and field_name(entries[p].steps) not in settings.anew
+        ]
+        outside = [p for p, a in accounts.items() if a.word != word]
+        for pattern in group(inside, outside, most=most):
+            rules[pattern] = Account(word, "?" if word == "declared" else "")
     return {pattern: rules[pattern] for pattern in sorted(rules, key=_order)}
 
 
@@ -56,8 +74,8 @@ def _order(pattern: str) -> tuple[list[str], bool]:
     return _CUT.split(pattern.removesuffix("*")), not pattern.endswith("*")
 
 
-def group(paths: Iterable[str], others: Iterable[str], prefix: str = "") -> list[str]:
-    """The fewest beginnings that cover some paths and, where they are few enough, none of the others."""
+def group(paths: Iterable[str], others: Iterable[str], prefix: str = "", most: int = WIDE) -> list[str]:
+    """The fewest beginnings that cover some paths and none of the others; more than `most` in one place become one."""
     paths, others = list(paths), list(others)
     if not others:
         return paths if len(paths) == 1 else [prefix + "*"]
@@ -68,8 +86,8 @@ def group(paths: Iterable[str], others: Iterable[str], prefix: str = "") -> list
         if not [path for path in inside if path != head]:
             groups.append(head)
         else:
-            groups.extend(group(inside, outside, head))
-    return [prefix + "*"] if prefix and len(groups) > WIDE else groups
+            groups.extend(group(inside, outside, head, most))
+    return [prefix + "*"] if prefix and len(groups) > most else groups
 
 
 def _heads(paths: list[str], prefix: str) -> list[str]:
@@ -88,11 +106,14 @@ def _below(path: str, head: str) -> bool:
 
 def write(dialect: str) -> None:
     file = SOURCE / dialect / "fields.toml"
-    old = read_accounts(dialect).sections if file.exists() else {}
+    old = read_rules(file.read_text("utf-8"))[1] if file.exists() else {}
     here = surface(dialect)
-    lines = [*HEAD, "", f'package = "{here.package}"']
+    lines = [*HEAD, "", f'package = "{here.package}"', "", "[totals]"]
     for section in here.sections:
-        lines += ["", f"[{section}]" if section.isalpha() else f'["{section}"]']
+        counts = ", ".join(f"{word} = {count}" for word, count in totals(dialect, section).items())
+        lines.append(f"{_key(section)} = {{ {counts} }}")
+    for section in here.sections:
+        lines += ["", f"[{_key(section)}]"]
         for pattern, account in propose(dialect, section).items():
             before = old.get(section, {}).get(pattern)
             if before is not None and before.word == account.word and account.word in ("declared", "extra"):
@@ -100,6 +121,10 @@ def write(dialect: str) -> None:
             said = f"{account.word}: {account.detail}" if account.detail else account.word
             lines.append(f'"{pattern}" = "{said}"')
     file.write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _key(section: str) -> str:
+    return section if section.isalpha() else f'"{section}"'
 
 
 HEAD = (

@@ -59,7 +59,7 @@ class Entry(NamedTuple):
 class Walk(NamedTuple):
     """What to walk: types under their paths, and where the wire differs from the type."""
 
-    roots: tuple[tuple[str, Any], ...]
+    roots: tuple[tuple[str, Any], ...]  # the fields of a class two of them share are listed under the first
     leave_out: Mapping[Any, frozenset[str]] = {}  # fields of a class that never reach the wire
     elsewhere: frozenset[Any] = frozenset()  # classes that another walk lists
     instead: Mapping[Any, Any] = {}  # a class the wire writes as something else
@@ -189,27 +189,30 @@ def walk(what: Walk) -> dict[str, Entry]:
     """Every field path. Each class is opened once, at its shortest path."""
     found: dict[str, Entry] = {}
     opened: set[Any] = set()
-    waiting: deque[tuple[str, tuple[Step, ...]]] = deque()
-    for path, tp in what.roots:
-        waiting.append((path, (Step(path, tp),)))
-    while waiting:
-        path, steps = waiting.popleft()
-        for entry in _forms(path, steps, what):
-            cls = entry.type
-            if not is_object(cls) or not fields_of(cls):
-                found.setdefault(entry.path, entry)
-            elif cls in opened or (entry.path and cls in what.elsewhere):
-                found.setdefault(f"{entry.path}={class_name(cls)}", entry)
-            else:
-                opened.add(cls)
-                hidden = what.leave_out.get(cls, ())
-                for field in fields_of(cls):
-                    if field.name not in hidden:
-                        deeper = f"{entry.path}.{field.name}" if entry.path else field.name
-                        waiting.append((deeper, (*entry.steps, Step(field.name, field.type))))
+    for root, tp in what.roots:
+        waiting: deque[tuple[str, tuple[Step, ...]]] = deque([(root, (Step(root, tp),))])
+        while waiting:
+            path, steps = waiting.popleft()
+            for entry in _forms(path, steps, what):
+                cls = entry.type
+                if not is_object(cls) or not fields_of(cls):
+                    found.setdefault(entry.path, entry)
+                elif cls in opened or (entry.path and cls in what.elsewhere):
+                    found.setdefault(f"{entry.path}={class_name(cls)}", entry)
+                else:
+                    opened.add(cls)
+                    waiting.extend(_fields_in(entry, what))
     for path in what.add:
         found.setdefault(path, Entry(path, tuple(_follow(path, what))))
-    return {path: found[path] for path in found if path not in what.drop}
+    return {path: entry._replace(path=path) for path, entry in found.items() if path not in what.drop}
+
+
+def _fields_in(entry: Entry, what: Walk) -> Iterator[tuple[str, tuple[Step, ...]]]:
+    hidden = what.leave_out.get(entry.type, ())
+    for field in fields_of(entry.type):
+        if field.name not in hidden:
+            path = f"{entry.path}.{field.name}" if entry.path else field.name
+            yield path, (*entry.steps, Step(field.name, field.type))
 
 
 def _forms(path: str, steps: tuple[Step, ...], what: Walk) -> Iterator[Entry]:
@@ -259,18 +262,23 @@ _STEP = re.compile(r"<[^>]*>|\[\]|\{\}|[^.<>\[\]{}]+")
 
 def _follow(path: str, what: Walk) -> Iterator[Step]:
     """The way to a path the package does not know: in its types as far as they go, then without."""
-    tp: Any = what.roots[0][1] if what.roots[0][0] == "" else Any
-    yield Step("", tp)
-    for name in [path] if path.startswith("header:") else _STEP.findall(path):
+    fits = [root for root in what.roots if root[0] == "" or path.startswith((root[0] + ".", root[0] + "["))]
+    start, tp = max(fits, key=lambda root: len(root[0]), default=("", Any))
+    yield Step(start, plain(tp))
+    for name in [path] if path.startswith("header:") else _STEP.findall(path[len(start) :]):
         for mark, member in _kinds(options(tp) or ()):
             if mark == name or (mark == "" and _inside(member, name) is not None):
                 tp = member
                 yield Step(mark, tp)
                 break
         else:
+            objects = [member for member in options(tp) or () if is_object(member)]
             if name[0] == "<":
                 tp = _tagged(name[1:-1])
                 yield Step(name, tp)
+            elif len(objects) == 1:
+                tp = objects[0]
+                yield Step("", tp)
         if name[0] != "<":
             inner = _inside(tp, name)
             tp = Any if inner is None else plain(inner)

@@ -2,7 +2,7 @@
 
     carried   a canonical field holds the value as it was
     adapted   a canonical field holds it in another form (another word, a sum, JSON text)
-    extra     it stays among the extras, or in a part, tool or frame, that only this dialect reads
+    extra     it stays among the extras, as spelling even, or in a part, tool or frame that only this dialect reads
     lost      the canonical value is the same whatever the field says, or encoding does not give it back
     refused   the dialect does not read a body with it
 
@@ -11,7 +11,8 @@ canonical value says it by what it is.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, get_args
 
@@ -56,6 +57,8 @@ class Measured(NamedTuple):
 
 
 def measure(entry: Entry, door: Door) -> Measured:
+    if field_name(entry.steps) in door.settings.anew:
+        return Measured("lost", why="counted anew")
     worst = Measured("refused", why="no sample for it")
     for samples in bodies(entry, door.settings):
         found = _judge(entry, samples, door)
@@ -66,14 +69,18 @@ def measure(entry: Entry, door: Door) -> Measured:
 
 
 def _judge(entry: Entry, samples: list[Sample], door: Door) -> Measured:
-    try:
-        values = [(sample.value, door.decode(copy_json(sample.body))) for sample in samples]
-    except DecodeError as error:
-        return Measured("refused", why=str(error))
-    for sample, (_, value) in zip(samples, values, strict=True):
-        after = door.encode(value)
-        if sample.value is not ABSENT and not door.faithful(sample.body, after):
-            return Measured("lost", why=f"{sample.value!r} does not come back: {sample.body} became {after}")
+    values = []
+    for sample in samples:
+        try:
+            values.append((sample.value, door.decode(copy_json(sample.body))))
+        except DecodeError as error:
+            if sample.value is ABSENT and len(values) > 1:
+                continue  # it may not be left out
+            return Measured("refused", why=str(error))
+        if sample.value is not ABSENT:
+            after = door.encode(values[-1][1])
+            if not door.faithful(sample.body, after):
+                return Measured("lost", why=f"{sample.value!r} does not come back: {sample.body} became {after}")
     flat = [(value, dict(_flatten(to_builtins(decoded), door.dialect))) for value, decoded in values]
     if is_constant(entry, door.settings):
         return _judge_constant(entry, flat)
@@ -103,8 +110,8 @@ def _compare(one: tuple[Any, dict[str, Any]], other: tuple[Any, dict[str, Any]])
 
 
 def _holds(flat: dict[str, Any], place: str, value: Any) -> bool:
-    if isinstance(value, dict):
-        value = next(iter(value.values()), ABSENT)
+    while isinstance(value, dict | list):
+        value = next(reversed(value.values() if isinstance(value, dict) else value), ABSENT)
     return value is ABSENT or (place in flat and flat[place] == value and type(flat[place]) is type(value))
 
 
@@ -117,7 +124,9 @@ def _judge_constant(entry: Entry, flat: list[tuple[Any, dict[str, Any]]]) -> Mea
     return Measured("carried")
 
 
-def _flatten(value: Any, dialect: str, place: str = "", own: bool = False) -> Iterator[tuple[str, Any]]:
+def _flatten(
+    value: Any, dialect: str, place: str = "", *, own: bool = False, spelling: bool = True
+) -> Iterator[tuple[str, Any]]:
     """Every leaf of a canonical value under its place. What only its dialect reads stands under `~`."""
     if isinstance(value, dict):
         if not value:
@@ -130,21 +139,31 @@ def _flatten(value: Any, dialect: str, place: str = "", own: bool = False) -> It
             inner = f"{place}.{key}" if place else key
             if own:
                 if item is not None:  # a null says nothing
-                    yield from _flatten(item, dialect, inner, own=True)
-            elif key == "extras":
-                for name, extra in item.get(dialect, {}).items():
-                    if name[0] != "~" and extra is not None:
-                        yield from _flatten(extra, dialect, f"~{inner}.{name}", own=True)
+                    yield from _flatten(item, dialect, inner, own=True, spelling=spelling)
+            elif key in ("extras", "choice_extras"):
+                for extras in item if isinstance(item, list | tuple) else [item]:
+                    for name, extra in extras.get(dialect, {}).items():
+                        if (name[0] != "~" or spelling) and extra is not None:
+                            yield from _flatten(extra, dialect, f"~{inner}.{name}", own=True, spelling=spelling)
             elif kind in OWN:
-                yield from _flatten(item, dialect, f"~{inner}", own=True)
+                yield from _flatten(item, dialect, f"~{inner}", own=True, spelling=spelling)
             else:
-                yield from _flatten(item, dialect, inner)
+                yield from _flatten(item, dialect, inner, spelling=spelling)
     elif isinstance(value, list | tuple):
-        for i, item in enumerate(value):
-            yield from _flatten(item, dialect, f"{place}[{i}]", own=own)
+        for i, item in _numbered(value, apart=place == ""):
+            yield from _flatten(item, dialect, f"{place}[{i}]", own=own, spelling=spelling)
         yield f"{place}[]", len(value)
     else:
         yield place, value
+
+
+def _numbered(items: Sequence[Any], *, apart: bool) -> Iterator[tuple[int, Any]]:
+    """Items with their numbers; events each kind for itself, so that one more does not move the others."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        kind = item["kind"] if apart else ""
+        yield seen[kind], item
+        seen[kind] += 1
 
 
 def _plain_place(place: str) -> str:
@@ -219,12 +238,18 @@ def stream_door(dialect: str, settings: Settings, frames: Callable[[Any], bytes]
 
     def faithful(before: Any, after: Any) -> bool:
         decoder = spoken.stream_decoder(Notes())
-        return _told(decode(copy_json(before)), dialect) == _told([*decoder.feed(after), *decoder.close()], dialect)
+        again = [*decoder.feed(after), *decoder.close()]
+        return _told(decode(copy_json(before)), door) == _told(again, door)
 
-    return Door(dialect, settings, decode, encode, faithful)
+    door = Door(dialect, settings, decode, encode, faithful)
+    return door
 
 
-def _told(events: list[Event], dialect: str) -> Any:
+def _told(events: list[Event], door: Door) -> Any:
     """A stream as what it says in the end, and the frames beside it; spelling does not count."""
-    asides = [event for event in events if isinstance(event, Aside)]
-    return dict(_flatten(to_builtins(fold(events)), dialect)), asides
+    asides = [
+        {key: value for key, value in event.body.items() if key not in door.settings.anew}
+        for event in events
+        if isinstance(event, Aside)
+    ]
+    return dict(_flatten(to_builtins(fold(events)), door.dialect, spelling=False)), asides

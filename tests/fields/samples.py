@@ -33,7 +33,11 @@ class Settings(NamedTuple):
 
     base: Mapping[str, Any] = {}  # every body has it
     fill: Mapping[str, JsonObject] = {}  # by class: fields beside those its type requires
+    example: Mapping[str, JsonObject] = {}  # by class: what an object that is told elsewhere says here
+    beside: Mapping[str, JsonObject] = {}  # by class and field: what must stand beside it to make sense
+    whole: Mapping[str, tuple[Any, ...]] = {}  # by path: values of a field whose pieces make no sense by themselves
     values: Mapping[str, tuple[Any, ...]] = {}  # by field name: values to try, where not every text or number will do
+    anew: tuple[str, ...] = ()  # keys of frames that every encoder counts for itself
 
 
 class Sample(NamedTuple):
@@ -44,8 +48,13 @@ class Sample(NamedTuple):
 def bodies(entry: Entry, settings: Settings) -> Iterator[list[Sample]]:
     """Sets of bodies that differ in one value; the first set that can be read is the one to judge by."""
     steps = entry.steps
+    if entry.path in settings.whole:
+        steps = steps[: 1 + max(i for i, step in enumerate(steps) if step.name and step.name[0] not in "<[{")]
+        yield [Sample(value, build(steps, value, settings)) for value in settings.whole[entry.path]]
+        return
     if is_object(plain(entry.type)) and fields_of(plain(entry.type)):  # told in full elsewhere: there it is, or not
-        whole = _least_object(plain(entry.type), settings)
+        example = settings.example.get(plain(entry.type).__name__, {})
+        whole = {**_least_object(plain(entry.type), settings), **copy_json(example)}
         yield [Sample({}, build(steps, whole, settings)), _without(steps, settings)]
         inner = _first_leaf(entry)
         if inner is None:
@@ -56,7 +65,8 @@ def bodies(entry: Entry, settings: Settings) -> Iterator[list[Sample]]:
             yield [Sample(values[0], build(steps, values[0], settings))]
             continue
         samples = [Sample(value, build(steps, value, settings)) for value in values]
-        yield samples if len(samples) > 1 else [*samples, _without(steps, settings)]
+        # a word among others may mean something by being there at all
+        yield [*samples, _without(steps, settings)] if len(samples) == 1 or words_of(steps[-1].inside) else samples
 
 
 def is_constant(entry: Entry, settings: Settings) -> bool:
@@ -84,7 +94,8 @@ def build(steps: tuple[Step, ...], value: Any, settings: Settings) -> Any:
             value = {KEY: value}
         elif step.name and step.name[0] != "<":
             body = _least_object(outer.inside, settings) if is_object(outer.inside) else {}
-            value = {**body, step.name: value}
+            beside = settings.beside.get(f"{getattr(outer.inside, '__name__', '')}.{step.name}", {})
+            value = {**body, **copy_json(beside), step.name: value}
     root = steps[0].name
     if not root:
         return {**copy_json(settings.base), **value}

@@ -58,12 +58,15 @@ RESPONSES_STREAM = (
 
 
 def _openai_responses() -> dict[str, Walk]:
-    from openai.types.responses import Response, ResponseStreamEvent
+    from openai.types.responses import Response, ResponseOutputItem, ResponseStreamEvent
     from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
     return {
         "request": Walk((("", ResponseCreateParamsStreaming),)),
-        "reply": Walk((("", Response),)),
+        # the same classes stand in `instructions`, which comes first, and matter less there
+        "reply": Walk(
+            (("output", list[ResponseOutputItem]), ("", Response)), leave_out={Response: frozenset({"output"})}
+        ),
         "stream": Walk((("", ResponseStreamEvent),), elsewhere=frozenset({Response}), add=RESPONSES_STREAM),
     }
 
@@ -185,13 +188,7 @@ OLLAMA_REPLY = (
     "_debug_info.image_count",
 )
 OLLAMA_CHAT_REPLY = (*OLLAMA_REPLY, "message.tool_calls[].id", "message.tool_calls[].function.index")
-OLLAMA_GENERATE_REPLY = (
-    *OLLAMA_REPLY,
-    "tool_calls[].id",
-    "tool_calls[].function.index",
-    "tool_calls[].function.name",
-    "tool_calls[].function.arguments{}",
-)
+OLLAMA_GENERATE_REPLY = (*OLLAMA_REPLY, "tool_calls[].id", "tool_calls[].function.index")
 
 
 def _ollama_chat() -> dict[str, Walk]:
@@ -209,10 +206,11 @@ def _ollama_generate() -> dict[str, Walk]:
     from ollama import _types
 
     images = {_types.Image: str}
+    answer = (("", _types.GenerateResponse), ("tool_calls", list[_types.Message.ToolCall]))  # the server has calls too
     return {
         "request": Walk((("", _types.GenerateRequest),), instead=images, add=OLLAMA_REQUEST),
-        "reply": Walk((("", _types.GenerateResponse),), instead=images, add=OLLAMA_GENERATE_REPLY),
-        "stream": Walk((("", _types.GenerateResponse),), instead=images, add=(*OLLAMA_GENERATE_REPLY, "error")),
+        "reply": Walk(answer, instead=images, add=OLLAMA_GENERATE_REPLY),
+        "stream": Walk(answer, instead=images, add=(*OLLAMA_GENERATE_REPLY, "error")),
     }
 
 

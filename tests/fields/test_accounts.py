@@ -4,7 +4,7 @@ import pytest
 
 from dragoman.conformance.accounts import Account, find_rule, read_accounts
 from dragoman.dialects import NAMES
-from tests.fields.accounts import account_of, group, measured
+from tests.fields.accounts import account_of, group, measured, totals
 from tests.fields.doors import door
 from tests.fields.samples import is_constant
 from tests.fields.surfaces import WALKS, surface
@@ -63,6 +63,11 @@ def test_every_account_is_what_is_measured(dialect: str, section: str) -> None:
 
 def _place(account: Account) -> str:
     return account.detail if account.word in ("carried", "adapted") else ""
+
+
+@pytest.mark.parametrize(("dialect", "section"), PLACES)
+def test_the_totals_are_right(dialect: str, section: str) -> None:
+    assert read_accounts(dialect).totals[section] == totals(dialect, section)
 
 
 @pytest.mark.parametrize(("dialect", "section"), PLACES)

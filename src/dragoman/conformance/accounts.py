@@ -1,20 +1,21 @@
 """The account of every field of a dialect: where its value goes.
 
 Each dialect's folder holds a `fields.toml` with a table per section (request, reply, stream). A key is a field's path
-in the notation of the vendor's types (`a.b`, `a[]`, `a{}`, `a<kind>`; `a=Class` is an object told elsewhere), or
-the beginning of many, with `*` at its end; the longest that fits a path counts. A value is one of
+in the notation of the vendor's types (`a.b`, `a[]`, `a{}`, `a<kind>`; `a=Class` is an object told elsewhere), or the
+beginning of many, with `*` at its end (the longest that fits a path counts), or `*.name` for every field of a name.
+A value is one of
 
     carried: where      a canonical field holds it
     adapted: where      a canonical field holds it in another form
     extra               kept for its own dialect, noted elsewhere
     declared: why       not supported
 
-The tests measure each account; nothing here is taken on faith.
+The table `totals` counts the paths themselves. The tests measure each account; nothing here is taken on faith.
 """
 
 import tomllib
 from importlib.resources import files
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
@@ -32,17 +33,24 @@ class Accounts(Struct, frozen=True):
 
     dialect: str
     package: str
+    totals: dict[str, dict[Word, int]]  # paths by section and word
     sections: dict[str, dict[str, Account]]
 
 
 def read_accounts(dialect: str) -> Accounts:
     text = files("dragoman.dialects").joinpath(dialect, "fields.toml").read_text("utf-8")
+    head, sections = read_rules(text)
+    return Accounts(dialect=dialect, package=head["package"], totals=head["totals"], sections=sections)
+
+
+def read_rules(text: str) -> tuple[dict[str, Any], dict[str, dict[str, Account]]]:
+    """A `fields.toml`: what stands above the sections, and the sections."""
     data = tomllib.loads(text)
-    package = data.pop("package")
+    head: dict[str, Any] = {key: data.pop(key) for key in ("package", "totals") if key in data}
     sections = {
         section: {pattern: parse_account(said) for pattern, said in rules.items()} for section, rules in data.items()
     }
-    return Accounts(dialect=dialect, package=package, sections=sections)
+    return head, sections
 
 
 def parse_account(said: str) -> Account:
@@ -53,9 +61,12 @@ def parse_account(said: str) -> Account:
 
 
 def find_rule(rules: dict[str, Account], path: str) -> str | None:
-    """The pattern that accounts for a path: itself, or the longest beginning of it."""
+    """The pattern that accounts for a path: itself, its last field's name, or the longest beginning of it."""
     if path in rules:
         return path
+    name = "*." + path.rpartition(".")[2]
+    if name in rules:
+        return name
     for length in range(len(path), -1, -1):
         pattern = path[:length] + "*"
         if pattern in rules:

@@ -1,0 +1,185 @@
+"""The pair table: each feature from each dialect to each, carried, adapted or lost, measured with the probes.
+
+A probe is written in the source's own wire, converted as the library converts, and read again in the target's wire.
+
+    carried   the target's reader finds what the source's reader found, and no note speaks of it
+    adapted   it is there in another form
+    lost      it is not there
+    -         the source has no way to say it
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.conformance.probes import FAILURES, REPLIES, REQUESTS, Probe
+from dragoman.convert import StreamConverter, convert, convert_failure, convert_reply
+from dragoman.dialects import NAMES, find_dialect
+from dragoman.dialects._base import Dialect
+from dragoman.failure import Failure
+from dragoman.jsontypes import dump_json, load_json
+from dragoman.model.events import Event, PartEnd, ReplyEnd, ReplyFailed
+from dragoman.model.fold import fold, unfold
+from dragoman.model.messages import Text
+from dragoman.model.reply import Choice, Reply
+from dragoman.notes import Note, Notes
+from dragoman.wire import WireReply, WireRequest
+
+DIALECTS = tuple(name for name in NAMES if name != "canonical")
+
+USUAL = ("text, several turns", "text", "tool call and result")  # probes whose notes are about no other feature
+
+Outcome: TypeAlias = Literal["carried", "adapted", "lost", "-"]
+
+
+class Cell(Struct, frozen=True):
+    outcome: Outcome
+    why: tuple[str, ...] = ()  # what the notes say
+
+
+class Row(Struct, frozen=True):
+    what: str  # request, reply, stream, error
+    feature: str
+    cells: dict[tuple[str, str], Cell]  # by source and target
+
+
+def measure_pairs(dialects: Iterable[str] = DIALECTS) -> list[Row]:
+    """Every feature over every pair."""
+    names = tuple(dialects)
+    pairs = [(source, target) for source in names for target in names]
+    ways: list[tuple[str, tuple[Probe, ...], Callable[[Probe, str, str], Cell]]] = [
+        ("request", REQUESTS, probe_request),
+        ("reply", REPLIES, probe_reply),
+        ("stream", REPLIES, probe_stream),
+        ("error", FAILURES, probe_failure),
+        ("stream", FAILURES[-1:], probe_broken_stream),
+    ]
+    rows = [
+        Row(what, probe.feature, {pair: measure(probe, *pair) for pair in pairs})
+        for what, probes, measure in ways
+        for probe in probes
+    ]
+    return [_without_the_usual(row, rows) for row in rows]
+
+
+def _without_the_usual(row: Row, rows: list[Row]) -> Row:
+    """Only the notes that are about the feature: plain text has the others too."""
+    plain = [r for r in rows if r.what == row.what and r.feature in USUAL and r is not row]
+    cells = {}
+    for pair, cell in row.cells.items():
+        usual = {why for other in plain for why in other.cells[pair].why}
+        keep = cell.outcome in ("adapted", "lost")
+        cells[pair] = Cell(cell.outcome, tuple(why for why in cell.why if keep and why not in usual))
+    return Row(row.what, row.feature, cells)
+
+
+# ---------------------------------------------------------------- one probe, one pair
+
+
+def probe_request(probe: Probe, source: str, target: str) -> Cell:
+    here, there = find_dialect(source), find_dialect(target)
+    asked = probe.build(source)
+    said = here.encode_request(_legal(asked, here), Notes())
+    body = load_json(dump_json(said.body))
+    read = here.decode_request(
+        WireRequest(body=load_json(dump_json(body)), path=said.path, headers=said.headers), Notes()
+    )
+    if probe.look(read) is None or probe.look(read) != probe.look(asked):
+        return Cell("-")
+    result = convert(body, source=source, to=target, path=said.path, headers=said.headers)
+    wire = WireRequest(body=load_json(result.json()), path=result.path, headers=result.headers)
+    return _judge(probe, source, target, read, there.decode_request(wire, Notes()), result.json(), result.notes)
+
+
+def probe_reply(probe: Probe, source: str, target: str) -> Cell:
+    here, there = find_dialect(source), find_dialect(target)
+    answer = probe.build(source)
+    assert isinstance(answer, Reply)  # noqa: S101  # the probes are our own
+    body = load_json(dump_json(here.encode_reply(answer, Notes()).body))
+    read = here.decode_reply(WireReply(body=load_json(dump_json(body))), Notes())
+    if _unsayable(probe, answer, read):
+        return Cell("-")
+    result = convert_reply(body, source=source, to=target)
+    after = there.decode_reply(WireReply(body=load_json(result.json())), Notes())
+    return _judge(probe, source, target, read, after, result.json(), result.notes)
+
+
+def probe_stream(probe: Probe, source: str, target: str) -> Cell:
+    answer = probe.build(source)
+    assert isinstance(answer, Reply)  # noqa: S101
+    data = _encode_stream(find_dialect(source), unfold(answer))
+    read = fold(_decode_stream(find_dialect(source), data))
+    if isinstance(read, Failure) or _unsayable(probe, answer, read):
+        return Cell("-")
+    converter = StreamConverter(source, target)
+    wire = converter.feed(data) + converter.close()
+    after = fold(_decode_stream(find_dialect(target), wire))
+    return _judge(
+        probe, source, target, read, None if isinstance(after, Failure) else after, wire, tuple(converter.notes)
+    )
+
+
+def probe_failure(probe: Probe, source: str, target: str) -> Cell:
+    here, there = find_dialect(source), find_dialect(target)
+    failure = probe.build(source)
+    assert isinstance(failure, Failure)  # noqa: S101
+    said = here.encode_failure(failure)
+    body = load_json(dump_json(said.body))
+    read = here.decode_failure(WireReply(body=load_json(dump_json(body)), status=said.status, headers=said.headers))
+    result = convert_failure(body, source=source, to=target, status=said.status, headers=said.headers)
+    after = there.decode_failure(WireReply(body=load_json(result.json()), status=result.status, headers=result.headers))
+    return _judge(probe, source, target, read, after, result.json(), ())
+
+
+def probe_broken_stream(probe: Probe, source: str, target: str) -> Cell:
+    """An answer that begins well and ends in an error: it must end in one everywhere."""
+    failure = probe.build(source)
+    assert isinstance(failure, Failure)  # noqa: S101
+    began = Reply(id="reply_1", model="some-model", choices=(Choice(parts=(Text(text="It rains"),)),))
+    events = [event for event in unfold(began) if not isinstance(event, PartEnd | ReplyEnd)]
+    data = _encode_stream(find_dialect(source), [*events, ReplyFailed(failure=failure)])
+    read = fold(_decode_stream(find_dialect(source), data))
+    converter = StreamConverter(source, target)
+    wire = converter.feed(data) + converter.close()
+    after = fold(_decode_stream(find_dialect(target), wire))
+    return _judge(probe, source, target, read, after if isinstance(after, Failure) else None, wire, ())
+
+
+# ---------------------------------------------------------------- judging
+
+
+def _legal(asked: Any, here: Dialect) -> Any:
+    for step in here.legal:
+        asked = step(asked, Notes())
+    return asked
+
+
+def _unsayable(probe: Probe, meant: Reply, read: Reply) -> bool:
+    return probe.look(read) is None or probe.look(read) != probe.look(meant)
+
+
+def _judge(probe: Probe, source: str, target: str, before: Any, after: Any, wire: bytes, notes: Iterable[Note]) -> Cell:
+    expected, found = probe.look(before), None if after is None else probe.look(after)
+    notes = [note for note in notes if note.kind != "invented"]
+    why = tuple(dict.fromkeys(note.why for note in notes))
+    if found == expected:
+        for sign in probe.signs:
+            if sign.encode() in wire and source != target:
+                return Cell("adapted", (f"said by our own mark, `{sign.strip(' :{')}`",))
+        noted = any(set(note.where.split("/")) & set(probe.noted) for note in notes)
+        return Cell("adapted" if noted else "carried", why)
+    if after is not None and (found is not None or any(mark.encode() in wire for mark in probe.marks)):
+        return Cell("adapted", why)
+    return Cell("lost", why)
+
+
+def _encode_stream(dialect: Dialect, events: Iterable[Event]) -> bytes:
+    encoder = dialect.stream_encoder(Notes())
+    return encoder.feed(events) + encoder.close()
+
+
+def _decode_stream(dialect: Dialect, data: bytes) -> Iterator[Event]:
+    decoder = dialect.stream_decoder(Notes())
+    yield from decoder.feed(data)
+    yield from decoder.close()
