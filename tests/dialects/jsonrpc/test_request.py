@@ -36,6 +36,10 @@ def test_the_call_of_the_old_gateway() -> None:
         ({"parts": []}, ()),
         ({"parts": [{"image": {"url": "https://example.org"}}]}, (Image(url="https://example.org"),)),
         (
+            {"parts": [{"inline_data": {"data": "AAAA", "mime_type": "image/png"}}]},
+            (Image(data="AAAA", media_type="image/png"),),
+        ),
+        (
             {"parts": [{"image": {"data": "AAAA", "media_type": "image/png"}}]},
             (Image(data="AAAA", media_type="image/png"),),
         ),
@@ -102,6 +106,7 @@ def test_other_parameters(params: dict[str, Any], field: str, value: object) -> 
         ({"model": None}, "/model"),
         ({"messages": None}, "/messages"),
         ({"messages": "hi"}, "/messages"),
+        ({"messages": []}, "/messages"),
         ({"messages": ["hi"]}, "/messages/0"),
         ({"messages": [{"content": "hi"}]}, "/messages/0/role"),
         ({"messages": [{"role": "bird", "content": "hi"}]}, "/messages/0/role"),
@@ -109,6 +114,7 @@ def test_other_parameters(params: dict[str, Any], field: str, value: object) -> 
         ({"messages": [{"role": "user", "parts": [1]}]}, "/messages/0/parts/0"),
         ({"messages": [{"role": "user", "parts": ["a", {}]}]}, "/messages/0/parts/1/text"),
         ({"messages": [{"role": "user", "parts": [{"image": {}}]}]}, "/messages/0/parts/0/image"),
+        ({"messages": [{"role": "user", "parts": [{"inlineData": {}}]}]}, "/messages/0/parts/0/inlineData"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "/messages/0/tool_call_id"),
         (
             {"messages": [{"role": "assistant", "tool_calls": [{"id": "x", "name": "f", "arguments": 1}]}]},

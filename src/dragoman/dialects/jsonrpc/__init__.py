@@ -1,13 +1,18 @@
 """JSON-RPC 2.0 with the method `generate_content`: a door for clients, not a protocol of providers (mission D2).
 
-It is no member of `dialects.NAMES`: nothing is converted *to* its requests. A door uses `decode_calls`, then per call
-`decode_request`, and answers with `encode_reply` or a StreamEncoder inside the envelope of `calls`.
+It is no member of `dialects.NAMES`: nothing is converted *to* its requests. A door reads a body with `decode_calls`
+and serves each Call in the dialect that `dialect_for` makes of it; `encode_answers` puts the answers together.
 """
 
+from functools import partial
+from typing import NoReturn
+
+from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.jsonrpc.calls import (
     Batch,
     Call,
     Fault,
+    Id,
     decode_calls,
     encode_answers,
     encode_error,
@@ -19,7 +24,14 @@ from dragoman.dialects.jsonrpc.failure import decode_failure, encode_failure
 from dragoman.dialects.jsonrpc.reply import decode_reply, encode_reply
 from dragoman.dialects.jsonrpc.request import decode_request
 from dragoman.dialects.jsonrpc.stream import StreamDecoder, StreamEncoder
-from dragoman.dialects.jsonrpc.words import NAME
+from dragoman.dialects.jsonrpc.words import NAME, VERSION
+from dragoman.errors import DragomanError
+from dragoman.failure import Failure
+from dragoman.jsontypes import JsonObject
+from dragoman.model.reply import Reply
+from dragoman.model.request import Request
+from dragoman.notes import Notes
+from dragoman.wire import WireReply
 
 MEDIA_TYPE = "application/json"
 STREAM_MEDIA_TYPE = "application/x-ndjson"
@@ -37,11 +49,58 @@ __all__ = [
     "decode_failure",
     "decode_reply",
     "decode_request",
+    "dialect_for",
     "encode_answers",
     "encode_error",
     "encode_failure",
     "encode_reply",
     "encode_result",
     "make_error",
+    "recognise",
     "refuse_params",
 ]
+
+
+def dialect_for(call_id: Id) -> Dialect:
+    """The dialect of one call: requests are its params, and every answer and error stands in its envelope."""
+
+    def answer(reply: Reply, notes: Notes, request: Request | None = None) -> WireReply:
+        return WireReply(body={"jsonrpc": VERSION, "result": encode_reply(reply, notes).body, "id": call_id})
+
+    def fail(failure: Failure) -> WireReply:
+        wire = encode_failure(failure)
+        return WireReply(body={"jsonrpc": VERSION, "error": wire.body, "id": call_id}, headers=wire.headers)
+
+    return Dialect(
+        name=NAME,
+        title="JSON-RPC 2.0",
+        media_type=STREAM_MEDIA_TYPE,
+        legal=(),
+        decode_request=decode_request,
+        encode_request=_refuse_request,
+        decode_reply=decode_reply,
+        encode_reply=answer,
+        stream_decoder=StreamDecoder,
+        stream_encoder=partial(StreamEncoder, call_id=call_id),
+        decode_failure=decode_failure,
+        encode_failure=fail,
+        recognise=recognise,
+    )
+
+
+def _refuse_request(request: Request, notes: Notes) -> NoReturn:
+    raise DragomanError("no provider speaks JSON-RPC: it is a dialect of clients only")
+
+
+def recognise(body: JsonObject, what: What) -> int:
+    if body.get("jsonrpc") != VERSION:
+        return 0
+    match what:
+        case "request":
+            return 100 if "method" in body else 0
+        case "reply":
+            return 100 if "result" in body else 0
+        case "stream":
+            return 100
+        case "failure":
+            return 100 if "error" in body else 0

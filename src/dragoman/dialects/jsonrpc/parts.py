@@ -68,6 +68,9 @@ def _decode_part(item: object) -> Part:
             return decode_image(image)
         except DecodeError as error:
             raise error.under("image") from None
+    for key in ("inline_data", "inlineData"):
+        if type(part.get(key)) is dict:
+            return _decode_inline(part[key], key)
     text = take_text(part, "text")
     if part.get("type") == "text":  # OpenAI's and Anthropic's form of the same
         del part["type"]
@@ -80,6 +83,14 @@ def decode_image(image: JsonObject) -> Image:
         raise DecodeError("expected either data or url")
     media_type = take_text_or_none(image, "media_type")
     return Image(data=data, url=url, media_type=media_type, extras=leftovers(image, NAME))
+
+
+def _decode_inline(given: JsonObject, key: str) -> Image:
+    """Gemini's form of the same: clients of this method come from there."""
+    media_type = given.get("mime_type", given.get("mimeType"))
+    if type(given.get("data")) is not str or type(media_type) is not str:
+        raise DecodeError("expected data and mime_type", key)
+    return Image(data=given["data"], media_type=media_type)
 
 
 def decode_call(call: JsonObject) -> ToolCall:

@@ -24,8 +24,9 @@ from dragoman.wire import WireRequest
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
     """`wire.body` are the params of the call."""
     params = wire.body
-    if type(params.get("messages")) is not list:
-        raise DecodeError(f"expected array, found {kind_of(params.get('messages'))}", "messages")
+    given = params.get("messages")
+    if type(given) is not list or not given:
+        raise DecodeError(f"expected a list of messages, found {'none' if given == [] else kind_of(given)}", "messages")
     messages = take_each(params, "messages", decode_message)
     system = take_text_or_none(params, "system")
     if system is not None:
