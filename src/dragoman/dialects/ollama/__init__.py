@@ -28,7 +28,11 @@ def recognise(body: JsonObject, what: What) -> int:
 def _recognise_request(body: JsonObject) -> int:
     messages = body.get("messages")
     if type(messages) is not list:
-        return 80 if type(body.get("prompt")) is str and _OWN_KEYS & body.keys() else 0
+        if "input" in body or "contents" in body:
+            return 0
+        if type(body.get("prompt")) is str:
+            return 80 if _OWN_KEYS & body.keys() else 40
+        return 80 if "keep_alive" in body else 0
     if _OWN_KEYS & body.keys():
         return 92
     if any(type(message) is dict and _OWN_FIELDS & message.keys() for message in messages):

@@ -5,7 +5,7 @@ results may lack ids: then results answer calls by name and order, over the whol
 """
 
 from dragoman.dialects._results import mark_failed, unmark_failed
-from dragoman.dialects.ollama.parts import Turn, add_spelled, take_content, take_media, take_parts
+from dragoman.dialects.ollama.parts import Turn, add_spelled, is_plain, take_content, take_media, take_parts
 from dragoman.dialects.ollama.words import NAME, ROLE_WORDS, ROLES, TOOL_ROLE
 from dragoman.errors import DecodeError
 from dragoman.fields import add_extras, expected, leftovers, need_object, note_spelling, spelled, take_text_or_none
@@ -53,8 +53,12 @@ class _History:
         if role is None:
             self.messages.append(Message(role="user", parts=(self._read_result(message),)))
             return
+        content = message.get("content")
+        if len(message) == 1 and type(content) is str:  # most turns are a text and nothing else
+            self.messages.append(Message(role=role, parts=(Text(text=content),)))
+            return
         parts = tuple(take_parts(message, self._mint_id, asked=True))
-        self._waiting.extend((part.id, part.name) for part in parts if isinstance(part, ToolCall))
+        self._waiting.extend((part.id, part.name) for part in parts if type(part) is ToolCall)
         self.messages.append(Message(role=role, parts=parts, extras=leftovers(message, NAME)))
 
     def _mint_id(self, position: int, name: str) -> str:
@@ -138,6 +142,8 @@ def _encode_message(message: Message, names: _CallNames, at: At, notes: Notes) -
         role = ROLE_WORDS[message.role]
         if message.role == "developer":
             notes.altered((at, "role"), "ollama does not tell developer from system")
+    if len(message.parts) == 1 and not message.extras and is_plain(message.parts[0]):  # most turns
+        return [{"role": role, "content": message.parts[0].text}]  # type: ignore[union-attr]  # it is a Text
     turns: list[JsonObject] = []
     turn: Turn | None = None
     for i, part in enumerate(message.parts):
@@ -172,10 +178,7 @@ def _close(turns: list[JsonObject], role: str, turn: Turn) -> None:
 
 
 def _encode_result(part: ToolResult, names: _CallNames, at: At, notes: Notes) -> JsonObject:
-    inner = Turn((at, "parts"), notes)
-    for i, piece in enumerate(part.parts):
-        inner.add(piece, i)
-    body = inner.body()
+    body = _encode_inside(part, at, notes)
     own = part.extras.get(NAME, {})
     if body is None:
         body = {"content": ""}
@@ -195,6 +198,16 @@ def _encode_result(part: ToolResult, names: _CallNames, at: At, notes: Notes) ->
         add_spelled(message, part.extras)
         add_extras(message, part.extras, NAME, at, notes)
     return message
+
+
+def _encode_inside(part: ToolResult, at: At, notes: Notes) -> JsonObject | None:
+    parts = part.parts
+    if len(parts) == 1 and is_plain(parts[0]):
+        return {"content": parts[0].text}  # type: ignore[union-attr]  # it is a Text
+    inner = Turn((at, "parts"), notes)
+    for i, piece in enumerate(parts):
+        inner.add(piece, i)
+    return inner.body()
 
 
 def _encode_names(message: JsonObject, part: ToolResult, names: _CallNames, at: At, notes: Notes) -> None:

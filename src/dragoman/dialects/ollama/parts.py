@@ -202,6 +202,13 @@ def _decode_logprob(item: JsonObject) -> TokenLogprob:
 RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 1, Document: 1, Image: 2, Audio: 2, ToolCall: 3}
 
 
+def is_plain(part: Part) -> bool:
+    """Whether a part is a text and nothing else."""
+    return type(part) is Text and not (
+        part.extras or part.cache or part.citations or part.seal or part.logprobs is not None
+    )
+
+
 class Turn:
     """One Ollama message while it is put together from parts. `to_client`: in a reply, where opaque state may stand
     in the side field and the calls are numbered."""

@@ -89,15 +89,22 @@ class StreamDecoder:
         return events
 
     def _read(self, body: JsonObject, events: list[Event]) -> None:
-        message = body.get("message")
-        # nearly every line: model, created_at, message {role, content}, done
-        if self._text >= 0 and len(body) == 4 and type(message) is dict and len(message) == 2:
-            text = message.get("content")
-            if type(text) is str and message.get("role") == "assistant" and body.get("done") is False:
-                if text:
-                    events.append(PartDelta(index=self._text, text=text))
-                return
-        self._read_any(body, events)
+        # nearly every line: model, created_at, done and a piece of what the line before had a piece of
+        index, text = -1, None
+        if len(body) == 4 and body.get("done") is False:
+            message = body.get("message")
+            if type(message) is not dict:
+                index, text = self._text, body.get("response")
+            elif message.get("role") == "assistant":
+                if len(message) == 2:
+                    index, text = self._text, message.get("content")
+                elif len(message) == 3 and message.get("content") == "":
+                    index, text = self._thought, message.get("thinking")
+        if index >= 0 and type(text) is str:
+            if text:
+                events.append(PartDelta(index=index, text=text))
+        else:
+            self._read_any(body, events)
 
     def _read_any(self, body: JsonObject, events: list[Event]) -> None:
         if body.get("error"):

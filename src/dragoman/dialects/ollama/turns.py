@@ -16,12 +16,31 @@ def settle_turns(request: Request, notes: Notes) -> Request:
     """Each turn as thinking, one text, images, calls. Results of tools stay where they are: they are messages."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
+        if _is_settled(message.parts):
+            continue
         parts = _settle(message.parts, (((ROOT, "messages"), i), "parts"), notes)
         if parts is not message.parts:
             changed[i] = replace(message, parts=parts)
     if not changed:
         return request
     return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
+
+
+def _is_settled(parts: tuple[Part, ...]) -> bool:
+    """A quick look that is right about nearly every turn; a False only means: look closer."""
+    last = -1
+    for part in parts:
+        kind = type(part)
+        if kind is ToolResult:
+            last = -1
+            if not _is_settled(part.parts):  # type: ignore[union-attr]  # mypy does not narrow by `kind`
+                return False
+            continue
+        rank = RANKS.get(kind, last)
+        if rank < last or (rank == last and -1 < rank < 2):
+            return False
+        last = rank
+    return True
 
 
 def _settle(parts: tuple[Part, ...], at: At, notes: Notes) -> tuple[Part, ...]:
