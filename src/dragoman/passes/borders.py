@@ -49,6 +49,16 @@ def drop_empty_text(request: Request, notes: Notes) -> Request:
     return replace(request, messages=tuple(messages)) if changed else request
 
 
+def drop_silent_turns(request: Request, dialect: str, notes: Notes) -> Request:
+    """Without turns that say nothing, unless that is how the target's own wire said it (`content: ""`)."""
+    silent = [i for i, m in enumerate(request.messages) if not m.parts and dialect not in m.extras]
+    if not silent:
+        return request
+    for i in silent:
+        notes.repaired((((ROOT, "messages"), i), "parts"), "an empty turn left out")
+    return replace(request, messages=tuple(m for i, m in enumerate(request.messages) if i not in set(silent)))
+
+
 def _is_blank(part: Part) -> bool:
     if isinstance(part, Text):
         return part.seal is None and not part.text.strip()

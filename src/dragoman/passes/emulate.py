@@ -45,6 +45,8 @@ def emulate(request: Request, profile: Profile, notes: Notes) -> tuple[Request, 
     request, undo = _emulate_output(request, profile, undo, notes)
     if "tool_choice" in lacks and request.tool_choice is not None:
         request = _emulate_choice(request, request.tool_choice, profile, notes)
+    elif "named_choice" in lacks and request.tool_choice is not None:
+        request = _emulate_names(request, request.tool_choice, profile, notes)
     if "parallel_off" in lacks and request.parallel_calls is not None:
         request = _leave_out(request, "parallel_calls", "parallel_off", profile, notes)
     if "choices" in lacks and request.choices is not None:
@@ -187,6 +189,19 @@ def _emulate_choice(request: Request, choice: ToolChoice, profile: Profile, note
     notes.altered(at, "said by leaving out the other tools")
     tools = tuple(t for t in request.tools or () if getattr(t, "name", None) in (choice.names or ()))
     return replace(request, tool_choice=None, tools=tools or None)
+
+
+def _emulate_names(request: Request, choice: ToolChoice, profile: Profile, notes: Notes) -> Request:
+    """A choice in one word only: the tools that may not be called are left out."""
+    if choice.names is None:
+        return request
+    _refuse("named_choice", profile, "/tool_choice")
+    if profile.policy_of("named_choice") == "drop":
+        notes.dropped(((ROOT, "tool_choice"), "names"), f"{profile.kind or profile.dialect} cannot be told which tool")
+        return replace(request, tool_choice=replace(choice, names=None))
+    notes.altered(((ROOT, "tool_choice"), "names"), "said by leaving out the other tools")
+    tools = tuple(t for t in request.tools or () if getattr(t, "name", None) in choice.names)
+    return replace(request, tool_choice=replace(choice, names=None), tools=tools or request.tools)
 
 
 def _emulate_choices(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.model.messages import ToolCall
 from dragoman.model.request import Request, Tool, ToolChoice
 from dragoman.notes import ROOT, Notes
-from dragoman.passes.borders import begin_with_user, drop_empty_text, end_with_user, strip_last_text
+from dragoman.passes.borders import begin_with_user, drop_empty_text, drop_silent_turns, end_with_user, strip_last_text
 from dragoman.passes.emulate import Undo, emulate
 from dragoman.passes.joining import join_apart, join_calls, set_results_apart
 from dragoman.passes.media import fit_media
@@ -59,10 +59,8 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
 
 def _reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
     request = replay_reasoning(request, profile, notes)
-    if profile.thoughts_lead:
-        request = drop_last_thoughts(request, notes)
     request = fit_thinking(request, profile, notes)
-    if profile.echo == "required":
+    if profile.echo == "required" and not profile.is_off(request.extras):
         request = require_echo(request, notes)
     if profile.thinking_first:
         request = begin_loops_with_thinking(request, notes)
@@ -97,8 +95,12 @@ def _turns(request: Request, profile: Profile, notes: Notes) -> Request:
     if not profile.developer:
         request = say_developer_as_system(request, notes)
     request = place_system(request, profile, notes)
-    if not profile.empty_text:
+    if profile.empty_text:
+        request = drop_silent_turns(request, profile.dialect, notes)
+    else:
         request = drop_empty_text(request, notes)
+    if profile.thoughts != "alone":
+        request = drop_last_thoughts(request, notes, bare_only=profile.thoughts == "not_alone")
     if profile.first_user:
         request = begin_with_user(request, notes)
     if not profile.prefill:
@@ -123,4 +125,4 @@ def _parameters(request: Request, profile: Profile, notes: Notes) -> Request:
 
 # Pairing first: everything else may look at a call and know its result. Reasoning and media before the turns, which
 # must not be left empty by them. Names last, when no pass adds a tool any more.
-STEPS: tuple[Step, ...] = (_pairing, _reasoning, fit_media, _turns, adapt_schemas, _parameters)
+STEPS: tuple[Step, ...] = (_pairing, fit_media, _reasoning, _turns, adapt_schemas, _parameters)

@@ -8,12 +8,15 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
+from dragoman.model.messages import Extras
+
 Policy: TypeAlias = Literal["emulate", "drop", "refuse"]
 Feature: TypeAlias = Literal[
     "choices",  # more than one answer
     "json",  # any JSON as the answer
     "json_schema",  # JSON held to a schema
     "tool_choice",  # saying which tool, or none
+    "named_choice",  # saying which tool by name
     "forced_choice",  # a call the model must make
     "parallel_off",  # at most one call at a time
     "stop",  # stop sequences
@@ -93,7 +96,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seals_bound_to: Literal["dialect", "upstream", "model"] = "dialect"
     sentinel: str | None = None  # what a call without its seal may carry instead
     thinking: Thinking | None = None  # None: whatever was asked is passed on
-    thoughts_lead: bool = False  # a thought must be followed by what it led to
+    thoughts: Literal["alone", "not_alone", "not_last"] = "alone"  # where in a turn a thought may stand
     thinking_first: bool = False  # with thinking on, a tool loop must begin with the thought
     forced_choice: Literal["yes", "no", "unless_thinking"] = "yes"
     sampling: Literal["yes", "no", "unless_thinking"] = "yes"
@@ -120,6 +123,11 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lacks: tuple[Feature, ...] = ()
     policy: dict[Feature, Policy] = {}  # what to do about what it lacks; emulate unless said
     keep_thinking: bool = False  # a forced call gives way to thinking, not the other way round
+
+    def is_off(self, extras: Extras) -> bool:
+        """Whether keys of the dialect's own already say not to think."""
+        own = extras.get(self.dialect, {})
+        return bool(self.off) and all(own.get(key) == value for key, value in self.off.items())
 
     def policy_of(self, feature: Feature) -> Policy:
         return self.policy.get(feature, "emulate")

@@ -31,7 +31,11 @@ def _replay_parts(message: Message, i: int, model: str, profile: Profile, notes:
     for j, part in enumerate(message.parts):
         if isinstance(part, Reasoning):
             at: At = ((((ROOT, "messages"), i), "parts"), j)
-            replayed: Part | None = _replay(part, model, profile, at, notes)
+            replayed: Part | None = None
+            if message.role == "assistant":
+                replayed = _replay(part, model, profile, at, notes)
+            else:
+                notes.dropped(at, "only an assistant thinks")
         elif isinstance(part, Text | ToolCall | Image) and part.seal is not None:
             at = ((((ROOT, "messages"), i), "parts"), j)
             replayed = part if is_readable(part.seal, model, profile) else _unseal(part, at, notes)
@@ -92,15 +96,20 @@ def _echo(part: Reasoning, ours: bool, profile: Profile, at: At, notes: Notes) -
     return replace(part, extras={**part.extras, profile.dialect: {**own, "~name": [profile.echo_field]}})
 
 
-def drop_last_thoughts(request: Request, notes: Notes) -> Request:
-    """Thoughts that led to nothing: "The final block in an assistant message cannot be `thinking`" (Anthropic), "was
-    provided without its required following item" (Responses, FIELD-CASES 40)."""
+def drop_last_thoughts(request: Request, notes: Notes, *, bare_only: bool = False) -> Request:
+    """Without thoughts that led to nothing, or only (`bare_only`) without turns that are nothing else.
+
+    Anthropic: "The final block in an assistant message cannot be `thinking`"; Responses: "was provided without its
+    required following item" (FIELD-CASES 40).
+    """
     messages = request.messages
     changed: dict[int, tuple[Part, ...]] = {}
     for i, message in enumerate(messages):
         if message.role != "assistant" or not message.parts or not isinstance(message.parts[-1], Reasoning):
             continue
-        if i + 1 < len(messages) and messages[i + 1].role == "assistant":
+        if i + 1 < len(messages) and messages[i + 1].role == "assistant" and not bare_only:
+            continue
+        if bare_only and (message.extras or not all(isinstance(part, Reasoning) for part in message.parts)):
             continue
         parts = message.parts
         while parts and isinstance(parts[-1], Reasoning):
@@ -110,7 +119,7 @@ def drop_last_thoughts(request: Request, notes: Notes) -> Request:
     if not changed:
         return request
     kept = (replace(m, parts=changed[i]) if i in changed else m for i, m in enumerate(messages) if changed.get(i) != ())
-    return drop_last_thoughts(replace(request, messages=tuple(kept)), notes)
+    return drop_last_thoughts(replace(request, messages=tuple(kept)), notes, bare_only=bare_only)
 
 
 def sign_calls(request: Request, sentinel: str, origin: str, notes: Notes) -> Request:

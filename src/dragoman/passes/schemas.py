@@ -54,11 +54,11 @@ def adapt_tool(tool: Tool, profile: Profile, at: At, notes: Notes) -> Tool:
     strict, parameters = tool.strict, tool.parameters
     if "~parameters" in tool.extras.get("gemini", ()) and profile.dialect == "gemini":
         return tool  # in Gemini's own language already
-    if strict and profile.strict_schema is None:
+    if strict and not profile.strict_schema:
         notes.dropped((at, "strict"), f"{profile.dialect} promises no strict calls")
         strict = None
     adapted = None
-    if strict and profile.strict_schema is not None:
+    if strict and profile.strict_schema:
         adapted = adapt_schema(parameters, profile.strict_schema)
         if not adapted.strict:
             # "never make optional fields required; else send strict: false" (FIELD-CASES 64)
@@ -75,7 +75,7 @@ def adapt_tool(tool: Tool, profile: Profile, at: At, notes: Notes) -> Tool:
 def _adapt_output(output: OutputFormat, profile: Profile, notes: Notes) -> OutputFormat:
     language = profile.output_schema or profile.schema
     strict = output.strict
-    if strict and profile.strict_schema is not None and profile.output_schema is None:
+    if strict and profile.strict_schema and profile.output_schema is None:
         if adapt_schema(output.schema, profile.strict_schema, "output").strict:
             language = profile.strict_schema
         else:

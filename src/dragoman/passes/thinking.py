@@ -16,6 +16,7 @@ from dragoman.passes.profile import Profile, Thinking
 from dragoman.passes.reasoning import switch_off
 
 AT: At = (ROOT, "reasoning")
+ROOM = 16_000  # tokens for the answer beside its thinking, when nobody said how many
 
 
 def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
@@ -55,6 +56,11 @@ def _fit_on(setting: ReasoningSetting, thinking: Thinking, request: Request, not
         case "switch":
             return _as_switch(setting, notes)
         case _:
+            if setting.budget is not None and 0 <= setting.budget < thinking.least:
+                notes.altered((AT, "budget"), f"at least {thinking.least}")
+                setting = replace(setting, budget=thinking.least)
+            if setting.budget is not None and setting.mode is None:
+                setting = replace(setting, mode="on")
             return _fit_word(setting, thinking, notes)
 
 
@@ -131,6 +137,9 @@ def _fit_word(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> Re
 def _fit_limit(request: Request, setting: ReasoningSetting, notes: Notes) -> Request:
     """ "max_tokens must be greater than thinking.budget_tokens": the answer keeps the room it was given."""
     limit, budget = request.max_output, setting.budget or 0
+    if limit is None and budget >= ROOM:
+        notes.invented((ROOT, "max_output"), f"the limit includes {budget} tokens of thinking: {budget + ROOM}")
+        return replace(request, max_output=budget + ROOM)
     if limit is None or limit > budget:
         return request
     notes.altered((ROOT, "max_output"), f"the limit includes {budget} tokens of thinking: {limit + budget}")
@@ -144,6 +153,8 @@ def is_thinking(request: Request, profile: Profile) -> bool:
     setting = request.reasoning
     if setting is not None and setting.mode is not None:
         return setting.mode != "off"
+    if profile.is_off(request.extras):
+        return False
     if setting is not None and (setting.budget or (setting.effort is not None and profile.dialect != "anthropic")):
         return True
     return profile.thinking is not None and profile.thinking.default == "on"
