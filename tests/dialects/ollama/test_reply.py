@@ -58,6 +58,7 @@ EXACT: dict[str, JsonObject] = {
     "a_reason_nobody_knows": answers({"content": "hi"}, done_reason="bored"),
     "not_done": answers({"content": "hi"}, done=False),
     "next_to_nothing": {"message": {"content": "hi"}},
+    "nulls": answers({"content": "hi"}, done_reason=None, eval_count=None, created_at=None, model=None),
     "null_content": answers({"content": None, "thinking": "hm"}),
     "logprobs": answers(
         {"content": "hi"},
@@ -245,7 +246,7 @@ def test_a_client_that_asked_chat_gets_a_message_whatever_the_upstream_said() ->
     assert body["message"] == {"role": "assistant", "content": "hi"}
 
 
-@pytest.mark.parametrize("body", [[], "hi", {"message": []}, {"message": {"content": 1}}])
+@pytest.mark.parametrize("body", [[], "hi", {"message": []}, {"message": {"content": 1}}, {"response": False}])
 def test_what_is_no_answer_is_refused(body: Any) -> None:
     with pytest.raises(DecodeError):
         decode(body)

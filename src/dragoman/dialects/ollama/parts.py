@@ -65,12 +65,13 @@ def take_parts(message: JsonObject, mint_id: MintId, *, asked: bool) -> list[Par
 
 def take_content(message: JsonObject) -> str | None:
     """`content`; that it is missing or null is kept as spelling, because we always write one."""
-    text = message.pop("content", None) if "content" in message else False
+    said = "content" in message
+    text = message.pop("content", None)
     if type(text) is str:
         return text
-    if text is not None and text is not False:
+    if text is not None:
         raise DecodeError(f"expected string, found {kind_of(text)}", "content")
-    note_spelling(message, "content", "null" if text is None else "absent")
+    note_spelling(message, "content", "null" if said else "absent")
     return None
 
 
@@ -155,15 +156,16 @@ def _decode_call(call: JsonObject, position: int, mint_id: MintId) -> Part:
 
 def _take_arguments(function: JsonObject, call: JsonObject) -> str:
     """An object. A client's string is refused by Ollama and means the same, so it is read too (FIELD-CASES 81)."""
-    given = function.pop("arguments", None) if "arguments" in function else False
+    said = "arguments" in function
+    given = function.pop("arguments", None)
     if type(given) is dict:
         return dump_text(given)
     if type(given) is str:
         note_spelling(call, "arguments", "text")
         return given
-    if given is not None and given is not False:
+    if given is not None:
         raise DecodeError(f"expected object, found {kind_of(given)}", "arguments")
-    note_spelling(call, "arguments", "null" if given is None else "absent")
+    note_spelling(call, "arguments", "null" if said else "absent")
     return "{}"
 
 

@@ -37,7 +37,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
     body = wire.body
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
-    note_omitted(body, dict(body), "model", "created_at", *ALWAYS)
+    note_unsaid(body, "model", "created_at", *ALWAYS)
     model = take_text_or_none(body, "model") or ""
     created = take_created(body)
     message = take_message(body)
@@ -61,6 +61,16 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
         usage=usage,
         extras=leftovers(body, NAME),
     )
+
+
+def note_unsaid(body: JsonObject, *keys: str) -> None:
+    """Remember which of the keys we always write this wire left out, or wrote as null."""
+    missing = [key for key in keys if body.get(key) is None]
+    if missing:
+        body[OMIT] = missing
+        for key in missing:
+            if key in body:
+                body[key] = body.pop(key)  # behind the spelling: first left out, then written as the null it was
 
 
 def take_created(body: JsonObject) -> float | None:

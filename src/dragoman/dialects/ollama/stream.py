@@ -30,6 +30,7 @@ from dragoman.dialects.ollama.reply import (
     encode_created,
     encode_end,
     id_minter,
+    note_unsaid,
     put_message,
     take_created,
     take_finish,
@@ -38,7 +39,7 @@ from dragoman.dialects.ollama.reply import (
 )
 from dragoman.dialects.ollama.words import FORM, NAME, says_generate
 from dragoman.failure import Failure
-from dragoman.fields import add_extras, note_omitted, take_text_or_none
+from dragoman.fields import add_extras, take_text_or_none
 from dragoman.framing.ndjson import NdjsonDecoder
 from dragoman.jsontypes import JsonObject, dump_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
@@ -120,7 +121,7 @@ class StreamDecoder:
         for key in ("model", "created_at"):
             body.pop(key, None)
         if done:
-            note_omitted(body, body, *ALWAYS)
+            note_unsaid(body, *ALWAYS)
         else:
             body.pop("done", None)
         message = take_message(body)
