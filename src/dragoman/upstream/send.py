@@ -356,7 +356,7 @@ class Sender:
         if encoding not in ("", "identity"):
             raise UpstreamError(malformed(f"the upstream's answer is {encoding[:20]}, which was not asked for"))
         if job.stream and not _is_whole(opened, rendered.dialect):
-            await self._hold(answer, opened, job)
+            await self._hold(answer)
         else:
             await self._read_whole(job, answer, opened, attempt)
 
@@ -392,33 +392,30 @@ class Sender:
             changes["retry_after_s"] = max(hint, failure.retry_after_s or 0.0)
         return replace(failure, **changes) if changes else failure
 
-    async def _hold(self, answer: Answer, opened: Opened, job: Job) -> None:
+    async def _hold(self, answer: Answer) -> None:
         """Reads until something is said: what fails before that can still be tried elsewhere."""
         answer._decoder = answer.rendered.dialect.stream_decoder(answer.rendered.notes)
-        until = self.clock() + HOLD_S
-        timeout = asyncio.timeout(min(job.deadline - self.clock(), HOLD_S))
-        started = False
-        while True:
+        held: list[Piece] = []
+        until: float | None = None  # set once it has started
+        while until is None or self.clock() < until:
             try:
-                if started:
-                    async with timeout:
-                        piece = await answer.next()
-                else:
+                async with asyncio.timeout(None if until is None else until - self.clock()):
                     piece = await answer.next()
             except TimeoutError:
                 break
+            answer.failure = None  # `ask` hears of it instead
             if piece is None:
-                answer.failure = None
                 raise UpstreamError(malformed("the upstream's stream says nothing"))
             for event in piece.events:
                 if isinstance(event, ReplyFailed):
-                    answer.failure = None
                     raise UpstreamError(event.failure)
-            answer.hold(piece)
-            if any(_says_something(event) for event in piece.events) or self.clock() >= until:
+            held.append(piece)
+            if any(_says_something(event) for event in piece.events):
                 break
-            started = started or bool(piece.events)
-            timeout = asyncio.timeout(max(until - self.clock(), 0.001))
+            if until is None and piece.events:
+                until = self.clock() + HOLD_S
+        for piece in held:
+            answer.hold(piece)
 
     async def _read_whole(self, job: Job, answer: Answer, opened: Opened, attempt: Attempt) -> None:
         raw = await opened.read()
