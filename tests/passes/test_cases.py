@@ -1,0 +1,960 @@
+"""FIELD-CASES x targets: each case by number and name, the exact wire the target gets, and its strict checker's word.
+
+An expectation is a path into the wire and the value there; `GONE` is "nothing there". Every case is also sent to every
+other target of `tests/passes/test_legal.py`, whose checkers must take it.
+"""
+
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman.notes import Notes
+from tests.passes.test_legal import TARGETS
+from tests.passes.wires import read, send
+
+GONE = object()
+CHAT, RESP, ANTH, GEM, OLL = "openai_chat", "openai_responses", "anthropic", "gemini", "ollama"
+
+
+def calls(*ids: str, name: str = "look") -> dict[str, Any]:
+    made = [{"id": i, "type": "function", "function": {"name": name, "arguments": "{}"}} for i in ids]
+    return {"role": "assistant", "content": None, "tool_calls": made}
+
+
+def answer(call_id: str, text: str = "42") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": text}
+
+
+def ask(text: str = "q") -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def said(text: str = "ok", **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": text, **more}
+
+
+def use(call_id: str, name: str = "look") -> dict[str, Any]:
+    return {"type": "tool_use", "id": call_id, "name": name, "input": {}}
+
+
+def got(call_id: str, text: str = "42") -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": call_id, "content": text}
+
+
+def fn(parameters: Any = None, name: str = "look", **more: Any) -> dict[str, Any]:
+    inner = {"name": name, **more} | ({"parameters": parameters} if parameters is not None else {})
+    return {"type": "function", "function": inner}
+
+
+def digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:8]
+
+
+LONG = "mcp__mcp-router__mcp-router__mcp-shrimp-task-manager__analyze_task"
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+JPEG = "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAEBAQ=="
+FLASH, PRO, OLD, NEW = "gemini-2.5-flash", "gemini-3-pro", "claude-sonnet-4-5", "claude-opus-5-5"
+SENTINEL = "skip_thought_signature_validator"
+LOOP = [ask(), calls("c1"), answer("c1")]
+A, B = {"type": "object", "properties": {"a": {"type": "string"}}}, {"type": "object", "properties": {}}
+CLAUDE_LOOP = [
+    {"role": "user", "content": "q"},
+    {"role": "assistant", "content": [use("t1")]},
+    {"role": "user", "content": [got("t1")]},
+]
+
+Expect = dict[str, Any]
+Case = tuple[str, str, dict[str, Any], str, str, Expect]
+
+CASES: list[Case] = [
+    # ---------------------------------------------------------------- 1-5: calls and results
+    (
+        "1 a call without a result poisons every later turn",
+        ANTH,
+        {"messages": [ask(), {"role": "assistant", "content": [use("t1"), use("t2")]}, ask("continue")]},
+        "anthropic",
+        NEW,
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": t} for t in ("q", "continue")]}]},
+    ),
+    ("1", CHAT, {"messages": [ask(), calls("c1"), ask("go")]}, "openai", "gpt-4o", {"messages": [ask(), ask("go")]}),
+    (
+        "1",
+        CHAT,
+        {"messages": [ask(), calls("c1"), ask("go")]},
+        "gemini",
+        FLASH,
+        {"contents": [{"role": "user", "parts": [{"text": "q"}, {"text": "go"}]}]},
+    ),
+    (
+        "2 a result without a call",
+        CHAT,
+        {"messages": [ask("hi"), answer("c9")]},
+        "openai",
+        "gpt-4o",
+        {"messages": [ask("hi")]},
+    ),
+    ("2", CHAT, {"messages": [ask("hi"), answer("c9")]}, "groq", "llama", {"messages": [ask("hi")]}),
+    ("2", CHAT, {"messages": [ask("hi"), answer("c9")]}, "cerebras", "qwen", {"messages": [ask("hi")]}),
+    ("2", CHAT, {"messages": [ask("hi"), answer("c9")]}, "fireworks", "kimi", {"messages": [ask("hi")]}),
+    ("2", CHAT, {"messages": [ask("hi"), answer("c9")]}, "ollama", "llama3", {"messages": [ask("hi")]}),
+    ("2", CHAT, {"messages": [ask("hi"), answer("c9")]}, "anthropic", NEW, {"messages": [ask("hi")]}),
+    (
+        "3 parallel results over several turns, text in between",
+        ANTH,
+        {
+            "messages": [
+                ask(),
+                {"role": "assistant", "content": [use("A"), use("B")]},
+                {"role": "user", "content": [got("A"), {"type": "text", "text": "note"}]},
+                {"role": "user", "content": [got("B")]},
+            ]
+        },
+        "openai",
+        "gpt-4o",
+        {"messages.2": answer("A"), "messages.3": answer("B"), "messages.4": ask("note"), "messages.5": GONE},
+    ),
+    (
+        "4 one model turn as several items",
+        RESP,
+        {
+            "input": [
+                {"role": "user", "content": "q"},
+                {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+                {"type": "function_call", "call_id": "c2", "name": "look", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "1"},
+                {"type": "function_call_output", "call_id": "c2", "output": "2"},
+            ]
+        },
+        "deepseek",
+        "deepseek-v4",
+        {"messages.1.tool_calls.1.id": "c2", "messages.2": answer("c1", "1"), "messages.3": answer("c2", "2")},
+    ),
+    (
+        "5 the provider reuses tool-call ids",
+        CHAT,
+        {"messages": [*LOOP, calls("c1"), answer("c1", "again")]},
+        "anthropic",
+        NEW,
+        {
+            "messages.1.content.0.id": "c1",
+            "messages.3.content.0.id": "c1_2",
+            "messages.4.content.0.tool_use_id": "c1_2",
+        },
+    ),
+    (
+        "5",
+        CHAT,
+        {"messages": [ask(), calls("b9mgIC84m"), answer("b9mgIC84m"), calls("b9mgIC84m"), ask("...")]},
+        "mistral",
+        "mistral-large",
+        {"messages.1.tool_calls.0.id": "b9mgIC84m", "messages.3": ask("..."), "messages.4": GONE},
+    ),
+    # ---------------------------------------------------------------- 9-15: reasoning
+    (
+        "9 a signature from another provider",
+        GEM,
+        {
+            "contents": [
+                {"role": "user", "parts": [{"text": "q"}]},
+                {
+                    "role": "model",
+                    "parts": [{"text": "hm", "thought": True}, {"text": "ok", "thoughtSignature": "Zm9v"}],
+                },
+                {"role": "user", "parts": [{"text": "and"}]},
+            ]
+        },
+        "anthropic",
+        NEW,
+        {"messages.1.content": "ok"},
+    ),
+    (
+        "10 thinking on, but the replayed tool turn has no thinking",
+        CHAT,
+        {"messages": LOOP, "reasoning_effort": "medium"},
+        "anthropic",
+        OLD,
+        {"thinking": {"type": "disabled"}, "output_config": GONE},
+    ),
+    (
+        "10 adaptive thinking does not mind",
+        CHAT,
+        {"messages": LOOP, "reasoning_effort": "medium"},
+        "anthropic",
+        NEW,
+        {"thinking": {"type": "adaptive"}, "output_config": {"effort": "medium"}},
+    ),
+    (
+        "11 the order of thinking and calls is kept",
+        ANTH,
+        {
+            "messages": [
+                ask(),
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "1", "signature": "s1"},
+                        use("t1"),
+                        {"type": "thinking", "thinking": "2", "signature": "s2"},
+                        use("t2"),
+                    ],
+                },
+                {"role": "user", "content": [got("t1"), got("t2")]},
+            ]
+        },
+        "anthropic",
+        NEW,
+        {"messages.1.content.2.signature": "s2", "messages.1.content.3.id": "t2"},
+    ),
+    (
+        "12 thought_signature missing on function calls",
+        CHAT,
+        {"messages": [ask(), calls("c1", "c2"), answer("c1"), answer("c2")]},
+        "gemini",
+        PRO,
+        {"contents.1.parts.0.thoughtSignature": SENTINEL, "contents.1.parts.1.thoughtSignature": GONE},
+    ),
+    (
+        "12 no sentinel for models that need none",
+        CHAT,
+        {"messages": LOOP},
+        "gemini",
+        FLASH,
+        {"contents.1.parts.0.thoughtSignature": GONE},
+    ),
+    (
+        "13 opaque state in the call id",
+        CHAT,
+        {"messages": [ask(), calls("call_abc__thought__" + "A" * 930), answer("call_abc__thought__" + "A" * 930)]},
+        "openai",
+        "gpt-5",
+        {"input.1.call_id": "call_abc__thought__" + "A" * 36 + "_" + digest("call_abc__thought__" + "A" * 930)},
+    ),
+    (
+        "14 DeepSeek wants every thought back: one is missing, so thinking is off",
+        CHAT,
+        {"messages": LOOP},
+        "deepseek",
+        "deepseek-v4",
+        {"thinking": {"type": "disabled"}, "reasoning_effort": GONE},
+    ),
+    (
+        "14 DeepSeek gets every thought back",
+        ANTH,
+        {
+            "messages": [
+                ask(),
+                {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}, use("t1")]},
+                {"role": "user", "content": [got("t1")]},
+            ]
+        },
+        "deepseek",
+        "deepseek-v4",
+        {"messages.1.reasoning_content": "hm", "thinking": GONE},
+    ),
+    *[
+        (
+            "15 reasoning_content in the history",
+            CHAT,
+            {"messages": [ask(), said("hi", reasoning_content="hm"), ask("and")]},
+            kind,
+            model,
+            {"messages.1": wanted},
+        )
+        for kind, model, wanted in (
+            ("groq", "llama", said("hi")),
+            ("mistral", "mistral-large", said("hi")),
+            ("cerebras", "qwen", said("hi", reasoning="hm")),
+            ("fireworks", "kimi", said("hi", reasoning_content="hm")),
+            ("vllm", "qwen", said("hi", reasoning="hm")),
+        )
+    ],
+    # ---------------------------------------------------------------- 17-19: schemas, system
+    (
+        "17 ordinary JSON Schema keywords",
+        CHAT,
+        {
+            "messages": [ask()],
+            "tools": [
+                fn(
+                    {
+                        "$schema": "https://json-schema.org/draft/2020-12/schema",
+                        "type": "object",
+                        "additionalProperties": False,
+                        "properties": {
+                            "n": {"type": "integer", "exclusiveMinimum": 0},
+                            "k": {"const": "x"},
+                            "t": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+                        },
+                    }
+                )
+            ],
+        },
+        "gemini",
+        PRO,
+        {
+            "tools.0.functionDeclarations.0.parametersJsonSchema": {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {
+                    "n": {"type": "integer", "minimum": 1},
+                    "k": {"enum": ["x"]},
+                    "t": {"type": "array", "items": {"type": "string"}, "description": "(uniqueItems: true)"},
+                },
+            }
+        },
+    ),
+    (
+        "18 references and arrays without items",
+        CHAT,
+        {
+            "messages": [ask()],
+            "tools": [
+                fn(
+                    {
+                        "type": "object",
+                        "properties": {
+                            "v": True,
+                            "a": {"type": "array", "items": {"$ref": "#/properties/headers"}},
+                            "headers": {"type": "object"},
+                            "l": {"type": "array"},
+                        },
+                    }
+                )
+            ],
+        },
+        "gemini",
+        PRO,
+        {
+            "tools.0.functionDeclarations.0.parametersJsonSchema.properties": {
+                "v": {},
+                "a": {"type": "array", "items": {"type": "object"}},
+                "headers": {"type": "object"},
+                "l": {"type": "array", "items": {"type": "string"}},
+            }
+        },
+    ),
+    *[
+        (
+            "19 role system inside messages",
+            ANTH,
+            {"system": "S", "messages": [ask("hi"), {"role": "system", "content": "R"}]},
+            kind,
+            model,
+            wanted,
+        )
+        for kind, model, wanted in (
+            ("anthropic", NEW, {"system": "S", "messages.1": {"role": "system", "content": "R"}}),
+            (
+                "anthropic",
+                OLD,
+                {"messages.0.content.1.text": "[System Instructions]\nR\n[End of System Instructions]"},
+            ),
+            ("openai", "gpt-4o", {"messages.2": {"role": "system", "content": "R"}}),
+            (
+                "llamacpp",
+                "qwen",
+                {"messages.1.content.1.text": "[System Instructions]\nR\n[End of System Instructions]"},
+            ),
+            ("gemini", PRO, {"contents.0.parts.1.text": "[System Instructions]\nR\n[End of System Instructions]"}),
+        )
+    ],
+    (
+        "28 malformed arguments in history",
+        CHAT,
+        {
+            "messages": [
+                ask(),
+                {
+                    "role": "assistant",
+                    "tool_calls": [
+                        {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"value": '}}
+                    ],
+                },
+                answer("c1"),
+            ]
+        },
+        "anthropic",
+        NEW,
+        {"messages.1.content.0.input": {"_raw": '{"value": '}},
+    ),
+    (
+        "30 images inside tool results",
+        ANTH,
+        {
+            "messages": [
+                ask(),
+                {"role": "assistant", "content": [use("t1")]},
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "t1",
+                            "content": [
+                                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
+                            ],
+                        }
+                    ],
+                },
+            ]
+        },
+        "openai",
+        "gpt-4o",
+        {"messages.2.role": "tool", "messages.3.content.0.type": "image_url"},
+    ),
+    # ---------------------------------------------------------------- 37-43
+    (
+        "37 newer body fields at an Anthropic-compatible server",
+        ANTH,
+        {
+            "messages": [ask()],
+            "context_management": {"edits": []},
+            "tools": [{"name": "look", "input_schema": B, "defer_loading": True}],
+        },
+        "zai",
+        "glm-5",
+        {"context_management": GONE, "tools.0.defer_loading": GONE},
+    ),
+    (
+        "37 all of it to Anthropic itself",
+        ANTH,
+        {
+            "messages": [ask()],
+            "context_management": {"edits": []},
+            "tools": [{"name": "look", "input_schema": B, "defer_loading": True}],
+        },
+        "anthropic",
+        NEW,
+        {"context_management": {"edits": []}, "tools.0.defer_loading": True},
+    ),
+    (
+        "39 freeform tools on chat backends",
+        RESP,
+        {
+            "input": "q",
+            "tools": [
+                {
+                    "type": "custom",
+                    "name": "apply_patch",
+                    "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/s"},
+                }
+            ],
+        },
+        "compatible",
+        "m",
+        {
+            "tools.0.function": {
+                "name": "apply_patch",
+                "description": "The input must match this lark grammar:\nstart: /.+/s",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"input": {"type": "string"}},
+                    "required": ["input"],
+                },
+            }
+        },
+    ),
+    (
+        "40 a reasoning item without its following item",
+        RESP,
+        {
+            "input": [
+                {"role": "user", "content": "q"},
+                {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
+                {"role": "user", "content": "next"},
+            ]
+        },
+        "openai",
+        "gpt-5",
+        {"input.0.content": "q", "input.1.content": "next", "input.2": GONE},
+    ),
+    *[
+        (
+            "43 role developer unknown to the provider",
+            CHAT,
+            {"messages": [{"role": "developer", "content": "D"}, ask()]},
+            kind,
+            model,
+            {"messages.0": {"role": role, "content": "D"}},
+        )
+        for kind, model, role in (
+            ("deepseek", "deepseek-v4", "system"),
+            ("moonshot", "kimi-k2", "system"),
+            ("fireworks", "kimi", "system"),
+            ("openai", "gpt-4o", "developer"),
+        )
+    ],
+    # ---------------------------------------------------------------- 50-54: parameters
+    (
+        "50 max_tokens",
+        CHAT,
+        {"messages": [ask()], "max_tokens": 64},
+        "groq",
+        "m",
+        {"max_completion_tokens": 64, "max_tokens": GONE},
+    ),
+    ("50", CHAT, {"messages": [ask()], "max_tokens": 64}, "openai", "gpt-5-mini", {"max_output_tokens": 64}),
+    (
+        "50",
+        ANTH,
+        {"messages": [ask()], "max_tokens": 64},
+        "mistral",
+        "m",
+        {"max_tokens": 64, "max_completion_tokens": GONE},
+    ),
+    ("50", ANTH, {"messages": [ask()], "max_tokens": 64}, "ollama", "m", {"options.num_predict": 64}),
+    (
+        "51 thinking controls: a budget for a model that wants adaptive",
+        ANTH,
+        {"messages": [ask()], "thinking": {"type": "enabled", "budget_tokens": 32000}, "max_tokens": 8000},
+        "anthropic",
+        "claude-opus-4-7",
+        {"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}, "max_tokens": 8000},
+    ),
+    (
+        "51 a budget above the limit for a model that wants budgets",
+        ANTH,
+        {"messages": [ask()], "thinking": {"type": "enabled", "budget_tokens": 32000}, "max_tokens": 8000},
+        "anthropic",
+        OLD,
+        {"thinking": {"type": "enabled", "budget_tokens": 32000}, "max_tokens": 40000},
+    ),
+    (
+        "51 off stays off",
+        ANTH,
+        {"messages": [ask()], "thinking": {"type": "disabled"}, "max_tokens": 9},
+        "anthropic",
+        OLD,
+        {"thinking": {"type": "disabled"}},
+    ),
+    (
+        "51 effort",
+        CHAT,
+        {"messages": [ask()], "reasoning_effort": "xhigh"},
+        "gemini",
+        PRO,
+        {"generationConfig.thinkingConfig.thinkingLevel": "HIGH"},
+    ),
+    (
+        "51 effort",
+        CHAT,
+        {"messages": [ask()], "reasoning_effort": "high"},
+        "gemini",
+        FLASH,
+        {"generationConfig.thinkingConfig.thinkingBudget": 16384},
+    ),
+    (
+        "52 sampling with thinking",
+        ANTH,
+        {
+            "messages": [ask()],
+            "max_tokens": 9000,
+            "temperature": 0.05,
+            "thinking": {"type": "enabled", "budget_tokens": 1024},
+        },
+        "anthropic",
+        OLD,
+        {"temperature": GONE, "thinking": {"type": "enabled", "budget_tokens": 1024}},
+    ),
+    (
+        "52 sampling removed altogether",
+        CHAT,
+        {"messages": [ask()], "temperature": 0.5, "top_p": 0.9},
+        "anthropic",
+        "claude-opus-4-7",
+        {"temperature": GONE, "top_p": GONE},
+    ),
+    ("52 clamped", CHAT, {"messages": [ask()], "temperature": 1.7}, "anthropic", OLD, {"temperature": 1}),
+    ("52", CHAT, {"messages": [ask()], "temperature": 0.5}, "openai", "gpt-5", {"temperature": GONE}),
+    (
+        "53 forced tool choice with thinking",
+        CHAT,
+        {"messages": [ask()], "tools": [fn(A)], "tool_choice": "required", "reasoning_effort": "high"},
+        "anthropic",
+        OLD,
+        {"thinking": {"type": "disabled"}, "tool_choice": {"type": "any"}},
+    ),
+    (
+        "53 a model that cannot be forced is asked",
+        CHAT,
+        {
+            "messages": [ask()],
+            "tools": [fn(A), fn(B, "g")],
+            "tool_choice": {"type": "function", "function": {"name": "g"}},
+        },
+        "anthropic",
+        NEW,
+        {
+            "tool_choice": {"type": "auto"},
+            "tools.0.name": "g",
+            "tools.1": GONE,
+            "messages.0.content.1.text": "[Answer with a call of the tool g.]",
+        },
+    ),
+    (
+        "53",
+        CHAT,
+        {"messages": [ask()], "tools": [fn(A)], "tool_choice": "required"},
+        "deepseek",
+        "deepseek-v4",
+        {"tool_choice": "required", "thinking": {"type": "disabled"}},
+    ),
+    (
+        "54 parameters an individual model rejects",
+        CHAT,
+        {"messages": [ask()], "presence_penalty": 0, "reasoning_effort": "high", "stop": ["x"]},
+        "xai",
+        "grok-4",
+        {"presence_penalty": GONE, "reasoning_effort": GONE, "stop": GONE},
+    ),
+    # ---------------------------------------------------------------- 56-68: turns, ids, tools
+    (
+        "56 blank text beside a call",
+        CHAT,
+        {"messages": [ask(), {**calls("c1"), "content": "\n"}, answer("c1")]},
+        "anthropic",
+        NEW,
+        {"messages.1.content": [use("c1")]},
+    ),
+    (
+        "56 trailing space",
+        CHAT,
+        {"messages": [ask(), said("Sure: ")]},
+        "anthropic",
+        OLD,
+        {"messages.1.content": "Sure:"},
+    ),
+    (
+        "56 an empty turn",
+        CHAT,
+        {"messages": [ask(), said(""), ask("b")]},
+        "anthropic",
+        NEW,
+        {"messages.1.content": "(no content)"},
+    ),
+    (
+        "58 prefill refused",
+        CHAT,
+        {"messages": [ask(), said("Sure")]},
+        "anthropic",
+        NEW,
+        {"messages.2": ask("(continue)")},
+    ),
+    (
+        "58",
+        CHAT,
+        {"messages": [ask(), said("Sure")]},
+        "gemini",
+        PRO,
+        {"contents.2": {"role": "user", "parts": [{"text": "(continue)"}]}},
+    ),
+    (
+        "58 prefill taken",
+        CHAT,
+        {"messages": [ask(), said("Sure")]},
+        "openai",
+        "gpt-4o",
+        {"messages.1": said("Sure"), "messages.2": GONE},
+    ),
+    (
+        "59 strict alternation and one system message",
+        CHAT,
+        {"messages": [{"role": "system", "content": "a"}, {"role": "system", "content": "b"}, ask("c"), ask("d")]},
+        "mistral",
+        "mistral-large",
+        {"messages.0.content.1.text": "b", "messages.1.content.1.text": "d", "messages.2": GONE},
+    ),
+    (
+        "59 never for OpenAI",
+        CHAT,
+        {"messages": [{"role": "system", "content": "a"}, {"role": "system", "content": "b"}, ask("c"), ask("d")]},
+        "openai",
+        "gpt-4o",
+        {"messages.3": ask("d")},
+    ),
+    (
+        "60 illegal ids",
+        CHAT,
+        {"messages": [ask(), calls("functions.web_fetch:0"), answer("functions.web_fetch:0")]},
+        "anthropic",
+        NEW,
+        {
+            "messages.1.content.0.id": "functions_web_fetch_0_" + digest("functions.web_fetch:0"),
+            "messages.2.content.0.tool_use_id": "functions_web_fetch_0_" + digest("functions.web_fetch:0"),
+        },
+    ),
+    (
+        "60 Kimi keeps its own",
+        CHAT,
+        {"messages": [ask(), calls("functions.f:0"), answer("functions.f:0")]},
+        "moonshot",
+        "kimi-k2",
+        {"messages.1.tool_calls.0.id": "functions.f:0"},
+    ),
+    (
+        "61 illegal names",
+        CHAT,
+        {"messages": [ask()], "tools": [fn(A, "immich.assets.list")]},
+        "openai",
+        "gpt-4o",
+        {"tools.0.function.name": "immich_assets_list_" + digest("immich.assets.list")},
+    ),
+    (
+        "61 legal at Gemini",
+        CHAT,
+        {"messages": [ask()], "tools": [fn(A, "immich.assets.list")]},
+        "gemini",
+        PRO,
+        {"tools.0.functionDeclarations.0.name": "immich.assets.list"},
+    ),
+    (
+        "61 a digit first",
+        CHAT,
+        {"messages": [ask()], "tools": [fn(A, "2fa")]},
+        "moonshot",
+        "kimi-k2",
+        {"tools.0.function.name": "t_2fa_" + digest("2fa")},
+    ),
+    (
+        "62 names longer than 64",
+        ANTH,
+        {
+            "messages": [ask()],
+            "tools": [{"name": LONG, "input_schema": A}],
+        },
+        "openai",
+        "gpt-4o",
+        {"tools.0.function.name": LONG[:55] + "_" + digest(LONG)},
+    ),
+    *[
+        (
+            "63 B5 tools without parameters",
+            CHAT,
+            {"messages": [ask()], "tools": [fn(given)]},
+            kind,
+            model,
+            {path: wanted},
+        )
+        for given in (None, {}, {"type": "object"})
+        for kind, model, path, wanted in (
+            ("anthropic", NEW, "tools.0.input_schema", {"type": "object"}),
+            ("openai", "gpt-4o", "tools.0.function.parameters", B),
+            ("openai", "gpt-5", "tools.0.parameters", B),
+            ("xai", "grok-4", "tools.0.function.parameters", B),
+            ("gemini", PRO, "tools.0.functionDeclarations.0", {"name": "look"}),
+            ("ollama", "m", "tools.0.function.parameters", B),
+        )
+    ],
+    (
+        "64 strict promised for a schema that cannot keep it",
+        CHAT,
+        {"messages": [ask()], "tools": [fn({**A, "required": []}, strict=True)]},
+        "openai",
+        "gpt-4o",
+        {"tools.0.function.strict": False, "tools.0.function.parameters": {**A, "required": []}},
+    ),
+    (
+        "65 stop sequences of blanks",
+        CHAT,
+        {"messages": [ask()], "stop": ["\n", "END"]},
+        "anthropic",
+        OLD,
+        {"stop_sequences": ["END"]},
+    ),
+    ("65 no stop in Responses", CHAT, {"messages": [ask()], "stop": ["END"]}, "openai", "gpt-5", {"stop": GONE}),
+    (
+        "67 A7 function_response.name",
+        CHAT,
+        {"messages": [ask(), calls("c1", name="get_weather"), answer("c1")]},
+        "gemini",
+        FLASH,
+        {"contents.2.parts.0.functionResponse.name": "get_weather"},
+    ),
+    (
+        "67 A7",
+        CHAT,
+        {"messages": [ask(), calls("c1", name="get_weather"), answer("c1")]},
+        "ollama",
+        "m",
+        {"messages.2.tool_name": "get_weather"},
+    ),
+    (
+        "68 results are objects",
+        CHAT,
+        {"messages": LOOP},
+        "gemini",
+        FLASH,
+        {"contents.2.parts.0.functionResponse.response": {"output": "42"}},
+    ),
+    (
+        "70 server-side tools on other backends",
+        ANTH,
+        {"messages": [ask()], "tools": [{"type": "web_search_20250305", "name": "web_search", "max_uses": 8}]},
+        "openai",
+        "gpt-4o",
+        {"tools": GONE},
+    ),
+    (
+        "71 a JSON schema where there is only JSON",
+        CHAT,
+        {"messages": [ask()], "response_format": {"type": "json_schema", "json_schema": {"name": "r", "schema": A}}},
+        "deepseek",
+        "deepseek-v4",
+        {
+            "response_format": {"type": "json_object"},
+            "messages.0.content": 'Answer with JSON and nothing else. It must match this JSON Schema:\n{"type":'
+            '"object","properties":{"a":{"type":"string"}}}',
+        },
+    ),
+    (
+        "72 parallel off alone",
+        CHAT,
+        {"messages": [ask()], "tools": [fn(A)], "parallel_tool_calls": False},
+        "anthropic",
+        NEW,
+        {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+    ),
+    (
+        "72 parallel off with none",
+        CHAT,
+        {"messages": [ask()], "tools": [fn(A)], "parallel_tool_calls": False, "tool_choice": "none"},
+        "anthropic",
+        NEW,
+        {"tool_choice": {"type": "none"}},
+    ),
+    (
+        "72 none where there is no choice",
+        CHAT,
+        {"messages": [ask()], "tools": [fn(A)], "tool_choice": "none"},
+        "ollama",
+        "m",
+        {"tools": GONE},
+    ),
+    *[
+        (
+            "83 an image of another type than it says",
+            CHAT,
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{JPEG}"}}],
+                    }
+                ]
+            },
+            kind,
+            model,
+            {path: wanted},
+        )
+        for kind, model, path, wanted in (
+            ("anthropic", NEW, "messages.0.content.0.source.media_type", "image/jpeg"),
+            ("gemini", PRO, "contents.0.parts.0.inlineData.mimeType", "image/jpeg"),
+            ("ollama", "m", "messages.0.images.0", JPEG),
+        )
+    ],
+    (
+        "83 an image URL where only base64 is taken",
+        CHAT,
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://ex.org/a.jpg"}}]}
+            ]
+        },
+        "ollama",
+        "m",
+        {"messages.0.images": GONE, "messages.0.content": "[image left out: https://ex.org/a.jpg]"},
+    ),
+    (
+        "128 a pattern for a grammar compiler",
+        ANTH,
+        {
+            "messages": [ask()],
+            "tools": [
+                {
+                    "name": "f",
+                    "input_schema": {"type": "object", "properties": {"x": {"type": "string", "pattern": "^\\d+$"}}},
+                }
+            ],
+        },
+        "llamacpp",
+        "m",
+        {"tools.0.function.parameters.properties.x": {"type": "string", "description": '(pattern: "^\\\\d+$")'}},
+    ),
+    (
+        "136 an image for a text-only model",
+        CHAT,
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://ex.org/a.jpg"}}]}
+            ]
+        },
+        "deepseek",
+        "deepseek-v4",
+        {"messages.0.content": "[image left out: https://ex.org/a.jpg]"},
+    ),
+    (
+        "150 edits outlive the thinking they edit",
+        ANTH,
+        {
+            "messages": CLAUDE_LOOP,
+            "max_tokens": 9000,
+            "thinking": {"type": "enabled", "budget_tokens": 2048},
+            "context_management": {"edits": [{"type": "clear_thinking_20251015"}]},
+        },
+        "anthropic",
+        OLD,
+        {"thinking": {"type": "disabled"}, "context_management": GONE},
+    ),
+    (
+        "D7 gemma has no system instruction",
+        OLL,
+        {"model": "m", "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "hi"}]},
+        "gemini",
+        "gemma-3-27b-it",
+        {
+            "systemInstruction": GONE,
+            "contents": [{"role": "user", "parts": [{"text": "[System Instructions]\nBe kind.\n\nhi"}]}],
+        },
+    ),
+]
+
+
+def dig(value: Any, path: str) -> Any:
+    for step in path.split("."):
+        if isinstance(value, list):
+            value = value[int(step)] if int(step) < len(value) else GONE
+        elif isinstance(value, dict):
+            value = value.get(step, GONE)
+        else:
+            return GONE
+    return value
+
+
+def whole(source: str, body: dict[str, Any]) -> dict[str, Any]:
+    """With what every request of that dialect says."""
+    return {"model": "m"} | ({"max_tokens": 4000} if source == ANTH else {}) | body
+
+
+def name(case: Case) -> str:
+    return f"{case[0]} [{case[1]} -> {case[3]} {case[4]}]"
+
+
+@pytest.mark.parametrize("case", CASES, ids=[name(case) for case in CASES])
+def test_the_target_gets_exactly_this_and_takes_it(case: Case) -> None:
+    _, source, body, kind, model, expected = case
+    request = replace(read(source, whole(source, body)), model=model)
+    wire, complaints = send(request, kind, model)
+    for path, value in expected.items():
+        assert dig(wire, path) == value, path
+    assert complaints == []
+
+
+@pytest.mark.parametrize(("kind", "model"), TARGETS, ids=[f"{k}-{m.rpartition('/')[2]}" for k, m in TARGETS])
+def test_every_case_is_taken_by_every_target(kind: str, model: str) -> None:
+    for case in CASES:
+        request = replace(read(case[1], whole(case[1], case[2])), model=model)
+        notes = Notes()
+        _, complaints = send(request, kind, model, notes)
+        assert complaints == [], name(case)
