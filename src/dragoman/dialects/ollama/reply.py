@@ -15,7 +15,6 @@ from dragoman.fields import (
     add_extras,
     drop_constant,
     leftovers,
-    note_omitted,
     note_spelling,
     spelled,
     take_object_or_none,
@@ -91,7 +90,7 @@ def take_message(body: JsonObject) -> JsonObject:
         if "response" in body:
             message["content"] = body.pop("response")
         return message
-    note_omitted(message, message, "role")
+    note_unsaid(message, "role")
     drop_constant(message, "role", "assistant")
     return message
 

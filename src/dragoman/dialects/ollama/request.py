@@ -43,8 +43,8 @@ from dragoman.wire import WireRequest
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
     body = wire.body
     messages = _take_generate(body) if _is_generate(wire.path, body) else take_messages(body)
-    if "model" not in body:
-        note_spelling(body, "model", "absent")
+    if body.get("model") is None:
+        note_spelling(body, "model", "absent")  # a null comes back through the extras
     options = _take_options(body)
     return Request(
         model=take_text_or_none(body, "model") or "",
