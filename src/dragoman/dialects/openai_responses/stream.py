@@ -22,7 +22,7 @@ from dragoman.dialects.openai_responses.reply import decode_reply, natural_reaso
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.dialects.openai_responses.writer import CUT, StreamEncoder
 from dragoman.errors import DecodeError
-from dragoman.fields import decode_each, need_object
+from dragoman.fields import decode_each, expected, need_object
 from dragoman.framing.sse import SseDecoder, SseFrame
 from dragoman.jsontypes import JsonObject, copy_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
@@ -119,7 +119,8 @@ class StreamDecoder:
             case "response.output_item.added":
                 self._add_item(body, events)
             case "response.output_item.done":
-                self._finish_item(self._find(body), need_object(body.get("item")), events)
+                item = need_object(body.get("item"))
+                self._finish_item(self._find_whole(item, body.get("output_index")), item, events)
             case _:
                 self._read_rare(str(kind), body, events)
 
@@ -186,9 +187,7 @@ class StreamDecoder:
         output = response.pop("output", None)
         for place, item in enumerate(output if type(output) is list else ()):
             need_object(item)
-            known = (self._items.get(item["id"]) if item.get("id") else None) or self._places.get(place)
-            if known is None or not known.done:
-                self._finish_item(known, item, events)
+            self._finish_item(self._items.get(_name_of(item)) or self._places.get(place), item, events)
         for left in (*self._items.values(), *self._places.values()):
             if not left.done:
                 self._leave(left, events)
@@ -226,8 +225,7 @@ class StreamDecoder:
         for name in (added.get("call_id"), added.get("id")):
             if type(name) is str:
                 self._items[name] = item
-        if "output_index" in body:
-            self._places[body["output_index"]] = item
+        self._places[body.get("output_index", len(self._places))] = item
         match added.get("type"):
             case "function_call" | "custom_tool_call":
                 self._start_call(item, events)
@@ -238,15 +236,23 @@ class StreamDecoder:
 
     def _find(self, body: JsonObject) -> _Item | None:
         """The item an event speaks of. llama.cpp numbers nothing, some relays change the ids on the way."""
-        name = body.get("item_id")
-        if name is None and type(body.get("item")) is dict:
-            name = body["item"].get("id")
-        item = self._items.get(name)
-        if item is None and "output_index" in body:
-            item = self._places.get(body["output_index"])
-        if item is None and "output_index" not in body:
-            item = self._latest
+        item = self._items.get(body.get("item_id"))
+        if item is None:
+            item = self._places.get(body["output_index"]) if "output_index" in body else self._latest
         return item
+
+    def _find_whole(self, item: JsonObject, place: Any) -> _Item:
+        """The item that is done; a new one where nobody announced it."""
+        name = _name_of(item)
+        known = self._items.get(name) or self._places.get(place)
+        if known is None and name is None and self._latest is not None and not self._latest.done:
+            known = self._latest
+        if known is None:
+            known = _Item({}, self._previous)
+            self._places[len(self._places) if place is None else place] = known
+            if name is not None:
+                self._items[name] = known
+        return known
 
     def _finish_item(self, item: _Item | None, body: JsonObject, events: list[Event]) -> None:
         """The whole item: what of it was not streamed follows now."""
@@ -254,7 +260,6 @@ class StreamDecoder:
             self._start({}, events)
         if item is None:
             item = _Item({}, self._previous)
-            self._items[body.get("id")] = item
         if item.done:
             return
         parts = decode_model_item(body, item.previous, in_reply=True)
@@ -359,10 +364,11 @@ class StreamDecoder:
         item = self._items.get(body.get("item_id")) or self._find(body)
         if item is None:
             raise DecodeError("a delta outside its item")
-        key = (where, body.get(place, 0))
-        if item.part is None or item.key != key:
-            self._turn_to(item, key, kind, events)
-        text = body["delta"]
+        if item.part is None or item.key != (where, body.get(place, item.key[1])):
+            self._turn_to(item, (where, body.get(place, item.ended)), kind, events)
+        text = body.get("delta")
+        if type(text) is not str:
+            raise expected("string", text, "delta")
         item.pieces.append(text)
         logprobs = body.get("logprobs")
         if logprobs:
@@ -376,7 +382,8 @@ class StreamDecoder:
         item, block = self._find(body), need_object(body.get("part"))
         kind = block.get("type")
         if item is not None and kind in ("output_text", "refusal", "summary_text", "reasoning_text"):
-            self._turn_to(item, (where, body.get(place, 0)), kind, events)
+            started = item.ended + (item.part is not None)
+            self._turn_to(item, (where, body.get(place, started)), kind, events)
 
     def _end_part(self, body: JsonObject) -> None:
         item, block = self._find(body), body.get("part")
@@ -387,7 +394,8 @@ class StreamDecoder:
         item = self._find(body)
         if item is None or type(body.get("annotation")) is not dict:
             return
-        self._turn_to(item, ("content", body.get("content_index", 0)), "output_text", events)
+        number = body.get("content_index", item.key[1] if item.part is not None else item.ended)
+        self._turn_to(item, ("content", number), "output_text", events)
         item.citations += 1
         events.append(PartDelta(index=item.slot, citations=(decode_citation(body["annotation"]),)))
 
@@ -408,8 +416,8 @@ class StreamDecoder:
         item = self._items.get(body.get("item_id")) or self._find(body)
         if item is None:
             raise DecodeError("a delta outside its item")
-        text = body["delta"]
-        if text and item.part is not None:
+        text = body.get("delta")
+        if type(text) is str and text and item.part is not None:
             item.pieces.append(text)
             events.append(PartDelta(index=item.slot, text=text))
 
@@ -418,6 +426,10 @@ class StreamDecoder:
         item, text = self._find(body), body.get(key)
         if item is not None and item.part is not None and type(text) is str:
             self._add_missing(item, "".join(item.pieces), text, events)
+
+
+def _name_of(item: JsonObject) -> Any:
+    return item.get("id") or item.get("call_id")
 
 
 def _news(then: Extras, now: Extras) -> Extras:
