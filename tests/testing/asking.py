@@ -2,7 +2,7 @@
 
 import http.client
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
@@ -30,13 +30,14 @@ class Answer(NamedTuple):
         return json.loads(self.body)
 
 
-def ask(provider: Provider, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+def ask(provider: Provider, path: str, body: Any = None, headers: Mapping[str, str | None] | None = None) -> Answer:
     """POST a body, or GET without one. `path` stands behind the provider's base URL."""
     url = urlsplit(join_url(provider.base_url, path) if path[:1] == "/" else path)
     connection = http.client.HTTPConnection(url.hostname or "", url.port or 80, timeout=5)
     try:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        said = {"content-type": "application/json", "anthropic-version": "2023-06-01", **(headers or {})}
+        usual = {"content-type": "application/json", "anthropic-version": "2023-06-01"}
+        said = {name: value for name, value in {**usual, **(headers or {})}.items() if value is not None}
         place = f"{url.path}?{url.query}" if url.query else url.path
         connection.request("GET" if data is None else "POST", place, data, said)
         response = connection.getresponse()

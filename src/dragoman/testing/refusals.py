@@ -144,7 +144,8 @@ def error_frame(kind: str, dialect: str, failure: FailureKind) -> bytes:
             body.pop("request_id")
             return b"event: error\ndata: %b\n\n" % dump_json(body)
         case "openai_responses":
-            event = {"type": "error", "sequence_number": 0, **body["error"]}
+            told = {"code": body["error"]["code"] or "server_error", "message": message, "param": None}
+            event = {"type": "error", **told, "sequence_number": 0}
             return b"event: error\ndata: %b\n\n" % dump_json(event)
         case "ollama":
             return dump_json(body) + b"\n"
