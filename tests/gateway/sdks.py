@@ -107,7 +107,8 @@ class Chat(Door):
             finish = reply.choices[0].finish_reason
         else:
             with self.client.chat.completions.stream(**body, stream_options={"include_usage": True}) as events:
-                final = events.get_final_completion() if _drain(events) else None
+                _drain(events)
+                final = events.get_final_completion()
             message, usage, finish = final.choices[0].message, final.usage, final.choices[0].finish_reason
         kept = message.model_dump(exclude_none=True, exclude={"parsed"})
         for call in kept.get("tool_calls", ()):
@@ -167,7 +168,8 @@ class Responses(Door):
             reply = self.client.responses.create(**body)
         else:
             with self.client.responses.stream(**body) as events:
-                reply = events.get_final_response() if _drain(events) else None
+                _drain(events)
+                reply = events.get_final_response()
         calls = [item for item in reply.output if item.type == "function_call"]
         thought = "".join(s.text for item in reply.output if item.type == "reasoning" for s in item.summary)
         cut = reply.incomplete_details.reason if reply.incomplete_details else ""
@@ -233,7 +235,8 @@ class Messages(Door):
             reply = self.client.messages.create(**body)
         else:
             with self.client.messages.stream(**body) as events:
-                reply = events.get_final_message() if _drain(events) else None
+                _drain(events)
+                reply = events.get_final_message()
         kept = [block.model_dump(exclude_none=True, exclude={"parsed_output"}) for block in reply.content]
         return Said(
             text="".join(b.text for b in reply.content if b.type == "text"),
@@ -271,7 +274,7 @@ class Gemini(Door):
         if results is None:
             parts: list[Any] = [{"text": text}]
             if more.pop("image", None):
-                parts.append({"inline_data": {"mime_type": "image/png", "data": base64.b64decode(PIXEL)}})
+                parts.append(genai_types.Part.from_bytes(data=base64.b64decode(PIXEL), mime_type="image/png"))
             contents.append({"role": "user", "parts": parts})
         else:
             calls = [p["function_call"] for p in contents[-1]["parts"] if p.get("function_call")]
@@ -280,7 +283,7 @@ class Gemini(Door):
                 answer = {"name": call["name"], "response": {"output": result}}
                 parts.append({"function_response": answer | ({"id": call["id"]} if call.get("id") else {})})
             contents.append({"role": "user", "parts": parts})
-        config: dict[str, Any] = {}
+        config: Any = {}
         if tools:
             declared = [
                 {"name": t["name"], "description": t["description"], "parameters_json_schema": t["parameters"]}
@@ -382,10 +385,9 @@ class Ollama(Door):
         return [m.model or "" for m in self.client.list().models]
 
 
-def _drain(events: Any) -> bool:
+def _drain(events: Any) -> None:
     for _ in events:
         pass
-    return True
 
 
 DOORS: dict[str, type[Any]] = {door.name: door for door in (Chat, Responses, Messages, Gemini, Ollama)}
