@@ -32,7 +32,7 @@ class ArrayDecoder:
         while True:
             found = (_INSIDE if self._inside else _OUTSIDE).search(data, place)
             if found is None:
-                place = len(data)
+                place = max(place, len(data))
                 break
             place = found.end()
             match found[0]:

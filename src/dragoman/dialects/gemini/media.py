@@ -98,7 +98,8 @@ def _take_detail(part: JsonObject) -> str | None:
 # ---------------------------------------------------------------- encode
 
 
-def encode_media(part: Media, at: At, notes: Notes) -> JsonObject | None:
+def encode_media(part: Media, at: At, notes: Notes, *, in_result: bool = False) -> JsonObject | None:
+    """A part, or a piece of a result: those have no resolution of their own."""
     blob: JsonObject
     if part.data is not None:
         key, blob = "inlineData", {"data": part.data}
@@ -125,7 +126,7 @@ def encode_media(part: Media, at: At, notes: Notes) -> JsonObject | None:
     if isinstance(part, Document) and part.name is not None:
         blob["displayName"] = part.name
     if isinstance(part, Image) and part.detail is not None:
-        _encode_detail(block, part.detail, at, notes)
+        _encode_detail(block, None if in_result else DETAIL_WORDS.get(part.detail), part.detail, at, notes)
     if part.extras:
         if spelled(part.extras, NAME, "~thought") is False:
             block["thought"] = False
@@ -141,10 +142,9 @@ def guess_type(part: Media) -> str:
     return found if found is not None and kind_of_type(found) is type(part) else DEFAULTS[type(part)]
 
 
-def _encode_detail(block: JsonObject, detail: str, at: At, notes: Notes) -> None:
-    word = DETAIL_WORDS.get(detail)
+def _encode_detail(block: JsonObject, word: str | None, detail: str, at: At, notes: Notes) -> None:
     if word is None:
-        notes.dropped((at, "detail"), f"gemini has no image detail {detail}")
+        notes.dropped((at, "detail"), f"gemini has no image detail {detail} here")
     else:
         block["mediaResolution"] = {"level": word}
 

@@ -34,6 +34,7 @@ from dragoman.wire import WireReply
 
 CUT = Failure(kind="cut_off", message="the stream ended before its end")
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # a picture comes whole in one frame
+MAX_CHOICES = 64
 SPACE = b" \t\r\n\xef\xbb\xbf"
 TOP = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
 NEW_TEXT, NEW_THOUGHT = Text(text=""), Reasoning(text="", summary=True, extras=THOUGHT)
@@ -111,16 +112,15 @@ class StreamDecoder:
             if type(candidate) is not dict:
                 raise DecodeError(f"expected object, found {kind_of(candidate)}", "candidates", place)
             number = candidate.get("index")
-            self._candidate(candidate, number if type(number) is int and number >= 0 else place, events)
+            self._candidate(candidate, number if type(number) is int and 0 <= number < MAX_CHOICES else place, events)
         usage = body.get("usageMetadata")
         if type(usage) is dict:
             if self._usage is None:
                 self._usage = usage
             else:
                 self._usage.update(usage)  # counts are cumulative, and the last frame has them all
-        for key, value in body.items():
-            if key not in TOP and value is not None:
-                self._extras[key] = value
+        if not body.keys() <= TOP:
+            self._extras |= {key: value for key, value in body.items() if key not in TOP and value is not None}
 
     def _start(self, body: JsonObject, events: list[Event]) -> None:
         self._started = True

@@ -392,7 +392,7 @@ def _encode_counts(body: JsonObject, usage: Usage, at: At, notes: Notes) -> None
     tools = tools if type(tools) is int else 0
     inputs = [count for count in (usage.input, usage.cache_read, usage.cache_write) if count is not None]
     if inputs:
-        body["promptTokenCount"] = sum(inputs) - tools
+        body["promptTokenCount"] = own.get("promptTokenCount", sum(inputs) - tools)
         if usage.cache_write is not None:
             notes.dropped((at, "cache_write"), "gemini counts it as input")
             notes.altered((at, "input"), "with what was written to the cache")

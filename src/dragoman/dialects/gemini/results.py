@@ -152,7 +152,7 @@ def _gather(part: ToolResult, at: At, notes: Notes) -> tuple[str | None, list[Js
                 moved = moved or bool(texts) or bool(media)
                 texts.append(inner.text)
             case Image() | Document() | Audio() | Video():
-                block = encode_media(inner, here, notes)
+                block = encode_media(inner, here, notes, in_result=True)
                 if block is not None:
                     media.append(block)
                 if isinstance(inner, Image) and inner.seal is not None:

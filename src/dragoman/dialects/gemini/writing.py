@@ -327,6 +327,7 @@ class StreamEncoder:
             candidate["groundingMetadata"] = metadata
         if extras:
             write_extras(candidate, extras, choice.at, self._notes, "content", "logprobsResult")
+            candidate["index"] = number  # whatever an unstreamed candidate left out
         return candidate
 
 
