@@ -21,14 +21,16 @@ RECORDED = DOCS / "pairs-recorded.md"
 DATE = re.compile(r"Counted on (\d{4}-\d\d-\d\d)")
 
 
-def generated_pages() -> dict[Path, str]:
-    """What the code says the pages are; the one over recorded traffic only where there is some."""
+def steady_pages() -> dict[Path, str]:
+    """What the code says the pages are that depend on nothing else."""
     pages = {DOCS / "dialects" / f"{name}.md": dialect_page(name) for name in DIALECTS}
-    pages[DOCS / "pairs.md"] = pairs_page()
+    return {**pages, DOCS / "pairs.md": pairs_page()}
+
+
+def generated_pages() -> dict[Path, str]:
+    """All of them; the one over recorded traffic only where there is some."""
     root = corpus_root()
-    if root is not None:
-        pages[RECORDED] = fresh_recorded_page(root)
-    return pages
+    return {**steady_pages(), **({} if root is None else {RECORDED: fresh_recorded_page(root)})}
 
 
 def corpus_root() -> Path | None:
@@ -49,15 +51,15 @@ def fresh_recorded_page(root: Path) -> str:
     return recorded_page(tallies, datetime.now(UTC).date().isoformat())
 
 
-def stale_pages() -> list[Path]:
-    return [path for path, text in generated_pages().items() if not path.exists() or path.read_text("utf-8") != text]
+def is_stale(path: Path, text: str) -> bool:
+    return not path.exists() or path.read_text("utf-8") != text
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="write the generated pages under docs/")
     parser.add_argument("--check", action="store_true", help="only say which pages are stale")
     if parser.parse_args().check:
-        stale = stale_pages()
+        stale = [path for path, text in generated_pages().items() if is_stale(path, text)]
         for path in stale:
             print(f"{path.relative_to(ROOT)} is stale: run `make docs`", file=sys.stderr)
         return 1 if stale else 0

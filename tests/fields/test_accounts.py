@@ -12,6 +12,7 @@ from tests.fields.surfaces import WALKS, surface
 DIALECTS = tuple(name for name in NAMES if name != "canonical")
 # for test ids without importing any vendor's package
 SECTIONS = ("request", "reply", "stream")
+ANEW = "if this is what you meant: python -m tests.fields.accounts"
 PLACES = [
     *((dialect, section) for dialect in DIALECTS for section in SECTIONS),
     *(("ollama", f"generate {section}") for section in SECTIONS),
@@ -39,14 +40,14 @@ def test_the_accounts_are_of_the_package_that_is_installed(dialect: str) -> None
 def test_every_field_is_accounted_for(dialect: str, section: str) -> None:
     rules = read_accounts(dialect).sections[section]
     missing = [path for path in accountable(dialect, section) if find_rule(rules, path) is None]
-    assert not missing, f"{len(missing)} paths without an account: {missing[:10]}"
+    assert not missing, f"{len(missing)} paths without an account ({ANEW}): {missing[:10]}"
 
 
 @pytest.mark.parametrize(("dialect", "section"), PLACES)
 def test_no_account_is_of_a_field_that_no_longer_exists(dialect: str, section: str) -> None:
     rules = read_accounts(dialect).sections[section]
     used = {find_rule(rules, path) for path in accountable(dialect, section)}
-    assert sorted(set(rules) - used) == []
+    assert sorted(set(rules) - used) == [], ANEW
 
 
 @pytest.mark.parametrize(("dialect", "section"), PLACES)
@@ -58,7 +59,7 @@ def test_every_account_is_what_is_measured(dialect: str, section: str) -> None:
         said, seen = rules[rule or path], account_of(found[path])
         if (said.word, _place(said)) != (seen.word, _place(seen)):
             wrong.append(f"{path}: accounted {said.word} {said.detail}, measured {found[path]}"[:400])
-    assert not wrong, f"{len(wrong)} accounts:\n" + "\n".join(wrong[:20])
+    assert not wrong, f"{len(wrong)} accounts ({ANEW}):\n" + "\n".join(wrong[:20])
 
 
 def _place(account: Account) -> str:

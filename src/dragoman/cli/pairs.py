@@ -12,7 +12,7 @@ from dragoman.conformance.recorded import Tally, is_corpus, tally_pairs
 
 NAME = "pairs"
 HELP = "show what each pair of dialects carries, over recorded traffic or our own probes"
-KINDS = ("dropped", "altered", "invented", "repaired")
+KINDS = ("dropped", "altered", "invented", "repaired", "own")  # own: about what only the source has
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

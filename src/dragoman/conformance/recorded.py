@@ -6,24 +6,29 @@ own reader does not take what came out. Only counts leave this module, never a w
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from dragoman.conformance.pairs import DIALECTS
-from dragoman.convert import StreamConverter, convert, convert_failure, convert_reply
+from dragoman.convert import make_legal
 from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError
-from dragoman.jsontypes import load_json
+from dragoman.failure import Failure
+from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.fold import fold
+from dragoman.model.reply import Reply
+from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
 from dragoman.wire import WireReply, WireRequest
 
 TALK = ("messages", "chat", "responses", "generate")  # endpoints of the conversation itself
+OWN = ("opaque", "server")  # parts and tools that only their dialect reads
+FREE = ("parameters", "schema", "metadata", "arguments")
+Told: TypeAlias = tuple[Request | Reply | Failure, Iterable[Note]]
 STREAMS = ("stream.sse", "stream.ndjson", "stream.json")
 
 
@@ -36,8 +41,9 @@ class Tally(Struct):
     replies: int = 0
     streams: int = 0
     errors: int = 0
-    whole: int = 0  # cases without a dropped or altered note
-    notes: dict[str, int] = {}
+    notes: dict[str, int] = {}  # by kind; "own" are those about what only the source's dialect has
+    said: int = 0  # values in what was converted, without what only the source's dialect has
+    kept: int = 0  # those that no note calls dropped or altered
     failed: list[str] = []  # the cases, and what went wrong
 
     @property
@@ -46,8 +52,8 @@ class Tally(Struct):
 
     @property
     def score(self) -> float:
-        """The share of cases that lost nothing and changed nothing."""
-        return self.whole / self.cases if self.cases else 1.0
+        """The share of what was said that arrived as it was."""
+        return self.kept / self.said if self.said else 1.0
 
 
 class Case(Struct, frozen=True):
@@ -94,17 +100,48 @@ def tally_pair(cases: list[Case], source: str, target: str) -> Tally:
         for kind, run in _conversions(case, source, target):
             setattr(tally, kind, getattr(tally, kind) + 1)
             try:
-                notes = run()
+                value, notes = run()
             except Exception as error:  # whatever it is, it is this case's failure
                 tally.failed.append(f"{case.name} ({kind}): {type(error).__name__}: {error}")
-                continue
-            counts = Counter[str](note.kind for note in notes)
-            tally.notes = dict(Counter(tally.notes) + counts)
-            tally.whole += not (counts["dropped"] or counts["altered"])
+            else:
+                _count(tally, to_builtins(value), notes)
     return tally
 
 
-def _conversions(case: Case, source: str, target: str) -> Iterator[tuple[str, Callable[[], Iterable[Note]]]]:
+def _count(tally: Tally, value: Any, notes: Iterable[Note]) -> None:
+    said = _leaves(value)
+    tally.said += said
+    for note in notes:
+        found = _at(value, note.where)
+        own = "/extras/" in note.where or (isinstance(found, dict) and found.get("kind") in OWN)
+        kind = "own" if own else note.kind
+        tally.notes[kind] = tally.notes.get(kind, 0) + 1
+        if kind in ("dropped", "altered"):
+            said -= max(_leaves(found), 1)
+    tally.kept += max(said, 0)
+
+
+def _leaves(value: Any) -> int:
+    """How many values there are; a schema counts as one, and what only one dialect has as none."""
+    if isinstance(value, dict):
+        if value.get("kind") in OWN:
+            return 0
+        return sum(1 if key in FREE else _leaves(item) for key, item in value.items() if key != "extras")
+    if isinstance(value, list | tuple):
+        return sum(map(_leaves, value))
+    return 1
+
+
+def _at(value: Any, where: str) -> Any:
+    for step in where.split("/")[1:]:
+        if isinstance(value, list | tuple):
+            value = value[int(step)] if step.isdigit() and int(step) < len(value) else None
+        else:
+            value = value.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(value, dict) else None
+    return value
+
+
+def _conversions(case: Case, source: str, target: str) -> Iterator[tuple[str, Callable[[], Told]]]:
     asked, answer, stream = case.read("request.json"), case.read("reply.json"), case.read(*STREAMS)
     if asked is not None:
         yield "requests", partial(_request, asked, case, source, target)
@@ -118,33 +155,48 @@ def _conversions(case: Case, source: str, target: str) -> Iterator[tuple[str, Ca
         yield "streams", partial(_stream, stream, source, target)
 
 
-def _request(data: bytes, case: Case, source: str, target: str) -> Iterable[Note]:
+def _request(data: bytes, case: Case, source: str, target: str) -> Told:
     headers = {key.lower(): value for key, value in (case.meta.get("request_headers") or {}).items()}
-    result = convert(data, source=source, to=target, path=case.meta.get("url_path") or "", headers=headers)
-    wire = WireRequest(body=load_json(result.json()), path=result.path, headers=result.headers)
-    find_dialect(target).decode_request(wire, Notes())
-    return result.notes
+    there, notes = find_dialect(target), Notes()
+    wire = WireRequest(body=load_json(data), path=case.meta.get("url_path") or "", headers=headers)
+    asked = make_legal(find_dialect(source).decode_request(wire, notes), there, notes)
+    sent = there.encode_request(asked, notes)
+    there.decode_request(WireRequest(body=_plain(sent.body), path=sent.path, headers=sent.headers), Notes())
+    return asked, notes
 
 
-def _reply(body: Any, source: str, target: str) -> Iterable[Note]:
-    result = convert_reply(body, source=source, to=target)
-    find_dialect(target).decode_reply(WireReply(body=load_json(result.json())), Notes())
-    return result.notes
+def _reply(body: Any, source: str, target: str) -> Told:
+    there, notes = find_dialect(target), Notes()
+    reply = find_dialect(source).decode_reply(WireReply(body=body), notes)
+    there.decode_reply(WireReply(body=_plain(there.encode_reply(reply, notes).body)), Notes())
+    return reply, notes
 
 
-def _failure(body: Any, case: Case, source: str, target: str) -> Iterable[Note]:
-    if type(body) is not dict:
-        body = {"error": body}
-    result = convert_failure(body, source=source, to=target, status=case.meta.get("status") or 400)
-    wire = WireReply(body=load_json(result.json()), status=result.status, headers=result.headers)
-    if not find_dialect(target).decode_failure(wire).message:
+def _failure(body: Any, case: Case, source: str, target: str) -> Told:
+    there = find_dialect(target)
+    failure = find_dialect(source).decode_failure(WireReply(body=body, status=case.meta.get("status") or 400))
+    sent = there.encode_failure(failure)
+    wire = WireReply(body=_plain(sent.body), status=sent.status, headers=sent.headers)
+    if not there.decode_failure(wire).message:
         raise DragomanError("the error has lost its words")
-    return ()
+    return failure, ()
 
 
-def _stream(data: bytes, source: str, target: str) -> Iterable[Note]:
-    converter = StreamConverter(source, target)
-    wire = converter.feed(data) + converter.close()
-    decoder = find_dialect(target).stream_decoder(Notes())
-    fold([*decoder.feed(wire), *decoder.close()])
-    return converter.notes
+def _stream(data: bytes, source: str, target: str) -> Told:
+    there, notes = find_dialect(target), Notes()
+    decoder, encoder, reader = (
+        find_dialect(source).stream_decoder(notes),
+        there.stream_encoder(notes),
+        there.stream_decoder(Notes()),
+    )
+    events = [*decoder.feed(data), *decoder.close()]
+    wire = encoder.feed(events) + encoder.close()
+    before, after = fold(events), fold([*reader.feed(wire), *reader.close()])
+    if isinstance(before, Failure) is not isinstance(after, Failure):
+        raise DragomanError("a stream that ended well ends in an error, or the other way round")
+    return before, notes
+
+
+def _plain(body: Any) -> Any:
+    """As it arrives: whatever the body was made of."""
+    return load_json(dump_json(body))
