@@ -204,6 +204,7 @@ STREAMS: dict[str, bytes] = {
     "citations only in the item": frames(*without("annotation")),
     "without parts": frames(*without("part.")),
     "without deltas": frames(*without("delta")),
+    "texts only when done, and items never": frames(*without("output_text.delta", "item.done", "annotation")),
     "items only when done": frames(*without("delta", "part", "added")),
     "items only at the end": frames(CREATED, COMPLETED),
     "nothing but the end": frames(COMPLETED),

@@ -143,10 +143,10 @@ class StreamDecoder:
                 | "response.refusal.done"
                 | "response.reasoning_summary_text.done"
                 | "response.reasoning_text.done"
-                | "response.in_progress"
-                | "response.queued"
             ):
-                pass  # the end of the item says it again, and the start has said it
+                self._complete_text(body, events)
+            case "response.in_progress" | "response.queued":
+                pass  # the start has said it
             case "response.created":
                 self._start(need_object(body.get("response")), events)
             case "response.completed" | "response.incomplete" | "response.cancelled" | "response.done":
@@ -280,7 +280,7 @@ class StreamDecoder:
             self._add_missing(item, "", item.added[key], events)
         if item.part is None and item.reserved >= 0 and item.added.get("type") not in ("message", "reasoning"):
             events.extend(unfold_part(Opaque(dialect=NAME, body=item.added), item.reserved, 0))
-        self._close_part(item, None, events)
+        self._close_part(item, self._decode_final(item), events)
 
     def _next_slot(self) -> int:
         slot = self._count
@@ -389,6 +389,12 @@ class StreamDecoder:
         item, block = self._find(body), body.get("part")
         if item is not None and type(block) is dict and type(block.get("text", block.get("refusal"))) is str:
             item.final = block
+
+    def _complete_text(self, body: JsonObject, events: list[Event]) -> None:
+        """All of a text at once, or the rest of it."""
+        item, text = self._find(body), body.get("text", body.get("refusal"))
+        if item is not None and item.part is not None and type(text) is str:
+            self._add_missing(item, "".join(item.pieces), text, events)
 
     def _cite(self, body: JsonObject, events: list[Event]) -> None:
         item = self._find(body)
