@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -46,7 +46,7 @@ Said: TypeAlias = str | bytes | Reply | Iterable[Event]
 Brain: TypeAlias = Callable[[Request], Said]
 
 _KINDS = {"openai_chat": "openai", "openai_responses": "openai"}
-_MODELS = {"openai": "gpt-4o", "anthropic": "claude-sonnet-4-5", "gemini": "gemini-2.5-flash", "ollama": "qwen3"}
+_MODELS = {"openai": "gpt-4o", "anthropic": "claude-sonnet-4-6", "gemini": "gemini-2.5-flash", "ollama": "qwen3"}
 _PATHS = {
     "/chat/completions": ("openai_chat", "talk"),
     "/responses": ("openai_responses", "talk"),
@@ -221,12 +221,11 @@ class Provider:
             raise self._refuse(dialect, 400, "anthropic-version: header is required")
         if self.key is None or self.auth == "none":
             return
-        given = {
-            "bearer": headers.get("authorization", "").removeprefix("Bearer "),
-            "x-api-key": headers.get("x-api-key", ""),
-            "api-key": headers.get("api-key", ""),
-            "x-goog-api-key": headers.get("x-goog-api-key", ""),
-        }[self.auth]
+        # each vendor's own header, and what its own clients send besides (anthropic 2.8 sends the key as a bearer)
+        bearer = headers.get("authorization", "").removeprefix("Bearer ")
+        own = "" if self.auth == "bearer" else headers.get(self.auth, "")
+        query = parse_qs(urlsplit(seen.path).query).get("key", [""])[0] if dialect == "gemini" else ""
+        given = own or query or bearer
         if given == self.key:
             return
         words = {
