@@ -102,6 +102,12 @@ SPELLINGS: dict[str, JsonObject] = {
     | {"usageMetadata": {"promptTokenCount": 1, "cachedContentTokenCount": 9, "totalTokenCount": 1}},
     "usage_empty": said({"text": "a"}) | {"usageMetadata": {}},
     "usage_of_the_tier_alone": said({"text": "a"}) | {"usageMetadata": {"serviceTier": "flex"}},
+    "nulls_of_a_dumped_object": {
+        "candidates": [{"content": {"parts": [{"text": "a"}], "role": "model"}, "index": None, "finishReason": None}],
+        "usageMetadata": {"promptTokenCount": 1, "totalTokenCount": None},
+        "responseId": None,
+    },
+    "no_candidates_but_null": {"candidates": None},
     "times": said({"text": "a"}) | {"createTime": "2026-04-02T17:03:50.399550Z"},
     "times_odd": said({"text": "a"}) | {"createTime": "2026-04-02T19:03:50.123456789+02:00"},
     "two": {

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.convert import make_legal
 from dragoman.dialects.gemini import DIALECT
@@ -158,6 +159,7 @@ SPELLINGS: dict[str, JsonObject] = {
         ("model", [CALL]),
         ("user", [{"text": "here"}, {"functionResponse": {"name": "look", "response": {}}}, {"text": "done"}]),
     ),
+    "nulls_of_a_dumped_object": turns(("model", [{"text": "a", "thought": None, "functionCall": None}])),
     "thoughts_echoed": turns(("model", [{"text": "hm", "thought": True}, {"text": "a", "thought": False}])),
     "empty_texts": turns(
         ("model", [{"text": ""}, {"text": "", "thoughtSignature": "c2ln"}, {"thoughtSignature": "s"}])
@@ -538,6 +540,16 @@ def test_tools_of_other_dialects_become_functions() -> None:
     assert g == {"name": "g"}
     assert h["parametersJsonSchema"]["required"] == ["input"]
     assert [note.where for note in notes] == ["/tools/0/strict", "/tools/0/cache", "/tools/1", "/tools/3"]
+
+
+def test_a_tool_list_that_was_changed_is_grouped_anew() -> None:
+    request = decode(SPELLINGS["tools_side_by_side"])
+    assert request.tools is not None
+    body, _ = encode(replace(request, tools=(*request.tools[1:], Tool(name="new"))))
+    assert body["tools"] == [
+        {"functionDeclarations": [{"name": "f"}, {"name": "g"}, {"name": "new"}]},
+        {"urlContext": {}},
+    ]
 
 
 def test_names_to_choose_from_need_another_mode_than_auto() -> None:

@@ -15,6 +15,7 @@ from dragoman.jsontypes import JsonObject, dump_text
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
 _VALUES = ("stringValue", "numberValue", "boolValue")
+MAX_DEPTH = 64
 MAX_PLACES = 10_000  # of one array: a path can name any
 
 
@@ -73,7 +74,7 @@ def _read_path(path: object) -> list[str | int]:
         else:
             steps.append(name if name is not None else re.sub(r"\\(.)", r"\1", quoted))
         place = found.end()
-    if not steps:
+    if not steps or len(steps) > MAX_DEPTH:
         raise DecodeError("a JSON path that leads nowhere", "partialArgs", "jsonPath")
     return steps
 

@@ -92,7 +92,7 @@ def _decode_text(part: JsonObject) -> Text | Reasoning:
     text = part.pop("text", None)
     if text is None:
         note_spelling(part, "text", "absent")
-    thought = part.pop("thought", None)
+    thought = part.pop("thought") if type(part.get("thought")) is bool else None
     seal = take_signature(part)
     if thought is True:
         extras = {NAME: part | THOUGHT[NAME]} if part else THOUGHT

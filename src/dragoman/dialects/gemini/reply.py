@@ -125,8 +125,10 @@ def read_block(feedback: object) -> Finish | None:
 def _decode_candidate(candidate: JsonObject, number: int, calls: Calls) -> Choice:
     if candidate.get("index") == number:
         del candidate["index"]
-    elif "index" not in candidate:
+    elif candidate.get("index") is None:
+        null = {key: candidate.pop(key) for key in ("index",) if key in candidate}
         note_omitted(candidate, candidate, "index")
+        candidate.update(null)  # fills the gap
     parts = _take_content(candidate, calls)
     finish = take_finish(candidate, any(type(part) is ToolCall for part in parts))
     if any(key in candidate for key in ("groundingMetadata", "citationMetadata", "logprobsResult")):
@@ -208,6 +210,9 @@ def decode_usage(usage: JsonObject) -> Usage:
         omitted.append("promptTokenCount")
     if omitted:
         usage[OMIT] = omitted
+        for key in omitted:
+            if key in usage:  # a null, which fills the gap
+                usage[key] = usage.pop(key)
     fresh = prompt
     if prompt is not None:
         fresh = prompt - (cached or 0) + tools
@@ -259,7 +264,7 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
         for i, choice in enumerate(reply.choices)
         if not is_blocked(choice.extras)
     ]
-    if candidates or not reply.choices:
+    if candidates or (not reply.choices and "candidates" not in reply.extras.get(NAME, {})):
         body["candidates"] = candidates
     usage = encode_usage(reply.usage, reply.service_tier, notes)
     if usage is not None:

@@ -80,7 +80,9 @@ def wants_array(request: Request | None) -> bool:
     if request is None or not request.extras:
         return False
     query = spelled(request.extras, NAME, "~query")
-    return request.stream is True and query is not None and SSE not in query.split("&")
+    return (
+        request.stream is True and query is not None and not any(pair.lstrip("$") == SSE for pair in query.split("&"))
+    )
 
 
 def _take_model(body: JsonObject, model: str) -> str:
@@ -239,12 +241,18 @@ def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
     for i in range(lead, len(messages)):
         contents.extend(_encode_content(messages[i], (at, i), notes, names))
     form = spelled(request.extras, NAME, "~contents")
-    if form == "string" and len(contents) == 1:
-        body["contents"] = contents[0]["parts"][0]["text"]
+    text = _lone_text(contents[0]["parts"]) if form == "string" and len(contents) == 1 else None
+    if text is not None:
+        body["contents"] = text
     elif form == "object" and len(contents) == 1:
         body["contents"] = contents[0]
     elif contents or form != "absent":
         body["contents"] = contents
+
+
+def _lone_text(parts: list[JsonObject]) -> str | None:
+    """What a bare string could have said."""
+    return parts[0]["text"] if len(parts) == 1 and list(parts[0]) == ["text"] else None
 
 
 def _names_of_calls(messages: tuple[Message, ...]) -> dict[str, str]:
@@ -271,8 +279,8 @@ def _encode_system(messages: tuple[Message, ...], request: Request, at: At, note
         if message.extras:
             write_extras(content, message.extras, (at, i), notes)
     form = spelled(request.extras, NAME, "~systemInstruction")
-    if form == "string" and len(parts) == 1:
-        return parts[0].get("text")
+    if form == "string" and _lone_text(parts) is not None:
+        return _lone_text(parts)
     if form == "list":
         return parts
     return content if parts or own else None

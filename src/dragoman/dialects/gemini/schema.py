@@ -7,6 +7,7 @@ back exactly, the original itself.
 
 from typing import Any
 
+from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject
 
 TYPES: dict[str, str] = {
@@ -38,10 +39,13 @@ NULL: JsonObject = {"type": "null"}
 
 def read_schema(original: JsonObject) -> tuple[JsonObject, str | JsonObject]:
     """A wire schema as JSON Schema, and its spelling."""
-    schema = to_json_schema(original)
-    if schema == original:
-        return original, "plain"
-    return schema, "schema" if from_json_schema(schema) == original else original
+    try:
+        schema = to_json_schema(original)
+        if schema == original:
+            return original, "plain"
+        return schema, "schema" if from_json_schema(schema) == original else original
+    except RecursionError:
+        raise DecodeError("a schema nested too deeply") from None
 
 
 def write_schema(schema: JsonObject, spelling: object) -> JsonObject | None:

@@ -146,7 +146,7 @@ def _group(tools: list[tuple[str, Any]]) -> list[JsonObject]:
     functions: list[Any] | None = None
     for key, value in tools:
         if key != FUNCTIONS:
-            entries.append({key: value})
+            entries.append(dict(value))
         elif functions is None:
             functions = [value]
             entries.append({FUNCTIONS: functions})
@@ -164,23 +164,22 @@ def _regroup(tools: list[tuple[str, Any]], groups: Groups) -> list[JsonObject] |
         for key, count in group.items():
             taken = list(islice(rest, count))
             functions = SNAKE.get(key, key) == FUNCTIONS and all(tool[0] == FUNCTIONS for tool in taken)
-            if len(taken) != count or not (functions or taken[0][0] == key):
+            if len(taken) != count or not (functions or (taken[0][0] == "" and list(taken[0][1]) == [key])):
                 return None
-            entry[key] = [tool[1] for tool in taken] if functions else taken[0][1]
+            entry[key] = [tool[1] for tool in taken] if functions else taken[0][1][key]
         entries.append(entry)
     return entries if next(rest, None) is None else None
 
 
 def encode_tool(tool: AnyTool, at: At, notes: Notes) -> tuple[str, Any] | None:
-    """The key of an entry and what stands under it, or in its list."""
+    """A function, to be listed with others under their key, or an entry of its own."""
     match tool:
         case Tool():
             return FUNCTIONS, _encode_function(tool, at, notes)
         case CustomTool():
             return FUNCTIONS, _encode_custom(tool, at, notes)
         case ServerTool() if tool.dialect == NAME:
-            ((key, value), *_) = tool.body.items()
-            return key, value
+            return "", tool.body
         case ServerTool():
             notes.dropped(at, f"only {tool.dialect} has the tool {tool.body.get('type', tool.body.get('name'))}")
             return None
