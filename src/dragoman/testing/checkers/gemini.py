@@ -60,6 +60,7 @@ def _count(content: dict[str, Any], key: str) -> int:
 
 def _check_order(contents: list[dict[str, Any]], model: str) -> Complaints:
     found: Complaints = []
+    old = re.search(r"gemini-[12]", model) is not None
     for i, content in enumerate(contents):
         role = content.get("role")
         before = contents[i - 1] if i else {}
@@ -76,7 +77,7 @@ def _check_order(contents: list[dict[str, Any]], model: str) -> Complaints:
                 "Please ensure that the number of function response parts is equal to the number of function call "
                 "parts of the function call turn."
             )
-        if answered and answered != len(_parts(content)):
+        if answered and answered != len(_parts(content)) and not old:
             found.append("function response turn must hold only function responses")
     if contents and contents[0].get("role") != "user":
         found.append("Please ensure that multiturn requests begin with a user role.")
@@ -84,7 +85,7 @@ def _check_order(contents: list[dict[str, Any]], model: str) -> Complaints:
     if last.get("role") == "model":
         if _count(last, "functionCall"):
             found.append("Please ensure that function call turn is followed by a function response turn.")
-        if not re.search(r"gemini-(1|2\.0)", model):
+        if not old:
             found.append("Please ensure that multiturn requests end with a user role or a function response.")
     return found
 
@@ -112,7 +113,7 @@ def _check_content(content: dict[str, Any], i: int) -> Complaints:
             if not matches(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,127}", call.get("name")):
                 found.append(f"* {at}.function_call.name: Invalid function name.")
         inline = part.get("inlineData")
-        if isinstance(inline, dict) and wrong_type(inline.get("mimeType"), inline.get("data")):
+        if isinstance(inline, dict) and wrong_type(inline.get("mimeType", inline.get("mime_type")), inline.get("data")):
             found.append("Unable to process input image. Please retry or report.")
     return found
 
