@@ -1,0 +1,77 @@
+"""OpenAI Chat Completions, and every server compatible with it.
+https://platform.openai.com/docs/api-reference/chat (digest read 2026-11-15)"""
+
+from dragoman.dialects._base import Dialect, What
+from dragoman.dialects.openai_chat.failure import decode_failure, encode_failure
+from dragoman.dialects.openai_chat.legal import join_assistant_turns, leave_out_unsayable_turns
+from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
+from dragoman.dialects.openai_chat.request import decode_request, encode_request
+from dragoman.dialects.openai_chat.stream import StreamDecoder, StreamEncoder
+from dragoman.dialects.openai_chat.words import NAME
+from dragoman.jsontypes import JsonObject
+from dragoman.passes.result_media import move_result_media
+
+_SURE = ("max_completion_tokens", "response_format", "stream_options", "functions", "parallel_tool_calls", "logit_bias")
+
+
+def recognise(body: JsonObject, what: What) -> int:
+    match what:
+        case "request":
+            return _recognise_request(body)
+        case "reply":
+            return 95 if _first_has(body, "message") else 0
+        case "stream":
+            if body.get("object") == "chat.completion.chunk":
+                return 95
+            return 80 if _first_has(body, "delta") or body.get("choices") == [] else 0
+        case "failure":
+            error = body.get("error")
+            if type(error) is dict:
+                return 20 if body.get("type") == "error" else 60 + 30 * ("param" in error)
+            return 20 if type(error) is str or body.get("object") == "error" else 0
+
+
+def _recognise_request(body: JsonObject) -> int:
+    messages = body.get("messages")
+    if type(messages) is not list:
+        return 0
+    if any(type(tool) is dict and "function" in tool for tool in body.get("tools") or ()):
+        return 80  # Ollama's look the same
+    if any(key in body for key in _SURE):
+        return 90
+    roles = {message.get("role") for message in messages if type(message) is dict}
+    if roles & {"developer", "function"} or any(_is_ours(message) for message in messages):
+        return 90
+    return 60 if "system" in roles else 50
+
+
+def _is_ours(message: object) -> bool:
+    if not isinstance(message, dict):
+        return False
+    content = message.get("content")
+    blocks = content if type(content) is list else []
+    kinds = {block.get("type") for block in blocks if type(block) is dict}
+    return bool(kinds & {"image_url", "input_audio", "file"}) or type(message.get("tool_call_id")) is str
+
+
+def _first_has(body: JsonObject, key: str) -> bool:
+    choices = body.get("choices")
+    first = choices[0] if type(choices) is list and choices else None
+    return type(first) is dict and key in first
+
+
+DIALECT = Dialect(
+    name=NAME,
+    title="OpenAI Chat Completions",
+    media_type="text/event-stream",
+    legal=(leave_out_unsayable_turns, join_assistant_turns, move_result_media),
+    decode_request=decode_request,
+    encode_request=encode_request,
+    decode_reply=decode_reply,
+    encode_reply=encode_reply,
+    stream_decoder=StreamDecoder,
+    stream_encoder=StreamEncoder,
+    decode_failure=decode_failure,
+    encode_failure=encode_failure,
+    recognise=recognise,
+)

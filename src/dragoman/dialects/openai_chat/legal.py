@@ -1,0 +1,51 @@
+"""What a conversation needs before it is said in Chat."""
+
+from msgspec.structs import replace
+
+from dragoman.dialects.openai_chat.messages import encode_message
+from dragoman.model.fold import merge_extras
+from dragoman.model.messages import Extras, Message, Text, ToolCall, ToolResult
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes
+
+
+def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
+    """A turn of which nothing can be said must go before its neighbours are joined."""
+    kept: list[Message] = []
+    for i, message in enumerate(request.messages):
+        if _is_sure(message) or encode_message(message, ROOT, Notes()):
+            kept.append(message)
+        else:
+            notes.dropped(((ROOT, "messages"), i), "nothing in this turn that openai_chat could say")
+    return request if len(kept) == len(request.messages) else replace(request, messages=tuple(kept))
+
+
+def _is_sure(message: Message) -> bool:
+    """The usual turns, told without writing them."""
+    return any(isinstance(part, Text | ToolCall | ToolResult) for part in message.parts)
+
+
+def join_assistant_turns(request: Request, notes: Notes) -> Request:
+    """One model turn that came in pieces is one message again: results must follow the message with all their calls
+    (FIELD-CASES 4). Neighbours that only say text stay as they are."""
+    joined: list[Message] = []
+    for i, message in enumerate(request.messages):
+        last = joined[-1] if joined else None
+        if last is not None and last.role == message.role == "assistant" and not (_is_text(last) and _is_text(message)):
+            _note_clashes(last.extras, message.extras, ((ROOT, "messages"), i), notes)
+            extras = merge_extras(last.extras, message.extras)
+            joined[-1] = replace(last, parts=last.parts + message.parts, extras=extras)
+        else:
+            joined.append(message)
+    return request if len(joined) == len(request.messages) else replace(request, messages=tuple(joined))
+
+
+def _is_text(message: Message) -> bool:
+    return all(isinstance(part, Text) for part in message.parts)
+
+
+def _note_clashes(first: Extras, second: Extras, at: At, notes: Notes) -> None:
+    for dialect, keys in first.items():
+        for key, value in keys.items():
+            if value is not None and key[:1] != "~" and second.get(dialect, {}).get(key, value) != value:
+                notes.dropped((((at, "extras"), dialect), key), "joined with a turn that says another")

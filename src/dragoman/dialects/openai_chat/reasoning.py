@@ -1,0 +1,252 @@
+"""OpenAI Chat Completions: what the model thought, both ways.
+
+OpenAI's own server shows none of it; every other one does, in one of these forms:
+
+- a string on the message: `reasoning_content`, `reasoning` or `thinking`. One text under two names is one thought.
+- `reasoning_details` (OpenRouter and those who copy it): a list of texts, summaries and encrypted blobs, some of them
+  signed, which must come back as they were. Beside it a string mostly tells the same text again.
+- chunks of type `thinking` among the content (Mistral): see parts.py.
+
+A Chat message has one string for all thoughts and none for where they stood or who signed them. In replies to clients
+both travel in the side field `dragoman`, and a client that sends its history back unchanged brings them home:
+
+    "dragoman": {"reasoning": [{"index": 0, "at": 2, "text": "...", "summary": true, "seal": {...}}], "seal": {...}}
+
+`at` is the place among the parts of the turn, `index` the place in this list (SDKs that fold streams merge by it),
+`text` repeats the thought, `summary` and `seal` are there if they say something. A thought that opens the turn and is
+not signed needs no entry. The outer `seal` belongs to the message's text.
+"""
+
+from typing import NamedTuple
+
+from msgspec import ValidationError, convert, to_builtins
+from msgspec.structs import replace
+
+from dragoman.dialects._seals import SIDE, take_seal, write_seal
+from dragoman.dialects.openai_chat.parts import take_word
+from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES
+from dragoman.fields import OMIT, add_extras, leftovers, note_spelling, spelled
+from dragoman.jsontypes import JsonObject
+from dragoman.model.messages import Opaque, Part, Reasoning, Seal
+from dragoman.notes import At, Notes
+
+DETAIL_KEYS = {"reasoning.text": "text", "reasoning.summary": "summary", "reasoning.encrypted": "data"}
+RETOLD = "~retold"  # spelling: names that tell the text of the details again, or a text of their own
+
+# ---------------------------------------------------------------- decode
+
+
+def take_reasoning(message: JsonObject) -> list[Part]:
+    """Every thought of a message, each once."""
+    details = take_details(message)
+    told = "".join(part.text for part in details if isinstance(part, Reasoning))
+    names_of: dict[str, list[str]] = {}
+    retold: dict[str, str | None] = {}
+    for name in REASONING_NAMES:
+        text = message.get(name)
+        if type(text) is not str or not text:
+            continue
+        del message[name]
+        if told:
+            retold[name] = None if text == told else text
+        else:
+            names_of.setdefault(text, []).append(name)
+    if retold:
+        message[RETOLD] = retold
+    plain: list[Part] = [Reasoning(text=text, extras=spell_names(names)) for text, names in names_of.items()]
+    return plain + details
+
+
+def spell_names(names: list[str]) -> dict[str, JsonObject]:
+    return {} if names == [REASONING_NAMES[0]] else {NAME: {"~name": names}}
+
+
+def take_details(message: JsonObject) -> list[Part]:
+    details = message.get("reasoning_details")
+    if type(details) is not list or not details or not all(type(detail) is dict for detail in details):
+        return []
+    del message["reasoning_details"]
+    return [decode_detail(detail) for detail in details]
+
+
+def decode_detail(detail: JsonObject) -> Reasoning | Opaque:
+    kind = detail.get("type")
+    key = DETAIL_KEYS.get(kind) if type(kind) is str else None
+    if key is None:
+        return Opaque(dialect=NAME, body=detail)
+    del detail["type"]
+    note_spelling(detail, "detail", kind)
+    if type(detail.get("index")) is int:
+        note_spelling(detail, "index", detail.pop("index"))
+    seal = take_seal(detail)
+    signature = detail.get("signature")
+    if type(signature) is str and signature:
+        seal = Seal(origin=NAME, value=detail.pop("signature"))
+    elif signature == "":
+        note_spelling(detail, "signature", detail.pop("signature"))
+    value = take_word(detail, key)
+    if value is None:
+        nothing = {key: detail.pop(key)} if key in detail else {}
+        detail[OMIT] = [key]
+        detail.update(nothing)
+    elif key == "data":
+        seal = Seal(origin=NAME, value=value, form="encrypted")
+    text = value if value is not None and key != "data" else ""
+    return Reasoning(text=text, summary=key == "summary", seal=seal, extras=leftovers(detail, NAME))
+
+
+def is_detail(part: Part) -> bool:
+    """Whether a part stands in `reasoning_details`."""
+    if isinstance(part, Reasoning):
+        sealed_here = part.seal is not None and part.seal.origin == NAME
+        return sealed_here or spelled(part.extras, NAME, "~detail") is not None
+    return isinstance(part, Opaque) and part.dialect == NAME and str(part.body.get("type")).startswith("reasoning.")
+
+
+def is_worded_detail(part: Part) -> bool:
+    return isinstance(part, Reasoning) and bool(part.text) and is_detail(part)
+
+
+class SideEntry:
+    """A thought as the side field tells it."""
+
+    __slots__ = ("at", "part")
+
+    def __init__(self, at: int, part: Reasoning) -> None:
+        self.at = at
+        self.part = part
+
+
+def take_side(message: JsonObject) -> tuple[list[SideEntry], Seal | None]:
+    """The side field a client sent back, if it is one of ours; anything else stays for the extras."""
+    side = message.get(SIDE)
+    if type(side) is not dict or not side or not side.keys() <= {"reasoning", "seal"}:
+        return [], None
+    try:
+        entries = [_decode_entry(entry) for entry in side.get("reasoning", ())]
+        seal = convert(side["seal"], Seal) if "seal" in side else None
+    except (ValidationError, KeyError, TypeError):
+        return [], None
+    del message[SIDE]
+    return entries, seal
+
+
+def _decode_entry(entry: JsonObject) -> SideEntry:
+    seal = convert(entry["seal"], Seal) if entry.get("seal") is not None else None
+    part = Reasoning(text=convert(entry["text"], str), summary=entry.get("summary") is True, seal=seal)
+    return SideEntry(convert(entry["at"], int), part)
+
+
+def put_back(parts: list[Part], entries: list[SideEntry]) -> list[Part]:
+    """The thoughts in their old places, unless the client changed their text."""
+    plain = [part for part in parts if isinstance(part, Reasoning) and not is_detail(part)]
+    told = "".join(part.text for part in plain)
+    known = "".join(entry.part.text for entry in entries)
+    if told and not told.endswith(known):
+        return parts
+    rest = told[: len(told) - len(known)]
+    whole: list[Part] = [Reasoning(text=rest)] if rest else []
+    whole += [part for part in parts if not (isinstance(part, Reasoning) and not is_detail(part))]
+    for entry in sorted(entries, key=lambda entry: entry.at):
+        whole.insert(entry.at, entry.part)
+    return whole
+
+
+# ---------------------------------------------------------------- encode
+
+
+class Thought(NamedTuple):
+    number: int  # among the parts of its turn
+    place: int  # among those of them that are said
+    part: Part
+
+
+def encode_reasoning(message: JsonObject, thoughts: list[Thought], at: At, notes: Notes, *, to_client: bool) -> None:
+    """All thoughts of a turn. Beside details with words a string only tells these again: there all are details."""
+    details: list[JsonObject] = []
+    entries: list[JsonObject] = []
+    worded = any(is_worded_detail(part) for _, _, part in thoughts)
+    for i, place, part in thoughts:
+        if isinstance(part, Opaque):
+            details.append(part.body)
+        elif isinstance(part, Reasoning) and (is_detail(part) or (worded and part.text)):
+            details.append(encode_detail(part, (at, i), notes, to_client=to_client))
+        elif isinstance(part, Reasoning):
+            _encode_plain(message, part, (at, i), notes, to_client=to_client)
+            if to_client and (part.seal is not None or part.summary or (place and part.text)):
+                entries.append(side_entry(len(entries), place, part))
+    if details:
+        message["reasoning_details"] = details
+    if entries:
+        message[SIDE] = {"reasoning": entries}
+
+
+def _encode_plain(message: JsonObject, part: Reasoning, at: At, notes: Notes, *, to_client: bool) -> None:
+    if part.extras:
+        add_extras({}, part.extras, NAME, at, notes)
+    if not to_client and part.seal is not None and part.text:
+        notes.dropped((at, "seal"), f"only {part.seal.origin} can read its {part.seal.form}")
+    if not part.text:
+        if part.seal is None or not to_client:
+            notes.dropped(
+                at, "a thought without words" if part.seal is None else f"only {part.seal.origin} can read it"
+            )
+        return
+    if part.summary and not to_client:
+        notes.altered((at, "summary"), "openai_chat does not tell a summary from the thought")
+    for name in names_of(part):
+        message[name] = message.get(name, "") + part.text
+
+
+def names_of(part: Reasoning) -> list[str]:
+    names = spelled(part.extras, NAME, "~name")
+    return names if type(names) is list and names else [REASONING_NAMES[0]]
+
+
+def side_entry(index: int, at: int, part: Reasoning) -> JsonObject:
+    entry: JsonObject = {"index": index, "at": at, "text": part.text}
+    if part.summary:
+        entry["summary"] = True
+    if part.seal is not None:
+        entry["seal"] = to_builtins(part.seal)
+    return entry
+
+
+def retell(message: JsonObject, retold: dict[str, str | None] | None) -> None:
+    """The strings beside `reasoning_details`, as the wire had them."""
+    if not retold:
+        return
+    details = message.get("reasoning_details") or ()
+    told = "".join(detail.get("text") or detail.get("summary") or "" for detail in details)
+    for name, text in retold.items():
+        message[name] = told if text is None else text
+
+
+def detail_type(part: Reasoning) -> str:
+    kind = spelled(part.extras, NAME, "~detail")
+    if type(kind) is str:
+        return kind
+    if part.seal is not None and part.seal.form == "encrypted":
+        return "reasoning.encrypted"
+    return "reasoning.summary" if part.summary else "reasoning.text"
+
+
+def encode_detail(part: Reasoning, at: At, notes: Notes, *, to_client: bool = True) -> JsonObject:
+    body: JsonObject = {}
+    if part.seal is not None and part.seal.origin != NAME:
+        write_seal(body, part.seal, at, notes, to_client=to_client)
+        part = replace(part, seal=None)
+    kind = detail_type(part)
+    body["type"] = kind
+    if kind == "reasoning.encrypted":
+        body["data"] = part.seal.value if part.seal is not None else ""
+    else:
+        body[DETAIL_KEYS[kind]] = part.text
+        signature = part.seal.value if part.seal is not None else spelled(part.extras, NAME, "~signature")
+        if signature is not None:
+            body["signature"] = signature
+    index = spelled(part.extras, NAME, "~index")
+    if index is not None:
+        body["index"] = index
+    add_extras(body, part.extras, NAME, at, notes)
+    return body

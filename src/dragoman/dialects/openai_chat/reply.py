@@ -1,0 +1,323 @@
+"""OpenAI Chat Completions: the reply, both ways.
+https://platform.openai.com/docs/api-reference/chat/object (digest read 2026-11-15)"""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from dragoman.dialects.openai_chat.annotations import decode_annotation
+from dragoman.dialects.openai_chat.calls import CallIds, ids_of_reply
+from dragoman.dialects.openai_chat.logprobs import decode_logprobs
+from dragoman.dialects.openai_chat.messages import decode_assistant, encode_assistant, finish_assistant
+from dragoman.dialects.openai_chat.parts import take_word
+from dragoman.dialects.openai_chat.usage import decode_usage, encode_usage
+from dragoman.dialects.openai_chat.words import FINISH_WORDS, FINISHES, NAME
+from dragoman.errors import DecodeError
+from dragoman.fields import (
+    OMIT,
+    add_extras,
+    drop_constant,
+    leftovers,
+    note_omitted,
+    note_spelling,
+    spelled,
+    take_list_or_none,
+)
+from dragoman.jsontypes import JsonObject, kind_of
+from dragoman.model.messages import Part, Refusal, Text, ToolCall
+from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes
+from dragoman.wire import WireReply
+
+WORD = "~finish_reason"  # spelling: another word for the reason we read
+SEQUENCE = "~sequence"  # spelling: the key that named the stop sequence
+SEQUENCE_KEYS = ("stop_reason", "matched_stop")  # vLLM, SGLang
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_reply(wire: WireReply, notes: Notes) -> Reply:
+    body = wire.body
+    if type(body) is not dict:
+        raise DecodeError(f"expected object, found {kind_of(body)}")
+    note_omitted(body, dict(body), "id", "object", "created", "model")
+    drop_constant(body, "object", "chat.completion")
+    reply_id = take_word(body, "id") or ""
+    ids = ids_of_reply(reply_id)
+    return Reply(
+        id=reply_id,
+        model=take_word(body, "model") or "",
+        choices=_take_choices(body, ids),
+        usage=take_usage(body),
+        created=take_created(body),
+        service_tier=take_tier(body),
+        extras=leftovers(body, NAME),
+    )
+
+
+def take_created(body: JsonObject) -> float | None:
+    """Seconds since 1970; 0 is what is written by those who do not know."""
+    created = body.get("created")
+    if type(created) is not int and type(created) is not float:
+        return None
+    del body["created"]
+    return created or None
+
+
+def take_tier(body: JsonObject) -> str | None:
+    tier = take_word(body, "service_tier")
+    if tier == "":
+        note_spelling(body, "service_tier", "")
+    return tier or None
+
+
+def take_usage(body: JsonObject) -> Usage | None:
+    usage = body.get("usage")
+    if type(usage) is not dict:
+        return None
+    del body["usage"]
+    return decode_usage(usage)
+
+
+def _take_choices(body: JsonObject, ids: CallIds) -> tuple[Choice, ...]:
+    choices = take_list_or_none(body, "choices") or []
+    done: list[Choice] = []
+    try:
+        for i, choice in enumerate(choices):
+            if type(choice) is not dict:
+                raise DecodeError(f"expected object, found {kind_of(choice)}")
+            done.append(decode_choice(choice, i, ids))
+    except DecodeError as error:
+        raise error.under("choices", len(done)) from None
+    return tuple(done)
+
+
+def decode_choice(choice: JsonObject, position: int, ids: CallIds) -> Choice:
+    note_omitted(choice, dict(choice), "index", "logprobs", "finish_reason")
+    drop_constant(choice, "index", position)
+    message = choice.pop("message", None)
+    if type(message) is not dict:
+        raise DecodeError(f"expected object, found {kind_of(message)}", "message")
+    if "role" not in message:
+        message[OMIT] = ["role"]
+    drop_constant(message, "role", "assistant")
+    if "refusal" not in message:
+        note_spelling(message, "refusal", "absent")
+    elif message["refusal"] is None:
+        del message["refusal"]
+    parts = list(decode_assistant(message, ids))
+    _take_annotations(message, parts)
+    _take_logprobs(choice, parts)
+    finish = take_finish(choice, has_call=any_call(parts), refused=any_refusal(parts), whole=True)
+    file_message(choice, message)
+    return Choice(parts=tuple(parts), finish=finish, extras=leftovers(choice, NAME))
+
+
+def any_call(parts: list[Part] | tuple[Part, ...]) -> bool:
+    return any(isinstance(part, ToolCall) for part in parts)
+
+
+def any_refusal(parts: list[Part] | tuple[Part, ...]) -> bool:
+    return any(isinstance(part, Refusal) for part in parts)
+
+
+def file_message(choice: JsonObject, message: JsonObject) -> None:
+    """What is left of a message among the choice's extras, spelling and nulls apart from what says something."""
+    said = {key: value for key, value in message.items() if value is not None and key[:1] != "~"}
+    if len(said) < len(message):
+        choice["~message"] = {key: value for key, value in message.items() if key not in said}
+    if said:
+        choice["message"] = said
+
+
+def _take_annotations(message: JsonObject, parts: list[Part]) -> None:
+    given = message.get("annotations")
+    place = max((i for i, part in enumerate(parts) if isinstance(part, Text)), default=None)
+    if type(given) is not list or place is None or not all(type(annotation) is dict for annotation in given):
+        return
+    del message["annotations"]
+    text = parts[place]
+    if isinstance(text, Text):
+        parts[place] = replace(text, citations=tuple(decode_annotation(annotation) for annotation in given))
+
+
+def _take_logprobs(choice: JsonObject, parts: list[Part]) -> None:
+    """Of the text and of the refusal; what there is beside (DeepSeek's of the thoughts) stays an extra."""
+    given = choice.get("logprobs")
+    if type(given) is not dict:
+        if "logprobs" in choice and given is None:
+            del choice["logprobs"]
+        return
+    del choice["logprobs"]
+    for key, kind in (("content", Text), ("refusal", Refusal)):
+        places = [i for i, part in enumerate(parts) if isinstance(part, kind)]
+        tokens = decode_logprobs(given.get(key)) if len(places) == 1 else None
+        if tokens is not None:
+            part: Any = parts[places[0]]
+            parts[places[0]] = replace(part, logprobs=tokens)
+            given[key] = True  # it stood here
+    said = {key: value for key, value in given.items() if value is not True and value}
+    note_spelling(choice, "logprobs", {key: value for key, value in given.items() if key not in said})
+    if said:
+        choice["logprobs"] = said
+
+
+def take_finish(choice: JsonObject, *, has_call: bool, refused: bool, whole: bool) -> Finish | None:
+    """Why it ended. `whole` is an answer that nothing follows: a call in it is the caller's turn, said or not."""
+    word = choice.get("finish_reason")
+    own: JsonObject = {}
+    if type(word) is not str or not word:
+        if word is None or word == "":
+            choice.pop("finish_reason", None)
+            if word == "":
+                own[WORD] = word
+        if not has_call or not whole:
+            choice.update(own)
+            return None
+        return Finish(reason="tool_call", extras={NAME: {WORD: word}})
+    del choice["finish_reason"]
+    reason = FINISHES.get(word)
+    sequence: str | None = None
+    if reason is None:
+        own["finish_reason"] = word
+        reason = "other"
+    elif reason in ("stop", "sequence"):
+        reason, sequence = _why_stopped(choice, reason, own, has_call=has_call, refused=refused)
+    if reason != "other" and _word_of(reason, has_call=has_call, refused=refused) != word:
+        own[WORD] = word
+    return Finish(reason=reason, sequence=sequence, extras=leftovers(own, NAME))
+
+
+def _why_stopped(
+    choice: JsonObject, reason: FinishReason, own: JsonObject, *, has_call: bool, refused: bool
+) -> tuple[FinishReason, str | None]:
+    for key in SEQUENCE_KEYS:
+        sequence = take_word(choice, key)
+        if sequence is not None:
+            if key != SEQUENCE_KEYS[0]:
+                own[SEQUENCE] = key
+            return "sequence", sequence
+    return (_stopped(has_call=has_call, refused=refused) if reason == "stop" else reason), None
+
+
+def _stopped(*, has_call: bool, refused: bool) -> FinishReason:
+    """What a plain `stop` means: a call is the caller's turn whatever the word (FIELD-CASES 16)."""
+    if has_call:
+        return "tool_call"
+    return "refusal" if refused else "stop"
+
+
+def _word_of(reason: FinishReason, *, has_call: bool, refused: bool) -> str:
+    return "stop" if reason == "refusal" and refused and not has_call else FINISH_WORDS[reason]
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> WireReply:
+    body: JsonObject = {
+        "id": reply.id,
+        "object": "chat.completion",
+        "created": encode_created(reply.created, notes),
+        "model": reply.model,
+    }
+    legacy = asks_legacy(request)
+    at: At = (ROOT, "choices")
+    body["choices"] = [encode_choice(choice, i, (at, i), notes, legacy) for i, choice in enumerate(reply.choices)]
+    if reply.usage is not None:
+        body["usage"] = encode_usage(reply.usage, (ROOT, "usage"), notes)
+    tier = reply.service_tier if reply.service_tier is not None else spelled(reply.extras, NAME, "~service_tier")
+    if tier is not None:
+        body["service_tier"] = tier
+    if reply.extras:
+        add_extras(body, reply.extras, NAME, ROOT, notes)
+    return WireReply(body=body)
+
+
+def encode_created(created: float | None, notes: Notes) -> int:
+    if created is None:
+        return 0
+    whole = int(created)
+    if whole != created or not whole:
+        notes.altered((ROOT, "created"), "openai_chat's time is in whole seconds, and 0 is no time")
+    return whole
+
+
+def asks_legacy(request: Request | None) -> bool:
+    """Whether the client asked with `functions`, and so reads `function_call` only."""
+    return request is not None and spelled(request.extras, NAME, "~tools") == "functions"
+
+
+def encode_choice(choice: Choice, index: int, at: At, notes: Notes, legacy: bool) -> JsonObject:
+    own = choice.extras.get(NAME, {})
+    told = {**own.get("~message", {}), **own.get("message", {})}
+    extras = {NAME: told} if told else {}
+    message, logprobs = encode_assistant(choice.parts, extras, at, notes, to_client=True, legacy=legacy)
+    if "~refusal" not in told:
+        message.setdefault("refusal", None)
+    if told:
+        add_extras(message, extras, NAME, at, notes)
+        finish_assistant(message, extras)
+    body: JsonObject = {"index": index, "message": message, "logprobs": None}
+    if logprobs or "logprobs" in own or "~logprobs" in own:
+        body["logprobs"] = _encode_logprobs(logprobs, own)
+    encode_finish(body, choice, at, notes, legacy)
+    if choice.extras:
+        others = {key: value for key, value in own.items() if key not in ("message", "logprobs")}
+        add_extras(body, {**choice.extras, NAME: others}, NAME, at, notes)
+    return body
+
+
+def _encode_logprobs(logprobs: JsonObject, own: JsonObject) -> JsonObject:
+    if "~logprobs" not in own:
+        both: JsonObject = {"content": logprobs.get("content"), "refusal": logprobs.get("refusal")}
+        return {**both, **own.get("logprobs", {})}
+    silent = {key: value for key, value in own["~logprobs"].items() if value is not True}
+    return {**silent, **logprobs, **own.get("logprobs", {})}
+
+
+def encode_finish(body: JsonObject, choice: Choice, at: At, notes: Notes, legacy: bool) -> None:
+    """`finish_reason`, and the stop sequence beside it as vLLM writes it (mission C2)."""
+    finish = choice.finish
+    at = (at, "finish")
+    if finish is None and any_call(choice.parts):
+        notes.invented(at, "openai_chat's turns with calls end so")
+        finish = Finish(reason="tool_call")
+    if finish is None:
+        body["finish_reason"] = spelled(choice.extras, NAME, WORD)
+        return
+    own = finish.extras.get(NAME, {})
+    body["finish_reason"] = finish_word(
+        finish, at, notes, has_call=any_call(choice.parts), refused=any_refusal(choice.parts)
+    )
+    if legacy and body["finish_reason"] == "tool_calls":
+        body["finish_reason"] = "function_call"
+    if finish.sequence is not None:
+        if finish.reason == "sequence":
+            body[own.get(SEQUENCE, SEQUENCE_KEYS[0])] = finish.sequence
+        else:
+            notes.dropped((at, "sequence"), "openai_chat names a sequence where it was the reason")
+    if finish.message is not None:
+        notes.dropped((at, "message"), "openai_chat does not explain why it ended")
+    if finish.extras:
+        add_extras(body, finish.extras, NAME, at, notes)
+
+
+def finish_word(finish: Finish, at: At, notes: Notes, *, has_call: bool, refused: bool) -> str | None:
+    own, reason = finish.extras.get(NAME, {}), finish.reason
+    if WORD in own:
+        word: str | None = own[WORD]
+        return word
+    if reason == "stop" and has_call:
+        word = FINISH_WORDS["tool_call"]
+    else:
+        word = _word_of(reason, has_call=has_call, refused=refused)
+    if "finish_reason" in own or (reason == "sequence" and finish.sequence is not None):
+        return word
+    said = FINISHES[word]
+    if said == "stop":
+        said = _stopped(has_call=has_call, refused=refused)
+    if said != reason:
+        notes.altered((at, "reason"), f"openai_chat has no {reason} here: {word}")
+    return word

@@ -1,0 +1,330 @@
+"""OpenAI Chat Completions: the request, both ways.
+https://platform.openai.com/docs/api-reference/chat/create (digest read 2026-11-15)"""
+
+from msgspec.structs import replace
+
+from dragoman.dialects.openai_chat.calls import CallIds
+from dragoman.dialects.openai_chat.messages import decode_message, encode_message
+from dragoman.dialects.openai_chat.parts import add_outer, encode_ttl, keep_inner, take_word
+from dragoman.dialects.openai_chat.tools import (
+    encode_tool_choice,
+    encode_tools,
+    has_tools,
+    take_tool_choice,
+    take_tools,
+)
+from dragoman.dialects.openai_chat.words import EFFORTS, NAME, NO_EFFORT, TTLS
+from dragoman.fields import (
+    add_extras,
+    leftovers,
+    note_omitted,
+    note_spelling,
+    spelled,
+    take_each,
+    take_flag_or_none,
+    take_integer_or_none,
+    take_number_or_none,
+    take_text_or_none,
+    take_texts_or_none,
+)
+from dragoman.jsontypes import JsonObject
+from dragoman.model.messages import Cache, Message, ToolCall, ToolResult
+from dragoman.model.request import OutputFormat, ReasoningSetting, Request
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.effort import effort_of_budget, lowest_known
+from dragoman.wire import WireRequest
+
+PATH = "/v1/chat/completions"
+
+# One meaning, two names: the first is taken, and written when nobody said how.
+LIMITS = ("max_tokens", "max_completion_tokens")
+USERS = ("safety_identifier", "user")
+# Not OpenAI's, but read by many servers: written back only to those who said them.
+GUESTS = ("top_k", "min_p")
+FORMATS = {"text": "text", "json_object": "json"}
+FORMAT_WORDS = {"text": "text", "json": "json_object"}
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_request(wire: WireRequest, notes: Notes) -> Request:
+    body = wire.body
+    note_omitted(body, dict(body), "model", "messages")
+    ids = CallIds()
+    messages = take_each(body, "messages", lambda message: decode_message(message, ids))
+    guests = [key for key in GUESTS if body.get(key) is not None]
+    if guests:
+        note_spelling(body, "guests", guests)
+    return Request(
+        model=take_text_or_none(body, "model") or "",
+        messages=_mark_freeform(messages),
+        tools=take_tools(body),
+        tool_choice=take_tool_choice(body),
+        parallel_calls=take_flag_or_none(body, "parallel_tool_calls"),
+        stream=take_flag_or_none(body, "stream"),
+        max_output=_take_limit(body),
+        stop=_take_stop(body),
+        choices=take_integer_or_none(body, "n"),
+        output=_take_output(body),
+        reasoning=_take_reasoning(body),
+        modalities=take_texts_or_none(body, "modalities"),
+        temperature=take_number_or_none(body, "temperature"),
+        top_p=take_number_or_none(body, "top_p"),
+        top_k=take_integer_or_none(body, "top_k"),
+        min_p=take_number_or_none(body, "min_p"),
+        frequency_penalty=take_number_or_none(body, "frequency_penalty"),
+        presence_penalty=take_number_or_none(body, "presence_penalty"),
+        seed=take_integer_or_none(body, "seed"),
+        logprobs=take_flag_or_none(body, "logprobs"),
+        top_logprobs=take_integer_or_none(body, "top_logprobs"),
+        verbosity=take_text_or_none(body, "verbosity"),
+        user=_take_user(body),
+        metadata=body.pop("metadata") if type(body.get("metadata")) is dict else None,
+        service_tier=take_text_or_none(body, "service_tier"),
+        store=take_flag_or_none(body, "store"),
+        cache=_take_cache(body),
+        cache_key=take_text_or_none(body, "prompt_cache_key"),
+        extras=leftovers(body, NAME),
+    )
+
+
+def _mark_freeform(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """A result does not say that it answers a freeform call; its call does."""
+    freeform = {part.id for turn in messages for part in turn.parts if isinstance(part, ToolCall) and part.freeform}
+    if not freeform:
+        return messages
+    return tuple(
+        replace(turn, parts=(replace(turn.parts[0], freeform=True),))
+        if len(turn.parts) == 1 and isinstance(turn.parts[0], ToolResult) and turn.parts[0].call_id in freeform
+        else turn
+        for turn in messages
+    )
+
+
+def _take_limit(body: JsonObject) -> int | None:
+    for key in LIMITS:
+        limit = take_integer_or_none(body, key)
+        if limit is not None:
+            if key != LIMITS[0]:
+                note_spelling(body, "limit", key)
+            return limit
+    return None
+
+
+def _take_user(body: JsonObject) -> str | None:
+    for key in USERS:
+        user = take_text_or_none(body, key)
+        if user is not None:
+            note_spelling(body, "user", key)
+            return user
+    return None
+
+
+def _take_stop(body: JsonObject) -> tuple[str, ...] | None:
+    if type(body.get("stop")) is str:
+        note_spelling(body, "stop", "string")
+        return (body.pop("stop"),)
+    return take_texts_or_none(body, "stop")
+
+
+def _take_output(body: JsonObject) -> OutputFormat | None:
+    given = body.get("response_format")
+    if type(given) is not dict:
+        return None
+    kind = given.get("type")
+    if kind in FORMATS:
+        del body["response_format"], given["type"]
+        return OutputFormat(type="text" if kind == "text" else "json", extras=leftovers(given, NAME))
+    inner = given.get("json_schema")
+    if kind != "json_schema" or type(inner) is not dict:
+        return None  # a grammar, and whatever else servers think of
+    del body["response_format"], given["type"], given["json_schema"]
+    schema = inner.pop("schema") if type(inner.get("schema")) is dict else None
+    name, description = take_word(inner, "name"), take_word(inner, "description")
+    strict = take_flag_or_none(inner, "strict")
+    if name is None:
+        note_spelling(given, "name", "absent")
+    keep_inner(given, "json_schema", inner)
+    return OutputFormat(
+        type="json_schema",
+        schema=schema,
+        name=name,
+        description=description,
+        strict=strict,
+        extras=leftovers(given, NAME),
+    )
+
+
+def _take_reasoning(body: JsonObject) -> ReasoningSetting | None:
+    """Only OpenAI's own word; what vendors add (`thinking`, `reasoning`, `enable_thinking`) stays among the extras."""
+    effort = take_word(body, "reasoning_effort")
+    if effort is None:
+        return None
+    return ReasoningSetting(mode="off") if effort == NO_EFFORT else ReasoningSetting(mode="auto", effort=effort)
+
+
+def _take_cache(body: JsonObject) -> Cache | None:
+    given = body.get("prompt_cache_options")
+    if type(given) is not dict or given.get("mode") != "implicit" or not given.keys() <= {"mode", "ttl"}:
+        return None
+    if given.get("ttl") is not None and given["ttl"] not in TTLS:
+        return None
+    del body["prompt_cache_options"], given["mode"]
+    return Cache(ttl=take_word(given, "ttl"), extras=leftovers(given, NAME))
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_request(request: Request, notes: Notes) -> WireRequest:
+    body: JsonObject = {"model": request.model}
+    at: At = (ROOT, "messages")
+    turns: list[JsonObject] = []
+    for i, message in enumerate(request.messages):
+        turns.extend(encode_message(message, (at, i), notes))
+    body["messages"] = turns
+    if request.messages and not turns:
+        notes.dropped(at, "no turn left that openai_chat could say")
+    _note_freeform(request, notes)
+    encode_tools(body, request, notes)
+    encode_tool_choice(body, request, notes)
+    _encode_renamed(body, request, notes)
+    for field, key in _PLAIN:
+        value = getattr(request, field)
+        if value is not None:
+            body[key] = value
+    if request.parallel_calls is not None and request.tools and not has_tools(body):
+        del body["parallel_tool_calls"]
+        notes.dropped((ROOT, "parallel_calls"), "openai_chat refuses it without tools, and none is left")
+    _encode_reasoning(body, request, notes)
+    _encode_output(body, request, notes)
+    _encode_guests(body, request, notes)
+    if request.extras:
+        add_extras(body, request.extras, NAME, ROOT, notes)
+    return WireRequest(path=PATH, body=body)
+
+
+_PLAIN = (
+    ("parallel_calls", "parallel_tool_calls"),
+    ("stream", "stream"),
+    ("choices", "n"),
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("frequency_penalty", "frequency_penalty"),
+    ("presence_penalty", "presence_penalty"),
+    ("seed", "seed"),
+    ("logprobs", "logprobs"),
+    ("top_logprobs", "top_logprobs"),
+    ("verbosity", "verbosity"),
+    ("metadata", "metadata"),
+    ("service_tier", "service_tier"),
+    ("store", "store"),
+    ("cache_key", "prompt_cache_key"),
+)
+
+
+def _note_freeform(request: Request, notes: Notes) -> None:
+    """A result that answers a freeform call says so only through its call."""
+    known: set[str] = set()
+    for i, message in enumerate(request.messages):
+        for j, part in enumerate(message.parts):
+            if isinstance(part, ToolCall) and part.freeform:
+                known.add(part.id)
+            elif isinstance(part, ToolResult) and part.freeform and part.call_id not in known:
+                at: At = ((((ROOT, "messages"), i), "parts"), j)
+                notes.altered((at, "freeform"), "its call is not there to say so")
+
+
+def _encode_renamed(body: JsonObject, request: Request, notes: Notes) -> None:
+    """What goes by several names, or is written in several ways."""
+    own = request.extras.get(NAME, {})
+    if request.max_output is not None:
+        # mission C1 and the common subset of all servers say max_tokens; a profile renames it for the others
+        body[own.get("~limit", LIMITS[0])] = request.max_output
+    if request.stop is not None:
+        lone = own.get("~stop") == "string" and len(request.stop) == 1
+        body["stop"] = request.stop[0] if lone else list(request.stop)
+    if request.user is not None:
+        body[own.get("~user", USERS[0])] = request.user
+    if request.modalities is not None:
+        body["modalities"] = list(request.modalities)
+    if request.cache is not None:
+        at: At = (ROOT, "cache")
+        options: JsonObject = {"mode": "implicit"}
+        ttl = encode_ttl(request.cache.ttl, at, notes)
+        if ttl is not None:
+            options["ttl"] = ttl
+        add_extras(options, request.cache.extras, NAME, at, notes)
+        body["prompt_cache_options"] = options
+
+
+def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
+    setting = request.reasoning
+    if setting is None:
+        return
+    at: At = (ROOT, "reasoning")
+    word = _effort_word(setting, at, notes)
+    if word is None:
+        notes.dropped(at, "openai_chat says how much to think in one word, and none is given")
+    else:
+        body["reasoning_effort"] = word
+        if setting.show is not None:
+            notes.dropped((at, "show"), "openai_chat shows no thoughts, or always")
+    if setting.extras:
+        add_extras(body, setting.extras, NAME, at, notes)
+
+
+def _effort_word(setting: ReasoningSetting, at: At, notes: Notes) -> str | None:
+    if setting.mode == "off":
+        for key in ("effort", "budget"):
+            if getattr(setting, key) is not None:
+                notes.dropped((at, key), "thinking is off")
+        return NO_EFFORT
+    if setting.effort is not None:
+        word = lowest_known(setting.effort, EFFORTS)
+        if setting.budget is not None:
+            notes.dropped((at, "budget"), "openai_chat says it in one word: the effort")
+    elif setting.budget is not None:
+        word = effort_of_budget(setting.budget)
+        notes.altered((at, "budget"), f"openai_chat has no budget: effort {word}")
+        notes.altered((at, "effort"), "read from the budget")
+    else:
+        return None
+    if setting.mode is None:
+        notes.invented((at, "mode"), "an effort lets the model think as it sees fit")
+    elif setting.mode == "on":
+        notes.altered((at, "mode"), "openai_chat cannot demand thoughts: as the model sees fit")
+    return word
+
+
+def _encode_output(body: JsonObject, request: Request, notes: Notes) -> None:
+    output = request.output
+    if output is None:
+        return
+    at: At = (ROOT, "output")
+    encoded: JsonObject = {"type": FORMAT_WORDS.get(output.type, "json_schema")}
+    said = {"name": output.name, "description": output.description, "schema": output.schema, "strict": output.strict}
+    if output.type == "json_schema":
+        inner = {key: value for key, value in said.items() if value is not None}
+        if output.name is None and spelled(output.extras, NAME, "~name") is None:
+            inner["name"] = "response"
+            notes.invented((at, "name"), "openai_chat demands one: response")
+        encoded["json_schema"] = inner
+    else:
+        for key, value in said.items():
+            if value is not None:
+                notes.dropped((at, key), f"openai_chat's {encoded['type']} has no {key}")
+    if output.extras:
+        add_outer(encoded, output.extras, "json_schema", at, notes)
+    body["response_format"] = encoded
+
+
+def _encode_guests(body: JsonObject, request: Request, notes: Notes) -> None:
+    guests = spelled(request.extras, NAME, "~guests") or ()
+    for key in GUESTS:
+        value = getattr(request, key)
+        if value is not None:
+            if key in guests:
+                body[key] = value
+            else:
+                notes.dropped((ROOT, key), f"openai has no {key}")

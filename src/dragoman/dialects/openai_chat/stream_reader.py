@@ -1,0 +1,201 @@
+"""OpenAI Chat Completions: a stream of chunks -> events.
+https://platform.openai.com/docs/api-reference/chat/streaming (digest read 2026-11-15)
+
+Nothing in a chunk is sure to be there, and nothing says where a part ends. A text or a thought ends when the next part
+begins, so that it can be passed on at once; what comes for it later is a part of its own, in the order of the stream.
+Calls stay open to the end, because their fragments may interleave.
+"""
+
+from typing import Any
+
+from dragoman.dialects.openai_chat.calls import CallIds, ids_of_reply
+from dragoman.dialects.openai_chat.failure import decode_failure
+from dragoman.dialects.openai_chat.reply import file_message, take_created, take_finish, take_tier
+from dragoman.dialects.openai_chat.stream_turn import Turn
+from dragoman.dialects.openai_chat.usage import decode_usage
+from dragoman.dialects.openai_chat.words import NAME
+from dragoman.errors import DecodeError
+from dragoman.failure import Failure
+from dragoman.fields import leftovers
+from dragoman.framing.sse import SseDecoder, SseFrame
+from dragoman.jsontypes import JsonObject, kind_of, load_json
+from dragoman.model.events import Aside, Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.messages import Extras
+from dragoman.model.reply import Finish, Usage
+from dragoman.notes import Notes
+from dragoman.wire import WireReply
+
+CUT = Failure(kind="cut_off", message="the stream ended before its end")
+
+# Keys of a chunk that need no look once the reply has started; `obfuscation` and `p` are padding against eavesdroppers.
+_KNOWN = frozenset(
+    {"id", "object", "created", "model", "choices", "system_fingerprint", "service_tier", "obfuscation", "p"}
+)
+_PLAIN = frozenset({"index", "delta", "finish_reason", "logprobs"})
+_SILENT = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation", "p"})
+
+
+class StreamDecoder:
+    def __init__(self, notes: Notes) -> None:
+        self._frames = SseDecoder()
+        self._turns: dict[int, Turn] = {}
+        self._parts = 0
+        self._extras: JsonObject = {}  # of the whole reply
+        self._usage: JsonObject | None = None
+        self._tier: str | None = None
+        self._ids = CallIds()
+        self._seen = False  # a chunk, if one that knew nothing
+        self._started = False
+        self._ended = False
+
+    def feed(self, piece: bytes) -> list[Event]:
+        events: list[Event] = []
+        for frame in self._frames.feed(piece):
+            self._read(frame, events)
+        return events
+
+    def close(self) -> list[Event]:
+        events: list[Event] = []
+        for frame in self._frames.close():
+            self._read(frame, events)
+        if not self._ended:
+            # several servers leave [DONE] out; the reason to finish was given all the same
+            if any(turn.finished for turn in self._turns.values()):
+                self._end(events)
+            else:
+                self._fail(CUT, events)
+        return events
+
+    def _read(self, frame: SseFrame, events: list[Event]) -> None:
+        if self._ended:
+            return
+        data = frame.data
+        if data[:6] == b"[DONE]":
+            if self._seen:
+                self._end(events)
+            else:
+                self._fail(CUT, events)
+            return
+        body = load_json(data)
+        if type(body) is dict and "choices" in body and not body.get("error"):
+            self._read_chunk(body, events)
+        else:
+            self._read_other(frame, body, events)
+
+    def _read_chunk(self, body: JsonObject, events: list[Event]) -> None:
+        choices = body["choices"]
+        if not self._started:
+            self._read_head(body)
+            # a first chunk without choices may know nothing yet (Azure, Copilot: no id, no model)
+            self._seen = True
+            if choices or body.get("id"):
+                self._start(body, events)
+        elif not body.keys() <= _KNOWN:
+            self._read_head(body)
+        if choices:
+            for choice in choices:
+                if type(choice) is dict and not self._read_choice(choice, events):
+                    self._read_head(body)
+
+    def _read_other(self, frame: SseFrame, body: Any, events: list[Event]) -> None:
+        """Errors (`event: error`, inside a chunk, a bare `error:` line), usage alone, and what nobody knows."""
+        wrapped = type(body) is list
+        if wrapped or frame.event == "error" or (type(body) is dict and body.get("error")):
+            self._fail(decode_failure(WireReply(body=body)), events)
+        elif type(body) is not dict:
+            raise DecodeError(f"expected object, found {kind_of(body)}")
+        elif "usage" in body:
+            body["choices"] = []
+            self._read_chunk(body, events)
+        else:
+            events.append(Aside(dialect=NAME, body=body))
+
+    def _read_choice(self, choice: JsonObject, events: list[Event]) -> bool:
+        """True if it was a piece of text and nothing else, as nearly every chunk is."""
+        number = choice.get("index")
+        turn = self._turns.get(number) if number is not None else self._turns.get(0)
+        if turn is None:
+            number = number if type(number) is int else 0
+            turn = self._turns[number] = Turn(self, number, self._ids)
+        delta = choice.get("delta")
+        if (
+            turn.text is not None
+            and type(delta) is dict
+            and len(delta) == 1
+            and type(text := delta.get("content")) is str
+            and choice.get("finish_reason") is None
+            and choice.get("logprobs") is None
+            and choice.keys() <= _PLAIN
+        ):
+            if text:
+                events.append(PartDelta(index=turn.text, text=text))
+            return True
+        turn.read(choice, events)
+        return False
+
+    def next_part(self) -> int:
+        index = self._parts
+        self._parts += 1
+        return index
+
+    # ------------------------------------------------------------ the reply as a whole
+
+    def _start(self, body: JsonObject, events: list[Event]) -> None:
+        self._started = True
+        reply_id, model = body.get("id"), body.get("model")
+        reply_id = reply_id if type(reply_id) is str else ""
+        self._ids = ids_of_reply(reply_id)
+        events.append(
+            ReplyStart(
+                id=reply_id,
+                model=model if type(model) is str else "",
+                created=take_created(body),
+                service_tier=self._tier,
+                extras=leftovers(self._extras, NAME),
+            )
+        )
+        self._extras = {}
+
+    def _read_head(self, body: JsonObject) -> None:
+        usage = body.get("usage")
+        if type(usage) is dict:
+            self._usage = {**(self._usage or {}), **usage}
+        self._tier = take_tier(body) or self._tier
+        for key, value in body.items():
+            if key not in _SILENT and value is not None and key[:1] != "~" and value != "":
+                self._extras[key] = value
+
+    def _fail(self, failure: Failure, events: list[Event]) -> None:
+        self._ended = True
+        events.append(ReplyFailed(failure=failure))
+
+    def _end(self, events: list[Event]) -> None:
+        if not self._started:
+            self._start({}, events)
+        self._ended = True
+        count = 1 + max(self._turns, default=-1)
+        finishes: list[Finish | None] = [None] * count
+        extras: list[Extras] = [{}] * count
+        for number, turn in sorted(self._turns.items()):
+            turn.end(events)
+            if self._usage is None and type(turn.choice.get("usage")) is dict:  # Moonshot
+                self._usage = turn.choice.pop("usage")
+            finishes[number] = take_finish(turn.choice, has_call=turn.called, refused=turn.refused, whole=True)
+            file_message(turn.choice, turn.message)
+            extras[number] = leftovers(turn.choice, NAME)
+        events.append(
+            ReplyEnd(
+                finishes=tuple(finishes),
+                usage=self._take_usage(),
+                service_tier=self._tier,
+                choice_extras=tuple(extras) if any(extras) else (),
+                extras=leftovers(self._extras, NAME),
+            )
+        )
+
+    def _take_usage(self) -> Usage | None:
+        if self._usage is None:
+            groq = self._extras.get("x_groq")
+            usage = groq.get("usage") if type(groq) is dict else None
+            return decode_usage(dict(usage)) if type(usage) is dict else None
+        return decode_usage(self._usage)

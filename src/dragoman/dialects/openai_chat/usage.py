@@ -1,0 +1,162 @@
+"""OpenAI Chat Completions: usage, both ways.
+
+`prompt_tokens` is all input, cached or not; `completion_tokens` all output, thoughts included. Servers differ: xAI
+leaves the thoughts out, DeepSeek and others count the cache under names of their own. Ours are disjoint counters, so
+what a wire said otherwise is spelling.
+"""
+
+from dragoman.dialects.openai_chat.words import NAME
+from dragoman.fields import add_extras, leftovers, note_omitted, note_spelling
+from dragoman.jsontypes import JsonObject
+from dragoman.model.reply import Usage
+from dragoman.notes import At, Notes
+
+# What a count is called beside the details, by the servers that do so.
+READ_NAMES = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens", "num_cached_tokens")
+WRITE_NAMES = ("cache_creation_input_tokens",)
+REASONING_NAMES = ("reasoning_tokens",)
+
+DETAILS = ("prompt_tokens_details", "completion_tokens_details")
+TOTALS = ("prompt_tokens", "completion_tokens", "total_tokens")
+ASIDE = "~aside"  # spelling: counts that stood beside the details
+ODD = "~odd"  # spelling: totals that do not add up as OpenAI's do
+
+
+def decode_usage(usage: JsonObject) -> Usage:
+    note_omitted(usage, dict(usage), *TOTALS)
+    prompt, completion, total = (_take_count(usage, key) for key in TOTALS)
+    into, out = _take_details(usage, "prompt_tokens_details"), _take_details(usage, "completion_tokens_details")
+    aside: list[str] = []
+    read = _count(into, usage, "cached_tokens", READ_NAMES, aside)
+    write = _count(into, usage, "cache_write_tokens", WRITE_NAMES, aside)
+    reasoning = _count(out, usage, "reasoning_tokens", REASONING_NAMES, aside)
+    input_audio, output_audio = _pop_count(into, "audio_tokens"), _pop_count(out, "audio_tokens")
+    fresh, spoken = _split_input(prompt, read, write), _split_output(prompt, completion, total, reasoning)
+    _keep_details(usage, "prompt_tokens_details", into)
+    _keep_details(usage, "completion_tokens_details", out)
+    if aside:
+        usage[ASIDE] = aside
+    _keep_odd(
+        usage,
+        Usage(input=fresh, cache_read=read, cache_write=write, output=spoken, reasoning=reasoning),
+        {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": total,
+        },
+    )
+    return Usage(
+        input=fresh,
+        cache_read=read,
+        cache_write=write,
+        output=spoken,
+        reasoning=reasoning,
+        input_audio=input_audio,
+        output_audio=output_audio,
+        extras=leftovers(usage, NAME),
+    )
+
+
+def _take_count(usage: JsonObject, key: str) -> int | None:
+    value = usage.get(key)
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    if type(value) is not int:
+        return None
+    del usage[key]
+    return value
+
+
+def _take_details(usage: JsonObject, key: str) -> JsonObject | None:
+    details = usage.get(key)
+    if type(details) is not dict:
+        return None
+    del usage[key]
+    return details
+
+
+def _pop_count(details: JsonObject | None, key: str) -> int | None:
+    return None if details is None else _take_count(details, key)
+
+
+def _count(
+    details: JsonObject | None, usage: JsonObject, key: str, others: tuple[str, ...], aside: list[str]
+) -> int | None:
+    """A count of the details, or one that stands beside them under another name (where it is left)."""
+    found = _pop_count(details, key)
+    if found is not None:
+        return found
+    for other in others:
+        value = usage.get(other)
+        if type(value) is int:
+            aside.append(key)
+            return value
+    return None
+
+
+def _split_input(prompt: int | None, read: int | None, write: int | None) -> int | None:
+    if prompt is None:
+        return None
+    fresh = prompt - (read or 0) - (write or 0)
+    return fresh if fresh >= 0 else prompt  # a server that counts the cache apart
+
+
+def _split_output(prompt: int | None, completion: int | None, total: int | None, reasoning: int | None) -> int | None:
+    if completion is None or not reasoning:
+        return completion
+    if total is not None and total == (prompt or 0) + completion + reasoning:
+        return completion  # xAI: the thoughts are not among the completion
+    return completion - reasoning if completion >= reasoning else completion
+
+
+def _keep_details(usage: JsonObject, key: str, details: JsonObject | None) -> None:
+    """Zeros and nulls say nothing: they are spelling. An empty object is one of them."""
+    if details is None:
+        return
+    said = {name: value for name, value in details.items() if value}
+    silent = {name: value for name, value in details.items() if not value}
+    note_spelling(usage, key, silent)
+    if said:
+        usage[key] = said
+
+
+def _keep_odd(usage: JsonObject, counts: Usage, told: dict[str, int | None]) -> None:
+    ours = _totals(counts)
+    odd = {key: value for key, value in told.items() if value is not None and value != ours[key]}
+    if odd:
+        usage[ODD] = odd
+
+
+def _totals(usage: Usage) -> dict[str, int]:
+    prompt = (usage.input or 0) + (usage.cache_read or 0) + (usage.cache_write or 0)
+    completion = (usage.output or 0) + (usage.reasoning or 0)
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:
+    body: JsonObject = {**_totals(usage)}
+    own = usage.extras.get(NAME, {})
+    for key in ("input", "output"):
+        if getattr(usage, key) is None and NAME not in usage.extras:
+            notes.invented((at, key), "openai_chat demands a number")
+    aside = own.get(ASIDE, ())
+    into = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
+    _encode_details(body, "prompt_tokens_details", into | {"audio_tokens": usage.input_audio}, own, aside)
+    out = {"reasoning_tokens": usage.reasoning, "audio_tokens": usage.output_audio}
+    _encode_details(body, "completion_tokens_details", out, own, aside)
+    if usage.extras:
+        details: JsonObject = {key: body[key] for key in DETAILS if key in body}
+        body.update(own.get(ODD, {}))
+        add_extras(body, usage.extras, NAME, at, notes)
+        body.update(details)
+    return body
+
+
+def _encode_details(
+    body: JsonObject, key: str, counts: dict[str, int | None], own: JsonObject, aside: list[str]
+) -> None:
+    details: JsonObject = {name: count for name, count in counts.items() if count is not None and name not in aside}
+    details |= own.get("~" + key, {})
+    details |= own.get(key) or {}
+    if details or "~" + key in own:
+        body[key] = details
