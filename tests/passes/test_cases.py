@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.notes import Notes
+from dragoman.upstream.profiles import profile_for
 from tests.passes.test_legal import TARGETS
-from tests.passes.wires import read, send
+from tests.passes.wires import complain, read, send, write
 
 GONE = object()
 CHAT, RESP, ANTH, GEM, OLL = "openai_chat", "openai_responses", "anthropic", "gemini", "ollama"
@@ -488,12 +489,20 @@ CASES: list[Case] = [
     ],
     # ---------------------------------------------------------------- 50-54: parameters
     (
-        "50 max_tokens",
+        "50 the newer word for an older server",
+        CHAT,
+        {"messages": [ask()], "max_completion_tokens": 64},
+        "mistral",
+        "mistral-large",
+        {"max_tokens": 64, "max_completion_tokens": GONE},
+    ),
+    (
+        "50 max_tokens stays where both words are taken",
         CHAT,
         {"messages": [ask()], "max_tokens": 64},
         "groq",
         "m",
-        {"max_completion_tokens": 64, "max_tokens": GONE},
+        {"max_tokens": 64, "max_completion_tokens": GONE},
     ),
     ("50", CHAT, {"messages": [ask()], "max_tokens": 64}, "openai", "gpt-5-mini", {"max_output_tokens": 64}),
     (
@@ -949,6 +958,14 @@ def test_the_target_gets_exactly_this_and_takes_it(case: Case) -> None:
     for path, value in expected.items():
         assert dig(wire, path) == value, path
     assert complaints == []
+
+
+def test_case_50_a_reasoning_model_over_chat_gets_the_newer_word() -> None:
+    request = read(CHAT, {"model": "gpt-5-mini", "messages": [ask()], "max_tokens": 64})
+    profile = profile_for("openai", "gpt-5-mini", CHAT)
+    body = write(request, profile)
+    assert body["max_completion_tokens"] == 64
+    assert complain(body, profile, "gpt-5-mini") == []
 
 
 @pytest.mark.parametrize(("kind", "model"), TARGETS, ids=[f"{k}-{m.rpartition('/')[2]}" for k, m in TARGETS])

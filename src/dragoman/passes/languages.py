@@ -55,7 +55,8 @@ LANGUAGES: dict[str, Language] = {
         keywords=CORE
         | NUMBER
         | REFS
-        | {"const", "anyOf", "pattern", "format", "minItems", "maxItems", "additionalProperties", "title"},
+        | {"const", "anyOf", "pattern", "format", "minItems", "maxItems", "additionalProperties", "title"}
+        | {"$schema"},
         items=True,
         open_objects=False,
         all_required=True,
@@ -77,8 +78,8 @@ LANGUAGES: dict[str, Language] = {
         recursion=False,
         property_names=r"[a-zA-Z0-9_.-]{1,64}",
     ),
-    # Strict Rust types: no null, no additionalProperties: false (protocols/provider-quirks.md, xAI, read 2026-11-15)
-    "xai": Language(items=True, closed_objects=False, null_in_enum=False),
+    # Strict Rust types: no null (protocols/provider-quirks.md, xAI). Closed objects are taken (recorded traffic).
+    "xai": Language(items=True, null_in_enum=False),
     # The Schema message of generateContent (`parameters`, `responseSchema`): protocols/gemini.md section 7
     "gemini": Language(
         keywords=CORE
@@ -105,7 +106,7 @@ LANGUAGES: dict[str, Language] = {
         tolerant=True,
     ),
     # What the server's struct keeps: protocols/ollama.md section 5
-    "ollama": Language(keywords=CORE | {"anyOf"}, refs=False, items=True),
+    "ollama": Language(keywords=CORE | {"anyOf"}, refs=False, items=True, tolerant=True),
     # "failed to parse grammar": no patterns, formats or long repetitions (FIELD-CASES 128)
     "gbnf": Language(
         keywords=CORE

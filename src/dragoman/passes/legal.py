@@ -61,7 +61,7 @@ def _reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
     request = replay_reasoning(request, profile, notes)
     request = fit_thinking(request, profile, notes)
     if profile.echo == "required" and not profile.is_off(request.extras):
-        request = require_echo(request, notes)
+        request = require_echo(request, profile.dialect, notes)
     if profile.thinking_first:
         request = begin_loops_with_thinking(request, notes)
     request = fit_forced_choice(request, profile, notes)
@@ -70,8 +70,21 @@ def _reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
     return fit_sampling(request, profile, notes)
 
 
+# With these the target itself keeps the beginning of the conversation: a result may answer a call we cannot see.
+STATE: dict[str, tuple[str, ...]] = {
+    "openai_responses": ("previous_response_id", "conversation"),
+    "anthropic": ("thread",),
+    "gemini": ("cachedContent",),
+}
+
+
+def _is_continued(request: Request, profile: Profile) -> bool:
+    own = request.extras.get(profile.dialect)
+    return own is not None and any(own.get(key) is not None for key in STATE.get(profile.dialect, ()))
+
+
 def _pairing(request: Request, profile: Profile, notes: Notes) -> Request:
-    if profile.pairing != "keep":
+    if profile.pairing != "keep" and not _is_continued(request, profile):
         mend = profile.pairing == "mend"
         request = pair_calls(request, notes, mend=mend, ordered=profile.results_in_order)
     if profile.result_names:
@@ -101,7 +114,7 @@ def _turns(request: Request, profile: Profile, notes: Notes) -> Request:
         request = drop_empty_text(request, notes)
     if profile.thoughts != "alone":
         request = drop_last_thoughts(request, notes, bare_only=profile.thoughts == "not_alone")
-    if profile.first_user:
+    if profile.first_user and not _is_continued(request, profile):
         request = begin_with_user(request, notes)
     if not profile.prefill:
         request = end_with_user(request, profile, notes)

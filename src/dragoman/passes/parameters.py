@@ -21,6 +21,9 @@ NEUTRAL: dict[str, object] = {
     "logprobs": False,
     "min_p": 0,
 }
+# Spellings that say something about these fields only.
+_SPELLED: dict[str, tuple[str, ...]] = {"~limit": ("max_output",), "~guests": ("top_k", "min_p")}
+_USUAL = {"~limit": "max_tokens"}
 BETA = "header:anthropic-beta"
 
 
@@ -109,7 +112,11 @@ def _fit_extras(request: Request, profile: Profile, notes: Notes) -> Request:
     if profile.takes_betas is not None and isinstance(kept.get(BETA), str):
         _fit_betas(kept, profile.takes_betas, at, notes)
     for key, word in profile.spelling.items():
-        kept.setdefault(key, word)
+        needed = _SPELLED.get(key)
+        if kept.get(key, _USUAL.get(key)) == word:
+            continue
+        if needed is None or any(getattr(request, field) is not None for field in needed):
+            kept[key] = word
     if kept == (own or {}):
         return request
     extras = {name: keys for name, keys in request.extras.items() if name != profile.dialect}

@@ -68,6 +68,8 @@ def _unseal(part: Text | ToolCall | Image, at: At, notes: Notes) -> Part:
 def _replay(part: Reasoning, model: str, profile: Profile, at: At, notes: Notes) -> Part | None:
     ours = part.seal is not None and is_readable(part.seal, model, profile)
     match profile.echo:
+        case "forbidden" if part.extras.get(profile.dialect, {}).get("~name") == "content":
+            return part  # in the way the target itself says it (Mistral)
         case "forbidden":
             notes.dropped(at, f"{profile.kind or profile.dialect} refuses reasoning in the history")
             return None
@@ -149,7 +151,15 @@ def sign_calls(request: Request, sentinel: str, origin: str, notes: Notes) -> Re
     return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
 
 
-def require_echo(request: Request, notes: Notes) -> Request:
+def _has_echo(message: Message, dialect: str) -> bool:
+    """Whether a turn has its thought, or the empty word for having had none (recorded: DeepSeek takes that)."""
+    if any(isinstance(part, Reasoning) and part.text for part in message.parts):
+        return True
+    own = message.extras.get(dialect, {})
+    return "reasoning_content" in own or "reasoning_content" in own.get("~blank", ())
+
+
+def require_echo(request: Request, dialect: str, notes: Notes) -> Request:
     """Thinking off for this request, if the target wants every thought back and one is missing.
 
     DeepSeek: "The reasoning_content in the thinking mode must be passed back". Leaving the switch out is not enough,
@@ -158,7 +168,7 @@ def require_echo(request: Request, notes: Notes) -> Request:
     if request.reasoning is not None and request.reasoning.mode == "off":
         return request
     for message in request.messages:
-        if message.role == "assistant" and not any(isinstance(p, Reasoning) and p.text for p in message.parts):
+        if message.role == "assistant" and not _has_echo(message, dialect):
             return switch_off(request, "a turn of the history has lost its reasoning", notes)
     return request
 

@@ -432,7 +432,7 @@ class Rewriter:
 
     def _reword(self, key: str, value: object, here: Path, told: list[str]) -> None:
         """A keyword the language lacks: in the description if it restricts, and noted."""
-        if key in ("examples", "example", "deprecated", "readOnly", "writeOnly") or value in (None, {}, []):
+        if key in ("title", "examples", "example", "deprecated", "readOnly", "writeOnly") or value in (None, {}, []):
             self._lose(here, f"the target's schemas have no {key}", gone=True)
             return
         text = dump_text(value)

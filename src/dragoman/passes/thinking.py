@@ -104,6 +104,8 @@ def _as_adaptive(setting: ReasoningSetting, thinking: Thinking, request: Request
 
 def _as_effort(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:
     effort = setting.effort
+    if thinking.says == "level" and effort is None:
+        return setting  # Gemini 3 still reads a budget, but not beside a level
     if setting.budget is not None and setting.budget >= 0:
         effort = effort or effort_of_budget(setting.budget)
         notes.altered((AT, "budget"), f"said as effort {effort}")

@@ -196,7 +196,7 @@ def check_parameters_schema(name: str, schema: object, strict: object, server: s
                     found.append(said + "'additionalProperties' is required to be supplied and to be false.")
                 if set(node.get("properties") or ()) - set(node.get("required") or ()):
                     found.append(said + "'required' is required to be supplied and to include every key in properties.")
-        if server == "xai" and (node.get("additionalProperties") is False or None in (node.get("enum") or ())):
+        if server == "xai" and None in (node.get("enum") or ()):
             found.append("Failed to deserialize the JSON body into the target type: tools[0]")
         if server in ("llamacpp", "lmstudio") and {"pattern", "format"} & node.keys():
             found.append("Failed to initialize samplers: failed to parse grammar")
