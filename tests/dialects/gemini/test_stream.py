@@ -255,6 +255,11 @@ def test_the_last_frame_has_the_reason_and_the_counts() -> None:
     assert not notes.items
 
 
+def test_a_tier_said_at_the_start_is_not_forgotten() -> None:
+    data, _ = encode([ReplyStart(id="r", model="m", service_tier="flex"), *stream(*text_events("a"))[1:]])
+    assert check_stream(data)[-1]["usageMetadata"] == {"serviceTier": "flex"}
+
+
 def test_a_call_is_held_until_it_is_whole() -> None:
     encoder = DIALECT.stream_encoder(Notes())
     start: list[Event] = [

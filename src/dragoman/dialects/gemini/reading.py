@@ -102,7 +102,7 @@ class StreamDecoder:
         body = load_json(data)
         if type(body) is not dict:
             raise DecodeError(f"expected object, found {kind_of(body)}")
-        if "error" in body:
+        if body.get("error") is not None:
             self._ended = True
             events.append(ReplyFailed(failure=decode_failure(WireReply(body=body))))
             return
@@ -149,7 +149,8 @@ class StreamDecoder:
             if type(part) is not dict:
                 raise DecodeError(f"expected object, found {kind_of(part)}", "content", "parts")
             text = part.get("text")
-            if text and choice.grows and first and len(part) == 1 and choice.kind is Text:  # nearly always
+            if type(text) is str and text and choice.grows and first and len(part) == 1 and choice.kind is Text:
+                # nearly always
                 choice.texts[-1].append(text)
                 events.append(PartDelta(index=choice.index, text=text))
             else:

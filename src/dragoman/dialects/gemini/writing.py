@@ -66,6 +66,7 @@ class StreamEncoder:
         self._parts: dict[int, tuple[_Choice, int]] = {}  # event index -> choice, place in it
         self._identity: JsonObject = {}
         self._extras: Extras = {}
+        self._tier: str | None = None
         self._begun = False
         self._done = False
 
@@ -97,7 +98,7 @@ class StreamEncoder:
         match event:
             case ReplyStart():
                 self._identity = encode_identity(event.id, event.model, event.created, event.extras)
-                self._extras = event.extras
+                self._extras, self._tier = event.extras, event.service_tier
             case ReplyEnd():
                 self._end(event)
             case ReplyFailed():
@@ -306,7 +307,7 @@ class StreamEncoder:
                 continue
             candidates.append(self._last_candidate(self._choice(number), event, extras))
         body: JsonObject = {"candidates": candidates} if candidates or not blocked else {}
-        usage = encode_usage(event.usage, event.service_tier, self._notes)
+        usage = encode_usage(event.usage, event.service_tier or self._tier, self._notes)
         if usage is not None:
             body["usageMetadata"] = usage
         body |= self._identity
