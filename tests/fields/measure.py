@@ -144,7 +144,8 @@ def _flatten(
                 for extras in item if isinstance(item, list | tuple) else [item]:
                     for name, extra in extras.get(dialect, {}).items():
                         if (name[0] != "~" or spelling) and extra is not None:
-                            yield from _flatten(extra, dialect, f"~{inner}.{name}", own=True, spelling=spelling)
+                            kept = f"~{inner}.{dialect}.{name}"
+                            yield from _flatten(extra, dialect, kept, own=True, spelling=spelling)
             elif kind in OWN:
                 yield from _flatten(item, dialect, f"~{inner}", own=True, spelling=spelling)
             else:
@@ -164,6 +165,26 @@ def _numbered(items: Sequence[Any], *, apart: bool) -> Iterator[tuple[int, Any]]
         kind = item["kind"] if apart else ""
         yield seen[kind], item
         seen[kind] += 1
+
+
+def own_places(entry: Entry, door: Door) -> tuple[Any, list[str]]:
+    """For a field that stays an extra: a decoded value with it, and the JSON pointers to what says it."""
+    for samples in bodies(entry, door.settings):
+        try:
+            values = [door.decode(copy_json(sample.body)) for sample in samples]
+        except DecodeError:
+            continue
+        flat = [dict(_flatten(to_builtins(value), door.dialect, spelling=False)) for value in values]
+        places = [place for place in flat[0] if flat[0][place] != flat[-1].get(place, ABSENT)]
+        if len(flat) > 1 and places:
+            return values[0], [
+                "/" + _pointer(place) for place in places if place.startswith("~") and not place.endswith("[]")
+            ]
+    return None, []
+
+
+def _pointer(place: str) -> str:
+    return re.sub(r"\[(\d+)\]", r".\1", re.sub(r"<[^<>]*>", "", place[1:])).strip(".").replace(".", "/")
 
 
 def _plain_place(place: str) -> str:
