@@ -21,7 +21,7 @@ def error(status: str, message: str = "m", code: int = 400, **more: Any) -> Json
 
 
 KEY = [{"@type": f"{TYPE}ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}]
-OVERFLOW = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
+OVERFLOW = "The input token count (12) exceeds the maximum number of tokens allowed (8)."
 
 
 @pytest.mark.parametrize(

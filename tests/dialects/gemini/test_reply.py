@@ -52,7 +52,7 @@ SPELLINGS: dict[str, JsonObject] = {
     "finish_finer": said({"text": "a"}, finishReason="RECITATION", finishMessage="too close"),
     "finish_of_tomorrow": said({"text": "a"}, finishReason="BORED"),
     "finish_unspecified": said({"text": "a"}, finishReason="FINISH_REASON_UNSPECIFIED"),
-    "call_without_id_or_args": said({"functionCall": {"name": "f"}}, finishMessage="Model generated function call(s)."),
+    "call_without_id_or_args": said({"functionCall": {"name": "f"}}, finishMessage="it called"),
     "signed": said({"text": "hm", "thought": True}, {"text": "a", "thoughtSignature": "c2ln"}, {"text": ""}),
     "code": said({"executableCode": {"code": "1"}, "thoughtSignature": "c2ln"}, {"codeExecutionResult": {}}),
     "picture": said({"inlineData": {"mimeType": "image/png", "data": "aGk="}, "thoughtSignature": "c2ln"}),
