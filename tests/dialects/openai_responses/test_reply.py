@@ -22,7 +22,7 @@ from dragoman.model.messages import (
     ToolCall,
 )
 from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
-from dragoman.model.request import CustomTool, Request, Tool, ToolChoice
+from dragoman.model.request import Request, Tool, ToolChoice
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
 
@@ -282,18 +282,6 @@ def test_a_reply_repeats_what_was_asked() -> None:
     assert body["tool_choice"] == "required"
     assert (body["temperature"], body["metadata"], body["max_output_tokens"]) == (0.5, {"a": "b"}, 50)
     assert body["text"] == {"format": {"type": "text"}, "verbosity": "low"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [('{"input": "*** Begin\\n"}', "*** Begin\n"), ('{"input":', '{"input":'), ('{"a":1}', '{"a":1}')],
-)
-def test_a_freeform_tool_the_target_knew_as_a_function_is_called_freeform(arguments: str, text: str) -> None:
-    request = Request(model="m", tools=(CustomTool(name="patch"),))
-    call = ToolCall(id="c", name="patch", arguments=arguments)
-    body, _ = encode(call, finish="tool_call", request=request)
-    item = body["output"][0]
-    assert (item["type"], item["input"]) == ("custom_tool_call", text)
 
 
 # ---------------------------------------------------------------- failures

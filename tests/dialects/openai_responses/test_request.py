@@ -37,6 +37,7 @@ from dragoman.model.request import (
 )
 from dragoman.notes import Notes
 from dragoman.wire import WireRequest
+from tests.recorded import cases, needs_corpus
 
 NAME = "openai_responses"
 HERE = find_dialect(NAME)
@@ -623,3 +624,18 @@ def test_a_count_has_only_the_fields_it_takes() -> None:
     assert decode_count_reply(encode_count_reply(12)) == 12
     with pytest.raises(DecodeError):
         decode_count_reply(HERE.encode_failure(HERE.decode_failure(encode_count_reply(1))))
+
+
+@needs_corpus
+def test_recorded_counts_come_back_as_they_were() -> None:
+    counted = [case for case in cases(NAME) if case.meta["endpoint"] == "count_tokens"]
+    assert counted
+    for case in counted:
+        wire, reply = case.request(), case.reply()
+        assert wire is not None
+        assert reply is not None
+        before, answer = copy_json(wire.body), copy_json(reply.body)
+        notes = Notes()
+        assert encode_count_request(decode_count_request(wire, notes), notes).body == before
+        assert encode_count_reply(decode_count_reply(reply)).body == answer
+        assert not list(notes)

@@ -22,7 +22,7 @@ from dragoman.model.messages import (
     ToolCall,
 )
 from dragoman.model.reply import Choice, Finish, Reply
-from dragoman.model.request import CustomTool, Request
+from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
 from tests.dialects.openai_responses.grammar import check_stream
@@ -228,6 +228,21 @@ def test_a_stream_is_written_as_it_was_read() -> None:
     assert events[-1]["response"] == RESPONSE
     # thoughts keep the order and the names of all events but the dropped ping
     assert [event["type"] for event in events] == [event["type"] for event in FULL]
+
+
+def test_deltas_nobody_announced_belong_to_an_item_all_the_same() -> None:
+    message = MESSAGE | {"content": [SAID]}
+    response = RESPONSE | {"output": [THOUGHT, message]}
+    place = {"output_index": 1, "item_id": "msg_1", "content_index": 0}
+    data = frames(
+        CREATED,
+        {"type": "response.reasoning_summary_text.delta", "delta": "on", "item_id": "rs_1", "summary_index": 0},
+        {"type": "response.output_item.done", "output_index": 0, "item": THOUGHT},
+        {"type": "response.output_text.delta", "delta": "hell", **place},
+        {"type": "response.output_item.done", "output_index": 1, "item": message},
+        {"type": "response.completed", "response": response},
+    )
+    assert fold(decode(data)) == whole(response)
 
 
 def test_a_whole_response_in_one_frame_is_a_stream_too() -> None:
@@ -445,19 +460,3 @@ def test_asides_of_others_and_parts_nobody_can_say_are_left_out() -> None:
     )
     assert [item["type"] for item in events[-1]["response"]["output"]] == ["image_generation_call"]
     assert notes[:2] == ["dropped /choices/0/parts/0", "altered /choices/0/parts/1"]
-
-
-def test_a_freeform_tool_the_target_knew_as_a_function_is_streamed_freeform() -> None:
-    events, _ = encode(
-        [
-            ReplyStart(id="r", model="m", created=1),
-            PartStart(index=0, part=ToolCall(id="c", name="patch", arguments="")),
-            PartDelta(index=0, text='{"input": "*** Be'),
-            PartDelta(index=0, text='gin\\n"}'),
-            PartEnd(index=0),
-            ReplyEnd(finishes=(Finish(reason="tool_call"),)),
-        ],
-        Request(model="m", tools=(CustomTool(name="patch"),)),
-    )
-    assert [e["delta"] for e in events if e["type"] == "response.custom_tool_call_input.delta"] == ["*** Begin\n"]
-    assert events[-1]["response"]["output"][0]["input"] == "*** Begin\n"

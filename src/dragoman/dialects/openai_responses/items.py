@@ -182,9 +182,10 @@ def _decode_reasoning(item: JsonObject, *, in_reply: bool) -> list[Part]:
             tail["~content"] = "empty"
     if not parts:
         parts = [Reasoning(text="", extras={NAME: {"~place": "none"}})]
-    seal = take_seal(item)
     if type(item.get("encrypted_content")) is str and item["encrypted_content"]:
-        seal = Seal(origin=NAME, value=item.pop("encrypted_content"), form=ENCRYPTED)
+        seal: Seal | None = Seal(origin=NAME, value=item.pop("encrypted_content"), form=ENCRYPTED)
+    else:
+        seal = take_seal(item)
     tail |= item
     if seal is not None:
         parts[-1] = replace(parts[-1], seal=seal)
@@ -381,7 +382,7 @@ def is_own_thought(part: Part) -> bool:
     if part.seal is not None:
         return is_own_seal(part.seal)
     own = part.extras.get(NAME, {})
-    return "id" in own or ("~item" in own and not own.get("~id"))
+    return "id" in own or (own.get("~item") == "new" and not own.get("~id"))
 
 
 def is_own_seal(seal: Seal) -> bool:

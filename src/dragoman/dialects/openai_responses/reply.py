@@ -4,12 +4,13 @@ https://platform.openai.com/docs/api-reference/responses/object (digest read 202
 A response says why it ended only by its status and its output; it repeats most of its request.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.dialects.openai_responses.items import Client, decode_model_item, encode_item, group_parts
 from dragoman.dialects.openai_responses.request import encode_request
-from dragoman.dialects.openai_responses.tools import custom_names
 from dragoman.dialects.openai_responses.words import FINISH_WORDS, INCOMPLETES, NAME, RUNNING, TIERS
 from dragoman.errors import DecodeError
 from dragoman.fields import (
@@ -24,14 +25,15 @@ from dragoman.fields import (
     take_one,
     take_text_or_none,
 )
-from dragoman.jsontypes import JsonObject, kind_of, load_json
+from dragoman.jsontypes import JsonObject, copy_json, kind_of
 from dragoman.model.messages import Extras, Part, Refusal, ToolCall
 from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
 
-ALWAYS = ("object", "created_at", "status", "error", "incomplete_details", "usage")  # we write them in every response
+# we write them in every response
+ALWAYS = ("id", "object", "created_at", "status", "error", "incomplete_details", "model", "usage")
 CUT = ("length", "context", "filter")  # reasons that leave the last item unfinished
 
 # ---------------------------------------------------------------- decode
@@ -76,7 +78,7 @@ def decode_output(items: list[object]) -> list[Part]:
     return parts
 
 
-def natural_reason(parts: list[Part]) -> FinishReason:
+def natural_reason(parts: Sequence[Part]) -> FinishReason:
     """Why a response that is complete has ended: nothing but its output says so."""
     if any(isinstance(part, ToolCall) for part in parts):
         return "tool_call"
@@ -192,7 +194,6 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
     choice = reply.choices[0] if reply.choices else Choice(parts=())
     at: At = ((ROOT, "choices"), 0)
     add_extras({}, choice.extras, NAME, at, notes)
-    parts = unwrap_calls(choice.parts, custom_names(request))
     body = encode_response(
         Head(
             id=reply.id,
@@ -203,11 +204,11 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
             finish=choice.finish,
             extras=reply.extras,
         ),
-        natural_reason(list(parts)),
+        natural_reason(choice.parts),
         notes,
         request,
     )
-    body["output"] = _encode_output(reply.id, parts, choice.finish, (at, "parts"), notes)
+    body["output"] = _encode_output(reply.id, choice.parts, choice.finish, (at, "parts"), notes)
     return WireReply(body=body)
 
 
@@ -228,25 +229,6 @@ def _encode_output(
 def item_status(finish: Finish | None) -> str:
     """Of the last item: a call that was cut off must not look like one to run (FIELD-CASES 24)."""
     return "incomplete" if finish is not None and finish.reason in CUT else "completed"
-
-
-def unwrap_calls(parts: tuple[Part, ...], custom: frozenset[str]) -> tuple[Part, ...]:
-    """Calls of tools the client declared as freeform, but its target knew as functions, are freeform again."""
-    if not custom:
-        return parts
-    return tuple(unwrap_call(p) if isinstance(p, ToolCall) and p.name in custom else p for p in parts)
-
-
-def unwrap_call(call: ToolCall) -> ToolCall:
-    """`{"input": "text"}` -> text (FIELD-CASES 39); what is not wrapped so is the text itself."""
-    if call.freeform:
-        return call
-    try:
-        given = load_json(call.arguments)
-    except DecodeError:
-        given = None
-    text = given.get("input") if type(given) is dict and len(given) == 1 else None
-    return replace(call, arguments=text if type(text) is str else call.arguments, freeform=True)
 
 
 def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Request | None) -> JsonObject:
@@ -320,7 +302,7 @@ _REPEATED: JsonObject = {
 
 
 def repeat_request(request: Request | None) -> JsonObject:
-    said = dict(_REPEATED)
+    said: JsonObject = copy_json(_REPEATED)
     if request is None:
         return said
     asked = encode_request(replace(request, messages=request.messages[:1]), Notes()).body

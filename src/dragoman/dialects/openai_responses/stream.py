@@ -21,7 +21,6 @@ from dragoman.dialects.openai_responses.parts import decode_block, decode_citati
 from dragoman.dialects.openai_responses.reply import decode_reply, natural_reason, take_response
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.dialects.openai_responses.writer import CUT, StreamEncoder
-from dragoman.errors import DecodeError
 from dragoman.fields import decode_each, expected, need_object
 from dragoman.framing.sse import SseDecoder, SseFrame
 from dragoman.jsontypes import JsonObject, copy_json, load_object
@@ -234,6 +233,13 @@ class StreamDecoder:
             case _:  # nobody but Responses knows it: kept until it is whole
                 events.append(Aside(dialect=NAME, body=body))
 
+    def _imply(self, body: JsonObject, kind: str, events: list[Event]) -> _Item:
+        """The item of a delta that no event announced."""
+        added: JsonObject = {"type": "reasoning" if kind in REASONING_TEXTS.values() else "message"}
+        added["id"] = body.get("item_id")
+        self._add_item({"item": added} | {k: v for k, v in body.items() if k == "output_index"}, events)
+        return self._latest or _Item(added, None)
+
     def _find(self, body: JsonObject) -> _Item | None:
         """The item an event speaks of. llama.cpp numbers nothing, some relays change the ids on the way."""
         item = self._items.get(body.get("item_id"))
@@ -361,9 +367,7 @@ class StreamDecoder:
             self._notes.altered(at, "its end says something else than was streamed")
 
     def _delta(self, body: JsonObject, where: str, place: str, kind: str, events: list[Event]) -> None:
-        item = self._items.get(body.get("item_id")) or self._find(body)
-        if item is None:
-            raise DecodeError("a delta outside its item")
+        item = self._items.get(body.get("item_id")) or self._find(body) or self._imply(body, kind, events)
         if item.part is None or item.key != (where, body.get(place, item.key[1])):
             self._turn_to(item, (where, body.get(place, item.ended)), kind, events)
         text = body.get("delta")
@@ -419,11 +423,8 @@ class StreamDecoder:
         self._open_part(item, call, ("call", 0), events)
 
     def _grow_call(self, body: JsonObject, events: list[Event]) -> None:
-        item = self._items.get(body.get("item_id")) or self._find(body)
-        if item is None:
-            raise DecodeError("a delta outside its item")
-        text = body.get("delta")
-        if type(text) is str and text and item.part is not None:
+        item, text = self._items.get(body.get("item_id")) or self._find(body), body.get("delta")
+        if type(text) is str and text and item is not None and item.part is not None:
             item.pieces.append(text)
             events.append(PartDelta(index=item.slot, text=text))
 

@@ -246,10 +246,3 @@ def encode_tool_choice(request: Request, notes: Notes) -> str | JsonObject | Non
 def _kind_of(name: str, request: Request) -> str:
     custom = any(isinstance(tool, CustomTool) and tool.name == name for tool in request.tools or ())
     return "custom" if custom else "function"
-
-
-def custom_names(request: Request | None) -> frozenset[str]:
-    """The tools the client declared as taking free text."""
-    if request is None or request.tools is None:
-        return frozenset()
-    return frozenset(tool.name for tool in request.tools if isinstance(tool, CustomTool))

@@ -28,9 +28,7 @@ from dragoman.dialects.openai_responses.reply import (
     encode_response,
     item_status,
     natural_reason,
-    unwrap_call,
 )
-from dragoman.dialects.openai_responses.tools import custom_names
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.failure import Failure
 from dragoman.fields import add_extras, spelled
@@ -74,7 +72,7 @@ class _Item:
 class _Growing:
     """The part that is being written."""
 
-    __slots__ = ("citations", "head", "held", "key", "logprobs", "number", "part", "pieces", "place")
+    __slots__ = ("citations", "head", "key", "logprobs", "number", "part", "pieces", "place")
 
     def __init__(self, part: Part, place: int) -> None:
         self.part = part
@@ -85,14 +83,12 @@ class _Growing:
         self.pieces: list[str] = []
         self.citations: list[Citation] = []
         self.logprobs: list[TokenLogprob] | None = None
-        self.held = False  # its text must be whole before it can be written
 
 
 class StreamEncoder:
     def __init__(self, notes: Notes, request: Request | None = None) -> None:
         self._notes = notes
         self._request = request
-        self._custom = custom_names(request)
         self._sequencer = Sequencer()
         self._out: list[bytes] = []
         self._number = 0  # of the next event
@@ -243,7 +239,7 @@ class StreamEncoder:
         item: JsonObject = {"type": kind}
         identify(item, kind, [(0, part)], index, client)
         item["id"] = item.get("id") or client.mint(kind, index)
-        if kind != "reasoning":
+        if kind != "reasoning" or "status" in item:
             item["status"] = "in_progress"
         item |= skeleton
         self._item = opened = _Item(kind, item["id"], index)
@@ -358,10 +354,7 @@ class StreamEncoder:
         growing.head = _delta_head(delta, where)
 
     def _start_call(self, growing: _Growing, part: ToolCall) -> None:
-        freeform = part.freeform or part.name in self._custom
-        kind = "custom_tool_call" if freeform else "function_call"
-        # the target knew it as a function, so its text is inside JSON
-        growing.held = freeform and not part.freeform
+        kind = "custom_tool_call" if part.freeform else "function_call"
         item = self._open_item(kind, part, {"call_id": part.id, "name": part.name, CALLS[kind]: ""})
         event = f"response.{CALL_EVENTS[kind]}.delta".encode()
         growing.head = _delta_head(event, {"item_id": item.id, "output_index": item.index})
@@ -390,8 +383,6 @@ class StreamEncoder:
 
     def _write_text(self, growing: _Growing, text: str) -> None:
         growing.pieces.append(text)
-        if growing.held:
-            return
         if not growing.head and self._item is not None:
             self._begin_thought(self._item, growing, "summary")
         self._out.append(b'%b%d,"delta":%b}\n\n' % (growing.head, self._number, dump_json(text)))
@@ -416,11 +407,6 @@ class StreamEncoder:
             return
         self._growing, self._live = None, -1
         part = _grown(growing, event)
-        if growing.held and isinstance(part, ToolCall):
-            part = unwrap_call(part)
-            if part.arguments:
-                self._out.append(b'%b%d,"delta":%b}\n\n' % (growing.head, self._number, dump_json(part.arguments)))
-                self._number += 1
         item.group.append((growing.place, part))
         where: JsonObject = {"item_id": item.id, "output_index": item.index, f"{growing.key}_index": growing.number}
         if isinstance(part, Text | Refusal):
