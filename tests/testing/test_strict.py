@@ -10,6 +10,7 @@ from tests.testing.asking import Answer, Scripted, ask
 USER = {"role": "user", "content": "hi"}
 FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+RESULT = {"role": "tool", "tool_call_id": "c1", "content": "x"}
 TOOL = {"name": "f", "input_schema": {"type": "object", "properties": {}}}
 USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
 GEMINI_CALL = {"functionCall": {"name": "f", "args": {}}}
@@ -35,13 +36,6 @@ REFUSALS: list[tuple[str, str, dict[str, Any], int, str]] = [
     ("anthropic", "anthropic", {"max_tokens": None}, 400, "max_tokens: Field required"),
     ("anthropic", "anthropic", {"messages": []}, 400, "at least one message is required"),
     ("anthropic", "anthropic", {"stop": ["x"]}, 400, "stop: Extra inputs are not permitted"),
-    (
-        "anthropic",
-        "anthropic",
-        {"messages": [{"role": "assistant", "content": "x"}, USER]},
-        400,
-        "first message must use",
-    ),
     (
         "anthropic",
         "anthropic",
@@ -175,13 +169,6 @@ REFUSALS: list[tuple[str, str, dict[str, Any], int, str]] = [
     (
         "gemini",
         "gemini",
-        {"tools": [{"functionDeclarations": [{"name": "f", "parameters": {"type": "object", "properties": {}}}]}]},
-        400,
-        "should be non-empty for OBJECT type",
-    ),
-    (
-        "gemini",
-        "gemini",
         {"tools": [{"functionDeclarations": [{"name": "f", "parameters": {"type": ["string", "null"]}}]}]},
         400,
         "Proto field is not repeating, cannot start list.",
@@ -260,7 +247,7 @@ REFUSALS: list[tuple[str, str, dict[str, Any], int, str]] = [
     (
         "deepseek",
         "openai_chat",
-        {"messages": [USER, {"role": "assistant", "content": "x"}, USER]},
+        {"messages": [USER, {"role": "assistant", "content": "", "tool_calls": [CALL]}, RESULT]},
         400,
         "in the thinking mode must be passed back",
     ),
@@ -296,6 +283,33 @@ def test_it_refuses_as_the_vendor_does(
     assert (answer.status, words in words_of(answer.json)) == (status, True), answer.body
     assert words in provider.refusals[0]
     assert plain_ask(scripted(kind, strict=False), dialect, changes).status in (200, 400)  # 400: nobody could read it
+
+
+@pytest.mark.parametrize(
+    ("kind", "dialect", "changes", "words"),
+    [
+        (
+            "anthropic",
+            "anthropic",
+            {"messages": [{"role": "assistant", "content": "x"}, USER]},
+            "first message must use",
+        ),
+        ("gemini", "gemini", {"tools": [{"functionDeclarations": [FUNCTION]}]}, "should be non-empty for OBJECT type"),
+        ("ollama", "ollama", {"messages": [USER, {**RESULT, "tool_name": "f"}]}, "without a call"),
+        (
+            "openrouter",
+            "openai_chat",
+            {"tools": [{"type": "function", "function": {**FUNCTION, "name": "a.b"}}]},
+            "pattern",
+        ),
+    ],
+)
+def test_what_the_vendor_takes_in_silence_is_a_warning(
+    scripted: Scripted, kind: str, dialect: str, changes: dict[str, Any], words: str
+) -> None:
+    provider = scripted(kind)
+    assert plain_ask(provider, dialect, changes).status == 200
+    assert [words in warning for warning in provider.warnings] == [True]
 
 
 @pytest.mark.parametrize(("kind", "dialect"), sorted({(r[0], r[1]) for r in REFUSALS}))

@@ -35,7 +35,7 @@ from dragoman.testing.lists import count_body, embed, list_models, show_model, s
 from dragoman.testing.oddities import dress_events, edit_frames, find_oddity
 from dragoman.testing.recorded import Recorded
 from dragoman.testing.refusals import Refusal, refuse
-from dragoman.testing.rules import check
+from dragoman.testing.rules import check, warn
 from dragoman.testing.seals import check_seals, seal_events
 from dragoman.testing.sending import NO_FAULT, Sender, send_instead, send_refusal
 from dragoman.upstream.demo import count_tokens, demo_events
@@ -140,6 +140,11 @@ class Provider:
     def refusals(self) -> list[str]:
         """The words of every refusal so far: empty is what a test of a correct client asserts."""
         return [seen.refused for seen in self.requests if seen.refused is not None]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the real server would have taken without a word and then dropped or misread."""
+        return [words for seen in self.requests for words in seen.warnings]
 
     # -- running
 
@@ -307,6 +312,7 @@ class Provider:
         self, http: web.Request, seen: Recorded, dialect: str, body: dict[str, Any], model: str, fault: Fault | None
     ) -> web.StreamResponse:
         if self._strict:
+            seen.warnings = warn(self.kind, dialect, body, model)
             for complaint in check(self.kind, dialect, body, model):
                 raise self._refuse(
                     dialect, complaint.status, complaint.message, code=complaint.code, param=complaint.param

@@ -16,6 +16,7 @@ class Recorded:
         self.dialect: str | None = None  # None: not one of the conversation's endpoints
         self.fault: str | None = None  # the name of the fault it met
         self.refused: str | None = None  # the words it was refused with
+        self.warnings: list[str] = []  # what the server takes without a word and then drops or misreads
         self.status: int | None = None
         self.frames_sent = 0
         self.left = False  # the client went away before the end

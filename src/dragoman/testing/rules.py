@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.dialects.gemini.spelling import SNAKE
 from dragoman.testing.checkers import (
     check_anthropic,
     check_gemini,
@@ -38,6 +39,21 @@ _TOLERANT = {"vllm", "sglang", "gpustack", "llamacpp", "lmstudio", "ollama", "op
 _RANGES = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
 
 
+# What the checkers find and the server takes all the same, as recorded traffic shows: worth a warning, not a refusal.
+_SHAPES = r"Invalid value: '\w+'\. Supported values"
+_TAKEN: dict[str, str] = {
+    "anthropic": r"first message must use",
+    "gemini": r"should be non-empty for OBJECT type|Unable to process input image|text: must not be empty",
+    "ollama": r"dropped by the server|answers .* is next|calls? have no result|without a call|`developer`",
+    "mistral": rf"{_SHAPES}|tool_choice' is only allowed|got null|\[\] is too short - 'messages\.",
+    "azure": r"got null",
+    **dict.fromkeys(
+        ("openrouter", "together", "compatible"),
+        rf"{_SHAPES}|\[\] is too short - '(messages\.|tools)|does not match pattern",
+    ),
+}
+
+
 class Complaint(Struct, frozen=True):
     message: str
     status: int = 400
@@ -47,17 +63,69 @@ class Complaint(Struct, frozen=True):
 
 def check(kind: str, dialect: str, body: dict[str, Any], model: str = "") -> list[Complaint]:
     """What the server would object to; the real one stops at the first."""
+    taken = re.compile(_TAKEN.get(kind, r"(?!)"))
+    return [complaint for complaint in _check_all(kind, dialect, body, model) if not taken.search(complaint.message)]
+
+
+def warn(kind: str, dialect: str, body: dict[str, Any], model: str = "") -> list[str]:
+    """What the server takes without a word and then drops or misreads."""
+    taken = re.compile(_TAKEN.get(kind, r"(?!)"))
+    return [c.message for c in _check_all(kind, dialect, body, model) if taken.search(c.message)]
+
+
+def _check_all(kind: str, dialect: str, body: dict[str, Any], model: str) -> list[Complaint]:
     match dialect:
         case "anthropic":
             return _plain(check_anthropic(body))
         case "gemini":
-            return _plain(check_gemini(body, model))
+            return _plain(check_gemini(_camel(body), model))
         case "ollama":
             return _plain(check_ollama(body))
         case "openai_responses":
-            return [*_check_openai(kind, body, _RESPONSES), *_plain(check_openai_responses(body))]
+            return [*_check_openai(kind, body, _RESPONSES), *_plain(check_openai_responses(_flat(body)))]
         case _:
-            return [*_check_openai(kind, body, _CHAT), *_plain(check_openai_chat(body, kind))]
+            found = check_openai_chat(body, kind)
+            if kind == "deepseek" and not _lacks_thought(body):
+                found = [message for message in found if "must be passed back" not in message]
+            return [*_check_openai(kind, body, _CHAT), *_plain(found)]
+
+
+def _camel(value: Any) -> Any:
+    """Google reads snake_case as well; what stands inside arguments and schemas is the caller's own."""
+    if isinstance(value, list):
+        return [_camel(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    made = {}
+    for key, item in value.items():
+        name = SNAKE.get(key, key)
+        free = name in (
+            "args",
+            "response",
+            "parameters",
+            "parametersJsonSchema",
+            "responseSchema",
+            "responseJsonSchema",
+        )
+        made[name] = item if free else _camel(item)
+    return made
+
+
+def _flat(body: dict[str, Any]) -> dict[str, Any]:
+    """Responses take Chat's nested form of a function as well (recorded)."""
+    tools = [
+        {**tool["function"], "type": "function"} if isinstance(tool.get("function"), dict) else tool
+        for tool in objects(body.get("tools"))
+    ]
+    return (
+        {**body, "tools": [{**tool, "strict": None} for tool in tools]} if tools != objects(body.get("tools")) else body
+    )
+
+
+def _lacks_thought(body: dict[str, Any]) -> bool:
+    """DeepSeek wants it back on turns with calls; plain turns without it are taken (recorded)."""
+    turns = [message for message in objects(body.get("messages")) if message.get("tool_calls")]
+    return any(turn.get("reasoning_content") is None for turn in turns)
 
 
 def _plain(found: list[str]) -> list[Complaint]:
@@ -75,7 +143,7 @@ def _sort(message: str) -> Complaint:
 
 def _check_openai(kind: str, body: dict[str, Any], known: frozenset[str]) -> list[Complaint]:
     found: list[Complaint] = []
-    if not body.get("model"):
+    if not body.get("model") and not body.get("prompt") and kind != "azure":  # a prompt or a deployment names one
         found.append(Complaint("you must provide a model parameter"))
     if kind == "mistral":
         extra = [key for key in body if key not in _MISTRAL]
