@@ -1,8 +1,10 @@
 """The demo model: its rules, its arguments, and that every dialect can say what it says."""
 
+from time import perf_counter
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
 
 from dragoman.dialects import NAMES, find_dialect
@@ -15,6 +17,7 @@ from dragoman.model.request import CustomTool, OutputFormat, ReasoningSetting, R
 from dragoman.notes import Notes
 from dragoman.upstream.demo import count_tokens, demo_embedding, demo_events, demo_reply
 from dragoman.wire import WireReply
+from tests.laws.strategies import requests
 from tests.passes.talk import assistant, call, result, system, talk, user
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -296,3 +299,36 @@ def test_an_embedding_is_a_unit_vector_of_its_own() -> None:
     assert len(one) == 40
     assert sum(x * x for x in one) == pytest.approx(1)
     assert one != other == demo_embedding("b", 40)
+
+
+@given(requests)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_request_gets_an_answer(request: Request) -> None:
+    reply = demo_reply(request)
+    assert reply.choices
+    for part in reply.choices[0].parts:
+        if isinstance(part, ToolCall) and not part.freeform:
+            assert type(load_json(part.arguments)) is dict
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<a>" * 100_000,
+        "my " * 100_000,
+        "'" * 100_000,
+        "/a" * 100_000,
+        "say " * 100_000,
+        "count to 99999999999999999999",
+        "remember " * 100_000 + "what is my name?",
+        "가" * 100_000,
+        "A " * 100_000 + "both",
+    ],
+    ids=lambda text: text[:12],
+)
+def test_a_text_made_to_take_for_ever_does_not(text: str) -> None:
+    asked = talk(user(text), assistant("ok"), user(text), tools=(WEATHER, ADD))
+    start = perf_counter()
+    demo_reply(asked)
+    demo_reply(talk(*asked.messages))
+    assert perf_counter() - start < 2
