@@ -466,7 +466,7 @@ def _join(message: JsonObject, texts: list[tuple[int, Text]], logprobs: JsonObje
 
 def _encode_text_seal(message: JsonObject, part: Text, lone: bool, at: At, notes: Notes) -> None:
     if lone:
-        message[SIDE] = {"seal": to_builtins(part.seal)}
+        message.setdefault(SIDE, {})["seal"] = to_builtins(part.seal)
     elif part.seal is not None:
         notes.dropped((at, "seal"), f"{part.seal.origin} sealed one text of several that are joined here")
 

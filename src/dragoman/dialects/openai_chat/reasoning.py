@@ -178,7 +178,7 @@ def encode_reasoning(message: JsonObject, thoughts: list[Thought], at: At, notes
     if details:
         message["reasoning_details"] = details
     if entries:
-        message[SIDE] = {"reasoning": entries}
+        message.setdefault(SIDE, {})["reasoning"] = entries
 
 
 def _encode_plain(message: JsonObject, part: Reasoning, at: At, notes: Notes, *, to_client: bool) -> None:

@@ -217,7 +217,8 @@ class Turn:
                 else:
                     seal = convert(entry["seal"], Seal) if "seal" in entry else None
                     if self._thought is None:
-                        self._thought = self._begin(Reasoning(text="", summary=self._summary), events)
+                        summary = self._summary or entry.get("summary") is True
+                        self._thought = self._begin(Reasoning(text="", summary=summary), events)
                     self._summary = False
                     self._close(events, seal)
             if "seal" in side:

@@ -53,7 +53,7 @@ _TAIL = b'},"logprobs":null,"finish_reason":null}]}\n\n'
 class _Growing:
     """A part that is being written."""
 
-    __slots__ = ("at", "call", "kind", "length", "part", "pieces", "position", "side")
+    __slots__ = ("at", "call", "citations", "cited", "head", "kind", "length", "part", "pieces", "position", "side")
 
     def __init__(self, part: Part, position: int, at: At) -> None:
         self.part = part
@@ -63,7 +63,10 @@ class _Growing:
         self.call = -1  # index of a call
         self.pieces: list[str] = []  # of a thought, for the side field
         self.side: int | None = None  # index of a thought's entry there
-        self.length = 0  # of a text, where citations need it
+        self.length = 0  # of a text, in code points
+        self.citations = 0  # of a text, and how many could be said
+        self.cited = 0
+        self.head = b""  # of a text or refusal: all of a frame before its words
 
 
 class _Turn:
@@ -94,7 +97,7 @@ class StreamEncoder:
         self._out: list[bytes] = []
         self._turns: dict[int, _Turn] = {}
         self._choice_of: dict[int, int] = {}  # part -> choice
-        self._heads: dict[int, bytes] = {}  # of the open texts and thoughts: all of a frame before its text
+        self._direct: dict[int, _Growing] = {}  # open texts and refusals, once something was said
         self._done = False
 
     def feed(self, events: Iterable[Event]) -> bytes:
@@ -102,9 +105,11 @@ class StreamEncoder:
             if self._done:
                 break
             if type(event) is PartDelta:
-                head = self._heads.get(event.index)
-                if head is not None and event.text and not event.citations and event.logprobs is None:
-                    self._out.append(b"%b%b%b" % (head, dump_json(event.text), _TAIL))
+                growing = self._direct.get(event.index)
+                text = event.text
+                if growing is not None and text and not event.citations and event.logprobs is None:
+                    growing.length += len(text)
+                    self._out.append(b"%b%b%b" % (growing.head, dump_json(text), _TAIL))
                     continue
             self._write(event)
         out, self._out = b"".join(self._out), []
@@ -194,7 +199,7 @@ class StreamEncoder:
             at: At = ((((ROOT, "choices"), choice), "parts"), turn.parts)
             growing = _Growing(event.part, turn.kept, at)
             turn.parts += 1
-            said = self._open(choice, turn, growing, event.index)
+            said = self._open(choice, turn, growing)
             turn.kept += said
             turn.open[event.index] = growing if said else None
             return
@@ -202,27 +207,28 @@ class StreamEncoder:
         if isinstance(event, PartDelta):
             if open_part is not None:
                 self._grow(choice, turn, open_part, event)
+                if open_part.length and open_part.head:
+                    self._direct[event.index] = open_part
             return
         del turn.open[event.index]
-        self._heads.pop(event.index, None)
+        self._direct.pop(event.index, None)
         if open_part is not None:
             self._finish(choice, turn, open_part, event)
 
-    def _open(self, choice: int, turn: _Turn, growing: _Growing, index: int) -> bool:
+    def _open(self, choice: int, turn: _Turn, growing: _Growing) -> bool:
         """Writes what a part's start says; False if it cannot be said."""
         part = growing.part
         match part:
             case Text():
-                self._open_text(choice, turn, growing, part, index)
+                self._open_text(choice, turn, growing, part)
             case Refusal():
                 turn.refused = True
-                self._merge(turn, Refusal, growing)
-                self._heads[index] = self._head(choice, "refusal")
-                self._say(choice, growing, part.text, None, part.logprobs)
+                growing.head = self._head(choice, "refusal")
+                self._say(choice, turn, growing, part.text, None, part.logprobs)
                 if part.extras:
                     add_extras({}, part.extras, NAME, growing.at, self._notes)
             case Reasoning():
-                return self._open_thought(choice, turn, growing, part, index)
+                return self._open_thought(choice, turn, growing, part)
             case ToolCall():
                 return self._open_call(choice, turn, growing, part)
             case Audio() if part.id is not None or part.data is not None:
@@ -265,19 +271,18 @@ class StreamEncoder:
 
     # ------------------------------------------------------------ texts and refusals
 
-    def _open_text(self, choice: int, turn: _Turn, growing: _Growing, part: Text, index: int) -> None:
-        self._merge(turn, Text, growing)
-        growing.length = 0
-        self._heads[index] = self._head(choice, "content")
+    def _open_text(self, choice: int, turn: _Turn, growing: _Growing, part: Text) -> None:
+        growing.head = self._head(choice, "content")
         if part.cache is not None:
             self._notes.dropped((growing.at, "cache"), "openai_chat's replies have no cache marks")
         if part.extras:
             add_extras({}, part.extras, NAME, growing.at, self._notes)
-        self._say(choice, growing, part.text, part.citations, part.logprobs)
+        self._say(choice, turn, growing, part.text, part.citations, part.logprobs)
 
     def _say(
         self,
         choice: int,
+        turn: _Turn,
         growing: _Growing,
         text: str,
         citations: tuple[Citation, ...] | None,
@@ -285,21 +290,32 @@ class StreamEncoder:
     ) -> None:
         key = "content" if growing.kind is Text else "refusal"
         delta: JsonObject = {key: text} if text else {}
-        for i, citation in enumerate(citations or ()):
-            at: At = ((growing.at, "citations"), i)
-            annotation = encode_annotation(citation, 0, growing.length + len(text), at, self._notes)
-            if annotation is not None:
-                delta.setdefault("annotations", []).append(annotation)
+        if text and not growing.length:
+            self._merge(turn, growing.kind, growing)
         growing.length += len(text)
+        if citations:
+            self._cite(delta, turn, growing, citations)
         told = None
         if logprobs is not None:
             told = {key: encode_logprobs(logprobs, (growing.at, "logprobs"), self._notes)}
         if delta or told:
             self._send(choice, delta, told)
 
+    def _cite(self, delta: JsonObject, turn: _Turn, growing: _Growing, citations: tuple[Citation, ...]) -> None:
+        """Clients count from the beginning of the whole answer."""
+        if turn.texts and not growing.citations:
+            self._notes.altered((growing.at, "citations"), "counted from the beginning of the whole answer")
+        for citation in citations:
+            at: At = ((growing.at, "citations"), growing.citations)
+            growing.citations += 1
+            annotation = encode_annotation(citation, turn.texts, turn.texts + growing.length, at, self._notes)
+            if annotation is not None:
+                growing.cited += 1
+                delta.setdefault("annotations", []).append(annotation)
+
     # ------------------------------------------------------------ thoughts
 
-    def _open_thought(self, choice: int, turn: _Turn, growing: _Growing, part: Reasoning, index: int) -> bool:
+    def _open_thought(self, choice: int, turn: _Turn, growing: _Growing, part: Reasoning) -> bool:
         if is_detail(part):
             detail = encode_detail(part, growing.at, self._notes)
             detail.pop("signature", None)
@@ -308,19 +324,22 @@ class StreamEncoder:
             return True
         if part.extras:
             add_extras({}, part.extras, NAME, growing.at, self._notes)
-        if growing.position or part.summary:  # the side field tells that a thought begins here
+        if part.text:
+            self._think(choice, turn, growing, part.text)
+        return True
+
+    def _begin_thought(self, choice: int, turn: _Turn, growing: _Growing, part: Reasoning) -> None:
+        """The side field tells that a thought begins here, and not just goes on."""
+        turn.last = None
+        if growing.position or part.summary:
             growing.side = turn.entries
             turn.entries += 1
             entry: JsonObject = {"index": growing.side, "at": growing.position}
             if part.summary:
                 entry["summary"] = True
             self._send(choice, {SIDE: {"reasoning": [entry]}})
-        turn.last = None
-        if part.text:
-            self._think(choice, growing, part.text)
-        return True
 
-    def _think(self, choice: int, growing: _Growing, text: str) -> None:
+    def _think(self, choice: int, turn: _Turn, growing: _Growing, text: str) -> None:
         part = growing.part
         if not isinstance(part, Reasoning):
             return
@@ -330,6 +349,8 @@ class StreamEncoder:
             index = spelled(part.extras, NAME, "~index")
             self._send(choice, self._detail_delta(part, detail if index is None else detail | {"index": index}, text))
             return
+        if not growing.pieces:
+            self._begin_thought(choice, turn, growing, part)
         growing.pieces.append(text)
         if spelled(part.extras, NAME, "~name") == "content":
             piece = encode_thinking(Reasoning(text=text), growing.at, self._notes)
@@ -359,7 +380,10 @@ class StreamEncoder:
         entry: JsonObject = {"index": growing.side, "text": text}
         if growing.side is None:
             entry = {"index": turn.entries, "at": growing.position, "text": text}
+            if part.summary:
+                entry["summary"] = True
             turn.entries += 1
+            turn.last = None
         if seal is not None:
             entry["seal"] = to_builtins(seal)
         self._send(choice, {SIDE: {"reasoning": [entry]}})
@@ -394,10 +418,10 @@ class StreamEncoder:
     def _grow(self, choice: int, turn: _Turn, growing: _Growing, event: PartDelta) -> None:
         part = growing.part
         if growing.kind is Text or growing.kind is Refusal:
-            self._say(choice, growing, event.text, event.citations, event.logprobs)
+            self._say(choice, turn, growing, event.text, event.citations, event.logprobs)
         elif isinstance(part, Reasoning):
             if event.text:
-                self._think(choice, growing, event.text)
+                self._think(choice, turn, growing, event.text)
         elif isinstance(part, ToolCall) and event.text:
             self._grow_call(choice, growing, part, event.text)
 
@@ -411,6 +435,8 @@ class StreamEncoder:
             self._end_call(choice, growing, event.seal)
         elif isinstance(part, Text):
             self._end_text(choice, turn, growing, event.seal or part.seal)
+        elif isinstance(part, Refusal) and not growing.length:
+            self._notes.dropped(growing.at, "an empty refusal is said as nothing")
 
     def _end_extras(self, choice: int, growing: _Growing, extras: Extras) -> None:
         late: JsonObject = {}
@@ -425,7 +451,12 @@ class StreamEncoder:
         self._send(choice, {"tool_calls": [{"index": growing.call, SIDE: {"seal": to_builtins(seal)}}]})
 
     def _end_text(self, choice: int, turn: _Turn, growing: _Growing, seal: Seal | None) -> None:
+        turn.texts += growing.length
+        if growing.citations and not growing.cited:
+            self._notes.dropped((growing.at, "citations"), "none of them can be said")
         if seal is None:
+            if not growing.length:
+                self._notes.dropped(growing.at, "an empty text is said as nothing")
             return
         if turn.sealed:
             self._notes.dropped((growing.at, "seal"), f"{seal.origin} sealed several texts, which are one here")
