@@ -17,6 +17,7 @@ import pytest
 
 from dragoman.dialects import find_dialect
 from dragoman.failure import Failure
+from dragoman.model.events import Event, ReplyFailed, ReplyStart
 from dragoman.model.fold import fold
 from dragoman.model.messages import Text
 from dragoman.model.reply import Reply
@@ -309,6 +310,18 @@ def test_it_sends_bytes_as_they_are(scripted: Scripted) -> None:
     provider.say(b'{"odd": true}', b"data: 1\n\ndata: 2\n\n")
     assert ask(provider, *body_of("openai_chat", False)).body == b'{"odd": true}'
     assert ask(provider, *body_of("openai_chat", True)).body == b"data: 1\n\ndata: 2\n\n"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_events_may_end_in_a_failure(scripted: Scripted, dialect: str) -> None:
+    provider = scripted(dialect)
+    failure = Failure(kind="overloaded", message="too much", status=503)
+    events: list[Event] = [ReplyStart(id="r1", model="m"), ReplyFailed(failure=failure)]
+    provider.say(events, events)
+    reply = heard(dialect, ask(provider, *body_of(dialect, True)).body)
+    assert isinstance(reply, Failure)
+    assert "too much" in reply.message
+    assert ask(provider, *body_of(dialect, False)).status == 503
 
 
 def test_its_brain_may_be_replaced(scripted: Scripted) -> None:

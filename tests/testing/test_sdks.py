@@ -151,6 +151,22 @@ def test_responses_go_round_a_tool_with_their_thoughts(scripted: Scripted) -> No
     assert provider.refusals == []
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_responses_go_on_from_an_earlier_one(scripted: Scripted, stream: bool) -> None:
+    with openai_client(scripted("openai_responses")) as client:
+        if stream:
+            with client.responses.stream(model="gpt-4o", input="My name is Alice.") as events:
+                first = events.get_final_response()
+        else:
+            first = client.responses.create(model="gpt-4o", input="My name is Alice.")  # type: ignore[assignment]
+        asked: Any = {"model": "gpt-4o", "input": "What is my name?"}
+        assert client.responses.create(previous_response_id=first.id, **asked).output_text == "Your name is Alice."
+        assert client.responses.retrieve(first.id).output_text == first.output_text
+        client.responses.delete(first.id)
+        with pytest.raises(openai.BadRequestError, match="not found"):
+            client.responses.create(previous_response_id=first.id, **asked)
+
+
 # -- Anthropic
 
 

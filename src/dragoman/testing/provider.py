@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from dragoman.dialects import find_dialect
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import copy_json, dump_json, load_json
-from dragoman.model.events import Event
+from dragoman.model.events import Event, ReplyFailed
 from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import Text
 from dragoman.model.reply import Choice, Finish, Reply, Usage
@@ -38,6 +38,7 @@ from dragoman.testing.refusals import Refusal, refuse
 from dragoman.testing.rules import check, warn
 from dragoman.testing.seals import check_seals, seal_events
 from dragoman.testing.sending import NO_FAULT, Sender, send_instead, send_refusal
+from dragoman.testing.stored import Stored
 from dragoman.upstream.demo import count_tokens, demo_events
 from dragoman.upstream.profiles import find_kind
 from dragoman.wire import WireRequest
@@ -108,6 +109,7 @@ class Provider:
         self._said: deque[Said] = deque()
         self._faults: deque[Fault] = deque()
         self._always: Fault | None = None
+        self._stored = Stored()
         self._runner: web.AppRunner | None = None
 
     # -- the script
@@ -210,6 +212,8 @@ class Provider:
             return "ollama", _OLLAMA_PATHS[path]
         for prefix in dict.fromkeys((self._prefix, "/v1")):
             found = _PATHS.get(path.removeprefix(prefix)) if path.startswith(prefix) else None
+            if path.startswith(f"{prefix}/responses/") and found is None and "openai_responses" in self.dialects:
+                return "openai_responses", "stored"
             if found is not None and (found[0] in self.dialects or found[1] in ("models", "embed", "speech")):
                 return found[0] or self.dialect, found[1]
         if "gemini" in self.dialects:
@@ -250,6 +254,8 @@ class Provider:
                 return _json({"version": "0.12.6"})
             case "ps":
                 return _json({"models": []})
+            case "stored":
+                return self._find_stored(seen, http.path.rpartition("/")[2])
             case "alive":
                 return web.Response(text="Ollama is running")
             case "nothing":
@@ -272,6 +278,15 @@ class Provider:
                 return _json(count_body(dialect, self._count(seen, dialect, body)))
             case _:
                 return await self._talk(http, seen, dialect, body, model, fault)
+
+    def _find_stored(self, seen: Recorded, name: str) -> web.Response:
+        found = self._stored.find(name)
+        if found is None:
+            raise self._refuse("openai_responses", 404, f"Response with id '{name}' not found.")
+        if seen.method == "DELETE":
+            self._stored.forget(name)
+            return _json({"id": name, "object": "response", "deleted": True})
+        return _json(found)
 
     def _read(self, seen: Recorded, dialect: str) -> dict[str, Any]:
         try:
@@ -311,6 +326,8 @@ class Provider:
     async def _talk(
         self, http: web.Request, seen: Recorded, dialect: str, body: dict[str, Any], model: str, fault: Fault | None
     ) -> web.StreamResponse:
+        if dialect == "openai_responses":
+            body = self._stored.resume(body)
         if self._strict:
             seen.warnings = warn(self.kind, dialect, body, model)
             for complaint in check(self.kind, dialect, body, model):
@@ -330,6 +347,8 @@ class Provider:
         events = list(dress_events(_events(said, request), self.kind, dialect))
         if self._seals:
             events = list(seal_events(events, dialect))
+        if dialect == "openai_responses" and not isinstance(events[-1], ReplyFailed):
+            self._stored.keep(body, load_json(self._whole(dialect, events, request)))
         frames = self._stream(dialect, events, request) if streamed else [self._whole(dialect, events, request)]
         return await self._write(http, seen, frames, streamed, fault)
 
