@@ -192,6 +192,17 @@ def note_omitted(obj: JsonObject, present: Mapping[str, object], *keys: str) -> 
         obj[OMIT] = missing
 
 
+def is_silent(extras: Extras, name: str) -> bool:
+    """Whether there is nothing in them for this dialect to write, nor for any note to tell."""
+    for dialect, keys in extras.items():
+        if dialect == name:
+            return False
+        for key, value in keys.items():
+            if key[:1] != "~" and value is not None:
+                return False
+    return True
+
+
 def add_extras(body: JsonObject, extras: Extras, name: str, at: At, notes: Notes) -> None:
     """Write a value's own extras into its wire object; every foreign one is a note.
 

@@ -10,7 +10,7 @@ from dragoman.notes import ROOT, Notes
 def move_result_media(request: Request, notes: Notes) -> Request:
     """A placeholder in the result, the thing itself in a user turn behind ALL results of that turn: a turn between two
     results would part the second from its call (FIELD-CASES 3, 30)."""
-    if not any(_has_media(part) for message in request.messages for part in message.parts):
+    if not _any_media(request):
         return request
     messages: list[Message] = []
     waiting: list[Part] = []
@@ -33,10 +33,22 @@ def move_result_media(request: Request, notes: Notes) -> Request:
     return replace(request, messages=tuple(messages))
 
 
-def _has_media(part: Part) -> bool:
-    return isinstance(part, ToolResult) and any(
-        isinstance(inner, Image | Document | Audio | Video) for inner in part.parts
-    )
+MEDIA = (Image, Document, Audio, Video)
+
+
+def _any_media(request: Request) -> bool:
+    for message in request.messages:
+        for part in message.parts:
+            if type(part) is ToolResult and _has_media(part):
+                return True
+    return False
+
+
+def _has_media(part: ToolResult) -> bool:
+    for inner in part.parts:  # noqa: SIM110  # a loop, because this runs for every result of every request
+        if type(inner) is not Text and isinstance(inner, MEDIA):
+            return True
+    return False
 
 
 def _goes_on(message: Message) -> bool:

@@ -113,10 +113,12 @@ def _decode_system(body: JsonObject) -> Message:
 
 
 def decode_message(message: JsonObject) -> Message:
-    word, content = message.get("role"), message.get("content")
-    role = ROLES.get(word) if type(word) is str else None
-    if role is None:
-        raise DecodeError(f"expected one of {', '.join(ROLES)}, found {word!r}", "role")
+    content = message.get("content")
+    try:
+        role = ROLES[message["role"]]
+    except (KeyError, TypeError):  # absent, unknown or no word at all
+        found = repr(message.get("role"))
+        raise DecodeError(f"expected one of {', '.join(ROLES)}, found {found}", "role") from None
     if len(message) == 2 and type(content) is list and content:  # the usual turn: a role and blocks, nothing else
         only = content[0]
         if len(content) == 1 and type(only) is dict and len(only) == 2 and only.get("type") == "text":

@@ -11,23 +11,25 @@ from dragoman.notes import ROOT, At, Notes
 
 def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
     """A turn of which nothing can be said must go before its neighbours are joined."""
+    if all(message.parts and type(message.parts[0]) in SURE for message in request.messages):
+        return request
     kept: list[Message] = []
     for i, message in enumerate(request.messages):
-        if _is_sure(message) or encode_message(message, ROOT, Notes()):
+        if encode_message(message, ROOT, Notes()):
             kept.append(message)
         else:
             notes.dropped(((ROOT, "messages"), i), "nothing in this turn that openai_chat could say")
     return request if len(kept) == len(request.messages) else replace(request, messages=tuple(kept))
 
 
-def _is_sure(message: Message) -> bool:
-    """The usual turns, told without writing them."""
-    return any(isinstance(part, Text | ToolCall | ToolResult) for part in message.parts)
+SURE = frozenset({Text, ToolCall, ToolResult})  # what a turn may begin with to be sure of saying something
 
 
 def join_assistant_turns(request: Request, notes: Notes) -> Request:
     """One model turn that came in pieces is one message again: results must follow the message with all their calls
     (FIELD-CASES 4). Neighbours that only say text stay as they are."""
+    if not _has_neighbours(request.messages):
+        return request
     joined: list[Message] = []
     for i, message in enumerate(request.messages):
         last = joined[-1] if joined else None
@@ -38,6 +40,16 @@ def join_assistant_turns(request: Request, notes: Notes) -> Request:
         else:
             joined.append(message)
     return request if len(joined) == len(request.messages) else replace(request, messages=tuple(joined))
+
+
+def _has_neighbours(messages: tuple[Message, ...]) -> bool:
+    """Whether an assistant's turn follows another."""
+    last = ""
+    for message in messages:
+        if message.role == last == "assistant":
+            return True
+        last = message.role
+    return False
 
 
 def _is_text(message: Message) -> bool:

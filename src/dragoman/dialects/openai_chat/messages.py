@@ -47,6 +47,7 @@ from dragoman.fields import (
     decode_each,
     drop_constant,
     expected,
+    is_silent,
     leftovers,
     note_spelling,
     spelled,
@@ -224,6 +225,41 @@ def encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
     if message.extras:
         add_extras(turn, message.extras, NAME, at, notes)
     return [turn]
+
+
+def encode_usual(message: Message) -> JsonObject | None:
+    """The turns most conversations consist of (a text; a result; a text and calls) in few steps; None for the rest."""
+    role, parts = message.role, message.parts
+    if not parts or (message.extras and not is_silent(message.extras, NAME)):
+        return None
+    first = parts[0]
+    text = None
+    if type(first) is Text:
+        if not first.text or not is_plain(first):
+            return None
+        text = first.text
+        if len(parts) == 1:
+            return {"role": role, "content": text}
+    if role == "assistant":
+        calls: list[JsonObject] = []
+        for part in parts if text is None else parts[1:]:
+            if type(part) is not ToolCall or part.freeform or part.extras or part.seal or part.cache:
+                return None
+            function = {"name": part.name, "arguments": part.arguments}
+            calls.append({"id": part.id, "type": "function", "function": function})
+        return {"role": "assistant", "content": text, "tool_calls": calls}
+    if type(first) is ToolResult and len(parts) == 1 and role == "user":
+        return _encode_usual_result(first)
+    return None
+
+
+def _encode_usual_result(part: ToolResult) -> JsonObject | None:
+    inner = part.parts[0] if len(part.parts) == 1 else None
+    if type(inner) is not Text or not inner.text or not is_plain(inner):
+        return None
+    if part.failed is not None or part.name is not None or part.cache or part.freeform or part.extras:
+        return None
+    return {"role": "tool", "tool_call_id": part.call_id, "content": inner.text}
 
 
 def _encode_mixed(message: Message, at: At, notes: Notes) -> list[JsonObject]:

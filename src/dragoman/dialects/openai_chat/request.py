@@ -4,7 +4,7 @@ https://platform.openai.com/docs/api-reference/chat/create (digest read 2026-11-
 from msgspec.structs import replace
 
 from dragoman.dialects.openai_chat.calls import CallIds
-from dragoman.dialects.openai_chat.messages import decode_message, encode_message
+from dragoman.dialects.openai_chat.messages import decode_message, encode_message, encode_usual
 from dragoman.dialects.openai_chat.parts import add_outer, encode_ttl, keep_inner, take_word
 from dragoman.dialects.openai_chat.tools import (
     encode_tool_choice,
@@ -181,7 +181,11 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     at: At = (ROOT, "messages")
     turns: list[JsonObject] = []
     for i, message in enumerate(request.messages):
-        turns.extend(encode_message(message, (at, i), notes))
+        usual = encode_usual(message)
+        if usual is not None:
+            turns.append(usual)
+        else:
+            turns.extend(encode_message(message, (at, i), notes))
     body["messages"] = turns
     if request.messages and not turns:
         notes.dropped(at, "no turn left that openai_chat could say")
@@ -228,9 +232,9 @@ def _note_freeform(request: Request, notes: Notes) -> None:
     known: set[str] = set()
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.parts):
-            if isinstance(part, ToolCall) and part.freeform:
+            if type(part) is ToolCall and part.freeform:
                 known.add(part.id)
-            elif isinstance(part, ToolResult) and part.freeform and part.call_id not in known:
+            elif type(part) is ToolResult and part.freeform and part.call_id not in known:
                 at: At = ((((ROOT, "messages"), i), "parts"), j)
                 notes.altered((at, "freeform"), "its call is not there to say so")
 
