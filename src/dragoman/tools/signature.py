@@ -1,0 +1,238 @@
+"""A callable's arguments: described for the model, and bound from what the model wrote."""
+
+import contextlib
+import functools
+import inspect
+import typing
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.errors import DragomanError
+from dragoman.jsontypes import Json, JsonObject, copy_json, kind_of, load_json
+from dragoman.model.messages import ToolCall
+from dragoman.tools.docstrings import Doc, read_docstring
+from dragoman.tools.hints import Hint, Misfit, describe, description_of, read_hint
+
+_SIMPLE = (bool, int, float, str)
+_MOST_NAMED = 12  # names an error lists
+
+
+class Argument(Struct, frozen=True, kw_only=True):
+    name: str
+    hint: Hint
+    kind: Any  # of inspect.Parameter
+    required: bool
+    default: Any = None
+    text: str = ""
+
+
+class Signature(Struct, frozen=True, kw_only=True):
+    """What a callable takes. `wants_call` names the argument that gets the ToolCall itself."""
+
+    arguments: tuple[Argument, ...]
+    rest: Argument | None  # **kwargs
+    wants_call: str | None
+    description: str
+    parameters: JsonObject
+
+    def bind(self, call: ToolCall) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments for a call; Misfit says to the model what does not fit."""
+        given = read_arguments(call.arguments)
+        wrongs: list[str] = []
+        values: dict[str, Any] = {}
+        for argument in self.arguments:
+            if argument.name in given:
+                _take(argument, given.pop(argument.name), values, wrongs)
+            elif argument.required:
+                wrongs.append(f"{argument.name}: is missing")
+        for name, value in given.items():
+            if self.rest is None:
+                wrongs.append(f"{name}: there is no such argument")
+            else:
+                _take(msgspec.structs.replace(self.rest, name=name), value, values, wrongs)
+        if wrongs:
+            raise Misfit(f"the arguments do not fit: {'; '.join(wrongs)}.{self._hint(wrongs)}")
+        return self._place(values, call)
+
+    def _hint(self, wrongs: list[str]) -> str:
+        if not any("no such" in words or "missing" in words for words in wrongs):
+            return ""
+        names = [a.name + ("" if a.required else " (optional)") for a in self.arguments]
+        more = ", ..." if len(names) > _MOST_NAMED else ""
+        return f" The arguments are: {', '.join(names[:_MOST_NAMED])}{more}" if names else " It takes no arguments"
+
+    def _place(self, values: dict[str, Any], call: ToolCall) -> tuple[list[Any], dict[str, Any]]:
+        """Positional where the callable wants it so: up to the last positional-only one that is given, and *args."""
+        positional: list[Any] = []
+        by_place = [a for a in self.arguments if a.kind is inspect.Parameter.POSITIONAL_ONLY]
+        star = next((a for a in self.arguments if a.kind is inspect.Parameter.VAR_POSITIONAL), None)
+        if star is not None and star.name in values:
+            by_place = [a for a in self.arguments if a.kind in (a.kind.POSITIONAL_ONLY, a.kind.POSITIONAL_OR_KEYWORD)]
+        last = max((i for i, a in enumerate(by_place) if a.name in values), default=-1)
+        if star is not None and star.name in values:
+            last = len(by_place) - 1
+        positional.extend(values.pop(a.name, a.default) for a in by_place[: last + 1])
+        if star is not None:
+            positional.extend(values.pop(star.name, ()))
+        if self.wants_call is not None:
+            values[self.wants_call] = call
+        return positional, values
+
+
+def _take(argument: Argument, value: Json, values: dict[str, Any], wrongs: list[str]) -> None:
+    try:
+        values[argument.name] = argument.hint.convert(value)
+    except Misfit as error:
+        words = str(error)
+        inside = f" (in {argument.name}" if " - at $" in words else ""
+        words = words.replace(" - at $", f"{inside}", 1) + (")" if inside else "")
+        wrongs.append(f"{argument.name}: {words}")
+
+
+def read_arguments(text: str) -> JsonObject:
+    """The model's JSON. Nothing at all means no arguments; anything but an object is a Misfit, never {}."""
+    if not text.strip():
+        return {}
+    try:
+        value = load_json(text)
+        if isinstance(value, str):  # said twice: "{\"city\": ...}"
+            value = load_json(value)
+    except DragomanError as error:
+        raise Misfit(f"the arguments are {error}. Write one JSON object") from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Misfit(f"the arguments must be one JSON object, not {kind_of(value)}")
+    return copy_json(value)  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- reading a callable
+
+
+def read_signature(function: Callable[..., Any]) -> Signature:
+    """DragomanError when there is an argument JSON has no form for."""
+    shown = _documented(function)
+    doc = read_docstring(inspect.getdoc(shown) if not isinstance(shown, functools.partial) else None)
+    hints = _hints(function)
+    arguments: list[Argument] = []
+    rest: Argument | None = None
+    wants_call: str | None = None
+    for parameter in _parameters(function):
+        hint = hints.get(parameter.name, parameter.annotation)
+        if hint is ToolCall:
+            wants_call = parameter.name
+            continue
+        argument = _argument(function, parameter, hint, doc)
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            rest = argument
+        else:
+            arguments.append(argument)
+    return Signature(
+        arguments=tuple(arguments),
+        rest=rest,
+        wants_call=wants_call,
+        description=_description(doc),
+        parameters=_schema(arguments, rest),
+    )
+
+
+def _description(doc: Doc) -> str:
+    returns = f"Returns: {doc.returns}" if doc.returns else ""
+    return "\n\n".join(words for words in (doc.description, returns) if words)
+
+
+def _documented(function: Callable[..., Any]) -> Any:
+    """What bears the docstring: the function under a partial, the __call__ of an object without one of its own."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if inspect.isroutine(function) or inspect.isclass(function):
+        return function
+    own = inspect.getdoc(type(function))
+    return type(function) if own else type(function).__call__
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise DragomanError(f"{function!r} does not say what it takes") from error
+    if parameters and parameters[0].name in ("self", "cls") and parameters[0].annotation is inspect.Parameter.empty:
+        return parameters[1:]  # a method that is bound later
+    return parameters
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Type hints with strings resolved, also to names of the scope a function was made in."""
+    shown: Any = function
+    while isinstance(shown, functools.partial):
+        shown = shown.func
+    if inspect.isclass(shown):
+        shown = shown.__init__
+    elif not inspect.isroutine(shown):
+        shown = type(shown).__call__
+    shown = inspect.unwrap(shown)
+    names: dict[str, Any] = {}
+    with contextlib.suppress(TypeError, ValueError):
+        names = dict(inspect.getclosurevars(shown).nonlocals)
+    try:
+        return typing.get_type_hints(shown, localns=names or None, include_extras=True)
+    except NameError as error:
+        raise DragomanError(f"{getattr(shown, '__qualname__', shown)}: {error} in its type hints") from error
+    except (TypeError, AttributeError):
+        return {}
+
+
+def _argument(function: Any, parameter: inspect.Parameter, hint: Any, doc: Doc) -> Argument:
+    empty = parameter.default is inspect.Parameter.empty
+    if hint is inspect.Parameter.empty and not empty and type(parameter.default) in _SIMPLE:
+        hint = type(parameter.default)
+    if not empty and parameter.default is None and hint is not inspect.Parameter.empty:
+        hint = hint | None if isinstance(hint, type) else typing.Union[hint, None]  # noqa: UP007  # a value, not a hint
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        hint = list[Any] if hint is inspect.Parameter.empty else list[hint]
+    try:
+        found = read_hint(hint)
+    except DragomanError as error:
+        name = getattr(function, "__qualname__", None) or repr(function)
+        raise DragomanError(f"{name}: argument {parameter.name}: {error}") from error
+    variable = parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return Argument(
+        name=parameter.name,
+        hint=found,
+        kind=parameter.kind,
+        required=empty and not variable,
+        default=parameter.default,
+        text=doc.arguments.get(parameter.name, ""),
+    )
+
+
+def _schema(arguments: list[Argument], rest: Argument | None) -> JsonObject:
+    """`type` and `properties` always, as the strictest provider wants them (seed 001)."""
+    hints = [a.hint for a in arguments] + ([rest.hint] if rest is not None else [])
+    schemas, definitions = describe(hints)
+    properties: JsonObject = {}
+    for argument, described in zip(arguments, schemas, strict=False):
+        properties[argument.name] = _property(argument, described)
+    schema: JsonObject = {"type": "object", "properties": properties}
+    required = [a.name for a in arguments if a.required]
+    if required:
+        schema["required"] = required
+    schema["additionalProperties"] = False if rest is None else (schemas[-1] or True)
+    if definitions:
+        schema["$defs"] = definitions
+    return schema
+
+
+def _property(argument: Argument, schema: JsonObject) -> JsonObject:
+    text = description_of(argument.hint.kind) or argument.text
+    if text:
+        schema = {**schema, "description": text}
+    if not argument.required and argument.default not in (inspect.Parameter.empty, None):
+        try:
+            schema = {**schema, "default": msgspec.to_builtins(argument.default, enc_hook=str)}
+        except (TypeError, ValueError, RecursionError):
+            return schema
+    return schema
