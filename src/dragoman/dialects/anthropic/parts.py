@@ -61,18 +61,18 @@ def decode_blocks(blocks: list[Any], key: str) -> tuple[Part, ...]:
     parts: list[Part] = []
     try:
         for block in blocks:
-            if type(block) is not dict:
-                raise DecodeError(f"expected object, found {kind_of(block)}")
-            kind = block.get("type")
-            decode = _DECODERS.get(kind) if type(kind) is str else None
-            parts.append(decode_part(block) if decode is None else decode(block))
+            try:
+                decode = _DECODERS[block["type"]]
+            except (KeyError, TypeError):  # not one we know, or no block at all
+                decode = decode_part
+            parts.append(decode(block))
     except DecodeError as error:
         raise error.under(key, len(parts)) from None
     return tuple(parts)
 
 
 def decode_part(block: JsonObject) -> Part:
-    kind = block.get("type")
+    kind = need_object(block).get("type")
     decode = _DECODERS.get(kind) if type(kind) is str else None
     if decode is not None:
         return decode(block)

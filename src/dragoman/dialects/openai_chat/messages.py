@@ -47,7 +47,6 @@ from dragoman.fields import (
     decode_each,
     drop_constant,
     expected,
-    is_silent,
     leftovers,
     note_spelling,
     spelled,
@@ -228,9 +227,10 @@ def encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
 
 
 def encode_usual(message: Message) -> JsonObject | None:
-    """The turns most conversations consist of (a text; a result; a text and calls) in few steps; None for the rest."""
+    """The turns most conversations consist of (a text; a result; a text and calls) in few steps; None for the rest.
+    The turn's own extras must be silent."""
     role, parts = message.role, message.parts
-    if not parts or (message.extras and not is_silent(message.extras, NAME)):
+    if not parts:
         return None
     first = parts[0]
     text = None

@@ -16,6 +16,7 @@ from dragoman.dialects.openai_chat.tools import (
 from dragoman.dialects.openai_chat.words import EFFORTS, NAME, NO_EFFORT, TTLS
 from dragoman.fields import (
     add_extras,
+    is_silent,
     leftovers,
     note_omitted,
     note_spelling,
@@ -28,7 +29,7 @@ from dragoman.fields import (
     take_texts_or_none,
 )
 from dragoman.jsontypes import JsonObject
-from dragoman.model.messages import Cache, Message, ToolCall, ToolResult
+from dragoman.model.messages import Cache, Extras, Message, ToolCall, ToolResult
 from dragoman.model.request import OutputFormat, ReasoningSetting, Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.effort import effort_of_budget, lowest_known
@@ -180,8 +181,13 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     body: JsonObject = {"model": request.model}
     at: At = (ROOT, "messages")
     turns: list[JsonObject] = []
+    silent: Extras = {}  # extras found to have nothing for us; turns of one wire mostly share them
     for i, message in enumerate(request.messages):
-        usual = encode_usual(message)
+        extras = message.extras
+        usual = None
+        if not extras or extras is silent or is_silent(extras, NAME):
+            silent = extras
+            usual = encode_usual(message)
         if usual is not None:
             turns.append(usual)
         else:
