@@ -639,3 +639,22 @@ def test_recorded_counts_come_back_as_they_were() -> None:
         assert encode_count_request(decode_count_request(wire, notes), notes).body == before
         assert encode_count_reply(decode_count_reply(reply)).body == answer
         assert not list(notes)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"model": None, "input": "hi"},
+        {"model": "m", "input": [{"type": None, "role": "user", "content": "hi"}]},
+        {"model": "m", "input": [{"type": None, "role": "assistant", "content": "hi"}]},
+        {"model": "m", "input": [{"type": ["message"], "content": "hi"}]},
+        {"model": "m", "input": [{"type": "reasoning", "summary": None, "encrypted_content": "gA"}]},
+        {"model": "m", "input": "hi", "tool_choice": {}},
+        {"model": "m", "input": "hi", "tool_choice": {"type": "allowed_tools", "tools": []}},
+        {"model": "m", "input": "hi", "tools": [{"type": "custom", "name": "c", "format": {"syntax": "lark"}}]},
+        {"model": "m", "input": "hi", "text": {"format": {"type": {}}}},
+        {"model": "m", "input": "hi", "text": {"format": {"type": "json_schema", "schema": {}}}},
+    ],
+)
+def test_nulls_and_odd_types_are_left_where_they_stand(body: dict[str, Any]) -> None:
+    assert encode(decode(body)) == (body, [])

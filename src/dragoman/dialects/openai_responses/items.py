@@ -27,7 +27,6 @@ from dragoman.jsontypes import JsonObject, kind_of
 from dragoman.model.messages import (
     Audio,
     Document,
-    Extras,
     Image,
     Opaque,
     Part,
@@ -75,7 +74,9 @@ def _decode_message(item: JsonObject, previous: Part | None, *, in_reply: bool) 
     else:
         return [Opaque(dialect=NAME, body=item)]
     del item["content"], item["role"]
-    typed = item.pop("type", None) is not None
+    typed = item.get("type") is not None
+    if typed:
+        del item["type"]
     head = take_head(item, previous, in_reply=in_reply)
     tail: JsonObject = {}
     _take_status(item, tail, head, in_reply=in_reply)
@@ -305,20 +306,18 @@ def _encode_message(group: Group, index: int, at: At, notes: Notes, client: Clie
     content: str | list[JsonObject] = [
         encode_output(part, (at, i), notes, to_client=client is not None) for i, part in said
     ]
-    for _, part in said:
-        _add_item_keys(item, part.extras)
     first = said[0][1]
     own = first.extras.get(NAME, {})
+    keys = _item_keys(said)
     shape = own.get("~content")
-    if shape is None and client is None and len(group) == 1 and item.keys() == {"type", "role"}:
+    if shape is None and client is None and len(said) == 1 and not keys and item.keys() == {"type", "role"}:
         shape = "string" if _is_bare(first) else "list"
     if shape == "string" and isinstance(first, Text):
         content = first.text
     item["content"] = content
-    kind = own.get("~typed") or ("message" if type(content) is list else ABSENT)
-    if kind == ABSENT:
+    if (own.get("~typed") or ("message" if type(content) is list else ABSENT)) == ABSENT:
         del item["type"]
-    return item
+    return item | keys
 
 
 def _is_bare(part: Part) -> bool:
@@ -328,13 +327,16 @@ def _is_bare(part: Part) -> bool:
     return not any(key not in ("~item", "~content", "~typed", "~id", "~status") for key in part.extras.get(NAME, {}))
 
 
-def _add_item_keys(item: JsonObject, extras: Extras) -> None:
-    own = extras.get(NAME)
-    if own is not None:
-        if "phase" in own:
-            item["phase"] = own["phase"]
-        if "item" in own:
-            item.update(own["item"])
+def _item_keys(said: list[tuple[int, Text | Refusal]]) -> JsonObject:
+    """What the parts of a message keep of it, beside its id and status."""
+    keys: JsonObject = {}
+    for _, part in said:
+        own = part.extras.get(NAME)
+        if own is not None:
+            if "phase" in own:
+                keys["phase"] = own["phase"]
+            keys.update(own.get("item", {}))
+    return keys
 
 
 def encode_call(part: ToolCall, index: int, at: At, notes: Notes, client: Client | None) -> JsonObject:
@@ -364,14 +366,16 @@ def _encode_reasoning(group: Group, index: int, at: At, notes: Notes, client: Cl
     for i, part in group:
         if isinstance(part, Reasoning):
             _add_thought(item, texts, part, (at, i), notes, client)
-    item["summary"] = texts["summary"]
     last = group[-1][1]
-    if texts["content"] or (isinstance(last, Reasoning) and spelled(last.extras, NAME, "~content") == "empty"):
+    own = last.extras.get(NAME, {}) if isinstance(last, Reasoning) else {}
+    if texts["summary"] or "summary" not in own:
+        item["summary"] = texts["summary"]
+    if texts["content"] or own.get("~content") == "empty":
         item["content"] = texts["content"]
     for i, part in group:
         if isinstance(part, Reasoning) and part.extras:
-            own = {k: v for k, v in part.extras.get(NAME, {}).items() if k not in ("part", "status", "id")}
-            add_extras(item, {**part.extras, NAME: own}, NAME, (at, i), notes)
+            kept = {k: v for k, v in part.extras.get(NAME, {}).items() if k not in ("part", "status", "id")}
+            add_extras(item, {**part.extras, NAME: kept}, NAME, (at, i), notes)
     return item
 
 

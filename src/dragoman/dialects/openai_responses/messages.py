@@ -8,7 +8,6 @@ from dragoman.dialects.openai_responses.words import (
     DEVELOPER_ITEMS,
     MODEL_OUTPUTS,
     NAME,
-    RESULTS,
     ROLES,
     USER_ITEMS,
 )
@@ -44,9 +43,9 @@ class _Turns:
         kind = item.get("type")
         if kind == "message" or (kind is None and "role" in item):
             self._add_message(item)
-        elif kind in CALLS or kind == "reasoning":
+        elif kind == "reasoning" or (type(kind) is str and kind in CALLS):
             self._extend("assistant", decode_model_item(item, self._last("assistant"), in_reply=False))
-        elif kind in RESULTS and is_result(item):
+        elif is_result(item):
             self._extend("user", [decode_result(item)])
         else:
             self._extend(owner_of(item), [Opaque(dialect=NAME, body=item)])
@@ -84,7 +83,8 @@ class _Turns:
 def _decode_said(item: JsonObject) -> Message:
     """A message of anybody but the model."""
     role, content = take_choice(item, "role", ROLES), item.pop("content", None)
-    if item.pop("type", None) is not None:
+    if item.get("type") is not None:
+        del item["type"]
         note_spelling(item, "type", "message")
     parts: tuple[Part, ...]
     if type(content) is str:

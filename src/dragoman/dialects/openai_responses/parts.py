@@ -140,6 +140,8 @@ def decode_citation(citation: JsonObject) -> Citation:
     if citation.get("type") == "url_citation":
         note_omitted(citation, citation, "url", "title", "start_index", "end_index")
         del citation["type"]
+    else:
+        note_spelling(citation, "kind", "other")
     return Citation(
         url=take_text_or_none(citation, "url"),
         title=take_text_or_none(citation, "title"),
@@ -150,7 +152,7 @@ def decode_citation(citation: JsonObject) -> Citation:
 
 
 def decode_logprob(token: JsonObject) -> TokenLogprob:
-    note_omitted(token, token, "bytes", "top_logprobs")
+    note_omitted(token, token, "logprob", "bytes", "top_logprobs")
     return _decode_logprob(token)
 
 
@@ -166,7 +168,7 @@ def _decode_logprob(token: JsonObject) -> TokenLogprob:
 
 
 def _decode_top(token: JsonObject) -> TokenLogprob:
-    note_omitted(token, token, "bytes")
+    note_omitted(token, token, "logprob", "bytes")
     return _decode_logprob(token)
 
 
@@ -315,7 +317,7 @@ def _encode_image(part: Image, at: At, notes: Notes, demand_detail: bool) -> Jso
             notes.dropped((at, "media_type"), "responses takes no media type beside a url or file id")
     if part.detail is not None:
         block["detail"] = part.detail
-    elif demand_detail and not _is_omitted(part.extras, "detail"):
+    elif demand_detail and not is_omitted(part.extras, "detail"):
         block["detail"] = "auto"
         notes.invented((at, "detail"), "responses demands one: auto")
     if part.seal is not None:
@@ -340,7 +342,7 @@ def _encode_document(part: Document, at: At, notes: Notes) -> JsonObject:
             notes.dropped((at, "media_type"), "responses takes no media type beside a url or file id")
     if part.name is not None:
         block["filename"] = part.name
-    elif "file_data" in block and not _is_omitted(part.extras, "filename"):
+    elif "file_data" in block and not is_omitted(part.extras, "filename"):
         # the type of a file is read from its name
         block["filename"] = DOCUMENT_NAMES.get(part.media_type or "application/pdf", "document")
         notes.invented((at, "name"), "responses wants a name beside a file's data")
@@ -363,7 +365,7 @@ def _encode_file(part: Document, at: At, notes: Notes) -> str:
     return f"data:{part.media_type or 'application/pdf'};base64,{part.data}"
 
 
-def _is_omitted(extras: Extras, key: str) -> bool:
+def is_omitted(extras: Extras, key: str) -> bool:
     """Whether our own wire left the key out, or had a null there."""
     own = extras.get(NAME)
     return own is not None and (key in own or key in own.get(OMIT, ()))
@@ -409,7 +411,8 @@ def encode_output(part: Text | Refusal, at: At, notes: Notes, *, to_client: bool
 
 
 def _add_output_fields(block: JsonObject, part: Text, at: At, notes: Notes) -> None:
-    block["annotations"] = encode_citations(part, at, notes)
+    if part.citations or not is_omitted(part.extras, "annotations"):
+        block["annotations"] = encode_citations(part, at, notes)
     if part.logprobs:
         block["logprobs"] = encode_logprobs(part.logprobs, (at, "logprobs"), notes)
     elif part.logprobs is not None:
@@ -430,31 +433,27 @@ def encode_citations(part: Text, at: At, notes: Notes) -> list[JsonObject]:
     return encoded
 
 
+CITED = ("url", "title", "start_index", "end_index")
+
+
 def _encode_citation(citation: Citation, length: int, at: At, notes: Notes) -> JsonObject | None:
-    body: JsonObject = {}
-    own = NAME in citation.extras
     if citation.quote is not None:
         notes.dropped((at, "quote"), "responses' citations do not quote")
-    if own and "type" in citation.extras[NAME]:  # a kind only Responses has
-        for key, value in (
-            ("url", citation.url),
-            ("title", citation.title),
-            ("start_index", citation.start),
-            ("end_index", citation.end),
-        ):
-            if value is not None:
-                body[key] = value
-    elif citation.url is None and not own:
-        notes.dropped(at, "responses cites a url, and this names none")
-        return None
-    else:
+    said = (citation.url, citation.title, citation.start, citation.end)
+    body: JsonObject = {key: value for key, value in zip(CITED, said, strict=True) if value is not None}
+    extras = citation.extras
+    if spelled(extras, NAME, "~kind") is None:
+        if citation.url is None and not is_omitted(extras, "url"):
+            notes.dropped(at, "responses cites a url, and this names none")
+            return None
+        body["type"] = "url_citation"
         # without a span of its own it speaks of the whole text
-        body = {"type": "url_citation", "url": citation.url or "", "title": citation.title or ""}
-        body["start_index"] = 0 if citation.start is None else citation.start
-        body["end_index"] = length if citation.end is None else citation.end
-        if not own and (citation.title is None or citation.start is None or citation.end is None):
+        missing = {"title": "", "start_index": 0, "end_index": length}
+        missing = {key: value for key, value in missing.items() if key not in body and not is_omitted(extras, key)}
+        if missing:
+            body |= missing
             notes.invented(at, "a span or title that responses demands")
-    add_extras(body, citation.extras, NAME, at, notes)
+    add_extras(body, extras, NAME, at, notes)
     return body
 
 
@@ -463,10 +462,10 @@ def encode_logprobs(tokens: tuple[TokenLogprob, ...], at: At, notes: Notes) -> l
     encoded, invented = [], False
     for i, token in enumerate(tokens):
         body = _encode_logprob(token, (at, i), notes)
-        if "top_logprobs" not in body and not _is_omitted(token.extras, "top_logprobs"):
+        if "top_logprobs" not in body and not is_omitted(token.extras, "top_logprobs"):
             body["top_logprobs"], invented = [], True
-        for said, wire in ((token, body), *zip(token.top or (), body.get("top_logprobs", ()), strict=False)):
-            if "bytes" not in wire and not _is_omitted(said.extras, "bytes"):
+        for said, wire in ((token, body), *zip(token.top or (), body.get("top_logprobs") or (), strict=False)):
+            if "bytes" not in wire and not is_omitted(said.extras, "bytes"):
                 wire["bytes"], invented = list(said.token.encode()), True
         encoded.append(body)
     if invented:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.dialects.openai_responses.items import Client, decode_model_item, encode_item, group_parts
+from dragoman.dialects.openai_responses.parts import is_omitted
 from dragoman.dialects.openai_responses.request import encode_request
 from dragoman.dialects.openai_responses.words import FINISH_WORDS, INCOMPLETES, NAME, RUNNING, TIERS
 from dragoman.errors import DecodeError
@@ -19,6 +20,7 @@ from dragoman.fields import (
     drop_constant,
     leftovers,
     note_omitted,
+    note_spelling,
     take_integer_or_none,
     take_list_or_none,
     take_number_or_none,
@@ -55,6 +57,9 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
     body = wire.body
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
+    output = body.get("output")
+    if output is None:
+        note_spelling(body, "output", "absent")
     parts = decode_output(take_list_or_none(body, "output") or [])
     head = take_response(body, natural_reason(parts))
     return Reply(
@@ -105,7 +110,8 @@ def _take_finish(body: JsonObject, natural: FinishReason) -> Finish | None:
     status, details = body.get("status"), body.get("incomplete_details")
     if status in RUNNING:
         return None  # in the background: not ended yet
-    body.pop("status", None)
+    if status is not None:
+        del body["status"]
     own: JsonObject = {}
     reason: FinishReason = natural
     why = details.get("reason") if type(details) is dict else None
@@ -118,7 +124,7 @@ def _take_finish(body: JsonObject, natural: FinishReason) -> Finish | None:
         own["status"] = status or "completed"
     if type(details) is dict:
         del body["incomplete_details"]
-        if details != {"reason": FINISH_WORDS[reason][1]}:
+        if why is None or details != {"reason": FINISH_WORDS[reason][1]}:
             own["incomplete_details"] = details
     return Finish(reason=reason, extras=leftovers(own, NAME))
 
@@ -140,7 +146,7 @@ DETAILS = (
 
 def decode_usage(usage: JsonObject) -> Usage:
     """Responses counts the cached input and the reasoning inside the totals."""
-    absent = [key for key in COUNTS if key not in usage]
+    absent = [key for key in COUNTS if usage.get(key) is None]
     read, write, reasoning = (_take_detail(usage, outer, key, absent) for outer, key in DETAILS)
     given = take_integer_or_none(usage, "input_tokens")
     made = take_integer_or_none(usage, "output_tokens")
@@ -166,7 +172,7 @@ def decode_usage(usage: JsonObject) -> Usage:
 
 def _take_detail(usage: JsonObject, outer: str, key: str, absent: list[str]) -> int | None:
     details = usage.get(outer)
-    if type(details) is not dict or key not in details:
+    if type(details) is not dict or details.get(key) is None:
         absent.append(key)
         return None
     count = take_integer_or_none(details, key)
@@ -208,7 +214,9 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
         notes,
         request,
     )
-    body["output"] = _encode_output(reply.id, choice.parts, choice.finish, (at, "parts"), notes)
+    output = _encode_output(reply.id, choice.parts, choice.finish, (at, "parts"), notes)
+    if output:
+        body["output"] = output
     return WireReply(body=body)
 
 
@@ -233,8 +241,9 @@ def item_status(finish: Finish | None) -> str:
 
 def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Request | None) -> JsonObject:
     """A response object with an empty output."""
+    own = head.extras.get(NAME, {})
     body: JsonObject = {"id": head.id, "object": "response", "created_at": head.created or 0}
-    if head.created is None and "created_at" not in head.extras.get(NAME, {}).get("~omit", ()):
+    if head.created is None and not is_omitted(head.extras, "created_at"):
         notes.invented((ROOT, "created"), "responses demands a time")
     body |= {"status": "completed", "error": None, "incomplete_details": None}
     body |= _encode_finish(head, natural, notes)
@@ -249,6 +258,11 @@ def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Re
     if NAME not in head.extras:
         body |= repeat_request(request)
         notes.invented(((ROOT, "extras"), NAME), "responses repeats its request")
+    for key in [key for key in (*ALWAYS, "output") if key in own and own[key] is None]:
+        if not body[key] or key in ("object", "status"):
+            del body[key]  # our own wire had a null there
+    if "~output" in own:
+        body.pop("output", None)
     add_extras(body, head.extras, NAME, ROOT, notes)
     return body
 

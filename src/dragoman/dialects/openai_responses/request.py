@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Literal
 
 from dragoman.dialects.openai_responses.messages import decode_items, encode_items
-from dragoman.dialects.openai_responses.parts import encode_cache, is_plain
+from dragoman.dialects.openai_responses.parts import encode_cache, is_omitted, is_plain
 from dragoman.dialects.openai_responses.tools import (
     decode_tool,
     encode_tool_choice,
@@ -30,6 +30,7 @@ from dragoman.errors import DecodeError
 from dragoman.fields import (
     add_extras,
     leftovers,
+    note_omitted,
     note_spelling,
     spelled,
     take_each,
@@ -54,7 +55,7 @@ PATH = "/v1/responses"
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
     body = wire.body
     messages = _take_messages(body)
-    if "model" not in body:
+    if body.get("model") is None:
         note_spelling(body, "model", "absent")  # a prompt template may name it
     limit = take_integer_or_none(body, "max_output_tokens")
     if limit is not None and limit < MIN_OUTPUT:
@@ -121,11 +122,12 @@ def _take_output(body: JsonObject) -> OutputFormat | None:
     """`text.format`; the rest of `text` stays in the extras."""
     text = body.get("text")
     given = text.get("format") if type(text) is dict else None
-    kind = FORMATS.get(given.get("type", "")) if type(given) is dict else None
-    if type(text) is not dict or type(given) is not dict or kind is None:
+    if type(given) is not dict or type(given.get("type")) is not str or given["type"] not in FORMATS:
         return None
     _drop(body, "text", "format")
-    del given["type"]
+    kind = FORMATS[given.pop("type")]
+    if kind == "json_schema":
+        note_omitted(given, given, "name")
     schema = given.pop("schema") if type(given.get("schema")) is dict else None
     return OutputFormat(
         type=kind,
@@ -365,7 +367,7 @@ def _encode_text(body: JsonObject, request: Request, notes: Notes) -> None:
             value = getattr(output, key)
             if value is not None:
                 given[key] = value
-        if output.type == "json_schema" and output.name is None and NAME not in output.extras:
+        if output.type == "json_schema" and output.name is None and not is_omitted(output.extras, "name"):
             given["name"] = "output"
             notes.invented((at, "name"), "responses demands one: output")
         add_extras(given, output.extras, NAME, at, notes)

@@ -13,9 +13,10 @@ from dragoman.notes import At, Notes
 
 def is_result(item: JsonObject) -> bool:
     """Whether it is a result we can read; `call_id` is optional by type, and without it there is nothing to pair."""
-    output = item.get("output")
+    kind, output = item.get("type"), item.get("output")
     return (
-        item.get("type") in RESULTS
+        type(kind) is str
+        and kind in RESULTS
         and type(item.get("call_id")) is str
         and (type(output) is str or (type(output) is list and all(map(is_content, output))))
     )

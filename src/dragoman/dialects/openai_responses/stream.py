@@ -74,6 +74,7 @@ class StreamDecoder:
         self._notes = notes
         self._items: dict[Any, _Item] = {}  # by id, and by call id
         self._places: dict[Any, _Item] = {}  # by output_index
+        self._opened: list[_Item] = []  # all that were announced
         self._latest: _Item | None = None
         self._previous: Part | None = None  # the part that started last
         self._kinds: list[Part] = []  # one of each kind that was said, for the reason it ended
@@ -187,9 +188,9 @@ class StreamDecoder:
         for place, item in enumerate(output if type(output) is list else ()):
             need_object(item)
             self._finish_item(self._items.get(_name_of(item)) or self._places.get(place), item, events)
-        for left in (*self._items.values(), *self._places.values()):
-            if not left.done:
-                self._leave(left, events)
+        for item in self._opened:
+            if not item.done:
+                self._leave(item, events)
         self._ended = True
         if kind == "response.incomplete":
             response.setdefault("status", "incomplete")
@@ -221,10 +222,12 @@ class StreamDecoder:
         item = _Item(added, self._previous)
         item.reserved = self._next_slot()
         self._latest = item
+        self._opened.append(item)
         for name in (added.get("call_id"), added.get("id")):
             if type(name) is str:
                 self._items[name] = item
-        self._places[body.get("output_index", len(self._places))] = item
+        place = body.get("output_index")
+        self._places[place if type(place) is int else len(self._places)] = item
         match added.get("type"):
             case "function_call" | "custom_tool_call":
                 self._start_call(item, events)
@@ -242,14 +245,16 @@ class StreamDecoder:
 
     def _find(self, body: JsonObject) -> _Item | None:
         """The item an event speaks of. llama.cpp numbers nothing, some relays change the ids on the way."""
-        item = self._items.get(body.get("item_id"))
+        name, place = body.get("item_id"), body.get("output_index")
+        item = self._items.get(name) if type(name) is str else None
         if item is None:
-            item = self._places.get(body["output_index"]) if "output_index" in body else self._latest
+            item = self._latest if type(place) is not int else self._places.get(place)
         return item
 
     def _find_whole(self, item: JsonObject, place: Any) -> _Item:
         """The item that is done; a new one where nobody announced it."""
         name = _name_of(item)
+        place = place if type(place) is int else None
         known = self._items.get(name) or self._places.get(place)
         if known is None and name is None and self._latest is not None and not self._latest.done:
             known = self._latest
@@ -367,7 +372,7 @@ class StreamDecoder:
             self._notes.altered(at, "its end says something else than was streamed")
 
     def _delta(self, body: JsonObject, where: str, place: str, kind: str, events: list[Event]) -> None:
-        item = self._items.get(body.get("item_id")) or self._find(body) or self._imply(body, kind, events)
+        item = self._find(body) or self._imply(body, kind, events)
         if item.part is None or item.key != (where, body.get(place, item.key[1])):
             self._turn_to(item, (where, body.get(place, item.ended)), kind, events)
         text = body.get("delta")
@@ -375,7 +380,7 @@ class StreamDecoder:
             raise expected("string", text, "delta")
         item.pieces.append(text)
         logprobs = body.get("logprobs")
-        if logprobs:
+        if logprobs and type(logprobs) is list:
             tokens = decode_each(logprobs, "logprobs", decode_logprob)
             item.logprobs += len(tokens)
             events.append(PartDelta(index=item.slot, text=text, logprobs=tokens))
@@ -423,7 +428,7 @@ class StreamDecoder:
         self._open_part(item, call, ("call", 0), events)
 
     def _grow_call(self, body: JsonObject, events: list[Event]) -> None:
-        item, text = self._items.get(body.get("item_id")) or self._find(body), body.get("delta")
+        item, text = self._find(body), body.get("delta")
         if type(text) is str and text and item is not None and item.part is not None:
             item.pieces.append(text)
             events.append(PartDelta(index=item.slot, text=text))
@@ -435,8 +440,8 @@ class StreamDecoder:
             self._add_missing(item, "".join(item.pieces), text, events)
 
 
-def _name_of(item: JsonObject) -> Any:
-    return item.get("id") or item.get("call_id")
+def _name_of(item: JsonObject) -> str | None:
+    return next((name for key in ("id", "call_id") if type(name := item.get(key)) is str), None)
 
 
 def _news(then: Extras, now: Extras) -> Extras:

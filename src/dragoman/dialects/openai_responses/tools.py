@@ -57,7 +57,8 @@ def _is_known_format(given: object) -> bool:
         return False
     if given.get("type") == "text":
         return len(given) == 1
-    return given.get("type") == "grammar" and set(given) <= {"type", "syntax", "definition"}
+    known = set(given) <= {"type", "syntax", "definition"} and all(type(value) is str for value in given.values())
+    return known and given.get("type") == "grammar"
 
 
 def _decode_custom(tool: JsonObject) -> CustomTool:
@@ -105,24 +106,33 @@ def take_tool_choice(body: JsonObject) -> ToolChoice | None:
     if type(choice) is str and choice in MODES:
         del body["tool_choice"]
         return ToolChoice(mode=MODES[choice])
-    if type(choice) is not dict:
-        return None  # a null, or a word nobody knows: left for the extras
-    del body["tool_choice"]
+    decoded = _decode_choice(choice) if type(choice) is dict else None
+    if decoded is not None:  # else a null, or a word nobody knows: left for the extras
+        del body["tool_choice"]
+    return decoded
+
+
+def _decode_choice(choice: JsonObject) -> ToolChoice | None:
     match choice.get("type"):
         case "function" | "custom" as kind if type(choice.get("name")) is str:
             del choice["type"]
             if kind == "custom":
                 note_spelling(choice, "type", kind)
             return ToolChoice(mode="required", names=(choice.pop("name"),), extras=leftovers(choice, NAME))
-        case "allowed_tools" if choice.get("mode") in MODES:
-            mode = MODES[choice.pop("mode")]
+        case "allowed_tools":
+            mode = choice.get("mode")
+            if type(mode) is not str or mode not in MODES:
+                return None
+            del choice["mode"]
             names = _names_of(choice.get("tools"))
             if names is not None:
                 del choice["type"]
                 note_spelling(choice, "kinds", [tool["type"] for tool in choice.pop("tools")])
-            return ToolChoice(mode=mode, names=names, extras=leftovers(choice, NAME))
-        case _:  # a tool the provider runs: no name of ours says it
+            return ToolChoice(mode=MODES[mode], names=names, extras=leftovers(choice, NAME))
+        case str():  # a tool the provider runs: no name of ours says it
             return ToolChoice(mode="required", extras=leftovers(choice, NAME))
+        case _:
+            return None
 
 
 def _names_of(tools: object) -> tuple[str, ...] | None:

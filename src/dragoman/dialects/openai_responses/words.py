@@ -26,7 +26,7 @@ ID_PREFIXES: dict[str, str] = {
 # What a message's content may hold. An item with anything else in it is carried whole.
 CONTENT_PREFIXES = ("input_", "output_")
 CONTENT_TYPES = frozenset({"text", "refusal", "computer_screenshot", "image_url", "summary_text", "reasoning_text"})
-TEXT_TYPES = frozenset({"input_text", "output_text", "text"})
+TEXT_TYPES = ("input_text", "output_text", "text")
 
 # Whose turn an item belongs to that only this dialect knows, where it does not say itself. The rest are the model's.
 USER_ITEMS = frozenset({"mcp_approval_response", "compaction_trigger"})

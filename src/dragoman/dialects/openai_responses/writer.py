@@ -157,7 +157,10 @@ class StreamEncoder:
             finish=None,
             extras=event.extras,
         )
-        response = encode_response(head, "stop", Notes(), self._request) | {"status": "in_progress"}
+        response = encode_response(head, "stop", Notes(), self._request) | {
+            "status": "in_progress",
+            "output": [],
+        }
         self._send("response.created", {"response": response})
         self._send("response.in_progress", {"response": response})
 
@@ -169,7 +172,7 @@ class StreamEncoder:
         for extras in event.choice_extras[:1]:
             add_extras({}, extras, NAME, ((ROOT, "choices"), 0), self._notes)
         response = self._response(event, finish)
-        status = response["status"]
+        status = response.get("status", "completed")
         kind = status if status in ("completed", "failed") else "incomplete"
         self._send(f"response.{kind}", {"response": response})
         self._done = True
@@ -215,7 +218,8 @@ class StreamEncoder:
             return
         rest = {k: v for k, v in body.items() if k not in ("type", "sequence_number", "obfuscation")}
         if kind == "response.output_item.added":
-            name = body["item"].get("id")
+            item = body.get("item")
+            name = item.get("id") if type(item) is dict else None
             if type(name) is not str:
                 return
             if self._growing is None:
@@ -224,7 +228,7 @@ class StreamEncoder:
             self._send(kind, rest | {"output_index": self._announced[name]})
         elif "item_id" not in body:
             self._send(kind, rest)
-        elif body["item_id"] in self._announced:
+        elif type(body["item_id"]) is str and body["item_id"] in self._announced:
             self._send(kind, rest | {"output_index": self._announced[body["item_id"]]})
 
     # ------------------------------------------------------------ items
