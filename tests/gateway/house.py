@@ -1,9 +1,11 @@
 """A gateway on a real port in a thread of its own, in front of scripted upstreams on loopback."""
 
 import asyncio
+import contextlib
 import socket
+import struct
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,7 +171,8 @@ class Faultline:
             writer.close()
 
     async def _watch(self, reader: asyncio.StreamReader, seen: Seen) -> None:
-        await reader.read()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
         seen.left.set()
 
     def close(self) -> None:
@@ -225,25 +228,9 @@ def stream(*pieces: bytes | float, kind: str = "text/event-stream", end: str = "
 
 def reset(writer: asyncio.StreamWriter) -> None:
     handle: socket.socket = writer.get_extra_info("socket")
-    import struct
-
     handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
 
 def state(folder: Path) -> dict[str, str]:
     return {"DRAGOMAN_HOME": str(folder), "DRAGOMAN_NO_PROBE": "1"}
-
-
-__all__ = [
-    "AsyncIterator",
-    "Faultline",
-    "House",
-    "Loop",
-    "Seen",
-    "faultline",
-    "open_house",
-    "say",
-    "stream",
-    "upstream",
-]

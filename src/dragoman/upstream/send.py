@@ -225,9 +225,13 @@ class Sender:
                     station.budget.retrying -= 1
             here = tried.setdefault(station.spec.name, set())
             now = self.clock()
-            if failure.code not in ("queue_full", "queue_timeout"):
-                station.learn(key, target.model, failure, now, self.dice())
             others = [pair for pair in left if pair[0] is not station]
+            if failure.code in ("queue_full", "queue_timeout"):
+                station.breaker(key, target.model).abandoned()
+                if not others:  # waiting was tried already, or there is no room to wait
+                    raise UpstreamError(failure)
+            else:
+                station.learn(key, target.model, failure, now, self.dice())
             decision = decide(
                 failure,
                 attempts=count,

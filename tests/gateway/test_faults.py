@@ -1,0 +1,445 @@
+"""The fault rows of RELIABILITY.md that need only a scripted upstream, by table (F01-F39)."""
+
+import asyncio
+import json
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from dragoman.upstream.spec import Timeouts
+from tests.gateway.house import (
+    CANARY,
+    Faultline,
+    House,
+    Script,
+    Seen,
+    faultline,
+    open_house,
+    reset,
+    say,
+    stream,
+    upstream,
+)
+from tests.gateway.web import Got, head_of, post
+
+ASK = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+WHOLE = json.dumps(
+    {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "fine"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+).encode()
+
+
+def chunk(text: str | None = None, finish: str | None = None) -> bytes:
+    delta = {"content": text} if text is not None else {}
+    body = {
+        "id": "x",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+    }
+    return b"data: " + json.dumps(body).encode() + b"\n\n"
+
+
+DONE = b"data: [DONE]\n\n"
+GOOD_STREAM = stream(chunk("fi"), chunk("ne"), chunk(finish="stop"), DONE)
+GOOD = say(200, WHOLE)
+
+
+def two(first: Faultline, second: Faultline, **more: Any) -> tuple[Any, ...]:
+    return (
+        upstream("one", "openai_chat", first.url, models=("m",), **more),
+        upstream("two", "openai_chat", second.url, models=("m",), **more),
+    )
+
+
+def ask(house: House, *, streamed: bool = False, path: str = "/v1/chat/completions", **more: Any) -> Got:
+    return post(house.url, path, {**ASK, "stream": streamed, **more})
+
+
+def text_of(got: Got) -> str:
+    said = ""
+    for line in got.text.splitlines():
+        if line.startswith("data: {"):
+            for choice in json.loads(line[6:]).get("choices", ()):
+                said += choice["delta"].get("content") or ""
+    return said
+
+
+async def hang_up(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    reset(writer)
+
+
+async def head_then_reset(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+    await writer.drain()
+    await asyncio.sleep(0.02)
+    reset(writer)
+
+
+async def stall(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(30)
+
+
+async def short_body(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 5000\r\n\r\n" + WHOLE)
+
+
+async def trickle_head(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    for byte in b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-slow: " + b"x" * 200:
+        writer.write(bytes([byte]))
+        await writer.drain()
+        await asyncio.sleep(0.05)
+
+
+async def zipped(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-encoding: gzip\r\ncontent-length: 4\r\n\r\n"
+    writer.write(head + b"\x1f\x8b\x08\x00")
+
+
+# name, what the first upstream does, whether the client streams: the second one answers and nobody notices
+INVISIBLE: list[tuple[str, Script, bool]] = [
+    ("F03 reset before headers", hang_up, False),
+    ("F04 reset after headers, before the first event", head_then_reset, True),
+    ("F07 truncated body", short_body, False),
+    ("F08 stall before headers", stall, True),
+    ("F10 slow headers", trickle_head, True),
+    ("F12 rate limited", say(429, b'{"error":{"message":"slow down"}}', retry_after="30"), False),
+    (
+        "F13 quota",
+        say(429, b'{"error":{"message":"no","type":"insufficient_quota","code":"insufficient_quota"}}'),
+        False,
+    ),
+    ("F15 500", say(500, b'{"error":{"message":"oops"}}'), False),
+    ("F15 502 with a page", say(502, b"<html>bad gateway</html>", "text/html"), True),
+    ("F16 overloaded", say(503, b'{"error":{"message":"busy"}}'), True),
+    ("F17 200, then an error first", stream(b'data: {"error":{"message":"overloaded","code":503}}\n\n'), True),
+    ("F18 refused key", say(401, b'{"error":{"message":"bad key"}}'), False),
+    ("F20 redirect", say(302, b"", location="http://127.0.0.1:1/steal"), False),
+    ("F21 malformed JSON", say(200, b'{"id": "x", "choices": ['), False),
+    ("F22 a web page", say(200, b"<html>hello</html>", "text/html"), False),
+    ("F22 a web page instead of a stream", say(200, b"<html>hello</html>", "text/html"), True),
+    ("F24 an endless line", stream(b"data: " + b"x" * (5 * 1024 * 1024)), True),
+    ("F27 nothing at all", stream(), True),
+    ("F28 an encoding nobody asked for", zipped, False),
+    ("T42 comments only", stream(b": still here\n\n", 0.01, b": still here\n\n", 0.01), True),
+]
+
+
+@pytest.mark.parametrize(("script", "streamed"), [row[1:] for row in INVISIBLE], ids=[row[0] for row in INVISIBLE])
+def test_a_failure_before_the_first_byte_is_invisible(script: Script, streamed: bool) -> None:
+    with (
+        faultline(script) as first,
+        faultline(GOOD_STREAM if streamed else GOOD) as second,
+        open_house(*two(first, second)) as house,
+    ):
+        got = ask(house, streamed=streamed)
+        assert got.status == 200
+        assert (text_of(got) if streamed else got.json["choices"][0]["message"]["content"]) == "fine"
+        assert got.headers["x-dragoman-upstream"] == "two/m"
+        assert len(first.seen) == 1
+        assert len(second.seen) == 1
+        assert not streamed or got.body.endswith(DONE)
+
+
+def test_f01_a_refused_connection_goes_to_the_next_at_once() -> None:
+    with socket.socket() as closed, faultline(GOOD) as second:
+        closed.bind(("127.0.0.1", 0))
+        one = upstream("one", "openai_chat", f"http://127.0.0.1:{closed.getsockname()[1]}", models=("m",))
+        with open_house(one, upstream("two", "openai_chat", second.url, models=("m",))) as house:
+            began = time.monotonic()
+            assert ask(house).status == 200
+            assert time.monotonic() - began < 0.5
+
+
+def test_f01_nobody_there_is_a_503_that_says_when_to_come_again() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        spec = upstream("one", "openai_chat", f"http://127.0.0.1:{closed.getsockname()[1]}", models=("m",))
+        with open_house(spec) as house:
+            got = ask(house)
+            assert got.status == 503
+            assert 1 <= int(got.headers["retry-after"]) <= 5
+
+
+# name, script, status, attempts: with one upstream only
+VISIBLE: list[tuple[str, Script, bool, int, int]] = [
+    ("F08 stall", stall, True, 504, 1),
+    ("F12 a hint that is too long", say(429, b'{"error":{"message":"x"}}', retry_after="300"), False, 429, 1),
+    (
+        "F13 quota",
+        say(429, b'{"error":{"message":"no","type":"insufficient_quota","code":"insufficient_quota"}}'),
+        False,
+        429,
+        1,
+    ),
+    ("F15 500", say(500, b'{"error":{"message":"oops"}}'), False, 500, 3),
+    ("F18 refused key", say(401, f'{{"error":{{"message":"bad {CANARY}"}}}}'.encode()), False, 502, 1),
+    ("F19 400", say(400, b'{"error":{"message":"bad","type":"invalid_request_error"}}'), False, 400, 1),
+    ("F19 404", say(404, b'{"error":{"message":"no model","code":"model_not_found"}}'), False, 404, 1),
+    ("F19 413", say(413, b'{"error":{"message":"too big"}}'), False, 413, 1),
+    ("F20 redirect", say(307, b"", location="http://127.0.0.1:1/steal"), False, 502, 3),
+    ("F21 malformed", say(200, b"{"), False, 502, 3),
+]
+
+
+@pytest.mark.parametrize(
+    ("script", "streamed", "status", "attempts"), [row[1:] for row in VISIBLE], ids=[row[0] for row in VISIBLE]
+)
+def test_a_failure_nobody_can_mend_is_said(script: Script, streamed: bool, status: int, attempts: int) -> None:
+    with faultline(script) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
+        for path in ("/v1/chat/completions", "/v1/messages"):
+            line.seen.clear()
+            for station in house.gateway.now.stations.values():
+                station._breakers.clear()
+                for key in station.keys.keys:
+                    key.rests_until = 0.0
+            got = ask(house, streamed=streamed, path=path, max_tokens=100)
+            assert got.status in ({status, 500} if status == 502 else {status})
+            assert got.json["error"]["message"]
+            assert CANARY not in got.text
+            assert "127.0.0.1" not in got.text
+            assert len(line.seen) == attempts
+
+
+# ---------------------------------------------------------------- after the first byte
+
+
+@pytest.mark.parametrize(
+    ("name", "tail"),
+    [
+        ("F05 reset", "reset"),
+        ("F06 half a frame, then the end", b'data: {"id":"x","choi'),
+        ("F06 the end without an end", b""),
+        ("F21 malformed", b"data: {not json}\n\n"),
+        ("in-band error", b'data: {"error":{"message":"broke","type":"server_error"}}\n\n'),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat"])
+def test_a_stream_that_breaks_ends_in_its_dialects_error(name: str, tail: Any, path: str) -> None:
+    pieces: list[bytes | float] = [chunk("fi"), 0.05, chunk("ne"), 0.05]
+    script = stream(*pieces, end="reset") if tail == "reset" else stream(*pieces, tail)
+    with faultline(script) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
+        body: dict[str, Any] = {"model": "m", "stream": True}
+        body |= {"input": "hi"} if path == "/v1/responses" else {"messages": ASK["messages"]}
+        body |= {"max_tokens": 50} if path == "/v1/messages" else {}
+        got = post(house.url, path, body)
+        assert got.status == 200
+        assert len(line.seen) == 1, "nothing is retried after the first byte"
+        assert b"[DONE]" not in got.body
+        last = got.text.strip().split("\n\n")[-1].splitlines()[-1]
+        value = json.loads(last.removeprefix("data: "))
+        match path:
+            case "/v1/responses":
+                assert value["type"] in ("response.failed", "error")
+            case "/v1/messages":
+                assert value["type"] == "error"
+            case _:
+                assert value["error"]
+        assert "choi" not in got.text.replace("choices", "") or path != "/v1/chat/completions"
+
+
+def test_f09_a_stream_that_stalls_ends_with_a_timeout_in_band() -> None:
+    script = stream(chunk("fi"), 30.0)
+    with faultline(script) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
+        began = time.monotonic()
+        got = ask(house, streamed=True, path="/v1/messages", max_tokens=5)
+        assert time.monotonic() - began < 3
+        assert "event: error" in got.text
+        assert "sent nothing" in got.text
+        assert line.seen[0].left.wait(2)
+
+
+def test_f11_a_slow_stream_that_lives_is_not_cut() -> None:
+    pieces: list[bytes | float] = [p for text in "fine" for p in (chunk(text), 0.4)]
+    with (
+        faultline(stream(*pieces, chunk(finish="stop"), DONE)) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house,
+    ):
+        assert text_of(ask(house, streamed=True)) == "fine"
+
+
+def test_f22_a_whole_answer_becomes_a_stream_and_a_stream_a_whole_answer() -> None:
+    with faultline(GOOD) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
+        got = ask(house, streamed=True, path="/v1/messages", max_tokens=50)
+        assert got.text.count("event: message_stop") == 1
+        assert "fine" in got.text
+    with faultline(GOOD_STREAM) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
+        assert ask(house, path="/v1/messages", max_tokens=50).json["content"][0]["text"] == "fine"
+
+
+def test_f23_a_character_cut_anywhere_arrives_whole() -> None:
+    body = chunk("안녕🌍")
+    data = json.dumps(json.loads(body[6:]), ensure_ascii=False).encode()
+    whole = b"data: " + data + b"\n\n"
+    at = whole.index("🌍".encode())
+    for cut in range(at, at + 5):
+        script = stream(whole[:cut], 0.01, whole[cut:], chunk(finish="stop"), DONE)
+        with faultline(script) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
+            assert "안녕🌍" in ask(house, streamed=True, path="/api/chat").text
+
+
+def test_f32_a_connection_the_server_had_closed_is_no_error() -> None:
+    async def answer_then_close_late(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        await GOOD(seen, writer)
+        await writer.drain()
+
+    with (
+        faultline(answer_then_close_late) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house,
+    ):
+        assert [ask(house).status for _ in range(30)] == [200] * 30
+
+
+# ---------------------------------------------------------------- keys and cool-downs
+
+
+def test_a_rate_limited_key_rests_and_the_other_one_works() -> None:
+    async def by_key(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        limited = seen.headers["authorization"].endswith("one")
+        await (say(429, b'{"error":{"message":"x"}}', retry_after="20") if limited else GOOD)(seen, writer)
+
+    with faultline(by_key) as line:
+        spec = upstream("one", "openai_chat", line.url, models=("m",), keys=("key-number-one", "key-number-two"))
+        with open_house(spec) as house:
+            assert [ask(house).status for _ in range(4)] == [200] * 4
+            used = [seen.headers["authorization"][-3:] for seen in line.seen]
+            assert used == ["one", "two", "two", "two", "two"]
+
+
+def test_a_rate_limit_is_waited_for_when_that_is_soon() -> None:
+    limited = say(429, b'{"error":{"message":"x"}}', retry_after="1")
+    with faultline(limited, GOOD) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
+        began = time.monotonic()
+        assert ask(house).status == 200
+        assert 1.0 <= time.monotonic() - began < 2.0
+        assert len(line.seen) == 2
+
+
+def test_an_upstream_that_keeps_failing_is_left_alone_for_a_while() -> None:
+    with (
+        faultline(say(500, b"{}")) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house,
+    ):
+        for _ in range(3):
+            ask(house)
+        before = len(line.seen)
+        began = time.monotonic()
+        got = ask(house)
+        assert got.status == 503
+        assert time.monotonic() - began < 0.05 or len(line.seen) == before + 1
+        assert int(got.headers["retry-after"]) >= 1
+        assert before <= 6
+
+
+def test_a_client_fault_does_not_open_the_breaker() -> None:
+    with (
+        faultline(say(400, b'{"error":{"message":"bad"}}')) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house,
+    ):
+        assert [ask(house).status for _ in range(12)] == [400] * 12
+        assert len(line.seen) == 12
+
+
+# ---------------------------------------------------------------- limits and the queue
+
+
+def test_requests_over_the_limit_wait_and_those_over_the_queue_are_told() -> None:
+    async def slow(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.1)
+        await GOOD(seen, writer)
+
+    with faultline(slow) as line:
+        spec = upstream("one", "openai_chat", line.url, models=("m",), at_once=1, queue=2)
+        with open_house(spec) as house:
+            got = together(5, lambda: ask(house))
+            assert sorted(g.status for g in got) == [200, 200, 200, 503, 503]
+            assert all("retry-after" in g.headers for g in got if g.status == 503)
+            assert house.gateway.now.stations["one"].gate.inside == 0
+
+
+def test_a_minute_limit_is_never_exceeded_and_says_how_long_it_waited() -> None:
+    with faultline(GOOD) as line:
+        spec = upstream("one", "openai_chat", line.url, models=("m",), rpm=3)
+        with open_house(spec, deadline_s=0.5) as house:
+            got = together(5, lambda: ask(house))
+            assert sorted(g.status for g in got) == [200, 200, 200, 429, 429]
+            assert len(line.seen) == 3
+            late = next(g for g in got if g.status == 429)
+            assert "waited 0." in late.json["error"]["message"]
+            assert 55 <= int(late.headers["retry-after"]) <= 61
+
+
+def together(count: int, work: Callable[[], Got]) -> list[Got]:
+    with ThreadPoolExecutor(count) as pool:
+        return [future.result() for future in [pool.submit(work) for _ in range(count)]]
+
+
+# ---------------------------------------------------------------- clients that leave, servers that end
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["F34 before the first byte", "F33 in mid-stream"])
+def test_a_client_that_leaves_ends_the_upstream_within_a_second(streamed: bool) -> None:
+    script = stream(chunk("fi"), 20.0) if streamed else stall
+    slow = Timeouts(headers_s=30, idle_s=30)
+    with (
+        faultline(script) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",), timeouts=slow, at_once=1)) as house,
+    ):
+        body = json.dumps({**ASK, "stream": streamed}).encode()
+        head = head_of("/v1/chat/completions", body)
+        with socket.create_connection(("127.0.0.1", house.port)) as client:
+            client.sendall(head + body)
+            if streamed:
+                assert b"200 OK" in client.recv(1000)
+            wait_for(lambda: len(line.seen) == 1)
+        assert line.seen[0].left.wait(1.0)
+        station = house.gateway.now.stations["one"]
+        wait_for(lambda: station.gate.inside == 0 and house.gateway.metrics.running == 0)
+        assert station.budget.in_flight == 0
+
+
+def test_f39_a_server_that_ends_says_so_in_the_stream() -> None:
+    slow = Timeouts(headers_s=30, idle_s=30)
+    with (
+        faultline(stream(chunk("fi"), 20.0)) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",), timeouts=slow), grace_s=0.3) as house,
+    ):
+        body = json.dumps({**ASK, "stream": True, "max_tokens": 5}).encode()
+        head = head_of("/v1/messages", body)
+        with socket.create_connection(("127.0.0.1", house.port), timeout=5) as client:
+            client.sendall(head + body)
+            data = client.recv(4000)
+            house.server.handle_exit(15, None)
+            while piece := client.recv(4000):
+                data += piece
+        assert b"event: error" in data
+        assert b"shutting down" in data
+        assert data.endswith(b"0\r\n\r\n")
+        assert line.seen[0].left.wait(2)
+
+
+def test_a_draining_server_takes_no_new_work() -> None:
+    with open_house() as house:
+        house.gateway.drain()
+        got = post(house.url, "/v1/messages", {**ASK, "max_tokens": 5})
+        assert got.status in (503, 529)
+        assert got.json["error"]["type"] == "overloaded_error"
+        assert "retry-after" in got.headers
+
+
+def wait_for(fact: Callable[[], bool], seconds: float = 2.0) -> None:
+    until = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < until, "it did not come about"
+        time.sleep(0.005)
