@@ -5,16 +5,19 @@ altered   it reads back otherwise, or a note says it was said otherwise
 dropped   it does not read back
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from dragoman.conformance.probes import CALL, PAPER, PIXEL, RAIN, SCHEMA, SOUND, WEATHER
+from dragoman.conformance.probes import CALL, FORMS, PAPER, PIXEL, RAIN, SCHEMA, SOUND, WEATHER
 from dragoman.convert import make_legal
 from dragoman.dialects import find_dialect
+from dragoman.failure import Failure
 from dragoman.jsontypes import dump_json, load_json
+from dragoman.model.events import Event
+from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import (
     Audio,
     Cache,
@@ -164,7 +167,7 @@ def _said(origin: str) -> Iterator[Sample]:
     for part, names in user:
         request = replace(ASK, messages=(Message(role="user", parts=(part,)),))
         yield from _of_part(part, names, request, "/messages/0/parts/0")
-    seal = Seal(origin=origin, value="c2VhbGVk", form="encrypted" if origin == "openai_responses" else "signature")
+    seal = Seal(origin=origin, value="c2VhbGVk", form=FORMS[origin]) if origin in FORMS else None
     own: list[tuple[Part, tuple[str, ...]]] = [
         (replace(CALL, cache=CACHE), ("id", "name", "arguments", "cache")),
         (replace(CALL, seal=seal), ("seal",)),
@@ -198,6 +201,8 @@ def _said(origin: str) -> Iterator[Sample]:
 def _of_part(part: Part, names: tuple[str, ...], value: Request | Reply, where: str) -> Iterator[Sample]:
     kind = part.__struct_config__.tag
     for name in names:
+        if getattr(part, name) is None:
+            continue  # a dialect without seals
         yield Sample(f"parts[]<{kind}>.{name}", value, f"{where}/{name}")
 
 
@@ -208,7 +213,7 @@ def _heard(origin: str) -> Iterator[Sample]:
     yield Sample("service_tier", replace(ANSWER, service_tier="default"), "/service_tier")
     two = replace(ANSWER, choices=ANSWER.choices * 2)
     yield Sample("choices[], a second", two, "/choices/1")
-    seal = Seal(origin=origin, value="c2VhbGVk", form="encrypted" if origin == "openai_responses" else "signature")
+    seal = Seal(origin=origin, value="c2VhbGVk", form=FORMS[origin]) if origin in FORMS else None
     cited = Citation(url="https://example.org/a", title="A", start=0, end=5)
     if origin == "anthropic":
         own = {"anthropic": {"type": "web_search_result_location", "encrypted_index": "aWR4"}}
@@ -265,24 +270,42 @@ def _ends() -> Iterator[Sample]:
 # ---------------------------------------------------------------- measuring
 
 
-def fate(sample: Sample, target: str) -> Fate:
-    """What becomes of a sample's field in a dialect."""
-    there, notes = find_dialect(target), Notes()
-    before = sample.value
-    after: Request | Reply
-    if isinstance(before, Request):
-        before = make_legal(before, there, notes)
-        sent = there.encode_request(before, notes)
-        body = load_json(dump_json(sent.body))
-        after = there.decode_request(WireRequest(body=body, path=sent.path, headers=sent.headers), Notes())
+def fate(sample: Sample, target: str, *, streamed_by: str | None = None) -> Fate:
+    """What becomes of a sample's field in a dialect; in a stream as another dialect's provider would send it."""
+    notes = Notes()
+    after: Request | Reply | Failure
+    if isinstance(sample.value, Request):
+        after = _ask(sample.value, target, notes)
+    elif streamed_by is None:
+        after = _answer(sample.value, target, notes)
     else:
-        wire = there.encode_reply(before, notes)
-        after = there.decode_reply(WireReply(body=load_json(dump_json(wire.body))), Notes())
+        after = fold(_through(target, _through(streamed_by, unfold(sample.value), Notes()), notes))
     meant, found = _at(to_builtins(sample.value), sample.where), _at(to_builtins(after), sample.where)
     kinds = {note.kind for note in notes if _touches(note, sample.where)}
     if "dropped" in kinds or (found is None and "altered" not in kinds):
         return "dropped"
     return "carried" if _same(meant, found) and "altered" not in kinds else "altered"
+
+
+def _ask(request: Request, target: str, notes: Notes) -> Request:
+    there = find_dialect(target)
+    sent = there.encode_request(make_legal(request, there, notes), notes)
+    body = load_json(dump_json(sent.body))
+    return there.decode_request(WireRequest(body=body, path=sent.path, headers=sent.headers), Notes())
+
+
+def _answer(reply: Reply, target: str, notes: Notes) -> Reply:
+    there = find_dialect(target)
+    wire = there.encode_reply(reply, notes)
+    return there.decode_reply(WireReply(body=load_json(dump_json(wire.body))), Notes())
+
+
+def _through(dialect: str, events: Iterable[Event], notes: Notes) -> list[Event]:
+    """Events written in a dialect and read again."""
+    there = find_dialect(dialect)
+    encoder, decoder = there.stream_encoder(notes), there.stream_decoder(Notes())
+    wire = encoder.feed(events) + encoder.close()
+    return [*decoder.feed(wire), *decoder.close()]
 
 
 def _at(value: Any, where: str) -> Any:
@@ -310,15 +333,22 @@ def _same(meant: Any, found: Any) -> bool:
 
 class FateRow(Struct, frozen=True):
     label: str
-    what: Literal["request", "reply"]
+    what: Literal["request", "reply", "stream"]
     fates: dict[str, Fate]  # by target
 
 
 def measure_fields(dialect: str, targets: tuple[str, ...]) -> list[FateRow]:
-    """The canonical fields a dialect can say, and what becomes of each in the others."""
+    """The canonical fields a dialect can say, and what becomes of each in the others; of streams only what differs."""
     rows = []
     for sample in samples(dialect):
-        if fate(sample, dialect) == "carried":
-            what: Literal["request", "reply"] = "request" if isinstance(sample.value, Request) else "reply"
-            rows.append(FateRow(sample.label, what, {target: fate(sample, target) for target in targets}))
+        if fate(sample, dialect) != "carried":
+            continue
+        fates = {target: fate(sample, target) for target in targets}
+        if isinstance(sample.value, Request):
+            rows.append(FateRow(sample.label, "request", fates))
+            continue
+        rows.append(FateRow(sample.label, "reply", fates))
+        streamed = {target: fate(sample, target, streamed_by=dialect) for target in targets}
+        if streamed != fates:
+            rows.append(FateRow(sample.label, "stream", streamed))
     return rows

@@ -97,10 +97,15 @@ def _fates(dialect: str) -> list[str]:
     others = tuple(name for name in DIALECTS if name != dialect)
     rows = measure_fields(dialect, others)
     lines: list[str] = []
-    for what in ("request", "reply"):
+    for what in ("request", "reply", "stream"):
         found = [row for row in rows if row.what == what]
         head = (what, *(f"[{title_of(name)}]({name}.md)" for name in others))
         body = [(_code(row.label), *(_fate(row, name) for name in others)) for row in found]
+        if what == "stream":
+            lines += (
+                ["In a stream these fare otherwise than in a whole reply:", "", *table(head, body), ""] if body else []
+            )
+            continue
         body.append(
             ("**carried**", *(f"{sum(r.fates[n] == 'carried' for r in found)} of {len(found)}" for n in others))
         )

@@ -163,19 +163,24 @@ def _asks(*messages: Message, **settings: Any) -> Callable[[str], Request]:
 
 
 def _thought(origin: str) -> Reasoning:
-    return Reasoning(text="Bergen means rain.", seal=Seal(origin=origin, value="c2VhbGVk", form=_FORMS[origin]))
+    return Reasoning(text="Bergen means rain.", seal=Seal(origin=origin, value="c2VhbGVk", form=FORMS[origin]))
 
 
 # each dialect has its own kind of seal
-_FORMS = {"anthropic": "signature", "openai_responses": "encrypted", "gemini": "signature"}
+FORMS = {
+    "openai_chat": "signature",
+    "anthropic": "signature",
+    "openai_responses": "encrypted",
+    "gemini": "thought_signature",
+}
 
 
 def _signed_turn(origin: str) -> tuple[Part, ...]:
     """A thought and a call as their dialect signs them: Gemini signs the call itself."""
     if origin == "gemini":
-        seal = Seal(origin=origin, value="c2VhbGVk", form="signature")
+        seal = Seal(origin=origin, value="c2VhbGVk", form=FORMS[origin])
         return (ToolCall(id="call_1", name="weather", arguments='{"city":"Bergen"}', seal=seal),)
-    if origin in _FORMS:
+    if origin in FORMS:
         return (_thought(origin), CALL)
     return (Reasoning(text="Bergen means rain."), CALL)
 

@@ -5,7 +5,6 @@ The folder is laid out as `cases/<dialect>/<case>/` with `meta.json` and, where 
 own reader does not take what came out. Only counts leave this module, never a word of the traffic.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -79,7 +78,7 @@ def read_cases(root: Path, dialect: str) -> list[Case]:
     folder = root / "cases" / dialect
     found = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        case = Case(path.name, path, json.loads((path / "meta.json").read_bytes()))
+        case = Case(path.name, path, load_json((path / "meta.json").read_bytes()))
         if case.meta.get("endpoint") in TALK:
             found.append(case)
     return found
