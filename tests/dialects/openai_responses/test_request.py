@@ -658,3 +658,18 @@ def test_recorded_counts_come_back_as_they_were() -> None:
 )
 def test_nulls_and_odd_types_are_left_where_they_stand(body: dict[str, Any]) -> None:
     assert encode(decode(body)) == (body, [])
+
+
+@pytest.mark.parametrize(
+    ("body", "mine"),
+    [
+        ({"model": "m", "input": [{"role": "user", "content": "hi"}]}, True),
+        ({"model": "m", "input": "hi", "instructions": "be brief"}, True),
+        ({"prompt": {"id": "pmpt_1"}}, True),
+        ({"model": "m", "previous_response_id": "resp_1"}, True),
+        ({"model": "m", "prompt": "hi"}, False),
+        ({"model": "m", "messages": []}, False),
+    ],
+)
+def test_a_request_is_known_by_its_input(body: dict[str, Any], mine: bool) -> None:
+    assert (HERE.recognise(body, "request") >= 50) is mine

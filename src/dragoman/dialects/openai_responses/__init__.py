@@ -33,7 +33,9 @@ def recognise(body: JsonObject, what: What) -> int:
             given = body.get("input")
             if type(given) is list and any(type(item) is dict for item in given):
                 return 95
-            if given is None:
+            if given is None or given == []:
+                if type(body.get("prompt")) is dict:  # a template; elsewhere a prompt is text
+                    return 80
                 return 60 if "previous_response_id" in body or "conversation" in body else 0
             return 90 if body.keys() & _TELLING else 60
         case "reply":
