@@ -151,6 +151,20 @@ def test_an_unknown_form_is_a_mistake_of_the_test() -> None:
         faults.rate_limited(form="smoke")
 
 
+@pytest.mark.parametrize("kind", [*DIALECTS, "groq", "mistral", "vllm", "llamacpp", "openrouter", "deepseek"])
+def test_too_long_is_said_in_the_servers_words_and_understood(scripted: Scripted, kind: str) -> None:
+    provider = scripted(kind)
+    provider.next(faults.too_long())
+    answer = ask(provider, *body_of(provider.dialect, False))
+    failure = find_dialect(provider.dialect).decode_failure(WireReply(body=answer.json, status=answer.status))
+    assert (answer.status, failure.kind) == (400, "too_long")
+
+
+def test_a_call_written_badly_is_groqs_own_error(scripted: Scripted) -> None:
+    _, answer = meet(scripted, "openai_chat", faults.tool_use_failed())
+    assert answer.json["error"]["failed_generation"]
+
+
 def test_a_redirect_points_elsewhere(scripted: Scripted) -> None:
     _, answer = meet(scripted, "openai_chat", faults.redirect("http://127.0.0.1:9/x"))
     assert (answer.status, answer.headers["location"]) == (302, "http://127.0.0.1:9/x")

@@ -278,5 +278,5 @@ def test_ollama_goes_round_a_tool(scripted: Scripted) -> None:
     assert "tools" in (client.show("qwen3").capabilities or ())
     with pytest.raises(ollama.ResponseError, match="not found"):
         client.chat(model="no-such-model", messages=turns[:1])
-    assert provider.refusals == ["model 'no-such-model' not found"]
+    assert provider.refusals == ["no such model: no-such-model"]
     client._client.close()

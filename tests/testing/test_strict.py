@@ -83,6 +83,13 @@ REFUSALS: list[tuple[str, str, dict[str, Any], int, str]] = [
         400,
         "should match pattern",
     ),
+    (
+        "anthropic",
+        "anthropic",
+        {"output_format": {"type": "json_schema", "schema": {"type": "integer", "minimum": 1}}},
+        400,
+        "output_format.schema: For 'integer' type, property 'minimum' is not supported",
+    ),
     # OpenAI: pairing, unknown parameters, ranges, schemas (platform.openai.com; FIELD-CASES 1, 2, 50, 62, 63)
     (
         "openai",
@@ -126,7 +133,24 @@ REFUSALS: list[tuple[str, str, dict[str, Any], int, str]] = [
         400,
         "object schema missing properties",
     ),
+    ("openai", "openai_chat", {"messages": []}, 400, "Expected an array with minimum length 1, but got an empty array"),
+    ("openai", "openai_chat", {"model": "gpt-4o", "reasoning_effort": "low"}, 400, "is not supported with this model"),
+    ("openai", "openai_chat", {"model": "o4-mini", "stop": ["x"]}, 400, "'stop' is not supported with this model"),
     # Responses (FIELD-CASES 13, 40, 42)
+    (
+        "openai",
+        "openai_responses",
+        {"model": "gpt-4o", "reasoning": {"effort": "low"}},
+        400,
+        "'reasoning.effort' is not",
+    ),
+    (
+        "openai",
+        "openai_responses",
+        {"model": "o4-mini", "reasoning": {"effort": "minimal"}},
+        400,
+        "Supported values are",
+    ),
     ("openai", "openai_responses", {"stop": ["x"]}, 400, "Unrecognized request argument supplied: stop"),
     ("openai", "openai_responses", {"max_output_tokens": 5}, 400, "integer below minimum value"),
     (
@@ -182,6 +206,7 @@ REFUSALS: list[tuple[str, str, dict[str, Any], int, str]] = [
         400,
         "cannot unmarshal array",
     ),
+    ("ollama", "ollama", {"messages": [{**USER, "images": ["abc!"]}]}, 400, "illegal base64 data at input byte 3"),
     ("ollama", "ollama", {"think": "enormous"}, 400, "invalid think value"),
     # compatible servers (provider-quirks, FIELD-CASES 14, 15, 43, 54, 57, 59)
     ("mistral", "openai_chat", {"max_completion_tokens": 9}, 422, "Extra inputs are not permitted"),
@@ -322,7 +347,7 @@ def test_a_plain_request_is_taken(scripted: Scripted, kind: str, dialect: str) -
     [
         ("openai", {"error"}),
         ("xai", {"code", "error"}),
-        ("mistral", {"object", "message", "type", "param", "code"}),
+        ("mistral", {"object", "message", "type", "param", "code", "raw_status_code"}),
         ("lmstudio", {"error"}),
     ],
 )
@@ -355,6 +380,16 @@ def test_an_unknown_model_is_404(scripted: Scripted, kind: str, dialect: str) ->
     assert plain_ask(scripted(kind), dialect, {"model": "no-such-model"}).status == 404
     assert plain_ask(scripted(kind, models=("a",)), dialect, {"model": "b"}).status == 404
     assert plain_ask(scripted("gemini"), "gemini", {}, "no-such-model").status == 404
+
+
+def test_nobody_agrees_on_how_a_model_is_missing(scripted: Scripted) -> None:
+    missing = {"model": "no-such-model"}
+    mistral = plain_ask(scripted("mistral"), "openai_chat", missing)
+    assert (mistral.status, mistral.json["type"]) == (400, "invalid_model")
+    xai = plain_ask(scripted("xai"), "openai_chat", missing)
+    assert (xai.status, xai.json["code"]) == (400, "invalid-argument")
+    responses = plain_ask(scripted("openai"), "openai_responses", missing)
+    assert (responses.status, responses.json["error"]["code"]) == (400, "model_not_found")
 
 
 def test_a_path_of_another_dialect_is_404(scripted: Scripted) -> None:

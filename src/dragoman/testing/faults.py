@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from dragoman.failure import FailureKind
+from dragoman.jsontypes import dump_json
 
 How: TypeAlias = Literal["reset", "close", "end"]  # RST; the connection closed amid the body; a well-formed end
 
@@ -28,6 +29,7 @@ class Fault(Struct, frozen=True, kw_only=True):
     listed: bool = False  # the error wrapped in an array, as Google does
     body: bytes | None = None  # these bytes, with `media_type` and `status`, instead of an answer
     media_type: str | None = None
+    overflow: bool = False  # the conversation is too long, in the server's own words
     raw: bytes | None = None  # these bytes instead of a whole HTTP response
     reset: Literal["before_headers", "after_headers"] | None = None
     # on the way
@@ -132,6 +134,22 @@ def _with(fault: Fault, **changes: Any) -> Fault:
 
 def overloaded(status: int = 529) -> Fault:
     return failing(status, "Overloaded" if status == 529 else "server busy, please try again.")
+
+
+def too_long() -> Fault:
+    """The conversation does not fit the model, in the words of the kind of server."""
+    return Fault(name="too long", overflow=True)
+
+
+def tool_use_failed() -> Fault:
+    """Groq's word for a call its model wrote badly."""
+    error = {
+        "message": "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.",
+        "type": "invalid_request_error",
+        "code": "tool_use_failed",
+        "failed_generation": '[{"name": "add", "parameters": {"a": "2"}}]',
+    }
+    return Fault(name="tool_use_failed", status=400, body=dump_json({"error": error}), media_type="application/json")
 
 
 def redirect(to: str, status: int = 302) -> Fault:
@@ -265,6 +283,8 @@ def _is_ndjson(frames: list[bytes]) -> bool:
 ALL: dict[str, Callable[[], Fault]] = {
     **{f"429_{form}": partial(rate_limited, 1.0, form) for form in (*RETRY_FORMS, *BAD_RETRY_FORMS, *QUOTA_FORMS)},
     **{f"status_{n}": partial(failing, n) for n in (400, 401, 403, 404, 413, 422, 500, 502, 503, 504, 529)},
+    "too_long": too_long,
+    "tool_use_failed": tool_use_failed,
     "redirect": lambda: redirect("http://127.0.0.1:9/"),
     "reset_before_headers": reset_before_headers,
     "reset_after_headers": reset_after_headers,

@@ -34,7 +34,7 @@ from dragoman.testing.faults import Fault
 from dragoman.testing.lists import count_body, embed, list_models, show_model, silence
 from dragoman.testing.oddities import dress_events, edit_frames, find_oddity
 from dragoman.testing.recorded import Recorded
-from dragoman.testing.refusals import Refusal, refuse
+from dragoman.testing.refusals import Refusal, refuse, refuse_model
 from dragoman.testing.rules import check, warn
 from dragoman.testing.seals import check_seals, seal_events
 from dragoman.testing.sending import NO_FAULT, Sender, send_instead, send_refusal
@@ -242,7 +242,7 @@ class Provider:
             "gemini": "API key not valid. Please pass a valid API key.",
         }.get(dialect, f"Incorrect API key provided: {given[:4]}***. You can find your API key in your dashboard.")
         info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
-        raise self._refuse(dialect, 400 if dialect == "gemini" else 401, words, details=[info])
+        raise self._refuse(dialect, 400 if dialect == "gemini" or self.kind == "xai" else 401, words, details=[info])
 
     async def _respond(
         self, http: web.Request, seen: Recorded, dialect: str, what: str, fault: Fault | None
@@ -302,12 +302,8 @@ class Provider:
             return
         if self._known is not None and model.removesuffix(":latest") in self._known:
             return
-        words = {
-            "anthropic": f"model: {model}",
-            "gemini": f"models/{model} is not found for API version v1beta, or is not supported for generateContent.",
-            "ollama": f"model '{model}' not found",
-        }.get(dialect, f"The model `{model}` does not exist or you do not have access to it.")
-        raise self._refuse(dialect, 404, words)
+        refusal, words = refuse_model(self.kind, dialect, model), f"no such model: {model}"
+        raise _RefusedError(refusal, words)
 
     def _count(self, seen: Recorded, dialect: str, body: dict[str, Any]) -> int:
         if dialect == "gemini" and "generateContentRequest" in body:

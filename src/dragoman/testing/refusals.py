@@ -52,6 +52,31 @@ WORDS: dict[FailureKind, tuple[int, str]] = {
 }
 
 
+# "It does not fit": the words, and the code where there is one (recorded traffic; FIELD-CASES 20 and appendix B).
+OVERFLOWS: dict[str, tuple[str, str | None]] = {
+    "openai_chat": (
+        "This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens.",
+        "context_length_exceeded",
+    ),
+    "openai_responses": (
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        "context_length_exceeded",
+    ),
+    "anthropic": ("prompt is too long: 230462 tokens > 200000 maximum", None),
+    "gemini": ("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", None),
+    "ollama": ("the input length exceeds the context length", None),
+    "groq": ("Please reduce the length of the messages or completion.", "context_length_exceeded"),
+    "xai": ("This model's maximum prompt length is 131072 but the request contains 140000 tokens.", "invalid-argument"),
+    "mistral": ("Prompt contains 40000 tokens, too large for model with 32768 maximum context length", "3051"),
+    "vllm": ("This model's maximum context length is 4096 tokens. However, you requested 5000 tokens.", None),
+    "llamacpp": (
+        "request (2009 tokens) exceeds the available context size (512 tokens), try increasing it",
+        "exceed_context_size_error",
+    ),
+    "openrouter": ("This endpoint's maximum context length is 8192 tokens. However, you requested about 9000.", None),
+}
+
+
 class Refusal(Struct, frozen=True, kw_only=True):
     status: int
     body: Any
@@ -79,6 +104,34 @@ def refuse(
     if dialect.startswith("openai"):
         headers = {"x-request-id": "req_scripted", **(headers or {})}
     return Refusal(status=status, body=body, headers=headers or {})
+
+
+def refuse_model(kind: str, dialect: str, model: str) -> Refusal:
+    """Nobody agrees on how to say that there is no such model (recorded traffic)."""
+    match kind, dialect:
+        case "mistral", _:
+            refusal = refuse(kind, dialect, 400, f"Invalid model: {model}", code="1500")
+            refusal.body["type"] = "invalid_model"
+            return refusal
+        case "xai", _:
+            return refuse(kind, dialect, 400, f"Model not found: {model}")
+        case _, "anthropic":
+            return refuse(kind, dialect, 404, f"model: {model}")
+        case _, "gemini":
+            words = "is not found for API version v1beta, or is not supported for generateContent."
+            return refuse(kind, dialect, 404, f"models/{model} {words}")
+        case _, "ollama":
+            return refuse(kind, dialect, 404, f"model '{model}' not found")
+        case "openai", "openai_responses":
+            words = f"The requested model '{model}' does not exist."
+            return refuse(kind, dialect, 400, words, code="model_not_found", param="model")
+        case _:
+            return refuse(kind, dialect, 404, f"The model `{model}` does not exist or you do not have access to it.")
+
+
+def refuse_overflow(kind: str, dialect: str) -> Refusal:
+    message, code = OVERFLOWS.get(kind if dialect == "openai_chat" else dialect) or OVERFLOWS[dialect]
+    return refuse(kind, dialect, 400, message, code=code, param="messages" if dialect == "openai_chat" else None)
 
 
 def error_body(
@@ -112,8 +165,7 @@ def _compatible(kind: str, status: int, message: str, code: str | None, param: s
     word, usual = _OPENAI.get(status, ("invalid_request_error" if status < 500 else "server_error", None))
     match kind:
         case "xai":
-            said = "Client specified an invalid argument" if status < 500 else "The service is currently unavailable"
-            return {"code": code or said, "error": message}
+            return {"code": code or ("invalid-argument" if status < 500 else "unavailable"), "error": message}
         case "lmstudio":
             return {"error": message}
         case "mistral":
@@ -121,7 +173,8 @@ def _compatible(kind: str, status: int, message: str, code: str | None, param: s
                 detail = {"type": "extra_forbidden", "loc": ["body", param], "msg": message, "input": None}
                 return {"detail": [detail]}
             number = "3230" if status == 400 else str(status)
-            return {"object": "error", "message": message, "type": word, "param": param, "code": code or number}
+            told = {"object": "error", "message": message, "type": word, "param": param, "code": code or number}
+            return {**told, "raw_status_code": status}
         case "vllm" | "sglang" | "gpustack":
             name = "NotFoundError" if status == 404 else "BadRequestError" if status < 500 else "InternalServerError"
             return {"error": {"message": message, "type": name, "param": param, "code": status}}

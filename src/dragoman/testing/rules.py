@@ -13,7 +13,7 @@ from dragoman.testing.checkers import (
     check_openai_chat,
     check_openai_responses,
 )
-from dragoman.testing.checkers.shared import objects
+from dragoman.testing.checkers.shared import objects, walk
 
 _CHAT = frozenset(
     {"model", "messages", "audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "n"}
@@ -76,18 +76,25 @@ def warn(kind: str, dialect: str, body: dict[str, Any], model: str = "") -> list
 def _check_all(kind: str, dialect: str, body: dict[str, Any], model: str) -> list[Complaint]:
     match dialect:
         case "anthropic":
-            return _plain(check_anthropic(body))
+            return [*_plain(check_anthropic(body)), *_check_output_schema(body)]
         case "gemini":
             return _plain(check_gemini(_camel(body), model))
         case "ollama":
-            return _plain(check_ollama(body))
+            return [*_check_images(body), *_plain(check_ollama(body))]
         case "openai_responses":
-            return [*_check_openai(kind, body, _RESPONSES), *_plain(check_openai_responses(_flat(body)))]
+            effort = (body.get("reasoning") or {}).get("effort")
+            thought = _check_effort(kind, str(body.get("model", "")), "reasoning.effort", effort)
+            return [*_check_openai(kind, body, _RESPONSES), *thought, *_plain(check_openai_responses(_flat(body)))]
         case _:
             found = check_openai_chat(body, kind)
             if kind == "deepseek" and not _lacks_thought(body):
                 found = [message for message in found if "must be passed back" not in message]
-            return [*_check_openai(kind, body, _CHAT), *_plain(found)]
+            model = str(body.get("model", ""))
+            thought = _check_effort(kind, model, "reasoning_effort", body.get("reasoning_effort"))
+            if kind == "openai" and model.startswith(("o3", "o4-mini", "gpt-5")) and "stop" in body:
+                words = "Unsupported parameter: 'stop' is not supported with this model."
+                thought.append(Complaint(words, 400, "stop", "unsupported_parameter"))
+            return [*_check_openai(kind, body, _CHAT), *thought, *_plain(found)]
 
 
 def _camel(value: Any) -> Any:
@@ -128,12 +135,80 @@ def _lacks_thought(body: dict[str, Any]) -> bool:
     return any(turn.get("reasoning_content") is None for turn in turns)
 
 
+def _check_effort(kind: str, model: str, param: str, effort: object) -> list[Complaint]:
+    if effort is None or kind != "openai":
+        return []
+    if model.startswith(("gpt-4", "gpt-3.5", "chatgpt-", "gpt-5-chat")):
+        words = f"Unsupported parameter: '{param}' is not supported with this model."
+        return [Complaint(words, 400, param, "unsupported_parameter")]
+    if model.startswith(("o1", "o3", "o4")) and effort not in ("low", "medium", "high"):
+        words = f"Unsupported value: '{effort}' is not supported with the '{model}' model. "
+        return [
+            Complaint(f"{words}Supported values are: 'low', 'medium', and 'high'.", 400, param, "unsupported_value")
+        ]
+    return []
+
+
+_UNSAID = {
+    "integer": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "string": ("minLength", "maxLength"),
+    "array": ("maxItems", "uniqueItems"),
+}
+
+
+def _check_output_schema(body: dict[str, Any]) -> list[Complaint]:
+    """Anthropic's structured output knows only a part of JSON Schema (recorded)."""
+    found = []
+    for name, form in (
+        ("output_format", body.get("output_format")),
+        ("output_config.format", (body.get("output_config") or {}).get("format")),
+    ):
+        for _, node in walk((form or {}).get("schema") if isinstance(form, dict) else None):
+            kind = str(node.get("type"))
+            for key in _UNSAID.get(kind, ()):
+                if key in node:
+                    words = f"{name}.schema: For '{kind}' type, property '{key}' is not supported"
+                    found.append(Complaint(words))
+            if kind == "object" and node.get("additionalProperties") is not False:
+                words = "For 'object' type, 'additionalProperties' must be explicitly set to false"
+                found.append(Complaint(f"{name}.schema: {words}"))
+    return found
+
+
+def _check_images(body: dict[str, Any]) -> list[Complaint]:
+    found = []
+    for message in objects(body.get("messages")):
+        for image in message.get("images") or ():
+            bad = re.search(r"[^A-Za-z0-9+/=\r\n]", str(image))
+            if bad:
+                found.append(Complaint(f"illegal base64 data at input byte {bad.start()}"))
+    return found
+
+
 def _plain(found: list[str]) -> list[Complaint]:
     return [_sort(message) for message in found]
 
 
+# The checkers' words where the server's own are known better (recorded traffic).
+_WORDS = {
+    "[] is too short - 'messages'": Complaint(
+        "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+        400,
+        "messages",
+        "empty_array",
+    ),
+    "json: cannot unmarshal string into Go struct field .function.arguments of type map": Complaint(
+        "json: cannot unmarshal string into Go struct field ChatRequest.messages.tool_calls.function.arguments of type "
+        "api.ToolCallFunctionArguments"
+    ),
+}
+
+
 def _sort(message: str) -> Complaint:
     """The status and the param that go with the words."""
+    if message in _WORDS:
+        return _WORDS[message]
     if message.startswith("Failed to deserialize"):
         return Complaint(message, 422)
     named = re.search(r"(?:parameter|Invalid|value for|Unknown parameter):? '([\w.\[\]]+)'", message)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.dialects import find_dialect
 from dragoman.testing.faults import Fault
 from dragoman.testing.recorded import Recorded
-from dragoman.testing.refusals import Refusal, error_frame, refuse
+from dragoman.testing.refusals import Refusal, error_frame, refuse, refuse_overflow
 
 NO_FAULT = Fault(name="")
 _HEADERS = {
@@ -41,6 +41,8 @@ async def send_instead(http: web.Request, fault: Fault, kind: str, dialect: str)
             http.transport.write(fault.raw)
             http.transport.close()
         return web.Response()
+    if fault.overflow:
+        return send_refusal(refuse_overflow(kind, dialect))
     if fault.body is not None:
         headers = {**fault.headers, "content-type": fault.media_type or "application/json"}
         return web.Response(status=fault.status or 200, body=fault.body, headers=headers)
