@@ -85,7 +85,7 @@ class FunctionTool:
             if _is_being_cancelled():
                 raise
             return fail(call, f"{self.name} was cancelled")  # by itself
-        except _TooLongError:
+        except TooLongError:
             return fail(call, f"{self.name} took longer than {self.timeout_s:g} s")
         except DragomanError as error:
             return fail(call, f"{self.name}: {error}")
@@ -179,19 +179,19 @@ def _call_through(function: Callable[..., Any], positional: list[Any], named: di
 # ---------------------------------------------------------------- running
 
 
-class _TooLongError(Exception):
+class TooLongError(Exception):
     """Ours, and nobody else's TimeoutError."""
 
 
 async def within(work: Awaitable[Any], timeout_s: float) -> Any:
-    """What `work` gives, or _TooLongError. In either case, and when cancelled, `work` has ended or had its chance to:
+    """What `work` gives, or TooLongError. In either case, and when cancelled, `work` has ended or had its chance to:
     a task that swallows its cancellation is waited for GRACE_S and no longer."""
     task = asyncio.ensure_future(work)
     try:
         done, _ = await asyncio.wait({task}, timeout=timeout_s)
         if done:
             return task.result()
-        raise _TooLongError
+        raise TooLongError
     finally:
         if not task.done():
             task.cancel()

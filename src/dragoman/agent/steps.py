@@ -1,0 +1,108 @@
+"""Limits, and the steps a reader of the loop sees.
+
+    (TurnStarted Heard* TurnDone (CallStarted | CallFinished)*)+ Stopped
+
+Calls of one turn run at the same time, so their steps interleave. A turn that fails or takes too long has no TurnDone.
+"""
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from dragoman.failure import Failure
+from dragoman.model.events import Event
+from dragoman.model.messages import Message, ToolCall, ToolResult
+from dragoman.model.reply import Reply, Usage
+
+StopReason: TypeAlias = Literal[
+    "done",  # the model has said what it wanted; the reply's finish tells how
+    "turns",  # it wanted more turns than it may have
+    "calls",  # it wanted more calls
+    "tool_repeat",  # it made the same call again and again
+    "time",  # the whole took too long
+    "tokens",  # the whole cost too much
+    "caller",  # it called a tool that is the caller's own to run
+    "failed",  # a model turn failed; `failure` says why
+]
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """RELIABILITY 2.2. Each can be changed; none can be left out, but the tokens."""
+
+    turns: int = 10
+    calls: int = 32
+    repeats: int = 3  # identical calls in a row
+    tool_s: float = 120.0
+    total_s: float = 300.0
+    result_bytes: int = 256 * 1024  # of text, for each result
+    media_bytes: int = 4 * 1024 * 1024  # of pictures and files, for each result
+    at_once: int = 8  # calls that run at the same time
+    tokens: int | None = None  # of all turns together
+    depth: int = 4  # loops within tools of loops
+
+
+class TurnStarted(Struct, frozen=True, kw_only=True):
+    turn: int  # the first is 1
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """A piece of a model's turn."""
+
+    turn: int
+    event: Event
+
+
+class TurnDone(Struct, frozen=True, kw_only=True):
+    turn: int
+    reply: Reply
+
+
+class CallStarted(Struct, frozen=True, kw_only=True):
+    turn: int
+    call: ToolCall
+
+
+class CallFinished(Struct, frozen=True, kw_only=True):
+    turn: int
+    call: ToolCall
+    result: ToolResult
+    seconds: float
+
+
+class Stopped(Struct, frozen=True, kw_only=True):
+    """The end, always the last step."""
+
+    reason: StopReason
+    reply: Reply | None  # of the last whole turn
+    messages: tuple[Message, ...]  # the whole conversation, the last reply included
+    usage: Usage  # of all turns
+    turns: int
+    calls: int  # that were run
+    failure: Failure | None = None
+
+
+Step: TypeAlias = TurnStarted | Heard | TurnDone | CallStarted | CallFinished | Stopped
+
+
+def add_usage(one: Usage | None, other: Usage | None) -> Usage:
+    """Both together; what only one of them knows counts, what neither knows stays unknown."""
+    if one is None or other is None:
+        return one or other or Usage()
+    return Usage(
+        input=_add(one.input, other.input),
+        cache_read=_add(one.cache_read, other.cache_read),
+        cache_write=_add(one.cache_write, other.cache_write),
+        output=_add(one.output, other.output),
+        reasoning=_add(one.reasoning, other.reasoning),
+        input_audio=_add(one.input_audio, other.input_audio),
+        output_audio=_add(one.output_audio, other.output_audio),
+    )
+
+
+def _add(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else one + other
+
+
+def count_tokens(usage: Usage) -> int:
+    counts = (usage.input, usage.cache_read, usage.cache_write, usage.output, usage.reasoning)
+    return sum(count for count in counts if count is not None)
