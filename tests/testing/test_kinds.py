@@ -15,15 +15,11 @@ CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required"
 WEATHER = Tool(name="get_weather", description="The weather of a city", parameters=CITY)
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
-PAIRS = [
-    (kind.name, dialect)
-    for kind in load_rows().kinds.values()
-    if kind.name not in ("vertex",)
-    for dialect in kind.dialects
-]
+PAIRS = [(kind.name, dialect) for kind in load_rows().kinds.values() for dialect in kind.dialects]
 TALKS: dict[str, Request] = {
     "words": talk(system("Be brief."), user("Say alpha beta gamma")),
     "call": talk(user("What is the weather in Oslo?"), tools=(WEATHER,), max_output=4000),
+    "parallel": talk(user("The weather in Paris and in Tokyo, both please."), tools=(WEATHER,), max_output=4000),
     "thinking": talk(user("Say alpha beta"), reasoning=ReasoningSetting(effort="high"), max_output=20000),
     "forced": talk(user("Hello!"), tools=(WEATHER,), tool_choice=ToolChoice(mode="required"), max_output=4000),
     "history": talk(
@@ -77,6 +73,10 @@ def judge(name: str, reply: Reply) -> None:
     match name:
         case "call":
             assert calls == [("get_weather", '{"city":"Oslo"}')]
+        case "parallel":
+            assert calls == [("get_weather", '{"city":"Paris"}'), ("get_weather", '{"city":"Tokyo"}')]
+            ids = [part.id for part in parts if isinstance(part, ToolCall)]
+            assert len(set(ids)) == 2
         case "words":
             assert said == "alpha beta gamma"
         case "thinking":

@@ -50,13 +50,6 @@ def _rename_reasoning(body: Json, name: str) -> Json:
     return body
 
 
-def _reasoning_as(name: str) -> Oddity:
-    return Oddity(
-        body=lambda body: _rename_reasoning(body, name),
-        chunks=lambda chunks: [_rename_reasoning(chunk, name) for chunk in chunks],
-    )
-
-
 # -- xAI: calls end with `stop`, stream whole in one chunk, and completion_tokens leave the reasoning out
 
 
@@ -76,6 +69,11 @@ def _less_reasoning(usage: Any) -> None:
 
 
 def _xai_chunks(chunks: list[Json]) -> list[Json]:
+    return [_xai_body(chunk) for chunk in _whole_calls(chunks)]
+
+
+def _whole_calls(chunks: list[Json]) -> list[Json]:
+    """Each call in one piece, where its first fragment stood."""
     kept: list[Json] = []
     calls: dict[tuple[int, int], Json] = {}
     for chunk in chunks:
@@ -95,7 +93,7 @@ def _xai_chunks(chunks: list[Json]) -> list[Json]:
                     rest.append(choice)
         if rest or not chunk.get("choices"):
             kept.append({**chunk, "choices": rest})
-    return [_xai_body(chunk) for chunk in kept]
+    return kept
 
 
 # -- Mistral: thoughts as parts of the content, calls without type and index
@@ -117,7 +115,22 @@ def _mistral(body: Json) -> Json:
 
 
 def _mistral_chunks(chunks: list[Json]) -> list[Json]:
-    return _usage_in_last([_mistral(chunk) for chunk in chunks])
+    made = _usage_in_last([_mistral(chunk) for chunk in _whole_calls(chunks)])
+    for said in (said for chunk in made for said in _messages(chunk)):
+        for call in said.get("tool_calls") or ():
+            call.pop("index", None)
+    return made
+
+
+# -- Ollama's /v1: every call whole, and all of them number 0 (ollama #7881)
+
+
+def _ollama_chunks(chunks: list[Json]) -> list[Json]:
+    made = [_rename_reasoning(chunk, "reasoning") for chunk in _whole_calls(chunks)]
+    for said in (said for chunk in made for said in _messages(chunk)):
+        for call in said.get("tool_calls") or ():
+            call["index"] = 0
+    return made
 
 
 def _usage_in_last(chunks: list[Json]) -> list[Json]:
@@ -252,7 +265,7 @@ ODDITIES: dict[str, Oddity] = {
     "sglang": Oddity(chunks=_usage_in_last),
     "gpustack": Oddity(chunks=_usage_in_last, usage=True),
     "llamacpp": Oddity(chunks=_llamacpp_chunks, usage=True),
-    "ollama": _reasoning_as("reasoning"),
+    "ollama": Oddity(body=lambda body: _rename_reasoning(body, "reasoning"), chunks=_ollama_chunks),
 }
 
 

@@ -104,7 +104,8 @@ class Provider:
         self.url = ""
         self._known = models  # None: any model but one called no-such-…
         self._strict, self._odd, self._seals, self._pace_s = strict, odd, seals, pace_s
-        self._prefix = urlsplit(row.base_url).path.rstrip("/") if "{" not in row.base_url else ""
+        path = urlsplit(row.base_url).path.rstrip("/")
+        self._prefix = "" if "{" in path else path
         self._brain = brain
         self._said: deque[Said] = deque()
         self._faults: deque[Fault] = deque()
