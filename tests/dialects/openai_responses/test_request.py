@@ -79,6 +79,7 @@ EXACT: dict[str, dict[str, Any]] = {
     "a null input": {"model": "m", "input": None},
     "instructions": {"model": "m", "instructions": "be brief", "input": [{"role": "user", "content": "hi"}]},
     "instructions and a string": {"model": "m", "instructions": "be brief", "input": "hi"},
+    "a long identifier": {"model": "m", "input": "hi", "safety_identifier": "x" * 100},
     "null instructions": {"model": "m", "instructions": None, "input": "hi"},
     "a system item first": {"model": "m", "input": [{"role": "system", "content": "be brief"}]},
     "a system item behind instructions": {

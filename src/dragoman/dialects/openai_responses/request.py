@@ -188,12 +188,13 @@ def _take_logprobs(body: JsonObject) -> bool | None:
 
 
 def _take_user(body: JsonObject) -> str | None:
-    user = take_text_or_none(body, "safety_identifier")
-    if user is None:
-        user = take_text_or_none(body, "user")
+    for key in ("safety_identifier", "user"):  # the second is its older name
+        user = take_text_or_none(body, key)
         if user is not None:
-            note_spelling(body, "user", "user")  # its older name
-    return user
+            if key == "user" or len(user) > MAX_USER:
+                note_spelling(body, "user", key)
+            return user
+    return None
 
 
 def _take_cache(body: JsonObject) -> Cache | None:
@@ -305,8 +306,9 @@ def _encode_user(body: JsonObject, request: Request, notes: Notes) -> None:
     user = request.user
     if user is None:
         return
-    if spelled(request.extras, NAME, "~user") is not None:
-        body["user"] = user
+    key = spelled(request.extras, NAME, "~user")
+    if key is not None:
+        body[key] = user
         return
     if len(user) > MAX_USER:
         # "We recommend hashing": the same user still has the same identifier (docs: safety best practices)
