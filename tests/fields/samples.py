@@ -81,7 +81,7 @@ def field_name(steps: tuple[Step, ...]) -> str:
 
 def _named(steps: tuple[Step, ...], values: Mapping[str, tuple[Any, ...]]) -> tuple[Any, ...] | None:
     """The values to try for a field by its name, or by its name and the one before."""
-    names = [step.name for step in steps if step.name and step.name[0] not in "<[{"]
+    names = [n for step in steps if step.name and step.name[0] not in "<[{" for n in step.name.split(".")]
     return values.get(".".join(names[-2:])) or values.get(names[-1] if names else "")
 
 

@@ -1,0 +1,179 @@
+"""Scenarios: conversations as data (scenarios.toml, and files of users' own), and the requests they stand for."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import replace
+
+from dragoman.errors import ConfigError
+from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
+from dragoman.model.request import Request, Tool
+
+FILE = "scenarios.toml"
+Mode: TypeAlias = Literal["whole", "streamed"]
+
+
+class Expect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an answer must be; scenarios.toml explains each field."""
+
+    finish: tuple[str, ...] = ()
+    text: bool | None = None
+    max_words: int | None = None
+    without: tuple[str, ...] = ()
+    pieces: int = 1
+    says: tuple[str, ...] = ()
+    says_any: tuple[str, ...] = ()
+    calls: tuple[str, ...] | None = None
+    least_calls: int = 1
+    answer: dict[str, Any] | None = None
+    thinks: bool | None = None
+    usage: Literal["said", "grows"] = "said"
+    failure: tuple[str, ...] = ()
+
+
+class Results(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a tool answers."""
+
+    parts: tuple[Part, ...]
+    failed: bool | None = None
+
+
+class Turn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One request: what is said in it beyond all that was said before."""
+
+    history: tuple[Message, ...] = ()
+    filler: int = 0
+    user: str | tuple[Part, ...] = ()
+    results: dict[str, str | Results] = {}
+    expect: Expect = Expect()
+
+
+class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    title: str = ""
+    group: str = "own"
+    kind: Literal["talk", "cancel", "count", "models"] = "talk"
+    modes: tuple[Mode, ...] = ("whole", "streamed")
+    about: tuple[str, ...] = ()
+    system: str = ""
+    tools: tuple[str, ...] = ()
+    set: dict[str, Any] = {}
+    model: Literal["", "unknown"] = ""
+    key: Literal["", "wrong"] = ""
+    unpaired: bool = False
+    turn: tuple[Turn, ...] = ()
+    offered: tuple[Tool, ...] = ()  # filled in from the file's [tool.*] tables
+
+    def is_about(self, where: str) -> bool:
+        """Whether the field at this JSON pointer is what the scenario tries."""
+        return any(re.fullmatch(f"{pattern}(/.*)?", where) for pattern in self.about)
+
+
+class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    defaults: dict[str, Any] = {}
+    image: dict[str, str] = {}
+    tool: dict[str, dict[str, Any]] = {}
+    scenario: list[dict[str, Any]] = []
+
+
+def load_scenarios(*own: Path) -> tuple[Scenario, ...]:
+    """Those that come with dragoman, then those of users' files; a name said again replaces the first."""
+    text = files("dragoman.conformance").joinpath(FILE).read_text("utf-8")
+    found = {scenario.name: scenario for scenario in read_scenarios(tomllib.loads(text), FILE)}
+    for path in own:
+        try:
+            data = tomllib.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(str(path), "", f"cannot be read: {error}") from error
+        found |= {scenario.name: scenario for scenario in read_scenarios(data, str(path))}
+    return tuple(found.values())
+
+
+def read_scenarios(data: Mapping[str, Any], file: str) -> list[Scenario]:
+    try:
+        whole = convert(data, _File)
+    except ValidationError as error:
+        raise ConfigError(file, "", str(error)) from error
+    tools = {name: Tool(name=name, **row) for name, row in whole.tool.items()}
+    return [_read(row, whole, tools, file, i) for i, row in enumerate(whole.scenario)]
+
+
+def _read(row: dict[str, Any], whole: _File, tools: Mapping[str, Tool], file: str, place: int) -> Scenario:
+    at = f"scenario.{row.get('name', place)}"
+    filled = {**row, "set": {**whole.defaults, **row.get("set", {})}}
+    try:
+        scenario = convert(_fill_images(filled, whole.image), Scenario)
+        build_request(scenario, "model", ())
+    except (ValidationError, KeyError, TypeError) as error:
+        raise ConfigError(file, at, str(error)) from error
+    unknown = [name for name in scenario.tools if name not in tools]
+    if unknown:
+        raise ConfigError(file, f"{at}.tools", f"no such tool: {', '.join(unknown)}")
+    if scenario.kind != "models" and not scenario.turn:
+        raise ConfigError(file, at, "has no turn")
+    return replace(scenario, offered=tuple(tools[name] for name in scenario.tools))
+
+
+def _fill_images(value: Any, images: Mapping[str, str]) -> Any:
+    """`data = "@red"` stands for the picture of that name."""
+    match value:
+        case dict():
+            return {
+                key: images[item[1:]]
+                if key == "data" and isinstance(item, str) and item.startswith("@")
+                else _fill_images(item, images)
+                for key, item in value.items()
+            }
+        case list():
+            return [_fill_images(item, images) for item in value]
+        case _:
+            return value
+
+
+# ---------------------------------------------------------------- as requests
+
+
+def build_request(scenario: Scenario, model: str, said: tuple[Message, ...]) -> Request:
+    """The canonical request with these messages."""
+    lead = (_text("system", scenario.system),) if scenario.system else ()
+    fields = {**scenario.set, "model": model}
+    request = convert(fields, Request)
+    return replace(request, messages=(*lead, *said), tools=scenario.offered or None)
+
+
+def say_turn(turn: Turn, said: tuple[Message, ...]) -> tuple[Message, ...]:
+    """All that was said, and what this turn adds: results of open calls first, then the question."""
+    added = [*turn.history, *_filler(turn.filler)]
+    results = [_answer(call, turn) for call in _open_calls(said)] if turn.results else []
+    asked = (Text(text=turn.user),) if isinstance(turn.user, str) else turn.user
+    if results or asked:
+        added.append(Message(role="user", parts=(*results, *asked)))
+    return (*said, *added)
+
+
+def _open_calls(said: tuple[Message, ...]) -> Iterable[ToolCall]:
+    last = said[-1] if said else None
+    if last is None or last.role != "assistant":
+        return ()
+    return [part for part in last.parts if isinstance(part, ToolCall)]
+
+
+def _answer(call: ToolCall, turn: Turn) -> ToolResult:
+    found = turn.results.get(call.name, "There is nothing to say.")
+    if isinstance(found, str):
+        return ToolResult(call_id=call.id, name=call.name, parts=(Text(text=found),))
+    return ToolResult(call_id=call.id, name=call.name, parts=found.parts, failed=found.failed)
+
+
+def _filler(count: int) -> list[Message]:
+    pairs = ((f"Note number {n}: nothing happened.", "Noted.") for n in range(1, count + 1))
+    return [message for asked, told in pairs for message in (_text("user", asked), _text("assistant", told))]
+
+
+def _text(role: Literal["system", "user", "assistant"], text: str) -> Message:
+    return Message(role=role, parts=(Text(text=text),))

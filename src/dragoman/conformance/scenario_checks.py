@@ -1,0 +1,195 @@
+"""Whether an answer is what a scenario expects: plain functions from an answer to complaints.
+
+The form of an answer (finish, calls that fit their schemas, usage, the order of a stream) is asked of every server;
+its meaning (which words it says) only of models that understand.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from dragoman.conformance.scenario import Expect
+from dragoman.errors import DecodeError
+from dragoman.failure import Failure
+from dragoman.jsontypes import kind_of, load_json
+from dragoman.model.events import Aside, Event, PartDelta, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
+from dragoman.model.reply import Choice, Reply, Usage
+from dragoman.model.request import Tool
+from dragoman.upstream.sampler import fits
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What the checks need to know besides the answer."""
+
+    expect: Expect
+    tools: tuple[Tool, ...] = ()
+    meaning: bool = True  # whether the model can be held to what it says
+    before: Usage | None = None  # of the turn before
+    exact_finish: bool = True
+
+
+def check_reply(reply: Reply, asked: Asked) -> list[str]:
+    if not reply.choices:
+        return ["the reply has no answer in it"]
+    choice = reply.choices[0]
+    return [
+        *_check_finish(choice, asked.expect),
+        *_check_text(choice, asked),
+        *_check_calls(choice, asked),
+        *_check_thoughts(choice, reply.usage, asked),
+        *_check_usage(reply.usage, asked),
+    ]
+
+
+def check_failure(failure: Failure, expect: Expect) -> list[str]:
+    """A failure that was wanted: its kind, and that it says something."""
+    found = []
+    if failure.kind not in expect.failure:
+        found.append(f"failed as {failure.kind}, expected {' or '.join(expect.failure)}: {failure.message}")
+    if not failure.message.strip():
+        found.append("the failure says nothing")
+    return found
+
+
+def check_events(events: Sequence[Event], expect: Expect) -> list[str]:
+    """The order of a stream, as its reader sees it."""
+    told = [event for event in events if not isinstance(event, Aside)]
+    if not told:
+        return ["the stream is empty"]
+    found = []
+    if not isinstance(told[0], ReplyStart):
+        found.append(f"the stream begins with {type(told[0]).__name__}")
+    ends = [event for event in told if isinstance(event, ReplyEnd | ReplyFailed)]
+    if len(ends) != 1 or told[-1] is not ends[0]:
+        found.append("the stream does not end once, at its end")
+    pieces = [event for event in told if isinstance(event, PartDelta) and event.text]
+    pieces += [event for event in told if isinstance(event, PartStart) and isinstance(event.part, Text) and event.part.text]  # type: ignore[misc]
+    if len(pieces) < expect.pieces:
+        found.append(f"the text came in {len(pieces)} piece(s), expected {expect.pieces} or more")
+    return found
+
+
+def text_of(choice: Choice) -> str:
+    return "".join(part.text for part in choice.parts if isinstance(part, Text | Refusal))
+
+
+def calls_of(choice: Choice) -> list[ToolCall]:
+    return [part for part in choice.parts if isinstance(part, ToolCall)]
+
+
+def input_of(usage: Usage | None) -> int | None:
+    """Everything that was read, however much of it came from a cache."""
+    if usage is None or usage.input is None:
+        return None
+    return usage.input + (usage.cache_read or 0) + (usage.cache_write or 0)
+
+
+def _check_finish(choice: Choice, expect: Expect) -> Iterator[str]:
+    reason = choice.finish.reason if choice.finish is not None else "nothing"
+    if expect.finish and reason not in expect.finish:
+        yield f"finished with {reason}, expected {' or '.join(expect.finish)}"
+
+
+def _check_text(choice: Choice, asked: Asked) -> Iterator[str]:
+    expect, text = asked.expect, text_of(choice)
+    if expect.text and not text.strip():
+        yield "there is no text"
+    if expect.max_words is not None and len(text.split()) > expect.max_words:
+        yield f"{len(text.split())} words, expected {expect.max_words} at most"
+    for word in expect.without:
+        if word in text:
+            yield f"the text holds {word!r}: {_short(text)}"
+    if expect.answer is not None:
+        yield from _check_json(text, expect.answer)
+    if asked.meaning:
+        plain = _plain(text)
+        for word in expect.says:
+            if _plain(word) not in plain:
+                yield f"the text does not say {word!r}: {_short(text)}"
+        if expect.says_any and not any(_plain(word) in plain for word in expect.says_any):
+            yield f"the text says none of {', '.join(expect.says_any)}: {_short(text)}"
+
+
+def _check_json(text: str, schema: dict[str, object]) -> Iterator[str]:
+    try:
+        value = load_json(text)
+    except DecodeError as error:
+        yield f"the text is not JSON ({error}): {_short(text)}"
+        return
+    if not fits(value, schema):
+        yield f"the JSON does not fit its schema: {_short(text)}"
+
+
+def _check_calls(choice: Choice, asked: Asked) -> Iterator[str]:
+    wanted = asked.expect.calls
+    calls = calls_of(choice)
+    known = {tool.name: tool for tool in asked.tools}
+    ids = [call.id for call in calls]
+    if len(set(ids)) != len(ids) or not all(ids):
+        yield f"the ids of the calls are empty or not unique: {ids}"
+    for call in calls:
+        yield from _check_arguments(call, known)
+    if wanted is None:
+        return
+    if not wanted and calls:
+        yield f"called {calls[0].name}, which was forbidden"
+    if wanted and not calls:
+        yield f"called nothing, expected {', '.join(wanted)}; it said: {_short(text_of(choice))}"
+    elif wanted and asked.meaning:
+        wrong = [call.name for call in calls if call.name not in wanted]
+        if wrong:
+            yield f"called {', '.join(wrong)}, expected {', '.join(wanted)}"
+        if len(calls) < asked.expect.least_calls:
+            yield f"made {len(calls)} call(s), expected {asked.expect.least_calls}"
+
+
+def _check_arguments(call: ToolCall, known: dict[str, Tool]) -> Iterator[str]:
+    if call.name not in known:
+        yield f"called {call.name!r}, which was not offered"
+        return
+    try:
+        value = load_json(call.arguments)
+    except DecodeError as error:
+        yield f"the arguments of {call.name} are not JSON ({error}): {_short(call.arguments)}"
+        return
+    if type(value) is not dict:
+        yield f"the arguments of {call.name} are {kind_of(value)}, expected object"
+    elif not fits(value, known[call.name].parameters or {}):
+        yield f"the arguments of {call.name} do not fit its schema: {_short(call.arguments)}"
+
+
+def _check_thoughts(choice: Choice, usage: Usage | None, asked: Asked) -> Iterator[str]:
+    wanted = asked.expect.thinks
+    shown = any(isinstance(part, Reasoning) and part.text.strip() for part in choice.parts)
+    thought = shown or bool(usage is not None and usage.reasoning)
+    if wanted is False and thought:
+        yield "it has thought, though told not to"
+    if wanted and asked.meaning and not thought:
+        yield "no sign of a thought: neither shown nor counted"
+
+
+def _check_usage(usage: Usage | None, asked: Asked) -> Iterator[str]:
+    total = input_of(usage)
+    if usage is None or total is None or usage.output is None:
+        yield "the usage is not said"
+        return
+    if total <= 0:
+        yield f"the usage says {total} tokens of input"
+    counts = {name: getattr(usage, name) for name in ("input", "output", "cache_read", "cache_write", "reasoning")}
+    for name, count in counts.items():
+        if count is not None and count < 0:
+            yield f"the usage says {count} tokens of {name}"
+    before = input_of(asked.before)
+    if asked.expect.usage == "grows" and before is not None and total <= before:
+        yield f"the longer conversation has {total} tokens of input, the shorter had {before}"
+
+
+def _plain(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).casefold().split())
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return f"{flat[:160]}…" if len(flat) > 160 else flat or "(nothing)"
