@@ -13,7 +13,16 @@ from typing import Protocol, TextIO, cast
 
 from dragoman import __version__
 
-COMMANDS = ("convert", "dialects", "pairs", "serve")  # module names, in the order `--help` shows them
+COMMANDS = (
+    "convert",
+    "dialects",
+    "pairs",
+    "providers",
+    "serve",
+    "check",
+    "keys",
+    "xray",
+)  # module names, in the order `--help` shows them
 
 DONE = 0
 FAILED = 1
