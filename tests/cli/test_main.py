@@ -28,7 +28,7 @@ def test_version_names_the_program(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())  # a narrow terminal breaks lines
     for name in cli.COMMANDS:
         assert cli.load_command(name).HELP in shown
 
@@ -56,13 +56,6 @@ def test_a_misspelt_command_is_told_what_there_is(capsys: pytest.CaptureFixture[
     cli.main(["sevre"])
     err = capsys.readouterr().err
     assert all(name in err for name in cli.COMMANDS)
-
-
-def test_serve_says_that_there_is_no_gateway_yet(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["serve"]) == 1
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("no gateway yet")
 
 
 def test_the_version_imports_no_command() -> None:
@@ -96,7 +89,7 @@ def test_two_closed_pipes_end_like_one() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     with os.fdopen(write_end, "w") as closed:
-        done = subprocess.run([*COMMAND, "serve"], stdout=closed, stderr=closed, check=False)
+        done = subprocess.run([*COMMAND, "serve", "--port", "0"], stdout=closed, stderr=closed, check=False)
     assert done.returncode == 141
 
 

@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from importlib import import_module
 from typing import Any
 
 from dragoman.errors import DecodeError, UpstreamError
@@ -53,7 +54,7 @@ def _unzip(data: bytes, bits: int, limit: int) -> bytes:
 
 def _unzstd(data: bytes, limit: int) -> bytes:
     try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore]  # Python 3.14
+        zstd: Any = import_module("compression.zstd")  # Python 3.14 has it
     except ImportError:
         words = "zstd bodies need Python 3.14 here: send them plain or as gzip"
         raise UpstreamError(_unsupported(words)) from None

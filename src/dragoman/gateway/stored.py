@@ -45,11 +45,9 @@ async def resolve(gateway: Gateway, owner: str, asked: Asked, now: Generation) -
         if _goes_to_responses(asked, now, ""):
             return resolved  # not ours: its provider may know it
         words = f"Previous response with id '{previous[:100]}' not found."
-        raise UpstreamError(
-            Failure(
-                kind="invalid_request", status=400, code="previous_response_not_found", param=PREVIOUS, message=words
-            )
-        )
+        own_code = {RESPONSES: {"code": "previous_response_not_found"}}
+        failure = Failure(kind="invalid_request", status=400, param=PREVIOUS, message=words, extras=own_code)
+        raise UpstreamError(failure)
     if found.upstream and _goes_to_responses(asked, now, found.upstream):
         return resolved  # who answered it still has it
     rest = {key: value for key, value in own.items() if key != PREVIOUS}

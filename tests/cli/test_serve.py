@@ -1,0 +1,179 @@
+"""`dragoman serve`, `check`, `keys` and `xray` as processes: start, signals, exit codes."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman import cli
+
+COMMAND = [sys.executable, "-m", "dragoman"]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.endswith("_KEY")}
+    return {**kept, "DRAGOMAN_HOME": str(folder), "DRAGOMAN_NO_PROBE": "1"}
+
+
+class Running:
+    def __init__(self, process: subprocess.Popen[str], url: str, banner: str) -> None:
+        self.process, self.url, self.banner = process, url, banner
+
+    def get(self, path: str) -> str:
+        with urllib.request.urlopen(self.url + path, timeout=5) as response:  # noqa: S310
+            return str(response.read().decode())
+
+
+@contextmanager
+def serving(folder: Path, *words: str) -> Iterator[Running]:
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--port", "0", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment(folder),
+    )
+    try:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("      -d '"):
+                break
+        found = re.search(r"listens on (\S+)", "".join(lines))
+        assert found is not None, process.stderr.read() if process.stderr else ""
+        running = Running(process, found[1], "".join(lines))
+        wait_until_ready(running)
+        yield running
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def wait_until_ready(running: Running) -> None:
+    for _ in range(200):
+        try:
+            running.get("/healthz")
+            return
+        except OSError:
+            time.sleep(0.01)
+    raise AssertionError("it does not answer")
+
+
+def test_it_starts_with_nothing_and_answers_the_line_it_shows(tmp_path: Path) -> None:
+    began = time.monotonic()
+    with serving(tmp_path) as running:
+        took = time.monotonic() - began
+        assert "demo" in running.banner
+        line = running.banner.partition("curl ")[2].replace("\\\n", "")
+        body = re.search(r"-d '(.*)'", line)
+        assert body is not None
+        url = line.split()[0]
+        request = urllib.request.Request(url, body[1].encode(), {"content-type": "application/json"})  # noqa: S310
+        with urllib.request.urlopen(request, timeout=5) as response:  # noqa: S310
+            assert json.load(response)["choices"][0]["message"]["content"]
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(5) == 0
+    assert took < 5  # 0.7 s on a quiet machine; CI is not one
+
+
+def test_a_changed_file_is_read_on_sighup_and_a_bad_one_is_not(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text('[providers.a]\nkind = "demo"\nmodels = ["one"]\n')
+    with serving(tmp_path) as running:
+        assert json.loads(running.get("/v1/models"))["data"][0]["id"] == "one"
+        file.write_text('[providers.a]\nkind = "demo"\nmodels = ["two"]\n')
+        running.process.send_signal(signal.SIGHUP)
+        assert eventually(lambda: json.loads(running.get("/v1/models"))["data"][0]["id"] == "two")
+        file.write_text("[providers.a\n")
+        running.process.send_signal(signal.SIGHUP)
+        time.sleep(0.2)
+        assert json.loads(running.get("/v1/models"))["data"][0]["id"] == "two"
+
+
+def test_two_workers_serve_and_end_together(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2") as running:
+        assert all(json.loads(running.get("/health"))["status"] == "ok" for _ in range(10))
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(5) == 0
+
+
+def eventually(fact: object) -> bool:
+    for _ in range(100):
+        if fact():  # type: ignore[operator]
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_it_refuses_to_be_exposed_without_a_key(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "serve", "--host", "0.0.0.0", "--port", "0"],  # noqa: S104
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        check=False,
+        timeout=20,
+    )
+    assert done.returncode == 78
+    assert "refusing to listen on 0.0.0.0 without client keys" in done.stderr
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path))
+    monkeypatch.setenv("DRAGOMAN_NO_PROBE", "1")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_check_says_what_is_wrong_where(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / "dragoman.toml").write_text('[providers.openai]\napi_kye = "x"\n')
+    assert cli.main(["check"]) == 78
+    assert "providers.openai.api_kye" in capsys.readouterr().err
+    (home / "dragoman.toml").write_text('[providers.openai]\napi_key = "sk-secret-secret"\nrpm = 5\n')
+    assert cli.main(["check"]) == 0
+    out = capsys.readouterr().out
+    assert "openai: openai" in out
+    assert "rpm 5" in out
+    assert "secret-secret" not in out
+
+
+def test_keys_are_made_listed_and_revoked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["keys", "new", "--name", "laptop"]) == 0
+    key = capsys.readouterr().out.strip()
+    assert cli.main(["keys", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert "laptop" in listed
+    assert key not in listed
+    key_id = key.split("-")[1]
+    assert cli.main(["keys", "revoke", key_id]) == 0
+    assert cli.main(["keys", "revoke", key_id]) == 1
+    capsys.readouterr()
+    cli.main(["keys", "list"])
+    assert "revoked" in capsys.readouterr().out
+
+
+def test_xray_shows_a_request_wire_by_wire(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(tmp_path, "--xray", "5") as running:
+        body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "say hi"}]}).encode()
+        headers = {"content-type": "application/json", "x-request-id": "look"}
+        request = urllib.request.Request(running.url + "/v1/chat/completions", body, headers)  # noqa: S310
+        urllib.request.urlopen(request, timeout=5).close()  # noqa: S310
+        assert cli.main(["xray", "--url", running.url]) == 0
+        assert "look" in capsys.readouterr().out
+        assert cli.main(["xray", "look", "--url", running.url]) == 0
+        shown = capsys.readouterr().out
+        for words in ("client wire", "canonical", "provider wire", "client reply", "say hi"):
+            assert words in shown
+        assert cli.main(["xray", "nobody", "--url", running.url]) == 1

@@ -1,0 +1,203 @@
+"""Configuration: both forms of seed 003, ours, none at all, and what is wrong where."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.errors import ConfigError
+from dragoman.gateway.config import discover, find_file, load_settings, read_settings
+from dragoman.gateway.log import Log
+from dragoman.gateway.run import Options, banner, check_exposure, make_doorman, reload, settle
+from dragoman.gateway.settings import PORT, Settings
+from dragoman.gateway.state import Gateway
+from dragoman.upstream.routing import Routes, find_targets, list_models
+from tests.gateway.house import state
+
+LEGACY = {
+    "api_key": "YOUR_GEMINI_API_KEY",
+    "models": ["gemini-2.5-flash", "gemma-3-27b-it"],
+    "rpm": 15,
+    "http_port": 20006,
+}
+PROVIDERS = {
+    "providers": {
+        "gemini": {"api_key": "YOUR_GEMINI_API_KEY", "models": ["gemini-2.5-flash", "gemma-3-27b-it"], "rpm": 15},
+        "openai": {"api_key": "YOUR_OPENAI_API_KEY", "models": ["gpt-4o", "gpt-4o-mini"], "rpm": 60},
+    },
+    "http_port": 20006,
+}
+ENV = {"DRAGOMAN_NO_PROBE": "1"}
+
+
+def read(data: dict[str, Any], env: dict[str, str] | None = None) -> Settings:
+    return read_settings(data, "config.json", env or ENV)
+
+
+def test_the_legacy_form_of_the_seed_is_one_provider() -> None:
+    settings = read(LEGACY)
+    (gemini,) = settings.upstreams
+    assert (gemini.name, gemini.kind, gemini.dialect, gemini.rpm) == ("gemini", "gemini", "gemini", 15)
+    assert gemini.models == ("gemini-2.5-flash", "gemma-3-27b-it")
+    assert len(gemini.keys) == 1
+    assert settings.port == 20006
+
+
+def test_the_providers_form_of_the_seed_derives_the_map() -> None:
+    settings = read(PROVIDERS)
+    routes = Routes(upstreams=settings.upstreams)
+    assert list_models(routes) == {
+        "gemini-2.5-flash": "gemini",
+        "gemma-3-27b-it": "gemini",
+        "gpt-4o": "openai",
+        "gpt-4o-mini": "openai",
+    }
+    for model, upstream in (("o3-mini", "openai"), ("gemma-9", "gemini"), ("whatever", "gemini")):
+        assert find_targets(routes, model, lambda: 0.0)[0].upstream.name == upstream
+
+
+def test_the_port_is_20006_unless_said() -> None:
+    assert read({"providers": {"openai": {"api_key": "k"}}}).port == PORT == 20006
+
+
+def test_our_own_form_says_everything(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(
+        """
+        log = "json"
+        aliases = { fast = ["near/small", "gpt-4o"], claude-opus = "openai/gpt-4o" }
+        [server]
+        port = 8123
+        client_keys = ["${DOOR_KEY}"]
+        [providers.openai]
+        api_keys = ["${ONE}", "two-two-two"]
+        models = ["gpt-4o"]
+        tpm = 10000
+        weight = 2
+        timeouts = { idle_s = 30 }
+        [providers.near]
+        kind = "vllm"
+        base_url = "http://10.0.0.5:8000/v1"
+        models = ["small"]
+        at_once = 4
+        headers = { x-team = "a" }
+        profile = { rejects = ["seed"] }
+        """
+    )
+    settings = load_settings(file, {**ENV, "ONE": "one-one-one", "DOOR_KEY": "a-long-enough-key-1"})
+    openai, near = settings.upstreams
+    assert len(openai.keys) == 2
+    assert openai.keys[0].reveal("https://api.openai.com:443") == "one-one-one"
+    assert (openai.tpm, openai.weight, openai.timeouts.idle_s) == (10_000, 2, 30)
+    assert (near.base_url, near.auth, near.at_once, near.headers) == (
+        "http://10.0.0.5:8000/v1",
+        near.auth,
+        4,
+        {"x-team": "a"},
+    )
+    assert settings.aliases == {"fast": ("near/small", "gpt-4o"), "claude-opus": ("openai/gpt-4o",)}
+    assert settings.client_keys == ("a-long-enough-key-1",)
+    assert (settings.port, settings.log) == (8123, "json")
+
+
+@pytest.mark.parametrize(
+    ("data", "key", "why"),
+    [
+        ({"providers": {"openai": {"api_key": "${NOT_SET}"}}}, "providers.openai.api_key", "NOT_SET is not set"),
+        ({"providers": {"openai": {"api_kye": "k"}}}, "providers.openai.api_kye", "did you mean"),
+        ({"providers": {"openai": {"api_key": 3}}}, "providers.openai.api_key", "found number"),
+        ({"providers": {"openai": {"api_key": " "}}}, "providers.openai.api_key", "empty"),
+        ({"providers": {"openai": {"api_key": "k", "rpm": "15"}}}, "providers.openai.rpm", "expected a number"),
+        ({"providers": {"openai": {"api_key": "k", "rpm": 0}}}, "providers.openai.rpm", "at least 1"),
+        ({"providers": {"openai": {"api_key": "k", "models": "x,y", "rpm": 1.5}}}, "providers.openai.rpm", "whole"),
+        ({"providers": {"x": {"api_key": "k"}}}, "providers.x.base_url", "is needed"),
+        ({"providers": {"x": {"base_url": "ftp://x"}}}, "providers.x.base_url", "http"),
+        ({"providers": {"x": {"base_url": "http://u:p@x"}}}, "providers.x.base_url", "http"),
+        ({"providers": {"x": {"kind": "nope"}}}, "providers.x.kind", "no such kind"),
+        ({"providers": {"x": {"kind": "vllm", "dialect": "klingon"}}}, "providers.x.dialect", "no such dialect"),
+        ({"providers": {"x": {"kind": "vllm", "timeouts": {"ide_s": 1}}}}, "providers.x.timeouts.ide_s", "no such key"),
+        ({"providers": {"x": {"kind": "vllm", "headers": {"a b": "c"}}}}, "providers.x.headers.a b", "header"),
+        ({"providers": []}, "providers", "a table"),
+        ({"providers": {"x": []}}, "providers.x", "a table"),
+        ({"prividers": {}}, "prividers", "no such key"),
+        ({"providers": {"openai": {"api_key": "k"}}, "http_port": 99999}, "http_port", "a port"),
+        ({"providers": {"openai": {"api_key": "k"}}, "client_keys": ["sk-1234"]}, "client_keys", "default"),
+        ({"providers": {"openai": {"api_key": "k"}}, "client_keys": [""]}, "client_keys", "empty"),
+        ({"providers": {"openai": {"api_key": "k"}}, "client_keys": ["short"]}, "client_keys", "shorter"),
+        ({"providers": {"openai": {"api_key": "k"}}, "log": "xml"}, "log", "human or json"),
+    ],
+)
+def test_what_is_wrong_is_named(data: dict[str, Any], key: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why) as caught:
+        read(data)
+    assert caught.value.key == key
+    assert caught.value.file == "config.json"
+
+
+@pytest.mark.parametrize(("name", "text"), [("a.toml", "x = ["), ("a.json", "{"), ("a.json", "[]"), ("a.json", "")])
+def test_a_file_that_is_none_is_said_to_be(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ConfigError, match=name):
+        load_settings(tmp_path / name, ENV)
+
+
+def test_a_value_with_a_dollar_from_elsewhere_stays_as_it_is() -> None:
+    settings = read({"providers": {"openai": {"api_key": "${A}"}}}, {**ENV, "A": "${HOME}", "HOME": "x"})
+    assert settings.upstreams[0].keys[0].reveal("https://api.openai.com:443") == "${HOME}"
+
+
+def test_without_a_file_there_is_what_the_environment_has_and_the_demo() -> None:
+    settings = discover({**ENV, "ANTHROPIC_API_KEY": "k1", "OPENAI_API_KEY": "k2"})
+    assert [u.name for u in settings.upstreams] == ["openai", "anthropic", "demo"]
+    assert [u.name for u in discover(ENV).upstreams] == ["demo"]
+
+
+def test_a_file_is_found_by_name(tmp_path: Path) -> None:
+    assert find_file(tmp_path, {}) is None
+    (tmp_path / "config.json").write_text("{}")
+    assert find_file(tmp_path, {}) == tmp_path / "config.json"
+    (tmp_path / "dragoman.toml").write_text("")
+    assert find_file(tmp_path, {}) == tmp_path / "dragoman.toml"
+    assert find_file(tmp_path, {"DRAGOMAN_CONFIG": "/x/y.toml"}) == Path("/x/y.toml")
+
+
+def test_another_address_needs_a_key(tmp_path: Path) -> None:
+    env = state(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(LEGACY))
+    settings = settle(Options(config=file, host="0.0.0.0"), env)  # noqa: S104
+    with pytest.raises(ConfigError, match=r"refusing to listen on 0\.0\.0\.0 without client keys"):
+        check_exposure(settings, make_doorman(settings, env))
+    make_doorman(settings, env).keys.new("a", admin=False)
+    check_exposure(settings, make_doorman(settings, env))
+
+
+def test_a_good_file_replaces_the_old_one_and_a_bad_one_does_not(tmp_path: Path) -> None:
+    env = state(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(PROVIDERS))
+    options = Options(config=file)
+    settings = settle(options, env)
+    gateway = Gateway(settings, make_doorman(settings, env), log=Log())
+    kept = gateway.now.stations["gemini"]
+    bad_files = ["", "{", "[]", '{"providers": {}, "x": 1}', '{"providers": {"openai": {"api_key": "${NOPE}"}}}']
+    for bad in bad_files:
+        file.write_text(bad)
+        assert not reload(gateway, options, env)
+        assert gateway.now.number == 1
+    changed = json.loads(json.dumps(PROVIDERS))
+    changed["providers"]["openai"]["rpm"] = 5
+    file.write_text(json.dumps(changed))
+    assert reload(gateway, options, env)
+    assert gateway.now.number == 2
+    assert gateway.now.stations["gemini"] is kept, "what did not change keeps its windows"
+    assert gateway.now.stations["openai"].spec.rpm == 5
+
+
+def test_the_start_up_says_where_what_and_how(tmp_path: Path) -> None:
+    settings = read(PROVIDERS)
+    text = banner(settings, make_doorman(settings, state(tmp_path)), state(tmp_path))
+    for words in ("http://127.0.0.1:20006", "openai", "2 models", "/v1/messages", "none needed", "curl "):
+        assert words in text
+    assert "YOUR_" not in text
