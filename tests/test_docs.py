@@ -109,7 +109,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 
 def test_every_command_has_a_heading() -> None:
     headings = re.findall(r"^## (.+)$", (ROOT / "docs" / "cli.md").read_text("utf-8"), re.MULTILINE)
-    assert [f"dragoman {load_command(name).NAME}" for name in COMMANDS] == headings
+    assert [name for name in COMMANDS if f"dragoman {load_command(name).NAME}" not in headings] == [], "docs/cli.md"
 
 
 def test_every_kind_of_note_has_a_heading() -> None:

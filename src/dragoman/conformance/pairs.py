@@ -167,11 +167,16 @@ def _judge(probe: Probe, source: str, target: str, before: Any, after: Any, wire
         for sign in probe.signs:
             if sign.encode() in wire and source != target:
                 return Cell("adapted", (f"said by our own mark, `{sign.strip(' :{')}`",))
-        noted = any(set(note.where.split("/")) & set(probe.noted) for note in notes)
-        return Cell("adapted" if noted else "carried", why)
+        return Cell("adapted" if _speaks_of(probe, notes) else "carried", why)
     if after is not None and (found is not None or any(mark.encode() in wire for mark in probe.marks)):
         return Cell("adapted", why)
+    if after is not None and _speaks_of(probe, [note for note in notes if note.kind != "dropped"]):
+        return Cell("adapted", why)  # said in a way that only its effect shows
     return Cell("lost", why)
+
+
+def _speaks_of(probe: Probe, notes: Iterable[Note]) -> bool:
+    return any(set(note.where.split("/")) & set(probe.noted) for note in notes)
 
 
 def _encode_stream(dialect: Dialect, events: Iterable[Event]) -> bytes:

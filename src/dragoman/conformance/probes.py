@@ -239,16 +239,19 @@ REQUESTS = (
         feature="tool choice: required",
         build=_asks(ASKED, tools=(WEATHER, CLOCK), tool_choice=ToolChoice(mode="required")),
         look=_field("tool_choice", "mode"),
+        noted=("tool_choice",),
     ),
     Probe(
         feature="tool choice: one by name",
         build=_asks(ASKED, tools=(WEATHER, CLOCK), tool_choice=ToolChoice(mode="required", names=("clock",))),
         look=lambda r: r.tool_choice and (r.tool_choice.mode, r.tool_choice.names),
+        noted=("tool_choice",),
     ),
     Probe(
         feature="no parallel calls",
         build=_asks(ASKED, tools=(WEATHER,), tool_choice=ToolChoice(mode="auto"), parallel_calls=False),
         look=lambda r: None if r.parallel_calls is None else [r.parallel_calls],
+        noted=("parallel_calls",),
     ),
     Probe(
         feature="tool result with image",
@@ -307,6 +310,7 @@ REQUESTS = (
         build=_asks(ASKED, stop=("END", "STOP")),
         look=_field("stop"),
         marks=("END",),
+        noted=("stop",),
     ),
 )
 
