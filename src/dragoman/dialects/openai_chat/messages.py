@@ -160,6 +160,8 @@ def _take_said(message: JsonObject, seal: Seal | None) -> tuple[Part, ...]:
     if content is None:
         if "content" not in message:
             note_spelling(message, "content", "absent")
+        elif len(message) == 1:
+            note_spelling(message, "content", "null")  # a turn that says nothing, and stays
         message.pop("content", None)
     return ()
 

@@ -125,7 +125,7 @@ def take_side(message: JsonObject) -> tuple[list[SideEntry], Seal | None]:
     try:
         entries = [_decode_entry(entry) for entry in side.get("reasoning", ())]
         seal = convert(side["seal"], Seal) if "seal" in side else None
-    except (ValidationError, KeyError, TypeError):
+    except (ValidationError, AttributeError, KeyError, TypeError):
         return [], None
     del message[SIDE]
     return entries, seal

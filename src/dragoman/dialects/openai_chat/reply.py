@@ -96,6 +96,8 @@ def _take_choices(body: JsonObject, ids: CallIds) -> tuple[Choice, ...]:
 def decode_choice(choice: JsonObject, position: int, ids: CallIds) -> Choice:
     note_omitted(choice, dict(choice), "index", "logprobs", "finish_reason")
     drop_constant(choice, "index", position)
+    if "delta" in choice:  # Perplexity: what its streams say, said here too, and empty
+        note_spelling(choice, "delta", choice.pop("delta"))
     message = choice.pop("message", None)
     if type(message) is not dict:
         raise DecodeError(f"expected object, found {kind_of(message)}", "message")
@@ -263,6 +265,8 @@ def encode_choice(choice: Choice, index: int, at: At, notes: Notes, legacy: bool
     if logprobs or "logprobs" in own or "~logprobs" in own:
         body["logprobs"] = _encode_logprobs(logprobs, own)
     encode_finish(body, choice, at, notes, legacy)
+    if "~delta" in own:
+        body["delta"] = own["~delta"]
     if choice.extras:
         others = {key: value for key, value in own.items() if key not in ("message", "logprobs")}
         add_extras(body, {**choice.extras, NAME: others}, NAME, at, notes)

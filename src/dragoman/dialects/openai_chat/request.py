@@ -42,6 +42,7 @@ LIMITS = ("max_tokens", "max_completion_tokens")
 USERS = ("safety_identifier", "user")
 # Not OpenAI's, but read by many servers: written back only to those who said them.
 GUESTS = ("top_k", "min_p")
+MODALITIES = {"text", "audio"}
 FORMATS = {"text": "text", "json_object": "json"}
 FORMAT_WORDS = {"text": "text", "json": "json_object"}
 
@@ -68,7 +69,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         choices=take_integer_or_none(body, "n"),
         output=_take_output(body),
         reasoning=_take_reasoning(body),
-        modalities=take_texts_or_none(body, "modalities"),
+        modalities=_take_modalities(body),
         temperature=take_number_or_none(body, "temperature"),
         top_p=take_number_or_none(body, "top_p"),
         top_k=take_integer_or_none(body, "top_k"),
@@ -119,6 +120,13 @@ def _take_user(body: JsonObject) -> str | None:
             note_spelling(body, "user", key)
             return user
     return None
+
+
+def _take_modalities(body: JsonObject) -> tuple[str, ...] | None:
+    modalities = take_texts_or_none(body, "modalities")
+    if modalities is not None and not set(modalities) <= MODALITIES:
+        note_spelling(body, "modalities", "as is")  # OpenRouter draws images
+    return modalities
 
 
 def _take_stop(body: JsonObject) -> tuple[str, ...] | None:
@@ -257,7 +265,7 @@ def _encode_renamed(body: JsonObject, request: Request, notes: Notes) -> None:
     if request.user is not None:
         body[own.get("~user", USERS[0])] = request.user
     if request.modalities is not None:
-        body["modalities"] = list(request.modalities)
+        _encode_modalities(body, request.modalities, own, notes)
     if request.cache is not None:
         at: At = (ROOT, "cache")
         options: JsonObject = {"mode": "implicit"}
@@ -266,6 +274,15 @@ def _encode_renamed(body: JsonObject, request: Request, notes: Notes) -> None:
             options["ttl"] = ttl
         add_extras(options, request.cache.extras, NAME, at, notes)
         body["prompt_cache_options"] = options
+
+
+def _encode_modalities(body: JsonObject, given: tuple[str, ...], own: JsonObject, notes: Notes) -> None:
+    known = [word for word in given if word in MODALITIES or "~modalities" in own]
+    if len(known) < len(given):
+        note = notes.altered if known else notes.dropped
+        note((ROOT, "modalities"), "openai_chat answers in text and audio")
+    if known or not given:
+        body["modalities"] = known
 
 
 def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:

@@ -25,7 +25,7 @@ from dragoman.dialects.openai_chat.reply import asks_legacy, encode_created, enc
 from dragoman.dialects.openai_chat.usage import encode_usage
 from dragoman.dialects.openai_chat.words import NAME
 from dragoman.failure import Failure
-from dragoman.fields import add_extras, spelled
+from dragoman.fields import OMIT, add_extras, spelled
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.messages import (
@@ -153,7 +153,7 @@ class StreamEncoder:
             self._base["service_tier"] = event.service_tier
         first = dict(self._base)
         if event.extras:
-            add_extras(first, event.extras, NAME, ROOT, self._notes)
+            add_extras(first, _streamed(event.extras), NAME, ROOT, self._notes)
             if "system_fingerprint" in first:
                 self._base["system_fingerprint"] = first["system_fingerprint"]
         base, self._base = self._base, first
@@ -502,7 +502,7 @@ class StreamEncoder:
         if event is not None:
             if event.service_tier is not None:
                 chunk["service_tier"] = event.service_tier
-            add_extras(chunk, event.extras, NAME, ROOT, self._notes)
+            add_extras(chunk, _streamed(event.extras), NAME, ROOT, self._notes)
         self._out.append(b"data: %b\n\n" % dump_json(chunk))
 
 
@@ -511,6 +511,14 @@ def _wants_usage(request: Request | None) -> bool:
         return True
     options = request.extras.get(NAME, {}).get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
+
+
+def _streamed(extras: Extras) -> Extras:
+    """A reply's extras without what a stream has its own way of saying."""
+    own = extras.get(NAME)
+    if own is None:
+        return extras
+    return {**extras, NAME: {key: value for key, value in own.items() if key not in (OMIT, "object")}}
 
 
 def _keep(extras: Extras) -> Extras:
