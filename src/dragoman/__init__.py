@@ -1,4 +1,10 @@
-"""dragoman speaks every LLM wire protocol: it converts between them and says what got lost."""
+"""dragoman speaks every LLM wire protocol: it converts between them and says what got lost.
+
+Clients and tools are loaded on first use: `import dragoman` alone loads no HTTP client and no event loop.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from dragoman.convert import Converted, StreamConverter, convert, convert_failure, convert_reply, convert_stream
 from dragoman.errors import ConfigError, DecodeError, DragomanError, LossError, ToolError, UpstreamError
@@ -8,20 +14,44 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
 
+if TYPE_CHECKING:
+    from dragoman.agent.steps import Limits
+    from dragoman.client import Answer, AsyncClient, Client
+    from dragoman.tools import File, FunctionTool, ToolCollection, tool
+
 __version__ = "0.1.0"
 
+# Where the names live that are loaded on first use.
+_HOMES = {
+    "Answer": "client",
+    "AsyncClient": "client",
+    "Client": "client",
+    "File": "tools",
+    "FunctionTool": "tools",
+    "Limits": "agent.steps",
+    "ToolCollection": "tools",
+    "tool": "tools",
+}
+
 __all__ = [
+    "Answer",
+    "AsyncClient",
+    "Client",
     "ConfigError",
     "Converted",
     "DecodeError",
     "DragomanError",
     "Failure",
+    "File",
+    "FunctionTool",
+    "Limits",
     "LossError",
     "Note",
     "Notes",
     "Reply",
     "Request",
     "StreamConverter",
+    "ToolCollection",
     "ToolError",
     "UpstreamError",
     "__version__",
@@ -30,5 +60,19 @@ __all__ = [
     "convert_reply",
     "convert_stream",
     "fold",
+    "tool",
     "unfold",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
+    try:
+        found = getattr(import_module(f"dragoman.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "aiohttp":
+            raise
+        raise ImportError(f"dragoman.{name} needs aiohttp: pip install 'dragoman[client]'") from error
+    globals()[name] = found
+    return found

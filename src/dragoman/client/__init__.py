@@ -1,0 +1,13 @@
+"""The Python library: one small API for every provider, straight or through a gateway, sync and async.
+
+prompts.py      what people write -> Request        answers.py  Reply -> Answer, Stream, RunAnswer
+wiring.py       which upstreams there are           lists.py    models and token counts
+aio.py          AsyncClient                         sync.py     Client: the same without `await`
+openai_form.py  requests and answers in OpenAI's form, whoever answers
+"""
+
+from dragoman.client.aio import AsyncClient
+from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
+from dragoman.client.sync import Client, Stream
+
+__all__ = ["Answer", "AsyncClient", "AsyncStream", "Client", "RunAnswer", "Stream", "StreamEvent"]

@@ -1,0 +1,236 @@
+"""Answer, AsyncStream, RunAnswer: what a client gives back."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.agent.steps import Stopped, StopReason
+from dragoman.client.prompts import parse
+from dragoman.errors import DragomanError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyFailed
+from dragoman.model.fold import Folder
+from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall
+from dragoman.model.reply import Choice, FinishReason, Reply, Usage
+from dragoman.notes import Note
+
+
+class Answer:
+    """One answer. `reply` is all of it; the rest are its parts one mostly wants."""
+
+    def __init__(self, reply: Reply, *, notes: tuple[Note, ...] = (), upstream: str = "", output: Any = None) -> None:
+        self.reply = reply
+        self.notes = notes  # what could not be carried on the way there and back
+        self.upstream = upstream  # who answered
+        self._output = output
+
+    @property
+    def _choice(self) -> Choice:
+        return self.reply.choices[0] if self.reply.choices else Choice(parts=())
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return self._choice.parts
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Reasoning))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def finish(self) -> FinishReason | None:
+        """Why it ended: "stop", "tool_call", "length", ... (model/reply.py)."""
+        return self._choice.finish.reason if self._choice.finish is not None else None
+
+    @property
+    def usage(self) -> Usage:
+        return self.reply.usage or Usage()
+
+    @property
+    def model(self) -> str:
+        return self.reply.model
+
+    @property
+    def id(self) -> str:
+        return self.reply.id
+
+    @property
+    def message(self) -> Message:
+        """The assistant's turn, to be put into the next prompt."""
+        return Message(role="assistant", parts=self.parts)
+
+    @property
+    def parsed(self) -> Any:
+        """The text as the `output` that was asked for; DecodeError when it is not that."""
+        if self._output is None:
+            raise DragomanError("nothing to parse: ask with output=")
+        return parse(self._output, self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.model} {self.finish}: {self.text[:60]!r}, {len(self.calls)} calls>"
+
+
+class RunAnswer(Answer):
+    """The last answer of a tool loop, and how it came about."""
+
+    def __init__(self, stopped: Stopped, **more: Any) -> None:
+        reply = stopped.reply or Reply(id="", model="", choices=())
+        super().__init__(reply, **more)
+        self._stopped = stopped
+
+    @property
+    def stopped(self) -> StopReason:
+        """`done`, or the limit that ended it."""
+        return self._stopped.reason
+
+    @property
+    def usage(self) -> Usage:
+        """Of all turns."""
+        return self._stopped.usage
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole conversation, this answer included."""
+        return self._stopped.messages
+
+    @property
+    def turns(self) -> int:
+        return self._stopped.turns
+
+    @property
+    def calls_run(self) -> int:
+        return self._stopped.calls
+
+
+class StreamEvent(Struct, frozen=True, kw_only=True):
+    """One event of a stream, with what most readers look for taken out of it."""
+
+    event: Event
+    text: str = ""  # of the answer
+    reasoning: str = ""
+    call: ToolCall | None = None  # a whole call, at its end
+
+
+class Reader:
+    """Events in, StreamEvents out. Of several choices the first is read."""
+
+    def __init__(self) -> None:
+        self.folder = Folder()
+        self._open: dict[int, Part] = {}
+        self._arguments: dict[int, list[str]] = {}
+
+    def read(self, event: Event) -> StreamEvent:
+        self.folder.feed(event)
+        match event:
+            case PartDelta(index=index, text=text):
+                part = self._open.get(index)
+                if isinstance(part, Text):
+                    return StreamEvent(event=event, text=text)
+                if isinstance(part, Reasoning):
+                    return StreamEvent(event=event, reasoning=text)
+                if isinstance(part, ToolCall):
+                    self._arguments.setdefault(index, []).append(text)
+            case PartStart(index=index, part=part, choice=0):
+                self._open[index] = part
+                if isinstance(part, Text):
+                    return StreamEvent(event=event, text=part.text)
+                if isinstance(part, Reasoning):
+                    return StreamEvent(event=event, reasoning=part.text)
+            case PartEnd(index=index):
+                part = self._open.pop(index, None)
+                if isinstance(part, ToolCall):
+                    return StreamEvent(event=event, call=self._whole(part, index, event))
+            case _:
+                pass
+        return StreamEvent(event=event)
+
+    def _whole(self, part: ToolCall, index: int, end: PartEnd) -> ToolCall:
+        arguments = part.arguments + "".join(self._arguments.pop(index, ()))
+        return replace(part, arguments=arguments, seal=end.seal or part.seal)
+
+
+class AsyncStream:
+    """An answer as it comes: iterate it, or its `texts()`. It ends by itself; leave early with `async with` or `close`.
+
+    A stream that breaks raises UpstreamError after what it had said.
+    """
+
+    def __init__(
+        self,
+        events: AsyncIterator[list[Event]],
+        close: Callable[[], Awaitable[None]],
+        finish: Callable[[Reply], Answer],
+    ) -> None:
+        self._events = events
+        self._close = close
+        self._finish = finish
+        self._reader = Reader()
+        self._ready: list[Event] = []
+        self._over = False
+
+    def __aiter__(self) -> "AsyncStream":
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        while not self._ready:
+            if self._over:
+                raise StopAsyncIteration
+            try:
+                piece = await anext(self._events, None)
+            except BaseException:
+                await self.close()
+                raise
+            if piece is None:
+                await self.close()
+                continue
+            self._ready = list(piece)
+        event = self._ready.pop(0)
+        heard = self._reader.read(event)
+        if isinstance(event, ReplyFailed):
+            await self.close()
+            raise UpstreamError(event.failure)
+        return heard
+
+    async def texts(self) -> AsyncIterator[str]:
+        """Only the text of the answer, as it comes."""
+        async for heard in self:
+            if heard.text:
+                yield heard.text
+
+    async def answer(self) -> Answer:
+        """The whole answer, once the rest of it has come."""
+        async for _ in self:
+            pass
+        try:
+            reply = self._reader.folder.reply()
+        except ValueError as error:
+            raise UpstreamError(Failure(kind="cut_off", message="the stream was closed before its end")) from error
+        if isinstance(reply, Failure):
+            raise UpstreamError(reply)
+        return self._finish(reply)
+
+    async def close(self) -> None:
+        if not self._over:
+            self._over = True
+            await self._close()
+
+    async def __aenter__(self) -> "AsyncStream":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

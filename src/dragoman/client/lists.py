@@ -1,0 +1,173 @@
+"""The models upstreams have, and how many tokens a request is."""
+
+import asyncio
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from dragoman.client.wiring import GATEWAY, Wiring
+from dragoman.dialects import find_dialect
+from dragoman.errors import DragomanError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
+from dragoman.model.request import Request
+from dragoman.notes import Notes
+from dragoman.passes.legal import legalise
+from dragoman.upstream.demo import count_tokens as count_demo
+from dragoman.upstream.profiles import profile_for
+from dragoman.upstream.render import ANTHROPIC_VERSION
+from dragoman.upstream.send import build_headers
+from dragoman.upstream.spec import DEMO, Target, Upstream
+from dragoman.upstream.station import Station
+from dragoman.upstream.transport import Transport
+from dragoman.upstream.urls import join_url
+from dragoman.wire import WireReply, WireRequest
+
+ASK_S = 10.0
+LOCAL_S = 0.5
+MOST_BYTES = 8 * 1024 * 1024
+CHARS_PER_TOKEN = 4
+# dialect -> the path of its list, where the rows are in it, and where the name in a row
+_OPENAI_LIST = ("/v1/models", "data", "id")
+_LISTS = {
+    "ollama": ("/api/tags", "models", "name"),
+    "gemini": ("/v1beta/models?pageSize=1000", "models", "name"),
+    "anthropic": ("/v1/models?limit=1000", "data", "id"),
+}
+# Not counted, and refused by Anthropic's counter.
+_NOT_COUNTED = ("max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier")
+
+
+class ListedModel(Struct, frozen=True):
+    """`name` can be asked for as it is."""
+
+    name: str
+    upstream: str
+
+
+class Count(Struct, frozen=True):
+    tokens: int
+    estimated: bool = False  # by length: the provider could not be asked
+
+    def __int__(self) -> int:
+        return self.tokens
+
+
+async def list_models(wiring: Wiring, transport: Transport, only: str | None) -> list[ListedModel]:
+    chosen = [upstream for upstream in wiring.upstreams if only is None or upstream.name == only]
+    if not chosen:
+        raise DragomanError(f"there is no upstream {only}; there are {', '.join(u.name for u in wiring.upstreams)}")
+    lists = await asyncio.gather(*(_list(wiring, transport, upstream) for upstream in chosen), return_exceptions=True)
+    found: list[ListedModel] = []
+    for upstream, names in zip(chosen, lists, strict=True):
+        if isinstance(names, BaseException):
+            if only is not None or not isinstance(names, UpstreamError):
+                raise names
+            continue
+        found += [ListedModel(_name(wiring, upstream, name), upstream.name) for name in names]
+    return found
+
+
+def _name(wiring: Wiring, upstream: Upstream, name: str) -> str:
+    """With the upstream in front where the bare name would not lead there."""
+    if upstream.kind == DEMO or upstream.name == wiring.only:
+        return name
+    try:
+        leads = wiring.targets(name)[0][1].upstream.name == upstream.name
+    except UpstreamError:
+        leads = False
+    return name if leads else f"{upstream.name}/{name}"
+
+
+async def _list(wiring: Wiring, transport: Transport, upstream: Upstream) -> list[str]:
+    if upstream.models:
+        return list(upstream.models)
+    station = wiring.station(upstream)
+    path, rows, key = _LISTS.get(upstream.dialect, _OPENAI_LIST)
+    headers = {"anthropic-version": ANTHROPIC_VERSION} if upstream.dialect == "anthropic" else {}
+    timeout_s = ASK_S if upstream.keys or upstream.name == GATEWAY else LOCAL_S
+    body = await _ask(station, transport, path, None, headers, timeout_s)
+    listed = body.get(rows) if isinstance(body, dict) else body
+    names = [row.get(key) for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
+    return [name.removeprefix("models/") for name in names if isinstance(name, str)]
+
+
+async def count_tokens(wiring: Wiring, transport: Transport, request: Request) -> Count:
+    station, target = wiring.targets(request.model)[0]
+    request = replace(request, model=target.model)
+    if station.spec.kind == DEMO:
+        return Count(count_demo(request))
+    try:
+        wire, key = _counter(station.spec, target, request)
+        if wire is not None:
+            body = await _ask(station, transport, wire.path, wire.body, wire.headers, ASK_S)
+            counted = body.get(key) if isinstance(body, dict) else None
+            if isinstance(counted, int):
+                return Count(counted)
+    except UpstreamError as error:
+        if error.failure.kind in ("unauthenticated", "not_found", "invalid_request") and error.failure.status != 404:
+            raise
+    size = len(dump_json(to_builtins(request.messages))) + len(dump_json(to_builtins(request.tools or ())))
+    return Count(max(1, size // CHARS_PER_TOKEN), estimated=True)
+
+
+def _counter(upstream: Upstream, target: Target, request: Request) -> tuple[WireRequest | None, str]:
+    """The request as the upstream's own counter takes it, and the key of its answer."""
+    spoken = upstream.dialects or (upstream.dialect,)
+    if upstream.name == GATEWAY:
+        spoken = ("openai_responses",)
+    for name in spoken:
+        if name not in ("anthropic", "gemini", "openai_responses"):
+            continue
+        notes = Notes()
+        profile = profile_for(upstream.kind if name in spoken else "openai", target.model, name, upstream.overrides)
+        legal = legalise(request, profile, notes)
+        match name:
+            case "anthropic":
+                wire = find_dialect(name).encode_request(legal, notes)
+                for key in _NOT_COUNTED:
+                    wire.body.pop(key, None)
+                headers = {"anthropic-version": ANTHROPIC_VERSION, **wire.headers}
+                return WireRequest(path="/v1/messages/count_tokens", body=wire.body, headers=headers), "input_tokens"
+            case "gemini":
+                from dragoman.dialects.gemini.count import encode_count_request
+
+                return encode_count_request(legal, notes), "totalTokens"
+            case _:
+                from dragoman.dialects.openai_responses.count import encode_count_request as encode_responses
+
+                return encode_responses(legal, notes), "input_tokens"
+    return None, ""
+
+
+async def _ask(
+    station: Station, transport: Transport, path: str, body: JsonObject | None, own: dict[str, str], timeout_s: float
+) -> Json:
+    """One small question; an UpstreamError when there is no answer to it."""
+    spec = station.spec
+    key = station.keys.keys[0]
+    headers = build_headers(own, spec.headers, spec.auth, key, station.origin)
+    opened = await transport.open(
+        join_url(spec.base_url, path),
+        headers,
+        b"" if body is None else dump_json(body),
+        timeouts=replace(spec.timeouts, connect_s=min(timeout_s, spec.timeouts.connect_s)),
+        head_s=timeout_s,
+        on_sent=lambda: None,
+        method="GET" if body is None else "POST",
+    )
+    try:
+        data = await opened.read(MOST_BYTES)
+        try:
+            value = load_json(data)
+        except DragomanError:
+            value = {}
+        if opened.status == 200:
+            return value
+        reply = WireReply(body=value, status=opened.status, headers=opened.headers)
+        raise UpstreamError(find_dialect(spec.dialect).decode_failure(reply))
+    except (KeyError, TypeError, ValueError) as error:
+        words = "the upstream's answer cannot be read"
+        raise UpstreamError(Failure(kind="server_error", status=502, message=words)) from error
+    finally:
+        opened.close()

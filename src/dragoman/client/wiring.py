@@ -1,0 +1,200 @@
+"""Which upstreams a client has, and which of them a model name means.
+
+Without arguments: every kind of server whose key is in the environment, servers on this machine by their names
+(`ollama/qwen3`), and the demo model. A name nobody serves is an error that says what to do, never another model.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.errors import ConfigError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.upstream.demo import MODELS as DEMO_MODELS
+from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, kind_of_model, load_rows
+from dragoman.upstream.routing import is_legal_model
+from dragoman.upstream.secret import Secret, origin_of
+from dragoman.upstream.spec import DEMO, Target, Timeouts, Upstream
+from dragoman.upstream.station import Station
+
+LOCAL = ("ollama", "lmstudio", "vllm", "llamacpp")
+GATEWAY = "gateway"
+WHERE = "Client"
+# A gateway takes everything and decides itself what to leave out.
+_OPEN = {"developer": True, "omit_neutral": False, "rejects": [], "lacks": []}
+_NAMES = {"google": "gemini", "openai-compatible": "compatible", "llama.cpp": "llamacpp", "grok": "xai"}
+_URL = re.compile(r"https?://[^\s/@?#]+[^\s#@]*")
+
+
+class Wiring(Struct, kw_only=True):
+    """Upstreams by name. `only`: every model goes there, whatever its name."""
+
+    upstreams: tuple[Upstream, ...]
+    aliases: dict[str, tuple[str, ...]]
+    only: str | None
+    clock: Callable[[], float]
+    stations: dict[str, Station] = {}
+
+    def station(self, upstream: Upstream) -> Station:
+        found = self.stations.get(upstream.name)
+        if found is None or found.spec != upstream:
+            found = self.stations[upstream.name] = Station(upstream, self.clock)
+        return found
+
+    def targets(self, model: str) -> list[tuple[Station, Target]]:
+        """Best first; an UpstreamError when nobody serves such a model."""
+        found = [self._find(word) for word in self.aliases.get(model, (model,))]
+        return [(self.station(target.upstream), target) for target in found]
+
+    def _find(self, model: str) -> Target:
+        name = model.removeprefix("models/")
+        if not is_legal_model(name):
+            raise UpstreamError(_no_model(model, "this is no model's name"))
+        for upstream in self.upstreams:
+            if name in upstream.models:
+                return Target(upstream, name)
+        if self.only == GATEWAY:
+            return Target(_at_gateway(self.upstreams[0], name), name)
+        first, _, rest = name.partition("/")
+        for upstream in self.upstreams:
+            if rest and upstream.name == first:
+                return Target(upstream, rest)
+        if self.only is not None:
+            return Target(self.upstreams[0], name)
+        kind = kind_of_model(name)
+        for upstream in self.upstreams:
+            if kind is not None and upstream.kind == kind:
+                return Target(upstream, name)
+        raise UpstreamError(self._nobody(name, kind))
+
+    def _nobody(self, model: str, kind: str | None) -> Failure:
+        row = load_rows().kinds.get(kind or "")
+        if row is not None and row.keys:
+            words = f"{model} needs a key for {row.title}: set {row.keys[0]}, or Client(keys={{{row.name!r}: ...}})"
+            return Failure(kind="unauthenticated", status=401, code="no_key", message=words)
+        known = ", ".join(upstream.name for upstream in self.upstreams)
+        return _no_model(model, f"say whose it is, for example ollama/{model}; there are {known}")
+
+    def has_key(self) -> str | None:
+        """The first provider there is a key for."""
+        return next((upstream.name for upstream in self.upstreams if upstream.keys), None)
+
+
+def wire(
+    provider: str | None,
+    *,
+    api_key: str | None,
+    base_url: str | None,
+    keys: Mapping[str, str],
+    dialect: str | None,
+    upstreams: Sequence[Upstream] | None,
+    aliases: Mapping[str, str | Sequence[str]],
+    env: Mapping[str, str],
+    clock: Callable[[], float],
+    timeouts: Timeouts,
+) -> Wiring:
+    found: tuple[Upstream, ...]
+    only: str | None = None
+    if upstreams is not None:
+        found = tuple(upstreams)
+        only = found[0].name if len(found) == 1 else None
+    elif provider == DEMO:
+        found, only = (demo(),), DEMO
+    elif provider is None and base_url is not None:
+        found, only = (_gateway(base_url, api_key or env.get("DRAGOMAN_KEY"), dialect, timeouts),), GATEWAY
+    elif provider is not None:
+        kind = _kind(provider)
+        key = api_key or keys.get(provider) or keys.get(kind.name) or _env_key(kind, env)
+        made = _upstream(provider, kind, key, base_url or _env_url(kind, env), dialect, timeouts)
+        found, only = (made, demo()), provider
+    else:
+        found = discover(keys, env, timeouts)
+    named = {name: (to,) if isinstance(to, str) else tuple(to) for name, to in aliases.items()}
+    return Wiring(upstreams=found, aliases=named, only=only, clock=clock)
+
+
+def discover(keys: Mapping[str, str], env: Mapping[str, str], timeouts: Timeouts) -> tuple[Upstream, ...]:
+    known = {_NAMES.get(name, name): key for name, key in keys.items()}
+    for name in known:
+        _kind(name)
+    found: list[Upstream] = []
+    for kind in load_rows().kinds.values():
+        key = known.get(kind.name) or _env_key(kind, env)
+        url = _env_url(kind, env) or kind.base_url
+        if "{" in url or not url or (key is None and kind.name not in LOCAL) or kind.name == "compatible":
+            continue
+        found.append(_upstream(kind.name, kind, key, url, None, timeouts))
+    return (*found, demo())
+
+
+def demo() -> Upstream:
+    return Upstream(name=DEMO, kind=DEMO, dialect="canonical", models=DEMO_MODELS)
+
+
+def _kind(name: str) -> Kind:
+    try:
+        return find_kind(_NAMES.get(name, name))
+    except ConfigError as error:
+        known = ", ".join(load_rows().kinds)
+        raise ConfigError(WHERE, "provider", f"no such kind of server {name!r}; there are {known}") from error
+
+
+def _env_key(kind: Kind, env: Mapping[str, str]) -> str | None:
+    return next((env[name] for name in kind.keys if env.get(name)), None)
+
+
+def _env_url(kind: Kind, env: Mapping[str, str]) -> str | None:
+    """OPENAI_BASE_URL and its kin, as the vendors' own clients read them."""
+    if kind.name == "ollama" and (said := env.get("OLLAMA_HOST")) and not said.startswith("0."):
+        return said if said.startswith("http") else f"http://{said}"
+    return env.get(f"{kind.name.upper()}_BASE_URL") or None
+
+
+def _upstream(
+    name: str, kind: Kind, key: str | None, base_url: str | None, dialect: str | None, timeouts: Timeouts
+) -> Upstream:
+    url = base_url or kind.base_url
+    if not _URL.fullmatch(url) or "{" in url:
+        raise ConfigError(WHERE, "base_url", f"{name} needs one: http(s)://host[:port][/path]")
+    dialects = (dialect.replace("-", "_"),) if dialect is not None else kind.dialects
+    auth = "bearer" if kind.auth == "none" and key is not None else kind.auth
+    return Upstream(
+        name=name,
+        kind=kind.name,
+        dialect=dialects[0],
+        dialects=dialects,
+        base_url=url,
+        keys=() if key is None else (Secret(key, origin_of(url)),),
+        auth=auth,
+        timeouts=timeouts,
+    )
+
+
+def _gateway(base_url: str, key: str | None, dialect: str | None, timeouts: Timeouts) -> Upstream:
+    url = base_url.rstrip("/")
+    if not _URL.fullmatch(url):
+        raise ConfigError(WHERE, "base_url", "expected http(s)://host[:port]")
+    url = re.sub(r"/v1$", "", url)  # each door has a path of its own
+    kind = find_kind("compatible")
+    made = _upstream(GATEWAY, kind, key, url, dialect or "openai_chat", timeouts)
+    return replace(made, overrides=_OPEN if dialect is None else {})
+
+
+def _at_gateway(gateway: Upstream, model: str) -> Upstream:
+    """The door whose dialect the model speaks at home: a gateway passes it on untouched, signatures and all. What is
+    not known by its name goes through the OpenAI Chat door."""
+    kind = kind_of_model(model.rpartition("/")[2])
+    if kind is None or not gateway.overrides:
+        return gateway
+    dialect = choose_dialect(kind, model)
+    if dialect == "openai_chat":
+        return gateway
+    name = f"{GATEWAY}:{dialect}"
+    return replace(gateway, name=name, kind=kind, dialect=dialect, dialects=(dialect,), overrides={})
+
+
+def _no_model(model: str, words: str) -> Failure:
+    message = f"there is no model {model[:200]!r} here: {words}"
+    return Failure(kind="not_found", status=404, code="model_not_found", param="model", message=message)
