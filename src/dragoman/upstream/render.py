@@ -58,18 +58,20 @@ def render(asked: Asked, station: Station, target: Target, *, stream: bool, refu
     overrides = upstream.overrides if learned is None else {**upstream.overrides, **learned}
     profile = profile_for(upstream.kind, target.model, name, overrides)
     prepared = prepare(request, profile, notes)
+    taken = profile.takes_extras  # Mistral refuses stream_options, and tells usage unasked
+    usage = stream and upstream.stream_usage and (taken is None or "stream_options" in taken)
     own = name == asked.dialect.name
     if own and asked.same_wire and _equal(prepared.request, request):
         rendered = _as_is(asked, dialect, target, notes)
     else:
-        rendered = _encode(dialect, prepared.request, notes, usage=stream and upstream.stream_usage)
+        rendered = _encode(dialect, prepared.request, notes, usage=usage)
 
     def relearn(failure: Failure) -> Rendered | None:
         lesson = learn(failure, prepared.request, profile, notes)
         if lesson is None:
             return None
         station.remember(name, target.model, lesson.remember)
-        again = _encode(dialect, lesson.request, notes, usage=stream and upstream.stream_usage)
+        again = _encode(dialect, lesson.request, notes, usage=usage)
         again.restore, again.restore_reply = rendered.restore, rendered.restore_reply
         return again
 
