@@ -156,7 +156,7 @@ class AsyncClient:
         """The first upstream that begins to answer. Whoever calls this closes what it gives (`done`)."""
         rendering = Rendering(
             dialect=dialect or find_dialect("canonical"),
-            request=request,
+            request=replace(request, stream=stream),  # said, so that no dialect has to make it up
             raw=b"",
             headers={},
             notes=(),

@@ -42,13 +42,13 @@ class File(Struct, frozen=True):
 def make_result(call: ToolCall, value: Any) -> ToolResult:
     """DragomanError when there is no way to say the value."""
     if isinstance(value, ToolResult):
-        return replace(value, call_id=call.id, name=call.name, freeform=call.freeform)
-    return ToolResult(call_id=call.id, name=call.name, parts=make_parts(value), freeform=call.freeform)
+        return replace(value, call_id=call.id, freeform=call.freeform)
+    return ToolResult(call_id=call.id, parts=make_parts(value), freeform=call.freeform)
 
 
 def fail(call: ToolCall, words: str) -> ToolResult:
     """An error result: the model reads it and may try again."""
-    return ToolResult(call_id=call.id, name=call.name, parts=(Text(text=words),), failed=True, freeform=call.freeform)
+    return ToolResult(call_id=call.id, parts=(Text(text=words),), failed=True, freeform=call.freeform)
 
 
 def make_parts(value: Any) -> tuple[Part, ...]:
