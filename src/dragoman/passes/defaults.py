@@ -11,6 +11,7 @@ OPENAI_CHAT = Profile(
     kind="openai_chat",
     dialect="openai_chat",
     join_calls=True,
+    result_media=False,
     tool_names=Spelling(longest=64),
     call_ids=Spelling(letters=VISIBLE, longest=64),
     schema="openai",

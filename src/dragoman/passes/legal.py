@@ -28,6 +28,7 @@ from dragoman.passes.reasoning import (
     sign_calls,
 )
 from dragoman.passes.rename import rename
+from dragoman.passes.result_media import move_result_media
 from dragoman.passes.roles import say_developer_as_system
 from dragoman.passes.schemas import adapt_schemas
 from dragoman.passes.system import place_system
@@ -104,6 +105,10 @@ def _declare_history(request: Request, notes: Notes) -> Request:
     return replace(request, tools=tools, tool_choice=ToolChoice(mode="none"))
 
 
+def _result_media(request: Request, profile: Profile, notes: Notes) -> Request:
+    return request if profile.result_media else move_result_media(request, notes)
+
+
 def _turns(request: Request, profile: Profile, notes: Notes) -> Request:
     if not profile.developer:
         request = say_developer_as_system(request, notes)
@@ -138,4 +143,4 @@ def _parameters(request: Request, profile: Profile, notes: Notes) -> Request:
 
 # Pairing first: everything else may look at a call and know its result. Reasoning and media before the turns, which
 # must not be left empty by them. Names last, when no pass adds a tool any more.
-STEPS: tuple[Step, ...] = (_pairing, fit_media, _reasoning, _turns, adapt_schemas, _parameters)
+STEPS: tuple[Step, ...] = (_pairing, _result_media, fit_media, _reasoning, _turns, adapt_schemas, _parameters)

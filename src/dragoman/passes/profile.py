@@ -70,6 +70,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     result_names: bool = False  # results must bear the name of their function
     results_first: bool = False  # results must open their turn
     results_alone: bool = False  # a turn with results holds nothing else
+    result_media: bool = True  # results may hold pictures and files; else these stand behind them
     tools_for_history: bool = False  # calls in the history need tools in the request
     tool_names: Spelling | None = None
     call_ids: Spelling | None = None
