@@ -25,7 +25,6 @@ from dragoman.upstream.station import Station
 from dragoman.upstream.urls import quote_segment
 
 ANTHROPIC_VERSION = "2023-06-01"
-USAGE = "stream_options"  # where a Chat request says that its stream shall tell the usage
 HOP = "x-dragoman-hop"  # a gateway that is its own upstream must notice (T41)
 
 
@@ -61,8 +60,6 @@ def render(asked: Asked, station: Station, target: Target, *, stream: bool, refu
     prepared = prepare(request, profile, notes)
     taken = profile.takes_extras  # Mistral refuses stream_options, and tells usage unasked
     usage = stream and upstream.stream_usage and (taken is None or "stream_options" in taken)
-    # a server that takes only the keys it knows refuses the wish for usage too (Mistral: it tells it unasked)
-    usage = stream and upstream.stream_usage and (profile.takes_extras is None or USAGE in profile.takes_extras)
     own = name == asked.dialect.name
     if own and asked.same_wire and _equal(prepared.request, request):
         rendered = _as_is(asked, dialect, target, notes)
@@ -125,8 +122,8 @@ def _as_is(asked: Asked, dialect: Dialect, target: Target, notes: Notes) -> Rend
 
 
 def _ask_for_usage(body: JsonObject) -> None:
-    options = body.get(USAGE)
-    body[USAGE] = {**(options if type(options) is dict else {}), "include_usage": True}
+    options = body.get("stream_options")
+    body["stream_options"] = {**(options if type(options) is dict else {}), "include_usage": True}
 
 
 def _restorer(restorer: Restorer) -> Callable[[list[Event]], list[Event]]:
