@@ -18,6 +18,7 @@ COMMANDS = (
     "dialects",
     "pairs",
     "providers",
+    "ask",
     "serve",
     "check",
     "keys",

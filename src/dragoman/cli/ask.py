@@ -1,0 +1,164 @@
+"""`dragoman ask`: one question, one answer."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from dragoman.cli.style import paint
+from dragoman.errors import ConfigError, DecodeError, DragomanError, LossError, UpstreamError
+from dragoman.jsontypes import JsonObject, dump_json, format_json, load_json
+from dragoman.notes import NoteKind
+
+if TYPE_CHECKING:
+    from dragoman.client import Answer, Client
+    from dragoman.client.prompts import Asking
+
+NAME = "ask"
+HELP = "ask a model one question"
+EPILOG = """examples:
+  dragoman ask "What is a dragoman?"
+  git diff | dragoman ask "Write a commit message" --model claude-sonnet-5-5
+  dragoman ask "What is in the picture?" --image cat.png --model gemini-2.5-flash
+  dragoman ask "The largest city of Norway" --json-schema city.schema.json
+  dragoman ask hello --url http://127.0.0.1:20006
+
+Keys come from the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY, ...; DRAGOMAN_KEY for --url), and so
+does the model if none is said (DRAGOMAN_MODEL). Without any key the built-in demo model answers.
+
+exit codes: 0 answered, 1 no answer, 2 bad input or usage, 3 refused a loss (--refuse)"""
+
+NO_ANSWER = 1
+MISUSED = 2
+REFUSED = 3
+# Who is asked when nobody says: the first provider there is a key for.
+MODELS = {
+    "anthropic": "claude-sonnet-5-5",
+    "openai": "gpt-5.5",
+    "gemini": "gemini-2.5-flash",
+    "xai": "grok-4",
+    "mistral": "mistral-large-latest",
+    "deepseek": "deepseek-chat",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("words", nargs="*", metavar="QUESTION", help="the question; standard input is added to it")
+    parser.add_argument("--model", "-m", help="who to ask: a model, or upstream/model (default: see below)")
+    parser.add_argument("--system", "-s", metavar="TEXT", help="instructions")
+    parser.add_argument("--image", "-i", action="append", default=[], metavar="FILE", help="a picture: file or URL")
+    parser.add_argument("--file", "-f", action="append", default=[], metavar="FILE", help="a document to read")
+    parser.add_argument("--json-schema", metavar="SCHEMA", help="answer with JSON: a schema, or a file that holds one")
+    parser.add_argument("--effort", metavar="WORD", help="how much to think: off, minimal, low, medium, high, ...")
+    parser.add_argument("--max-output", type=int, metavar="N", help="tokens at most")
+    parser.add_argument("--temperature", type=float, metavar="T")
+    parser.add_argument("--stream", action=argparse.BooleanOptionalAction, help="as it comes (default: on a terminal)")
+    parser.add_argument("--url", metavar="URL", help="ask through a running gateway")
+    parser.add_argument("--refuse", action="append", choices=get_args(NoteKind), default=[], help="fail on such notes")
+    parser.add_argument("--verbose", "-v", action="store_true", help="notes, usage and who answered, on standard error")
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        from dragoman.client import Client
+    except ImportError as error:
+        return complain(f"{error.name} is missing: pip install 'dragoman[client]'", NO_ANSWER)
+    try:
+        prompt, asking = read_question(args)
+        with Client(base_url=args.url) as client:
+            model = args.model or choose_model(client, args.url)
+            return answer(client, model, prompt, asking, args)
+    except (DecodeError, ConfigError) as error:
+        return complain(str(error), MISUSED)
+    except UpstreamError as error:
+        return complain(str(error), NO_ANSWER)
+    except LossError as error:
+        return complain(f"refused: {error}", REFUSED)
+    except DragomanError as error:
+        return complain(str(error), MISUSED)
+
+
+def read_question(args: argparse.Namespace) -> tuple[str, "Asking"]:
+    words = " ".join(word for word in args.words if word != "-")
+    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip()
+    prompt = "\n\n".join(text for text in (words, piped) if text)
+    if not prompt and not args.image and not args.file:
+        raise DragomanError("what is the question? Say it, or pipe it in")
+    said: dict[str, Any] = {
+        "system": args.system,
+        "images": args.image,
+        "files": args.file,
+        "output": read_schema(args.json_schema) if args.json_schema else None,
+        "effort": args.effort,
+        "max_output": args.max_output,
+        "temperature": args.temperature,
+        "refuse": args.refuse,
+    }
+    asking: Asking = {}
+    asking.update({name: value for name, value in said.items() if value})  # type: ignore[typeddict-item]
+    if args.temperature is not None:
+        asking["temperature"] = args.temperature
+    return prompt, asking
+
+
+def read_schema(said: str) -> JsonObject:
+    """JSON itself, or the name of a file."""
+    text = said
+    if not said.lstrip().startswith("{"):
+        try:
+            text = Path(said).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DragomanError(f"--json-schema: {said}: {getattr(error, 'strerror', None) or error}") from error
+    schema = load_json(text)
+    if not isinstance(schema, dict):
+        raise DragomanError("--json-schema: expected an object")
+    return schema
+
+
+def choose_model(client: "Client", url: str | None) -> str:
+    said = os.environ.get("DRAGOMAN_MODEL")
+    if said:
+        return said
+    if url is not None:
+        listed = client.models()
+        return listed[0].name if listed else "demo"
+    return next((MODELS[u.name] for u in client.wiring.upstreams if u.keys and u.name in MODELS), "demo")
+
+
+def answer(client: "Client", model: str, prompt: str, asking: "Asking", args: argparse.Namespace) -> int:
+    wanted = sys.stdout.isatty() if args.stream is None else args.stream
+    if wanted and "output" not in asking:
+        with client.chat(model, prompt, stream=True, **asking) as stream:
+            for text in stream.texts():
+                sys.stdout.write(text)
+                sys.stdout.flush()
+            given = stream.answer()
+        sys.stdout.write("\n")
+    else:
+        given = client.chat(model, prompt, **asking)
+        if "output" in asking:
+            sys.stdout.flush()
+            sys.stdout.buffer.write((format_json if sys.stdout.isatty() else dump_json)(given.parsed) + b"\n")
+        else:
+            print(given.text)
+    if args.verbose:
+        report(given)
+    elif given.finish not in ("stop", "sequence", None):
+        print(paint(f"(ended: {given.finish})", "dim", sys.stderr), file=sys.stderr)
+    return 0
+
+
+def report(given: "Answer") -> None:
+    usage = given.usage
+    lines = [f"{note.kind}: {note.where or '/'}: {note.why}" for note in given.notes]
+    lines.append(f"{given.upstream}, {given.model}, {given.finish}, {usage.input or 0} in, {usage.output or 0} out")
+    for line in lines:
+        print(paint(line, "dim", sys.stderr), file=sys.stderr)
+
+
+def complain(text: str, code: int) -> int:
+    print(f"{paint('dragoman ask:', 'red', sys.stderr)} {text}", file=sys.stderr)
+    return code
