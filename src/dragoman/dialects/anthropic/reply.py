@@ -57,10 +57,13 @@ def take_finish(holder: JsonObject) -> Finish | None:
         own["stop_reason"] = word
     message = None
     details = holder.get("stop_details")
-    if type(details) is dict and details.get("type") == "refusal":
-        del holder["stop_details"], details["type"]
-        message = take_text_or_none(details, "explanation")
-        own |= {"stop_details": details} if any(value is not None for value in details.values()) else {}
+    if type(details) is dict:
+        del holder["stop_details"]
+        if details.get("type") == "refusal" and type(details.get("explanation")) is str:
+            message = details.pop("explanation")
+            del details["type"]
+        if message is None or any(value is not None for value in details.values()):
+            own["stop_details"] = details
     return Finish(reason=reason or "other", sequence=sequence, message=message, extras=leftovers(own, NAME))
 
 
@@ -139,7 +142,7 @@ def encode_finish(finish: Finish | None, at: At, notes: Notes) -> JsonObject:
             notes.dropped((at, "message"), "anthropic explains refusals only")
     if finish.extras:
         add_extras(body, finish.extras, NAME, at, notes)
-        if body.get("stop_details") is not None:
+        if body.get("stop_details") is not None and finish.message is not None:
             body["stop_details"] = details | body["stop_details"]
     return body
 

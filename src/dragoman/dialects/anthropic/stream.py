@@ -319,7 +319,10 @@ class StreamEncoder:
             case ReplyEnd():
                 self._end(event)
             case ReplyFailed():
-                self._send({"type": "error", "error": encode_error(event.failure)})
+                body: JsonObject = {"type": "error", "error": encode_error(event.failure)}
+                if event.failure.request_id is not None:
+                    body["request_id"] = event.failure.request_id
+                self._send(body)
                 self._done = True
             case Aside():
                 if event.dialect == NAME:
@@ -458,6 +461,8 @@ class StreamEncoder:
         body: JsonObject = {"type": "message_delta", "delta": delta, "usage": usage}
         if event.extras:
             add_extras(body, event.extras, NAME, ROOT, self._notes)
+            if "container" in body:
+                delta["container"] = body.pop("container")  # where the stream has what a reply has on top
         for extras in event.choice_extras[:1]:
             add_extras(body, extras, NAME, ((ROOT, "choices"), 0), self._notes)
         self._send(body)
