@@ -58,6 +58,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY4
 JPEG = "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAEBAQ=="
 FLASH, PRO, OLD, NEW = "gemini-2.5-flash", "gemini-3-pro", "claude-sonnet-4-5", "claude-opus-5-5"
 SENTINEL = "skip_thought_signature_validator"
+MARK = {"type": "ephemeral"}
 LOOP = [ask(), calls("c1"), answer("c1")]
 A, B = {"type": "object", "properties": {"a": {"type": "string"}}}, {"type": "object", "properties": {}}
 CLAUDE_LOOP = [
@@ -151,6 +152,28 @@ CASES: list[Case] = [
         "mistral",
         "mistral-large",
         {"messages.1.tool_calls.0.id": "b9mgIC84m", "messages.3": ask("..."), "messages.4": GONE},
+    ),
+    (
+        "3 text beside a result",
+        ANTH,
+        {
+            "messages": [
+                ask(),
+                {"role": "assistant", "content": [use("A")]},
+                {"role": "user", "content": [got("A"), {"type": "text", "text": "note"}]},
+            ]
+        },
+        "gemini",
+        PRO,
+        {"contents.2.parts.1": GONE, "contents.3": {"role": "user", "parts": [{"text": "note"}]}},
+    ),
+    (
+        "4 one model turn as several messages",
+        CHAT,
+        {"messages": [ask(), calls("c1"), calls("c2"), answer("c1"), answer("c2")]},
+        "vllm",
+        "qwen",
+        {"messages.1.tool_calls.1.id": "c2", "messages.2": answer("c1"), "messages.3": answer("c2")},
     ),
     # ---------------------------------------------------------------- 9-15: reasoning
     (
@@ -620,6 +643,41 @@ CASES: list[Case] = [
     ),
     # ---------------------------------------------------------------- 56-68: turns, ids, tools
     (
+        "32 a conversation that begins with the assistant",
+        CHAT,
+        {"messages": [said("Hello!"), ask()]},
+        "anthropic",
+        NEW,
+        {"messages.0": ask("(conversation continues)"), "messages.1": said("Hello!")},
+    ),
+    (
+        "32",
+        CHAT,
+        {"messages": [said("Hello!"), ask()]},
+        "gemini",
+        PRO,
+        {"contents.0": {"role": "user", "parts": [{"text": "(conversation continues)"}]}},
+    ),
+    (
+        "94 more cache marks than there are places",
+        ANTH,
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": str(i), "cache_control": MARK} for i in range(6)],
+                }
+            ]
+        },
+        "anthropic",
+        NEW,
+        {
+            "messages.0.content.1.cache_control": GONE,
+            "messages.0.content.2.cache_control": MARK,
+            "messages.0.content.5.cache_control": MARK,
+        },
+    ),
+    (
         "56 blank text beside a call",
         CHAT,
         {"messages": [ask(), {**calls("c1"), "content": "\n"}, answer("c1")]},
@@ -788,6 +846,23 @@ CASES: list[Case] = [
         "ollama",
         "m",
         {"messages.2.tool_name": "get_weather"},
+    ),
+    (
+        "67 A7 a name that is a UUID (CLIENTS 15)",
+        GEM,
+        {
+            "contents": [
+                {"role": "user", "parts": [{"text": "q"}]},
+                {"role": "model", "parts": [{"functionCall": {"id": "c1", "name": "look", "args": {}}}]},
+                {
+                    "role": "user",
+                    "parts": [{"functionResponse": {"id": "c1", "name": "0b7e-uuid", "response": {"output": "42"}}}],
+                },
+            ]
+        },
+        "gemini",
+        FLASH,
+        {"contents.2.parts.0.functionResponse.name": "look"},
     ),
     (
         "68 results are objects",

@@ -184,12 +184,15 @@ def begin_loops_with_thinking(request: Request, notes: Notes) -> Request:
     last = len(messages) - 1
     while last >= 0 and messages[last].role != "assistant":
         last -= 1
-    if last < 0 or not any(isinstance(p, ToolCall) for p in messages[last].parts):
+    run = last
+    while run > 0 and messages[run - 1].role == "assistant":
+        run -= 1
+    if last < 0 or not any(isinstance(p, ToolCall) for m in messages[run : last + 1] for p in m.parts):
         return request
-    first = last  # of the loop: calls and results back to what the user asked
-    for i in range(last - 1, -1, -1):
+    first = run  # of the loop: calls and results back to what the user asked
+    for i in range(last, -1, -1):
         if messages[i].role == "assistant":
-            first = i
+            first = i if messages[i].parts else first
         elif not any(isinstance(p, ToolResult) for p in messages[i].parts):
             break
     if messages[first].parts and isinstance(messages[first].parts[0], Reasoning):
