@@ -485,7 +485,7 @@ def test_parts_are_read_and_come_back(block: JsonObject, part: Part) -> None:
     [
         ({"type": "image_url", "image_url": "https://a/b.png"}, Image),
         ({"type": "image_url", "image_url": {"url": "https://a/b.png", "detail": None, "x": 1}, "text": None}, Image),
-        ({"type": "image_url", "image_url": {"file_id": "f"}}, Image),
+        ({"type": "image_url", "image_url": {"file_id": "f"}}, Opaque),
         ({"type": "input_audio", "input_audio": "UklG"}, Audio),
         ({"type": "input_audio", "input_audio": {"data": "UklG", "format": "flac"}}, Audio),
         ({"type": "file", "file": {"file_id": "f"}}, Document),

@@ -1,11 +1,13 @@
 """OpenAI Chat Completions: annotations of a reply's text, both ways."""
 
-from dragoman.dialects.openai_chat.parts import add_outer, keep_inner, take_word
+from dragoman.dialects.openai_chat.parts import add_outer, keep_inner
 from dragoman.dialects.openai_chat.words import NAME
-from dragoman.fields import leftovers, take_integer_or_none
+from dragoman.fields import leftovers, note_spelling
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Citation, Text
 from dragoman.notes import At, Notes
+
+DEMANDED = {"title": str, "start_index": int, "end_index": int}
 
 
 def decode_annotation(annotation: JsonObject) -> Citation:
@@ -13,21 +15,15 @@ def decode_annotation(annotation: JsonObject) -> Citation:
     inner = annotation.get("url_citation")
     if annotation.get("type") != "url_citation" or type(inner) is not dict:
         return Citation(extras={NAME: annotation})
+    if type(inner.get("url")) is not str:
+        return Citation(extras={NAME: annotation})
     del annotation["type"], annotation["url_citation"]
-    citation = Citation(
-        url=take_word(inner, "url"),
-        title=take_word(inner, "title"),
-        start=take_integer_or_none(inner, "start_index"),
-        end=take_integer_or_none(inner, "end_index"),
-    )
+    absent = [key for key, kind in DEMANDED.items() if type(inner.get(key)) is not kind]
+    if absent:
+        note_spelling(annotation, "absent", absent)
+    url, title, start, end = (inner.pop(key) if key not in absent else None for key in ("url", *DEMANDED))
     keep_inner(annotation, "url_citation", inner)
-    return Citation(
-        url=citation.url,
-        title=citation.title,
-        start=citation.start,
-        end=citation.end,
-        extras=leftovers(annotation, NAME),
-    )
+    return Citation(url=url, title=title, start=start, end=end, extras=leftovers(annotation, NAME))
 
 
 def encode_annotations(part: Text, offset: int, at: At, notes: Notes) -> list[JsonObject]:
@@ -53,12 +49,15 @@ def encode_annotation(citation: Citation, offset: int, end: int, at: At, notes: 
     if citation.quote is not None:
         notes.dropped((at, "quote"), "openai_chat's annotations do not quote their source")
     inner: JsonObject = {"url": citation.url, "title": citation.title or ""}
-    if citation.title is None:
+    absent = citation.extras.get(NAME, {}).get("~absent", ())
+    if citation.title is None and "title" not in absent:
         notes.invented((at, "title"), "openai_chat demands a title")
     for key, value, whole in (("start", citation.start, 0), ("end", citation.end, end - offset)):
-        if value is None:
+        if value is None and f"{key}_index" not in absent:
             notes.invented((at, key), "openai_chat cites for a span of the answer: the whole text")
         inner[f"{key}_index"] = offset + (whole if value is None else value)
+    for key in absent:
+        inner.pop(key, None)
     annotation: JsonObject = {"type": "url_citation", "url_citation": inner}
     add_outer(annotation, citation.extras, "url_citation", at, notes)
     return annotation

@@ -13,11 +13,12 @@ from dragoman.dialects.openai_chat.parts import (
     encode_part,
     is_plain,
     keep_inner,
+    note_absent,
     take_word,
 )
 from dragoman.dialects.openai_chat.words import NAME
 from dragoman.errors import DecodeError
-from dragoman.fields import OMIT, add_extras, decode_each, leftovers, note_spelling, spelled
+from dragoman.fields import add_extras, decode_each, leftovers, note_spelling, spelled
 from dragoman.jsontypes import JsonObject, dump_text, load_json
 from dragoman.model.messages import Audio, Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult, Video
 from dragoman.notes import At, Notes
@@ -83,8 +84,8 @@ def decode_call(call: JsonObject, ids: CallIds) -> Part:
         return Opaque(dialect=NAME, body={"type": OPAQUE_CALL, "call": call})
     if kind == place:
         del call["type"]
-    elif kind is None and "type" not in call:
-        call[OMIT] = ["type"]
+    elif kind is None:
+        note_absent(call, "type")
     del call[place]
     name = inner.pop("name")
     arguments = take_arguments(inner, key, call)

@@ -1,85 +1,36 @@
-"""OpenAI Chat Completions: turns, both ways. A reply's message is an assistant's turn like any other."""
+"""OpenAI Chat Completions: turns, both ways."""
 
-from itertools import pairwise
 from typing import Any
 
-from msgspec import to_builtins
-
-from dragoman.dialects._seals import SIDE
-from dragoman.dialects.openai_chat.annotations import encode_annotations
+from dragoman.dialects.openai_chat.assistant import decode_assistant, decode_list, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import (
-    OPAQUE_CALL,
     CallIds,
     decode_result,
-    encode_call,
-    encode_legacy,
     encode_result,
-    is_legacy,
-    take_calls,
 )
-from dragoman.dialects.openai_chat.logprobs import encode_logprobs
 from dragoman.dialects.openai_chat.parts import (
-    decode_image,
-    decode_part,
-    encode_image,
     encode_part,
-    encode_text,
-    encode_thinking,
     is_plain,
-    opaque_word,
-    take_word,
 )
-from dragoman.dialects.openai_chat.reasoning import (
-    RETOLD,
-    Thought,
-    encode_reasoning,
-    is_detail,
-    is_worded_detail,
-    put_back,
-    retell,
-    take_reasoning,
-    take_side,
-)
-from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES, ROLES
+from dragoman.dialects.openai_chat.words import NAME, ROLES
 from dragoman.errors import DecodeError
 from dragoman.fields import (
     add_extras,
-    decode_each,
-    drop_constant,
     expected,
     leftovers,
     note_spelling,
     spelled,
     take_text,
 )
-from dragoman.jsontypes import JsonObject, dump_text, load_json
+from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import (
-    Audio,
-    Extras,
-    Image,
     Message,
-    Opaque,
     Part,
-    Reasoning,
-    Refusal,
-    Seal,
     Text,
     ToolCall,
     ToolResult,
 )
 from dragoman.notes import At, Notes
-
-BLANK = "~blank"  # spelling: keys that are there and say nothing, as SDKs and gateways print them
-_BLANKS = (
-    *REASONING_NAMES,
-    "annotations",
-    "audio",
-    "function_call",
-    "images",
-    "reasoning_details",
-    "refusal",
-    "tool_calls",
-)
 
 # ---------------------------------------------------------------- decode
 
@@ -99,107 +50,16 @@ def decode_message(message: JsonObject, ids: CallIds) -> Message:
 
 
 def _take_content(message: JsonObject) -> tuple[Part, ...]:
+    given = "content" in message
     content = message.pop("content", None)
     if type(content) is str:
         return (Text(text=content),)
     if type(content) is list:
-        return _decode_list(message, content)
+        return decode_list(message, content)
     if content is not None:
         raise expected("string or array", content, "content")
-    note_spelling(message, "content", "null")
+    note_spelling(message, "content", "null" if given else "absent")
     return ()
-
-
-def _decode_list(message: JsonObject, content: list[Any]) -> tuple[Part, ...]:
-    parts = decode_each(content, "content", decode_part)
-    if not parts or (len(parts) == 1 and is_plain(parts[0])):
-        note_spelling(message, "content", "list")
-    return parts
-
-
-def decode_assistant(message: JsonObject, ids: CallIds) -> tuple[Part, ...]:
-    """The parts of a message whose role is taken: thoughts, content, refusal, sound, pictures, calls."""
-    content = message.get("content")
-    if len(message) == 1 and type(content) is str and content:  # the usual case
-        del message["content"]
-        return (Text(text=content),)
-    entries, seal = take_side(message)
-    parts = take_reasoning(message)
-    parts.extend(_take_said(message, seal))
-    refusal = message.get("refusal")
-    if type(refusal) is str and refusal:
-        del message["refusal"]
-        parts.append(Refusal(text=refusal))
-    audio = message.get("audio")
-    if type(audio) is dict and not is_blank(audio):
-        del message["audio"]
-        parts.append(decode_spoken(audio))
-    images = message.get("images")
-    if type(images) is list and images and all(is_drawn(image) for image in images):
-        del message["images"]
-        parts.extend(decode_drawn(image) for image in images)
-    parts.extend(take_calls(message, ids))
-    _stash_blanks(message)
-    return tuple(put_back(parts, entries) if entries else parts)
-
-
-def _take_said(message: JsonObject, seal: Seal | None) -> tuple[Part, ...]:
-    content = message.get("content")
-    if type(content) is str:
-        del message["content"]
-        if content or seal is not None:
-            return (Text(text=content, seal=seal),)
-        note_spelling(message, "content", "empty")  # said to be nothing: null, "" and absent are the same (57)
-        return ()
-    if type(content) is list:
-        del message["content"]
-        return _decode_list(message, content)
-    if type(content) is dict:  # Cloudflare answers a json_schema with the object itself
-        note_spelling(message, "content", "object")
-        return (Text(text=dump_text(message.pop("content"))),)
-    if content is None:
-        if "content" not in message:
-            note_spelling(message, "content", "absent")
-        elif len(message) == 1:
-            note_spelling(message, "content", "null")  # a turn that says nothing, and stays
-        message.pop("content", None)
-    return ()
-
-
-def decode_spoken(audio: JsonObject) -> Audio:
-    """Sound the model made: whole in a reply, by its id in later requests."""
-    whole = "data" in audio
-    drop_constant(audio, "expires_at", 0)
-    sound_id, data, transcript = (take_word(audio, key) for key in ("id", "data", "transcript"))
-    if whole:
-        note_spelling(audio, "form", "whole")
-    return Audio(id=sound_id or None, data=data or None, transcript=transcript or None, extras=leftovers(audio, NAME))
-
-
-def is_drawn(image: object) -> bool:
-    return isinstance(image, dict) and image.get("type") == "image_url" and isinstance(image.get("image_url"), dict)
-
-
-def decode_drawn(image: JsonObject) -> Image:
-    """Pictures the model made: OpenRouter's `images`, which others copy."""
-    note_spelling(image, "place", "images")
-    return decode_image(image)
-
-
-def is_blank(value: object) -> bool:
-    match value:
-        case "" | [] | 0 | None:
-            return True
-        case dict():
-            return all(is_blank(inner) for inner in value.values())
-        case _:
-            return False
-
-
-def _stash_blanks(message: JsonObject) -> None:
-    blanks = {key: message.pop(key) for key in _BLANKS if message.get(key) is not None and is_blank(message[key])}
-    if blanks:
-        message[BLANK] = blanks
 
 
 # ---------------------------------------------------------------- encode
@@ -223,6 +83,8 @@ def encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
         notes.dropped(at, "nothing in this turn that openai_chat could say")
         return []
     turn = {"role": message.role, "content": content}
+    if content is None and spelled(message.extras, NAME, "~content") == "absent":
+        del turn["content"]
     if message.extras:
         add_extras(turn, message.extras, NAME, at, notes)
     return [turn]
@@ -308,269 +170,3 @@ def _encode_content(message: Message, parts: Any, at: At, notes: Notes) -> str |
 
 def says_nothing(turn: JsonObject) -> bool:
     return turn.keys() <= {"role", "content"} and turn.get("content") is None
-
-
-class _Sorted:
-    """An assistant's parts by the place they take in a message."""
-
-    __slots__ = ("audio", "calls", "content", "images", "ranks", "refusals", "thoughts")
-
-    def __init__(self) -> None:
-        self.thoughts: list[Thought] = []
-        self.content: list[tuple[int, Part]] = []
-        self.refusals: list[tuple[int, Refusal]] = []
-        self.audio: list[tuple[int, Audio]] = []
-        self.images: list[tuple[int, Image]] = []
-        self.calls: list[tuple[int, Part]] = []
-        self.ranks: list[int] = []
-
-
-def _sort(parts: tuple[Part, ...], at: At, notes: Notes, *, to_client: bool) -> _Sorted:
-    places = _Sorted()
-    kept = 0  # parts said before, by which the side field tells the place of a thought
-    placed = to_client and not any(is_worded_detail(part) for part in parts)
-    for i, part in enumerate(parts):
-        match part:
-            case Text():
-                places.content.append((i, part))
-                places.ranks.append(1)
-            case ToolCall():
-                places.calls.append((i, part))
-                places.ranks.append(5)
-            case Reasoning() if spelled(part.extras, NAME, "~name") == "content":
-                places.content.append((i, part))
-                places.ranks.append(1)
-            case Reasoning():
-                places.thoughts.append(Thought(i, kept, part))
-                if not placed or is_detail(part):
-                    places.ranks.append(0)
-            case Refusal() if spelled(part.extras, NAME, "~place") == "content":
-                places.content.append((i, part))
-                places.ranks.append(1)
-            case Refusal():
-                places.refusals.append((i, part))
-                places.ranks.append(2)
-            case Audio() if not places.audio and (part.id is not None or (to_client and part.data is not None)):
-                places.audio.append((i, part))
-                places.ranks.append(3)
-            case Image() if to_client or spelled(part.extras, NAME, "~place") == "images":
-                places.images.append((i, part))
-                places.ranks.append(4)
-            case Opaque() if part.dialect == NAME:
-                _place_opaque(places, i, part)
-            case Opaque():
-                notes.dropped((at, i), f"only {part.dialect} has {opaque_word(part)}")
-                continue
-            case _:
-                notes.dropped((at, i), f"openai_chat's assistant says no {type(part).__name__.lower()}")
-                continue
-        kept += not isinstance(part, Text | Refusal | Reasoning) or bool(part.text or getattr(part, "seal", None))
-    return places
-
-
-def _place_opaque(places: _Sorted, i: int, part: Opaque) -> None:
-    if is_detail(part):
-        places.thoughts.append(Thought(i, 0, part))
-        places.ranks.append(0)
-    elif part.body.get("type") == OPAQUE_CALL:
-        places.calls.append((i, part))
-        places.ranks.append(5)
-    else:
-        places.content.append((i, part))
-        places.ranks.append(1)
-
-
-def encode_assistant(
-    parts: tuple[Part, ...], extras: Extras, at: At, notes: Notes, *, to_client: bool = False, legacy: bool = False
-) -> tuple[JsonObject, JsonObject]:
-    """A message without its extras, and the logprobs that belong to it. `legacy` says calls as `function_call`."""
-    at = (at, "parts")
-    message: JsonObject = {"role": "assistant", "content": None}
-    if len(parts) == 1 and is_plain(parts[0]) and not extras and isinstance(parts[0], Text) and parts[0].text:
-        message["content"] = parts[0].text  # the usual case
-        return message, {}
-    places = _sort(parts, at, notes, to_client=to_client)
-    logprobs: JsonObject = {}
-    _encode_said(message, places.content, extras, logprobs, at, notes, to_client=to_client)
-    if places.thoughts:
-        encode_reasoning(message, places.thoughts, at, notes, to_client=to_client)
-        if not to_client and _count_plain(message, places.thoughts) > 1:
-            notes.altered(at, "several thoughts said as one")
-    if places.refusals:
-        _encode_refusals(message, places.refusals, logprobs, at, notes, to_client=to_client)
-    for i, sound in places.audio:
-        message["audio"] = encode_spoken(sound, (at, i), notes, to_client=to_client)
-    if places.images:
-        drawn = [encode_image(image, (at, i), notes, to_client=to_client) for i, image in places.images]
-        message["images"] = [image for image in drawn if image is not None]
-    if places.calls:
-        _encode_calls(message, places.calls, at, notes, to_client=to_client, legacy=legacy)
-    if any(b < a for a, b in pairwise(places.ranks)):
-        notes.altered(at, "openai_chat says thoughts, text and calls in this order only")
-    return message, logprobs
-
-
-def _count_plain(message: JsonObject, thoughts: list[Thought]) -> int:
-    if not any(name in message for name in REASONING_NAMES):
-        return 0
-    return sum(1 for _, _, part in thoughts if isinstance(part, Reasoning) and part.text and not is_detail(part))
-
-
-def _encode_said(
-    message: JsonObject,
-    content: list[tuple[int, Part]],
-    extras: Extras,
-    logprobs: JsonObject,
-    at: At,
-    notes: Notes,
-    *,
-    to_client: bool,
-) -> None:
-    """`content`: in requests a list holds what is more than one plain text; a reply has one string for it all."""
-    how = spelled(extras, NAME, "~content")
-    texts = [(i, part) for i, part in content if isinstance(part, Text)]
-    if not content:
-        match how:
-            case "empty":
-                message["content"] = ""
-            case "list":
-                message["content"] = []
-            case "absent":
-                del message["content"]
-            case _:
-                pass
-    elif len(texts) != len(content) or how == "list" or (not to_client and not _is_lone(content)):
-        message["content"] = [_encode_listed(part, (at, i), notes, to_client=to_client) for i, part in content]
-    else:
-        message["content"] = _join(message, texts, logprobs, at, notes)
-        if how == "object":
-            message["content"] = _as_object(message["content"])
-
-
-def _is_lone(content: list[tuple[int, Part]]) -> bool:
-    return len(content) == 1 and is_plain(content[0][1])
-
-
-def _encode_listed(part: Part, at: At, notes: Notes, *, to_client: bool) -> JsonObject:
-    match part:
-        case Text():
-            return encode_text(part, at, notes, to_client=to_client)
-        case Reasoning():
-            return encode_thinking(part, at, notes)
-        case Refusal():
-            block: JsonObject = {"type": "refusal", "refusal": part.text}
-            if part.logprobs is not None:
-                notes.dropped((at, "logprobs"), "openai_chat has no logprobs in a list of parts")
-            add_extras(block, part.extras, NAME, at, notes)
-            return block
-        case Opaque():
-            return part.body
-        case _:
-            raise AssertionError(f"{type(part).__name__} is no content")
-
-
-def _as_object(text: str) -> Any:
-    try:
-        return load_json(text)
-    except DecodeError:
-        return text
-
-
-def _join(message: JsonObject, texts: list[tuple[int, Text]], logprobs: JsonObject, at: At, notes: Notes) -> str:
-    """All texts as the one string of a reply."""
-    whole = ""
-    annotations: list[JsonObject] = []
-    for i, part in texts:
-        place: At = (at, i)
-        if not part.text and part.seal is None:
-            notes.dropped(place, "an empty text is said as nothing")
-        if part.citations:
-            annotations.extend(encode_annotations(part, len(whole), place, notes))
-        whole += part.text
-        if part.logprobs is not None:
-            logprobs.setdefault("content", []).extend(encode_logprobs(part.logprobs, (place, "logprobs"), notes))
-        if part.cache is not None:
-            notes.dropped((place, "cache"), "openai_chat's replies have no cache marks")
-        if part.seal is not None:
-            _encode_text_seal(message, part, len(texts) == 1, place, notes)
-        if part.extras:
-            add_extras({}, part.extras, NAME, place, notes)
-    if len(texts) > 1:
-        notes.altered(at, "openai_chat's replies have one text: joined")
-    if annotations:
-        message["annotations"] = annotations
-    return whole
-
-
-def _encode_text_seal(message: JsonObject, part: Text, lone: bool, at: At, notes: Notes) -> None:
-    if lone:
-        message.setdefault(SIDE, {})["seal"] = to_builtins(part.seal)
-    elif part.seal is not None:
-        notes.dropped((at, "seal"), f"{part.seal.origin} sealed one text of several that are joined here")
-
-
-def _encode_refusals(
-    message: JsonObject,
-    refusals: list[tuple[int, Refusal]],
-    logprobs: JsonObject,
-    at: At,
-    notes: Notes,
-    *,
-    to_client: bool,
-) -> None:
-    message["refusal"] = "".join(part.text for _, part in refusals)
-    if len(refusals) > 1:
-        notes.altered(at, "openai_chat has one refusal: joined")
-    for i, part in refusals:
-        if not part.text:
-            notes.dropped((at, i), "an empty refusal is said as nothing")
-        if part.logprobs is not None:
-            if to_client:
-                logprobs.setdefault("refusal", []).extend(encode_logprobs(part.logprobs, ((at, i), "logprobs"), notes))
-            else:
-                notes.dropped(((at, i), "logprobs"), "openai_chat has logprobs in replies only")
-        if part.extras:
-            add_extras({}, part.extras, NAME, (at, i), notes)
-
-
-def encode_spoken(part: Audio, at: At, notes: Notes, *, to_client: bool) -> JsonObject:
-    whole = to_client or spelled(part.extras, NAME, "~form") == "whole"
-    lost = [("url", part.url), ("file_id", part.file_id), ("media_type", part.media_type), ("cache", part.cache)]
-    if not whole:
-        lost += [("data", part.data), ("transcript", part.transcript)]
-    for key, value in lost:
-        if value is not None:
-            notes.dropped((at, key), f"openai_chat's spoken answers have no {key}")
-    body: JsonObject = {"id": part.id or ""}
-    if whole:
-        body |= {"data": part.data or "", "expires_at": 0, "transcript": part.transcript or ""}
-    add_extras(body, part.extras, NAME, at, notes)
-    return body
-
-
-def _encode_calls(
-    message: JsonObject, calls: list[tuple[int, Part]], at: At, notes: Notes, *, to_client: bool, legacy: bool
-) -> None:
-    encoded: list[JsonObject] = []
-    for i, part in calls:
-        if isinstance(part, Opaque):
-            encoded.append(part.body["call"])
-        elif isinstance(part, ToolCall):
-            if not legacy and not is_legacy(part):
-                encoded.append(encode_call(part, (at, i), notes, to_client=to_client))
-            elif "function_call" not in message:
-                message["function_call"] = encode_legacy(part, (at, i), notes)
-            else:
-                notes.dropped((at, i), "function_call says one call only")
-    if encoded:
-        message["tool_calls"] = encoded
-
-
-def finish_assistant(message: JsonObject, extras: Extras) -> None:
-    """What only spelling knows: keys that say nothing, and text that is told twice."""
-    own = extras.get(NAME, {})
-    for key, value in own.get(BLANK, {}).items():
-        message.setdefault(key, value)
-        if message[key] is None:
-            message[key] = value
-    retell(message, own.get(RETOLD))

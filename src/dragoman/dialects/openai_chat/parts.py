@@ -4,7 +4,7 @@ from typing import assert_never
 
 from dragoman.dialects._seals import take_seal, write_seal
 from dragoman.dialects.openai_chat.words import AUDIO_FORMATS, AUDIO_WORDS, FOREIGN_TTLS, NAME, TTLS
-from dragoman.fields import add_extras, leftovers, note_spelling, spelled
+from dragoman.fields import OMIT, add_extras, leftovers, note_spelling, spelled
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import (
     Audio,
@@ -33,6 +33,18 @@ def take_word(holder: JsonObject, key: str) -> str | None:
         return None
     del holder[key]
     return value
+
+
+def note_absent(holder: JsonObject, *keys: str) -> None:
+    """Remember which of the keys that encoders always write are missing here, or null."""
+    absent = [key for key in keys if holder.get(key) is None]
+    if absent:
+        nulls = [key for key in absent if key in holder]
+        for key in nulls:
+            del holder[key]
+        holder[OMIT] = absent
+        for key in nulls:  # behind OMIT, so that they are written again
+            holder[key] = None
 
 
 def keep_inner(holder: JsonObject, key: str, inner: JsonObject) -> None:
@@ -68,7 +80,7 @@ def decode_part(block: JsonObject) -> Part:
     match block.get("type"):
         case "text" if type(block.get("text")) is str:
             return _decode_text(block)
-        case "image_url" if type(block.get("image_url")) in (dict, str):
+        case "image_url" if _holds(block, "image_url", "url"):
             return decode_image(block)
         case "refusal" if type(block.get("refusal")) is str:
             del block["type"]
@@ -76,14 +88,20 @@ def decode_part(block: JsonObject) -> Part:
             return Refusal(text=block.pop("refusal"), extras=leftovers(block, NAME))
         case "thinking" if type(block.get("thinking")) is list:
             return decode_thinking(block)
-        case "input_audio" if type(block.get("input_audio")) in (dict, str):
+        case "input_audio" if _holds(block, "input_audio", "data"):
             return _decode_audio(block)
         case "file" if type(block.get("file")) is dict:
             return _decode_file(block)
-        case "video_url" if type(block.get("video_url")) is dict:
+        case "video_url" if type(block.get("video_url")) is dict and _holds(block, "video_url", "url"):
             return _decode_video(block)
         case _:
             return Opaque(dialect=NAME, body=block)  # tomorrow's part, or a server's own: carried whole
+
+
+def _holds(block: JsonObject, place: str, key: str) -> bool:
+    """Whether an object holds what the part is about; Mistral writes that alone."""
+    inner = block.get(place)
+    return type(inner.get(key) if type(inner) is dict else inner) is str
 
 
 def _decode_text(block: JsonObject) -> Text:
@@ -300,12 +318,10 @@ def encode_image(part: Image, at: At, notes: Notes, *, to_client: bool = False) 
         url = part.url
         if part.media_type is not None:
             notes.dropped((at, "media_type"), "openai_chat takes no media type beside a url")
-    elif part.extras.get(NAME, {}).get("image_url") is not None:
-        url = ""  # an image_url that is none of these: written back from the extras
     else:
         notes.dropped(at, "openai_chat takes images by url or data, not by file id")
         return None
-    inner: JsonObject = {"url": url} if url else {}
+    inner: JsonObject = {"url": url}
     if part.detail is not None:
         inner["detail"] = part.detail
     block: JsonObject = {"type": "image_url", "image_url": inner}

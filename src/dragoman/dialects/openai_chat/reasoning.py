@@ -31,6 +31,7 @@ from dragoman.model.messages import Opaque, Part, Reasoning, Seal
 from dragoman.notes import At, Notes
 
 DETAIL_KEYS = {"reasoning.text": "text", "reasoning.summary": "summary", "reasoning.encrypted": "data"}
+OPAQUE_DETAIL = "reasoning_details"  # the type we give a detail of a kind nobody knows: an Opaque says where it stood
 RETOLD = "~retold"  # spelling: names that tell the text of the details again, or a text of their own
 
 # ---------------------------------------------------------------- decode
@@ -73,7 +74,7 @@ def decode_detail(detail: JsonObject) -> Reasoning | Opaque:
     kind = detail.get("type")
     key = DETAIL_KEYS.get(kind) if type(kind) is str else None
     if key is None:
-        return Opaque(dialect=NAME, body=detail)
+        return Opaque(dialect=NAME, body={"type": OPAQUE_DETAIL, "detail": detail})
     del detail["type"]
     note_spelling(detail, "detail", kind)
     if type(detail.get("index")) is int:
@@ -100,7 +101,7 @@ def is_detail(part: Part) -> bool:
     if isinstance(part, Reasoning):
         sealed_here = part.seal is not None and part.seal.origin == NAME
         return sealed_here or spelled(part.extras, NAME, "~detail") is not None
-    return isinstance(part, Opaque) and part.dialect == NAME and str(part.body.get("type")).startswith("reasoning.")
+    return isinstance(part, Opaque) and part.dialect == NAME and part.body.get("type") == OPAQUE_DETAIL
 
 
 def is_worded_detail(part: Part) -> bool:
@@ -168,7 +169,7 @@ def encode_reasoning(message: JsonObject, thoughts: list[Thought], at: At, notes
     worded = any(is_worded_detail(part) for _, _, part in thoughts)
     for i, place, part in thoughts:
         if isinstance(part, Opaque):
-            details.append(part.body)
+            details.append(part.body["detail"])
         elif isinstance(part, Reasoning) and (is_detail(part) or (worded and part.text)):
             details.append(encode_detail(part, (at, i), notes, to_client=to_client))
         elif isinstance(part, Reasoning):

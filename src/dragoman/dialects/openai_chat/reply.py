@@ -6,15 +6,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman.dialects.openai_chat.annotations import decode_annotation
+from dragoman.dialects.openai_chat.assistant import decode_assistant, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import CallIds, ids_of_reply
 from dragoman.dialects.openai_chat.logprobs import decode_logprobs
-from dragoman.dialects.openai_chat.messages import decode_assistant, encode_assistant, finish_assistant
-from dragoman.dialects.openai_chat.parts import take_word
+from dragoman.dialects.openai_chat.parts import note_absent, take_word
 from dragoman.dialects.openai_chat.usage import decode_usage, encode_usage
 from dragoman.dialects.openai_chat.words import FINISH_WORDS, FINISHES, NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import (
-    OMIT,
     add_extras,
     drop_constant,
     leftovers,
@@ -41,7 +40,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
     body = wire.body
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
-    note_omitted(body, dict(body), "id", "object", "created", "model")
+    note_absent(body, "id", "object", "created", "model", "choices")
     drop_constant(body, "object", "chat.completion")
     reply_id = take_word(body, "id") or ""
     ids = ids_of_reply(reply_id)
@@ -62,6 +61,8 @@ def take_created(body: JsonObject) -> float | None:
     if type(created) is not int and type(created) is not float:
         return None
     del body["created"]
+    if type(created) is float:
+        note_spelling(body, "created", created)
     return created or None
 
 
@@ -94,15 +95,14 @@ def _take_choices(body: JsonObject, ids: CallIds) -> tuple[Choice, ...]:
 
 
 def decode_choice(choice: JsonObject, position: int, ids: CallIds) -> Choice:
-    note_omitted(choice, dict(choice), "index", "logprobs", "finish_reason")
-    drop_constant(choice, "index", position)
+    note_omitted(choice, dict(choice), "logprobs", "finish_reason")
+    _note_index(choice, position)
     if "delta" in choice:  # Perplexity: what its streams say, said here too, and empty
         note_spelling(choice, "delta", choice.pop("delta"))
     message = choice.pop("message", None)
     if type(message) is not dict:
         raise DecodeError(f"expected object, found {kind_of(message)}", "message")
-    if "role" not in message:
-        message[OMIT] = ["role"]
+    note_absent(message, "role")
     drop_constant(message, "role", "assistant")
     if "refusal" not in message:
         note_spelling(message, "refusal", "absent")
@@ -114,6 +114,14 @@ def decode_choice(choice: JsonObject, position: int, ids: CallIds) -> Choice:
     finish = take_finish(choice, has_call=any_call(parts), refused=any_refusal(parts), whole=True)
     file_message(choice, message)
     return Choice(parts=tuple(parts), finish=finish, extras=leftovers(choice, NAME))
+
+
+def _note_index(choice: JsonObject, position: int) -> None:
+    if type(choice.get("index")) is int and choice["index"] == position:
+        del choice["index"]
+    elif choice.get("index") is None:
+        note_spelling(choice, "index", "null" if "index" in choice else "absent")
+        choice.pop("index", None)
 
 
 def any_call(parts: list[Part] | tuple[Part, ...]) -> bool:
@@ -221,7 +229,7 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
     body: JsonObject = {
         "id": reply.id,
         "object": "chat.completion",
-        "created": encode_created(reply.created, notes),
+        "created": spelled(reply.extras, NAME, "~created") or encode_created(reply.created, notes),
         "model": reply.model,
     }
     legacy = asks_legacy(request)
@@ -263,8 +271,13 @@ def encode_choice(choice: Choice, index: int, at: At, notes: Notes, legacy: bool
         finish_assistant(message, extras)
     body: JsonObject = {"index": index, "message": message, "logprobs": None}
     if logprobs or "logprobs" in own or "~logprobs" in own:
-        body["logprobs"] = _encode_logprobs(logprobs, own)
+        odd = own.get("logprobs")
+        body["logprobs"] = _encode_logprobs(logprobs, own) if odd is None or type(odd) is dict else odd
     encode_finish(body, choice, at, notes, legacy)
+    if own.get("~index") == "absent":
+        del body["index"]
+    elif own.get("~index") == "null":
+        body["index"] = None
     if "~delta" in own:
         body["delta"] = own["~delta"]
     if choice.extras:
@@ -276,9 +289,13 @@ def encode_choice(choice: Choice, index: int, at: At, notes: Notes, legacy: bool
 def _encode_logprobs(logprobs: JsonObject, own: JsonObject) -> JsonObject:
     if "~logprobs" not in own:
         both: JsonObject = {"content": logprobs.get("content"), "refusal": logprobs.get("refusal")}
-        return {**both, **own.get("logprobs", {})}
+        return {**both, **_object(own.get("logprobs"))}
     silent = {key: value for key, value in own["~logprobs"].items() if value is not True}
-    return {**silent, **logprobs, **own.get("logprobs", {})}
+    return {**silent, **logprobs, **_object(own.get("logprobs"))}
+
+
+def _object(value: Any) -> JsonObject:
+    return value if type(value) is dict else {}
 
 
 def encode_finish(body: JsonObject, choice: Choice, at: At, notes: Notes, legacy: bool) -> None:

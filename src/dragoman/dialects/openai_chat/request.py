@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects.openai_chat.calls import CallIds
 from dragoman.dialects.openai_chat.messages import decode_message, encode_message, encode_usual
-from dragoman.dialects.openai_chat.parts import add_outer, encode_ttl, keep_inner, take_word
+from dragoman.dialects.openai_chat.parts import add_outer, encode_ttl, keep_inner, note_absent, take_word
 from dragoman.dialects.openai_chat.tools import (
     encode_tool_choice,
     encode_tools,
@@ -18,7 +18,6 @@ from dragoman.fields import (
     add_extras,
     is_silent,
     leftovers,
-    note_omitted,
     note_spelling,
     spelled,
     take_each,
@@ -51,7 +50,7 @@ FORMAT_WORDS = {"text": "text", "json": "json_object"}
 
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
     body = wire.body
-    note_omitted(body, dict(body), "model", "messages")
+    note_absent(body, "model", "messages")
     ids = CallIds()
     messages = take_each(body, "messages", lambda message: decode_message(message, ids))
     guests = [key for key in GUESTS if body.get(key) is not None]
@@ -141,7 +140,7 @@ def _take_output(body: JsonObject) -> OutputFormat | None:
     if type(given) is not dict:
         return None
     kind = given.get("type")
-    if kind in FORMATS:
+    if type(kind) is str and kind in FORMATS:
         del body["response_format"], given["type"]
         return OutputFormat(type="text" if kind == "text" else "json", extras=leftovers(given, NAME))
     inner = given.get("json_schema")

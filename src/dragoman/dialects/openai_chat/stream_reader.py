@@ -27,6 +27,7 @@ from dragoman.wire import WireReply
 
 CUT = Failure(kind="cut_off", message="the stream ended before its end")
 
+MOST_CHOICES = 128  # as OpenAI's `n`
 # Keys of a chunk that need no look once the reply has started; `obfuscation` and `p` are padding against eavesdroppers.
 _KNOWN = frozenset(
     {"id", "object", "created", "model", "choices", "system_fingerprint", "service_tier", "obfuscation", "p"}
@@ -92,7 +93,7 @@ class StreamDecoder:
                 self._start(body, events)
         elif not body.keys() <= _KNOWN:
             self._read_head(body)
-        if choices:
+        if choices and type(choices) is list:
             for choice in choices:
                 if type(choice) is dict and not self._read_choice(choice, events):
                     self._read_head(body)
@@ -113,9 +114,10 @@ class StreamDecoder:
     def _read_choice(self, choice: JsonObject, events: list[Event]) -> bool:
         """True if it was a piece of text and nothing else, as nearly every chunk is."""
         number = choice.get("index")
-        turn = self._turns.get(number) if number is not None else self._turns.get(0)
+        if type(number) is not int or not 0 <= number < MOST_CHOICES:
+            number = 0
+        turn = self._turns.get(number)
         if turn is None:
-            number = number if type(number) is int else 0
             turn = self._turns[number] = Turn(self, number, self._ids)
         delta = choice.get("delta")
         if (

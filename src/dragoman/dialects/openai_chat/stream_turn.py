@@ -6,9 +6,9 @@ from msgspec import ValidationError, convert
 
 from dragoman.dialects._seals import SIDE, take_seal
 from dragoman.dialects.openai_chat.annotations import decode_annotation
+from dragoman.dialects.openai_chat.assistant import decode_drawn, decode_spoken, is_blank, is_drawn, is_spoken
 from dragoman.dialects.openai_chat.calls import CallIds
 from dragoman.dialects.openai_chat.logprobs import decode_logprobs
-from dragoman.dialects.openai_chat.messages import decode_drawn, decode_spoken, is_blank, is_drawn
 from dragoman.dialects.openai_chat.parts import decode_part, keep_inner, thinking_text
 from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, decode_detail, spell_names
 from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES
@@ -55,7 +55,7 @@ class Turn:
         self._detail: tuple[Any, ...] | None = None  # which of the reasoning_details is open
         self._summary = False  # the side field announced a summary
         self._calls: list[_Call] = []
-        self._by_index: dict[Any, _Call] = {}
+        self._by_index: dict[int, _Call] = {}
         self._legacy: _Call | None = None
         self._audio: JsonObject = {}
         self._citations: list[JsonObject] = []  # that came before their text
@@ -278,7 +278,8 @@ class Turn:
 
     def _find_call(self, entry: JsonObject, used: list[_Call]) -> _Call:
         """Which call a fragment belongs to, with or without an index, with or without an id (FIELD-CASES 6)."""
-        index, call_id = entry.get("index"), entry.get("id") or ""
+        index = entry.get("index") if type(entry.get("index")) is int else None
+        call_id = entry["id"] if type(entry.get("id")) is str else ""
         inner = entry.get("function") or entry.get("custom")
         name = inner.get("name") if type(inner) is dict else None
         known: _Call | None
@@ -373,7 +374,7 @@ class Turn:
                 self._open_call(call, events)
             if call.index is not None:
                 events.append(PartEnd(index=call.index, seal=call.seal, extras=leftovers(call.extras, NAME)))
-        if not is_blank(self._audio):
+        if is_spoken(self._audio):
             events.append(PartEnd(index=self._begin(decode_spoken(self._audio), events)))
         if self._citations:
             self.message["annotations"] = self._citations

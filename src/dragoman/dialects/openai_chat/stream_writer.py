@@ -15,13 +15,14 @@ from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE
 from dragoman.dialects.openai_chat.annotations import encode_annotation
+from dragoman.dialects.openai_chat.assistant import encode_spoken
 from dragoman.dialects.openai_chat.calls import OPAQUE_CALL, encode_call, encode_legacy, is_legacy
 from dragoman.dialects.openai_chat.failure import encode_error
 from dragoman.dialects.openai_chat.logprobs import encode_logprobs
-from dragoman.dialects.openai_chat.messages import encode_spoken
 from dragoman.dialects.openai_chat.parts import encode_image, encode_thinking, opaque_word
 from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, detail_type, encode_detail, is_detail, names_of
 from dragoman.dialects.openai_chat.reply import asks_legacy, encode_created, encode_finish
+from dragoman.dialects.openai_chat.stream_lane import Growing, Lane
 from dragoman.dialects.openai_chat.usage import encode_usage
 from dragoman.dialects.openai_chat.words import NAME
 from dragoman.failure import Failure
@@ -50,44 +51,6 @@ CUT = Failure(kind="cut_off", message="the stream ended before its end")
 _TAIL = b'},"logprobs":null,"finish_reason":null}]}\n\n'
 
 
-class _Growing:
-    """A part that is being written."""
-
-    __slots__ = ("at", "call", "citations", "cited", "head", "kind", "length", "part", "pieces", "position", "side")
-
-    def __init__(self, part: Part, position: int, at: At) -> None:
-        self.part = part
-        self.kind: type[Part] = type(part)
-        self.position = position  # among the parts of its choice that were said
-        self.at = at
-        self.call = -1  # index of a call
-        self.pieces: list[str] = []  # of a thought, for the side field
-        self.side: int | None = None  # index of a thought's entry there
-        self.length = 0  # of a text, in code points
-        self.citations = 0  # of a text, and how many could be said
-        self.cited = 0
-        self.head = b""  # of a text or refusal: all of a frame before its words
-
-
-class _Turn:
-    """One choice: what is open, what waits, what was said."""
-
-    __slots__ = ("calls", "entries", "kept", "last", "legacy", "open", "parts", "refused", "sealed", "texts", "waiting")
-
-    def __init__(self) -> None:
-        self.parts = 0
-        self.kept = 0  # of them said
-        self.calls = 0
-        self.entries = 0  # in the side field
-        self.open: dict[int, _Growing | None] = {}  # None: a part that cannot be said
-        self.waiting: dict[int, list[Event]] = {}
-        self.texts = 0  # code points of text before the open one
-        self.sealed = False
-        self.refused = False
-        self.legacy = False  # a function_call was said
-        self.last: type[Part] | None = None  # the kind of prose said last, with nothing after it
-
-
 class StreamEncoder:
     def __init__(self, notes: Notes, request: Request | None = None) -> None:
         self._notes = notes
@@ -95,9 +58,9 @@ class StreamEncoder:
         self._usage_wanted = _wants_usage(request)
         self._base: JsonObject = {}
         self._out: list[bytes] = []
-        self._turns: dict[int, _Turn] = {}
+        self._lanes: dict[int, Lane] = {}
         self._choice_of: dict[int, int] = {}  # part -> choice
-        self._direct: dict[int, _Growing] = {}  # open texts and refusals, once something was said
+        self._direct: dict[int, Growing] = {}  # open texts and refusals, once something was said
         self._done = False
 
     def feed(self, events: Iterable[Event]) -> bytes:
@@ -157,91 +120,74 @@ class StreamEncoder:
             if "system_fingerprint" in first:
                 self._base["system_fingerprint"] = first["system_fingerprint"]
         base, self._base = self._base, first
-        self._turn(0)
+        self._lane(0)
         self._base = base
 
-    def _turn(self, choice: int) -> _Turn:
-        turn = self._turns.get(choice)
-        if turn is None:
-            turn = self._turns[choice] = _Turn()
+    def _lane(self, choice: int) -> Lane:
+        lane = self._lanes.get(choice)
+        if lane is None:
+            lane = self._lanes[choice] = Lane()
             self._send(choice, {"role": "assistant", "content": ""})
-        return turn
+        return lane
 
-    # ------------------------------------------------------------ one part at a time, calls side by side
+    # ------------------------------------------------------------ parts
 
     def _place(self, event: PartStart | PartDelta | PartEnd) -> None:
-        """Chunks have no part indexes: a text or thought that another part interrupts would come back in two."""
         if isinstance(event, PartStart):
             self._choice_of[event.index] = event.choice
         choice = self._choice_of[event.index]
-        turn = self._turn(choice)
-        if event.index in turn.waiting:
-            turn.waiting[event.index].append(event)
-            return
-        if isinstance(event, PartStart) and turn.open and (turn.waiting or not self._fits(turn, event.part)):
-            turn.waiting[event.index] = [event]
-            return
-        self._write_part(choice, turn, event)
-        while not turn.open and turn.waiting:
-            index = next(iter(turn.waiting))
-            for waited in turn.waiting.pop(index):
-                if isinstance(waited, PartStart | PartDelta | PartEnd):
-                    self._write_part(choice, turn, waited)
+        lane = self._lane(choice)
+        for ordered in lane.order(event):
+            self._write_part(choice, lane, ordered)
 
-    def _fits(self, turn: _Turn, part: Part) -> bool:
-        """Only calls may be open side by side."""
-        return isinstance(part, ToolCall) and all(
-            growing is not None and growing.kind is ToolCall for growing in turn.open.values()
-        )
-
-    def _write_part(self, choice: int, turn: _Turn, event: PartStart | PartDelta | PartEnd) -> None:
+    def _write_part(self, choice: int, lane: Lane, event: PartStart | PartDelta | PartEnd) -> None:
         if isinstance(event, PartStart):
-            at: At = ((((ROOT, "choices"), choice), "parts"), turn.parts)
-            growing = _Growing(event.part, turn.kept, at)
-            turn.parts += 1
-            said = self._open(choice, turn, growing)
-            turn.kept += said
-            turn.open[event.index] = growing if said else None
+            at: At = ((((ROOT, "choices"), choice), "parts"), lane.parts)
+            growing = Growing(event.part, lane.kept, at)
+            lane.parts += 1
+            said = self._open(choice, lane, growing)
+            lane.kept += said
+            lane.open[event.index] = growing if said else None
             return
-        open_part = turn.open[event.index]
+        open_part = lane.open[event.index]
         if isinstance(event, PartDelta):
             if open_part is not None:
-                self._grow(choice, turn, open_part, event)
+                self._grow(choice, lane, open_part, event)
                 if open_part.length and open_part.head:
                     self._direct[event.index] = open_part
             return
-        del turn.open[event.index]
+        del lane.open[event.index]
         self._direct.pop(event.index, None)
         if open_part is not None:
-            self._finish(choice, turn, open_part, event)
+            self._finish(choice, lane, open_part, event)
 
-    def _open(self, choice: int, turn: _Turn, growing: _Growing) -> bool:
+    def _open(self, choice: int, lane: Lane, growing: Growing) -> bool:
         """Writes what a part's start says; False if it cannot be said."""
         part = growing.part
         match part:
             case Text():
-                self._open_text(choice, turn, growing, part)
+                self._open_text(choice, lane, growing, part)
             case Refusal():
-                turn.refused = True
+                lane.refused = True
                 growing.head = self._head(choice, "refusal")
-                self._say(choice, turn, growing, part.text, None, part.logprobs)
+                self._say(choice, lane, growing, part.text, None, part.logprobs)
                 if part.extras:
                     add_extras({}, part.extras, NAME, growing.at, self._notes)
             case Reasoning():
-                return self._open_thought(choice, turn, growing, part)
+                return self._open_thought(choice, lane, growing, part)
             case ToolCall():
-                return self._open_call(choice, turn, growing, part)
+                return self._open_call(choice, lane, growing, part)
             case Audio() if part.id is not None or part.data is not None:
-                turn.last = None
+                lane.last = None
                 self._send(choice, {"audio": encode_spoken(part, growing.at, self._notes, to_client=True)})
             case Image():
                 image = encode_image(part, growing.at, self._notes, to_client=True)
                 if image is not None:
-                    turn.last = None
+                    lane.last = None
                     self._send(choice, {"images": [image]})
             case Opaque() if part.dialect == NAME:
-                turn.last = None
-                self._send(choice, self._opaque(turn, part))
+                lane.last = None
+                self._send(choice, self._opaque(lane, part))
             case Opaque():
                 self._notes.dropped(growing.at, f"only {part.dialect} has {opaque_word(part)}")
                 return False
@@ -250,19 +196,19 @@ class StreamEncoder:
                 return False
         return True
 
-    def _opaque(self, turn: _Turn, part: Opaque) -> JsonObject:
+    def _opaque(self, lane: Lane, part: Opaque) -> JsonObject:
         if is_detail(part):
-            return {"reasoning_details": [part.body]}
+            return {"reasoning_details": [part.body["detail"]]}
         if part.body.get("type") == OPAQUE_CALL:
-            turn.calls += 1
-            return {"tool_calls": [{**part.body["call"], "index": turn.calls - 1}]}
+            lane.calls += 1
+            return {"tool_calls": [{**part.body["call"], "index": lane.calls - 1}]}
         return {"content": [part.body]}
 
-    def _merge(self, turn: _Turn, kind: type[Part], growing: _Growing) -> None:
+    def _merge(self, lane: Lane, kind: type[Part], growing: Growing) -> None:
         """Two texts in a row, with nothing between them, come back as one."""
-        if turn.last is kind:
+        if lane.last is kind:
             self._notes.altered(growing.at[0] if growing.at else ROOT, "openai_chat's replies have one text: joined")
-        turn.last = kind
+        lane.last = kind
 
     def _head(self, choice: int, key: str) -> bytes:
         """A frame up to the text of a delta: what is the same in every chunk is written once."""
@@ -271,19 +217,19 @@ class StreamEncoder:
 
     # ------------------------------------------------------------ texts and refusals
 
-    def _open_text(self, choice: int, turn: _Turn, growing: _Growing, part: Text) -> None:
+    def _open_text(self, choice: int, lane: Lane, growing: Growing, part: Text) -> None:
         growing.head = self._head(choice, "content")
         if part.cache is not None:
             self._notes.dropped((growing.at, "cache"), "openai_chat's replies have no cache marks")
         if part.extras:
             add_extras({}, part.extras, NAME, growing.at, self._notes)
-        self._say(choice, turn, growing, part.text, part.citations, part.logprobs)
+        self._say(choice, lane, growing, part.text, part.citations, part.logprobs)
 
     def _say(
         self,
         choice: int,
-        turn: _Turn,
-        growing: _Growing,
+        lane: Lane,
+        growing: Growing,
         text: str,
         citations: tuple[Citation, ...] | None,
         logprobs: tuple[TokenLogprob, ...] | None,
@@ -291,55 +237,55 @@ class StreamEncoder:
         key = "content" if growing.kind is Text else "refusal"
         delta: JsonObject = {key: text} if text else {}
         if text and not growing.length:
-            self._merge(turn, growing.kind, growing)
+            self._merge(lane, growing.kind, growing)
         growing.length += len(text)
         if citations:
-            self._cite(delta, turn, growing, citations)
+            self._cite(delta, lane, growing, citations)
         told = None
         if logprobs is not None:
             told = {key: encode_logprobs(logprobs, (growing.at, "logprobs"), self._notes)}
         if delta or told:
             self._send(choice, delta, told)
 
-    def _cite(self, delta: JsonObject, turn: _Turn, growing: _Growing, citations: tuple[Citation, ...]) -> None:
+    def _cite(self, delta: JsonObject, lane: Lane, growing: Growing, citations: tuple[Citation, ...]) -> None:
         """Clients count from the beginning of the whole answer."""
-        if turn.texts and not growing.citations:
+        if lane.texts and not growing.citations:
             self._notes.altered((growing.at, "citations"), "counted from the beginning of the whole answer")
         for citation in citations:
             at: At = ((growing.at, "citations"), growing.citations)
             growing.citations += 1
-            annotation = encode_annotation(citation, turn.texts, turn.texts + growing.length, at, self._notes)
+            annotation = encode_annotation(citation, lane.texts, lane.texts + growing.length, at, self._notes)
             if annotation is not None:
                 growing.cited += 1
                 delta.setdefault("annotations", []).append(annotation)
 
     # ------------------------------------------------------------ thoughts
 
-    def _open_thought(self, choice: int, turn: _Turn, growing: _Growing, part: Reasoning) -> bool:
+    def _open_thought(self, choice: int, lane: Lane, growing: Growing, part: Reasoning) -> bool:
         if is_detail(part):
             detail = encode_detail(part, growing.at, self._notes)
             detail.pop("signature", None)
             self._send(choice, self._detail_delta(part, detail))
-            turn.last = None
+            lane.last = None
             return True
         if part.extras:
             add_extras({}, part.extras, NAME, growing.at, self._notes)
         if part.text:
-            self._think(choice, turn, growing, part.text)
+            self._think(choice, lane, growing, part.text)
         return True
 
-    def _begin_thought(self, choice: int, turn: _Turn, growing: _Growing, part: Reasoning) -> None:
+    def _begin_thought(self, choice: int, lane: Lane, growing: Growing, part: Reasoning) -> None:
         """The side field tells that a thought begins here, and not just goes on."""
-        turn.last = None
+        lane.last = None
         if growing.position or part.summary:
-            growing.side = turn.entries
-            turn.entries += 1
+            growing.side = lane.entries
+            lane.entries += 1
             entry: JsonObject = {"index": growing.side, "at": growing.position}
             if part.summary:
                 entry["summary"] = True
             self._send(choice, {SIDE: {"reasoning": [entry]}})
 
-    def _think(self, choice: int, turn: _Turn, growing: _Growing, text: str) -> None:
+    def _think(self, choice: int, lane: Lane, growing: Growing, text: str) -> None:
         part = growing.part
         if not isinstance(part, Reasoning):
             return
@@ -350,7 +296,7 @@ class StreamEncoder:
             self._send(choice, self._detail_delta(part, detail if index is None else detail | {"index": index}, text))
             return
         if not growing.pieces:
-            self._begin_thought(choice, turn, growing, part)
+            self._begin_thought(choice, lane, growing, part)
         growing.pieces.append(text)
         if spelled(part.extras, NAME, "~name") == "content":
             piece = encode_thinking(Reasoning(text=text), growing.at, self._notes)
@@ -364,7 +310,7 @@ class StreamEncoder:
             delta |= dict.fromkeys(spelled(part.extras, NAME, "~names") or (), text)
         return delta
 
-    def _end_thought(self, choice: int, turn: _Turn, growing: _Growing, part: Reasoning, event: PartEnd) -> None:
+    def _end_thought(self, choice: int, lane: Lane, growing: Growing, part: Reasoning, event: PartEnd) -> None:
         seal = event.seal or part.seal
         if is_detail(part):
             if seal is not None and detail_type(part) != "reasoning.encrypted":
@@ -379,34 +325,34 @@ class StreamEncoder:
             return
         entry: JsonObject = {"index": growing.side, "text": text}
         if growing.side is None:
-            entry = {"index": turn.entries, "at": growing.position, "text": text}
+            entry = {"index": lane.entries, "at": growing.position, "text": text}
             if part.summary:
                 entry["summary"] = True
-            turn.entries += 1
-            turn.last = None
+            lane.entries += 1
+            lane.last = None
         if seal is not None:
             entry["seal"] = to_builtins(seal)
         self._send(choice, {SIDE: {"reasoning": [entry]}})
 
     # ------------------------------------------------------------ calls
 
-    def _open_call(self, choice: int, turn: _Turn, growing: _Growing, part: ToolCall) -> bool:
-        turn.last = None
+    def _open_call(self, choice: int, lane: Lane, growing: Growing, part: ToolCall) -> bool:
+        lane.last = None
         whole = replace(part, extras={n: k for n, k in part.extras.items() if n != NAME} | _keep(part.extras))
         if self._legacy or is_legacy(part):
-            if turn.legacy:
+            if lane.legacy:
                 self._notes.dropped(growing.at, "function_call says one call only")
                 return False
-            turn.legacy = True
+            lane.legacy = True
             self._send(choice, {"function_call": encode_legacy(whole, growing.at, self._notes)})
             return True
-        growing.call = turn.calls
-        turn.calls += 1
+        growing.call = lane.calls
+        lane.calls += 1
         call = encode_call(whole, growing.at, self._notes, to_client=True)
         self._send(choice, {"tool_calls": [{"index": growing.call, **{k: v for k, v in call.items() if k != "index"}}]})
         return True
 
-    def _grow_call(self, choice: int, growing: _Growing, part: ToolCall, text: str) -> None:
+    def _grow_call(self, choice: int, growing: Growing, part: ToolCall, text: str) -> None:
         if growing.call < 0:
             self._send(choice, {"function_call": {"arguments": text}})
             return
@@ -415,63 +361,63 @@ class StreamEncoder:
 
     # ------------------------------------------------------------ any part
 
-    def _grow(self, choice: int, turn: _Turn, growing: _Growing, event: PartDelta) -> None:
+    def _grow(self, choice: int, lane: Lane, growing: Growing, event: PartDelta) -> None:
         part = growing.part
         if growing.kind is Text or growing.kind is Refusal:
-            self._say(choice, turn, growing, event.text, event.citations, event.logprobs)
+            self._say(choice, lane, growing, event.text, event.citations, event.logprobs)
         elif isinstance(part, Reasoning):
             if event.text:
-                self._think(choice, turn, growing, event.text)
+                self._think(choice, lane, growing, event.text)
         elif isinstance(part, ToolCall) and event.text:
             self._grow_call(choice, growing, part, event.text)
 
-    def _finish(self, choice: int, turn: _Turn, growing: _Growing, event: PartEnd) -> None:
+    def _finish(self, choice: int, lane: Lane, growing: Growing, event: PartEnd) -> None:
         part = growing.part
         if event.extras:
             self._end_extras(choice, growing, event.extras)
         if isinstance(part, Reasoning):
-            self._end_thought(choice, turn, growing, part, event)
+            self._end_thought(choice, lane, growing, part, event)
         elif isinstance(part, ToolCall) and event.seal is not None:
             self._end_call(choice, growing, event.seal)
         elif isinstance(part, Text):
-            self._end_text(choice, turn, growing, event.seal or part.seal)
+            self._end_text(choice, lane, growing, event.seal or part.seal)
         elif isinstance(part, Refusal) and not growing.length:
             self._notes.dropped(growing.at, "an empty refusal is said as nothing")
 
-    def _end_extras(self, choice: int, growing: _Growing, extras: Extras) -> None:
+    def _end_extras(self, choice: int, growing: Growing, extras: Extras) -> None:
         late: JsonObject = {}
         add_extras(late, extras, NAME, growing.at, self._notes)
         if late and growing.call >= 0:
             self._send(choice, {"tool_calls": [{"index": growing.call, **late}]})
 
-    def _end_call(self, choice: int, growing: _Growing, seal: Seal) -> None:
+    def _end_call(self, choice: int, growing: Growing, seal: Seal) -> None:
         if growing.call < 0:
             self._notes.dropped((growing.at, "seal"), f"only {seal.origin} can read its {seal.form}")
             return
         self._send(choice, {"tool_calls": [{"index": growing.call, SIDE: {"seal": to_builtins(seal)}}]})
 
-    def _end_text(self, choice: int, turn: _Turn, growing: _Growing, seal: Seal | None) -> None:
-        turn.texts += growing.length
+    def _end_text(self, choice: int, lane: Lane, growing: Growing, seal: Seal | None) -> None:
+        lane.texts += growing.length
         if growing.citations and not growing.cited:
             self._notes.dropped((growing.at, "citations"), "none of them can be said")
         if seal is None:
             if not growing.length:
                 self._notes.dropped(growing.at, "an empty text is said as nothing")
             return
-        if turn.sealed:
+        if lane.sealed:
             self._notes.dropped((growing.at, "seal"), f"{seal.origin} sealed several texts, which are one here")
             return
-        turn.sealed = True
-        turn.last = None
+        lane.sealed = True
+        lane.last = None
         self._send(choice, {SIDE: {"seal": to_builtins(seal)}})
 
     # ------------------------------------------------------------ the end
 
     def _end(self, event: ReplyEnd) -> None:
         for choice in range(len(event.finishes)):
-            self._turn(choice)
-        last = max(self._turns)
-        for choice in sorted(self._turns):
+            self._lane(choice)
+        last = max(self._lanes)
+        for choice in sorted(self._lanes):
             finish = event.finishes[choice] if choice < len(event.finishes) else None
             extras = event.choice_extras[choice] if choice < len(event.choice_extras) else {}
             self._end_turn(choice, finish, extras, event if choice == last else None)
@@ -482,12 +428,12 @@ class StreamEncoder:
         self._done = True
 
     def _end_turn(self, choice: int, finish: Finish | None, extras: Extras, event: ReplyEnd | None) -> None:
-        turn, at = self._turns[choice], ((ROOT, "choices"), choice)
+        lane, at = self._lanes[choice], ((ROOT, "choices"), choice)
         own = extras.get(NAME, {})
         if own.get("message"):
             self._send(choice, own["message"])
-        stand_ins: list[Part] = [ToolCall(id="", name="", arguments="")] if turn.calls or turn.legacy else []
-        if turn.refused:
+        stand_ins: list[Part] = [ToolCall(id="", name="", arguments="")] if lane.calls or lane.legacy else []
+        if lane.refused:
             stand_ins.append(Refusal(text=""))
         body: JsonObject = {"index": choice, "delta": {}, "logprobs": own.get("logprobs")}
         ended = Choice(parts=tuple(stand_ins), finish=finish, extras=extras)

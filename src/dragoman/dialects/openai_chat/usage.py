@@ -5,8 +5,9 @@ leaves the thoughts out, DeepSeek and others count the cache under names of thei
 what a wire said otherwise is spelling.
 """
 
+from dragoman.dialects.openai_chat.parts import note_absent
 from dragoman.dialects.openai_chat.words import NAME
-from dragoman.fields import add_extras, leftovers, note_omitted, note_spelling
+from dragoman.fields import add_extras, leftovers, note_spelling
 from dragoman.jsontypes import JsonObject
 from dragoman.model.reply import Usage
 from dragoman.notes import At, Notes
@@ -23,7 +24,7 @@ ODD = "~odd"  # spelling: totals that do not add up as OpenAI's do
 
 
 def decode_usage(usage: JsonObject) -> Usage:
-    note_omitted(usage, dict(usage), *TOTALS)
+    note_absent(usage, *TOTALS)
     prompt, completion, total = (_take_count(usage, key) for key in TOTALS)
     into, out = _take_details(usage, "prompt_tokens_details"), _take_details(usage, "completion_tokens_details")
     aside: list[str] = []
@@ -148,7 +149,7 @@ def encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:
         details: JsonObject = {key: body[key] for key in DETAILS if key in body}
         body.update(own.get(ODD, {}))
         add_extras(body, usage.extras, NAME, at, notes)
-        body.update(details)
+        body.update({key: value for key, value in details.items() if type(body[key]) is dict})
     return body
 
 
@@ -157,6 +158,8 @@ def _encode_details(
 ) -> None:
     details: JsonObject = {name: count for name, count in counts.items() if count is not None and name not in aside}
     details |= own.get("~" + key, {})
-    details |= own.get(key) or {}
+    said = own.get(key)
+    if type(said) is dict:
+        details |= said
     if details or "~" + key in own:
         body[key] = details
