@@ -36,6 +36,9 @@ def drop_empty_text(request: Request, notes: Notes) -> Request:
     messages: list[Message] = []
     changed = False
     for i, message in enumerate(request.messages):
+        if message.parts and not _holds_blank(message.parts):
+            messages.append(message)
+            continue
         at: At = ((ROOT, "messages"), i)
         parts = _without_blank(message.parts, (at, "parts"), notes)
         if parts:
@@ -59,6 +62,18 @@ def drop_silent_turns(request: Request, dialect: str, notes: Notes) -> Request:
     return replace(request, messages=tuple(m for i, m in enumerate(request.messages) if i not in set(silent)))
 
 
+def _holds_blank(parts: tuple[Part, ...]) -> bool:
+    for part in parts:
+        kind = type(part)
+        if kind is Text:
+            text = part.text  # type: ignore[union-attr]
+            if (not text or text.isspace()) and _is_blank(part):
+                return True
+        elif (kind is ToolResult and _holds_blank(part.parts)) or (kind is Refusal and _is_blank(part)):  # type: ignore[union-attr]
+            return True
+    return False
+
+
 def _is_blank(part: Part) -> bool:
     if isinstance(part, Text):
         return part.seal is None and not part.text.strip()
@@ -66,11 +81,6 @@ def _is_blank(part: Part) -> bool:
 
 
 def _without_blank(parts: tuple[Part, ...], at: At, notes: Notes) -> tuple[Part, ...]:
-    for part in parts:
-        if _is_blank(part) or isinstance(part, ToolResult):
-            break
-    else:
-        return parts
     kept: list[Part] = []
     mark: Cache | None = None  # of a blank text: it moves to the neighbour
     same = True

@@ -73,7 +73,7 @@ def _leave_out(request: Request, field: str, feature: Feature, profile: Profile,
 def _emulate_custom(request: Request, profile: Profile, undo: Undo, notes: Notes) -> tuple[Request, Undo]:
     tools = request.tools or ()
     custom = frozenset(tool.name for tool in tools if isinstance(tool, CustomTool))
-    spoken = any(isinstance(p, ToolCall | ToolResult) and p.freeform for m in request.messages for p in m.parts)
+    spoken = _has_freeform(request)
     if not custom and not spoken:
         return request, undo
     if custom:
@@ -91,6 +91,15 @@ def _emulate_custom(request: Request, profile: Profile, undo: Undo, notes: Notes
     messages = tuple(_plain_calls(m, i, notes) for i, m in enumerate(request.messages))
     request = replace(request, tools=tuple(changed) if request.tools is not None else None, messages=messages)
     return request, replace(undo, custom=custom)
+
+
+def _has_freeform(request: Request) -> bool:
+    for message in request.messages:
+        for part in message.parts:
+            kind = type(part)
+            if (kind is ToolCall or kind is ToolResult) and part.freeform:  # type: ignore[union-attr]
+                return True
+    return False
 
 
 def _as_function(tool: CustomTool) -> Tool:

@@ -50,6 +50,8 @@ def sniff(data: str) -> str | None:
 def fit_media(request: Request, profile: Profile, notes: Notes) -> Request:
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
+        if not _is_concerned(message.parts):
+            continue
         parts = _fit_parts(message.parts, profile, (((ROOT, "messages"), i), "parts"), notes)
         if parts is not message.parts:
             changed[i] = replace(message, parts=parts)
@@ -59,12 +61,26 @@ def fit_media(request: Request, profile: Profile, notes: Notes) -> Request:
     return replace(request, messages=tuple(m for i, m in messages if m.parts or i not in changed))
 
 
+_CONCERNED = frozenset({Image, Document, Audio, Video, Opaque})
+
+
+def _is_concerned(parts: tuple[Part, ...]) -> bool:
+    """Whether there is anything but words and calls, in the results too: nearly never, so this is quick."""
+    for part in parts:
+        kind = type(part)
+        if kind in _CONCERNED:
+            return True
+        if kind is ToolResult and _is_concerned(part.parts):  # type: ignore[union-attr]
+            return True
+    return False
+
+
 def _fit_parts(parts: tuple[Part, ...], profile: Profile, at: At, notes: Notes) -> tuple[Part, ...]:
     kept: list[Part] = []
     same = True
     for j, part in enumerate(parts):
         fitted: Part | None = part
-        if isinstance(part, Image | Document | Audio | Video):
+        if isinstance(part, (Image, Document, Audio, Video)):
             fitted = _fit(part, profile, (at, j), notes)
         elif isinstance(part, ToolResult):
             inner = _fit_parts(part.parts, profile, ((at, j), "parts"), notes)

@@ -40,12 +40,13 @@ def _is_paired(messages: tuple[Message, ...], ordered: bool) -> bool:
                 return False
             answering = False
         for part in message.parts:
-            if isinstance(part, ToolCall):
+            kind = type(part)
+            if kind is ToolCall:
                 if role != "assistant":
                     return False
-                pending.append(part.id)
-            elif isinstance(part, ToolResult):
-                call_id = part.call_id
+                pending.append(part.id)  # type: ignore[union-attr, arg-type]
+            elif kind is ToolResult:
+                call_id: str = part.call_id  # type: ignore[union-attr]
                 if role != "user" or call_id not in pending or (ordered and pending[0] != call_id):
                     return False
                 pending.remove(call_id)
@@ -256,11 +257,27 @@ def _as_text(result: ToolResult) -> tuple[Part, ...]:
     return (Text(text=head), *result.parts)
 
 
+def _are_named(messages: tuple[Message, ...]) -> bool:
+    """Whether nothing is to do, for histories without reused ids."""
+    names: dict[str, str] = {}
+    for message in messages:
+        for part in message.parts:
+            if type(part) is ToolCall:
+                if part.id in names:
+                    return False
+                names[part.id] = part.name
+            elif type(part) is ToolResult and names.get(part.call_id, part.name) != part.name:
+                return False
+    return True
+
+
 def name_results(request: Request, notes: Notes) -> Request:
     """Every result bears the name of the function it answers, never a made-up one (mission A7, FIELD-CASES 67).
 
     Wants a paired history.
     """
+    if _are_named(request.messages):
+        return request
     names: dict[str, list[str]] = {}
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.model.messages import Cache, Part, Text, ToolCall, ToolResult
+from dragoman.model.messages import Opaque, Part, Reasoning, Refusal, Video
 from dragoman.model.request import Request, ServerTool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
@@ -191,14 +191,13 @@ def _marks(request: Request) -> "list[tuple[int, int]]":
     """Tools come first in the prompt, then the messages; their place is -1."""
     found = [(-1, j) for j, tool in enumerate(request.tools or ()) if getattr(tool, "cache", None) is not None]
     for i, message in enumerate(request.messages):
-        found += [(i, j) for j, part in enumerate(message.parts) if _cache_of(part) is not None]
+        for j, part in enumerate(message.parts):
+            if type(part) not in _UNMARKED and part.cache is not None:  # type: ignore[union-attr]
+                found.append((i, j))
     return found
 
 
-def _cache_of(part: Part) -> Cache | None:
-    if isinstance(part, Text | ToolCall | ToolResult):
-        return part.cache
-    return getattr(part, "cache", None)
+_UNMARKED = frozenset({Reasoning, Refusal, Video, Opaque})  # parts that cannot bear a mark
 
 
 def _unmark(part: Part) -> Part:

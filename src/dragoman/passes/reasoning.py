@@ -16,6 +16,8 @@ def replay_reasoning(request: Request, profile: Profile, notes: Notes) -> Reques
     """Seals to their origin, thoughts where the target takes them, in the field it reads them from."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
+        if not _is_concerned(message.parts, request.model, profile):
+            continue
         parts = _replay_parts(message, i, request.model, profile, notes)
         if parts is not message.parts:
             changed[i] = replace(message, parts=parts)
@@ -23,6 +25,21 @@ def replay_reasoning(request: Request, profile: Profile, notes: Notes) -> Reques
         return request
     messages = tuple(changed.get(i, m) for i, m in enumerate(request.messages))
     return replace(request, messages=tuple(m for i, m in enumerate(messages) if m.parts or i not in changed))
+
+
+_SEALED = frozenset({Text, ToolCall, Image})
+
+
+def _is_concerned(parts: tuple[Part, ...], model: str, profile: Profile) -> bool:
+    for part in parts:
+        kind = type(part)
+        if kind is Reasoning:
+            return True
+        if kind in _SEALED:
+            seal = part.seal  # type: ignore[union-attr]
+            if seal is not None and not is_readable(seal, model, profile):
+                return True
+    return False
 
 
 def _replay_parts(message: Message, i: int, model: str, profile: Profile, notes: Notes) -> tuple[Part, ...]:
@@ -137,7 +154,7 @@ def sign_calls(request: Request, sentinel: str, origin: str, notes: Notes) -> Re
             in_turn = False
             continue
         for j, part in enumerate(message.parts):
-            if isinstance(part, ToolCall) and not in_turn:
+            if type(part) is ToolCall and not in_turn:
                 in_turn = True
                 if part.seal is None:
                     seal = Seal(origin=origin, value=sentinel)

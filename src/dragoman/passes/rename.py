@@ -6,6 +6,7 @@ every turn and every process: prompt caches survive, and a gateway needs no memo
 
 import re
 from collections.abc import Container
+from functools import cache
 from hashlib import sha256
 
 from msgspec import Struct
@@ -63,6 +64,11 @@ def is_legal(text: str, rule: Spelling) -> bool:
     return re.fullmatch(_pattern(rule), text) is not None
 
 
+@cache
+def _compiled(rule: Spelling) -> re.Pattern[str]:
+    return re.compile(_pattern(rule))
+
+
 def _pattern(rule: Spelling) -> str:
     first = rule.first or rule.letters
     return f"[{first}][{rule.letters}]{{{max(rule.shortest - 1, 0)},{rule.longest - 1}}}"
@@ -85,15 +91,16 @@ def _repeats_tool(request: Request) -> bool:
 
 def _map_names(request: Request, rule: Spelling) -> dict[str, str]:
     """Own name -> alias, for the names that need one."""
-    pattern = re.compile(_pattern(rule))
+    pattern = _compiled(rule)
     own: dict[str, None] = {}  # in order of appearance
     for tool in request.tools or ():
         if not isinstance(tool, ServerTool):
             own[tool.name] = None
     for message in request.messages:
         for part in message.parts:
-            if isinstance(part, ToolCall | ToolResult) and part.name is not None:
-                own[part.name] = None
+            kind = type(part)
+            if (kind is ToolCall or kind is ToolResult) and part.name is not None:  # type: ignore[union-attr]
+                own[part.name] = None  # type: ignore[union-attr]
     for name in (request.tool_choice.names if request.tool_choice else None) or ():
         own[name] = None
     bad = [name for name in own if not pattern.fullmatch(name)]
@@ -152,7 +159,10 @@ def _map_ids(
     request: Request, rule: Spelling | None
 ) -> tuple[dict[tuple[int, int], str], dict[str, str], frozenset[str]]:
     """Place of a call or result -> its new id; new id -> the client's; the client's ids."""
-    pattern = re.compile(_pattern(rule)) if rule is not None else None
+    legal = _compiled(rule).fullmatch if rule is not None else None
+    fine = _fine_ids(request, rule)
+    if fine is not None:
+        return {}, {}, fine
     changes: dict[tuple[int, int], str] = {}
     own: dict[str, str] = {}
     used: set[str] = set()
@@ -164,8 +174,8 @@ def _map_ids(
                 call_id = part.id
                 taken.add(call_id)
                 new = call_id
-                if rule is not None and pattern is not None:
-                    if not pattern.fullmatch(new):
+                if rule is not None and legal is not None:
+                    if not legal(new):
                         new = alias_of(call_id, rule)
                     if new in used:
                         new = _next_id(call_id, new, rule, used)
@@ -180,6 +190,16 @@ def _map_ids(
                 if queue and (new := queue.pop(0)) != asked:
                     changes[i, j] = new
     return changes, own, frozenset(taken)
+
+
+def _fine_ids(request: Request, rule: Spelling | None) -> frozenset[str] | None:
+    """All ids, if none has to change: nearly always, so this is quick."""
+    found = [part.id for message in request.messages for part in message.parts if type(part) is ToolCall]
+    ids = frozenset(found)
+    if rule is None:
+        return ids
+    legal = _compiled(rule).fullmatch
+    return ids if len(ids) == len(found) and all(legal(call_id) for call_id in found) else None
 
 
 def _next_id(own: str, alias: str, rule: Spelling, used: set[str]) -> str:
