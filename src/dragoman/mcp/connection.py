@@ -1,0 +1,441 @@
+"""One server, kept alive: connected when it is first asked, listed again when its list changes, connected anew with
+growing pauses when it fails (F60-F65). The mcp package wants its contexts entered and left by one task; that task is
+here, and everybody else only calls.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import httpx2
+import mcp_types
+from mcp import Client, MCPError
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from msgspec import Struct
+
+from dragoman.errors import DragomanError
+from dragoman.jsontypes import JsonObject
+from dragoman.mcp.content import make_result
+from dragoman.mcp.pins import Change, Pins, digest, has_hidden, show_hidden
+from dragoman.mcp.spec import ServerSpec, is_forbidden
+from dragoman.mcp.stdio import Child, open_stdio, start
+from dragoman.model.messages import ToolCall, ToolResult
+from dragoman.model.request import Tool
+from dragoman.tools.results import fail
+
+Health: TypeAlias = Literal["unasked", "connecting", "up", "down", "off", "disabled"]
+MOST_TOOLS, MOST_PAGES = 512, 100
+MAX_JSON = 8 * 1024 * 1024
+MAX_EVENT = 4 * 1024 * 1024
+REST_S, MOST_REST_S = 1.0, 60.0  # between one failure and the next try
+MOST_STARTS, STARTS_WITHIN_S = 5, 600.0
+STALE_S = 60.0  # a list nobody promised to tell changes of is asked for again after this
+LIST_S = 10.0
+_CLOSED = (-32000, -32600)  # connection closed, session terminated
+
+logging.getLogger("mcp").addHandler(logging.NullHandler())
+logging.getLogger("mcp").propagate = False  # what it has to say comes back as errors, and is told once
+
+Report: TypeAlias = Callable[[str, JsonObject], None]
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """A tool as its server says it."""
+
+    name: str
+    description: str | None
+    schema: JsonObject
+
+    def to_tool(self, name: str) -> Tool:
+        return Tool(name=name, description=self.description, parameters=self.schema)
+
+
+class Connection:
+    def __init__(
+        self, spec: ServerSpec, pins: Pins, home: Path, env: Mapping[str, str], report: Report | None = None
+    ) -> None:
+        self.spec = spec
+        self.tools: tuple[Offer, ...] = ()
+        self.withheld: frozenset[str] = frozenset()
+        self.changes: tuple[Change, ...] = ()
+        self.last_error = ""
+        self.protocol = ""
+        self.transport = spec.transport
+        self._pins, self._home, self._env = pins, home, env
+        self._report: Report = report or (lambda event, fields: None)
+        self._client: Client | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._up: asyncio.Event = asyncio.Event()
+        self._stop: asyncio.Event = asyncio.Event()
+        self._child: Child | None = None
+        self._listed = 0.0
+        self._dirty = False
+        self._watched = False  # the server tells us when its list changes
+        self._relisting: asyncio.Lock = asyncio.Lock()
+        self._failures = 0
+        self._not_before = 0.0
+        self._starts: deque[float] = deque(maxlen=MOST_STARTS + 1)
+
+    # ---- for others
+
+    @property
+    def health(self) -> Health:
+        if self.spec.disabled:
+            return "disabled"
+        if self._client is not None:
+            return "up"
+        if self._is_off():
+            return "off"
+        if self._task is not None and not self._task.done():
+            return "connecting"
+        return "down" if self.last_error else "unasked"
+
+    async def list_tools(self, wait_s: float | None = None) -> tuple[Offer, ...]:
+        """What may be offered now. A server that failed before is not waited for: it appears when it is there."""
+        if self._client is None:
+            begun = self._begin()
+            if begun and self._failures == 0:
+                await self._settled(self.spec.connect_s if wait_s is None else wait_s)
+        elif self._dirty or (not self._watched and time.monotonic() - self._listed > STALE_S):
+            await self._relist()
+        return self.tools if self._client is not None else ()
+
+    async def call(self, call: ToolCall, tool: str, arguments: JsonObject) -> ToolResult:
+        """The result, or why there is none as a failed result; never longer than the server's timeout and a moment."""
+        if self._client is None:
+            if not self._begin():
+                return fail(call, f"{self.spec.name} does not run: {self.last_error or 'it is switched off'}")
+            await self._settled(self.spec.connect_s)
+        if tool in self.withheld:
+            return fail(call, f"{tool} is not approved: its description changed since it was. Add the server again")
+        if self._client is None:
+            return fail(call, f"{self.spec.name} does not run: {self.last_error or 'it does not answer'}")
+        try:
+            return await self._call(call, tool, arguments)
+        except MCPError as error:
+            if error.error.message == "Session terminated" and await self._again():  # nothing was run (F65)
+                with suppress(MCPError):
+                    return await self._call(call, tool, arguments)
+            return fail(call, self._explain(error))
+        except (httpx2.HTTPError, OSError, RuntimeError, ValueError) as error:
+            return fail(call, f"{tool}: {str(error)[:500] or type(error).__name__}")
+
+    async def close(self) -> None:
+        """Returns when nothing of it is left."""
+        self._stop.set()
+        task = self._task
+        if task is None or task.done():
+            return
+        await asyncio.wait([task], timeout=4.0)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=2.0)
+
+    def approve(self) -> None:
+        """The texts as they are now are the approved ones; failures are forgotten."""
+        self._pins.forget(self.spec)
+        self._failures, self._not_before = 0, 0.0
+        self._starts.clear()
+        self._dirty = True
+
+    # ---- calls
+
+    async def _call(self, call: ToolCall, tool: str, arguments: JsonObject) -> ToolResult:
+        client, seconds = self._client, self.spec.timeout_s
+        if client is None:
+            return fail(call, f"{self.spec.name} does not run: {self.last_error}")
+        try:
+            async with asyncio.timeout(seconds + 1.0):
+                answer = await client.call_tool(tool, arguments, read_timeout_seconds=seconds)
+        except TimeoutError:
+            return fail(call, f"{tool} took longer than {seconds:g} s")
+        return make_result(call, answer)
+
+    def _explain(self, error: MCPError) -> str:
+        code, words = error.error.code, error.error.message
+        if code == -32001:
+            return f"{self.spec.name} took longer than {self.spec.timeout_s:g} s"
+        if code in _CLOSED:
+            self._stop.set()
+            words = self._child.tell() if self._child is not None else words
+            return f"{self.spec.name} ended in the middle of the call: {words}"
+        return f"{words[:1000]} ({code})"
+
+    async def _again(self) -> bool:
+        await self.close()
+        self._begin()
+        await self._settled(self.spec.connect_s)
+        return self._client is not None
+
+    # ---- living
+
+    def _is_off(self) -> bool:
+        now = time.monotonic()
+        return len([t for t in self._starts if now - t < STARTS_WITHIN_S]) > MOST_STARTS and self._client is None
+
+    def _begin(self) -> bool:
+        """Whether it lives or is on its way."""
+        if self._task is not None and not self._task.done():
+            return True
+        if self.spec.disabled or self._is_off() or time.monotonic() < self._not_before:
+            return False
+        self._starts.append(time.monotonic())
+        self._up, self._stop = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.create_task(self._live(), name=f"mcp {self.spec.name}")
+        return True
+
+    async def _settled(self, seconds: float) -> None:
+        """Up, or failed, or not soon enough."""
+        task = self._task
+        if task is None:
+            return
+        up = asyncio.ensure_future(self._up.wait())
+        try:
+            await asyncio.wait([up, task], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            up.cancel()
+
+    async def _live(self) -> None:
+        try:
+            await self._connect()
+            self._failed("the connection ended") if not self._stop.is_set() else None
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # groups of groups come out of the package
+            self._failed(say(error))
+        finally:
+            self._client, self._child = None, None
+            self._watched = False
+
+    def _failed(self, words: str) -> None:
+        child = self._child
+        self.last_error = child.tell() if child is not None and (child.why or child.ended.is_set()) else words
+        self._failures += 1
+        self._not_before = time.monotonic() + min(REST_S * 2 ** (self._failures - 1), MOST_REST_S)
+        self._report("mcp_server_down", {"server": self.spec.name, "why": self.last_error})
+
+    async def _connect(self) -> None:
+        if self.spec.transport == "stdio":
+            self._child = await start(self.spec, self._home, self._env)
+            await self._use(open_stdio(self._child), "stdio")
+            return
+        url = self.spec.url or ""
+        if self.spec.transport == "sse" or (self.spec.transport == "auto" and url.rstrip("/").endswith("/sse")):
+            await self._use(self._open_sse(url), "sse")
+            return
+        try:
+            await self._use(self._open_http(url), "http")
+        except BaseException as error:
+            # "old servers": a refused POST means HTTP+SSE (specification, backwards compatibility)
+            if self.spec.transport != "auto" or self._up.is_set() or not _is_refusal(error):
+                raise
+            await self._use(self._open_sse(url), "sse")
+
+    async def _use(self, transport: Any, kind: Literal["http", "sse", "stdio"]) -> None:
+        """Everything from the handshake to the end."""
+        client = Client(
+            transport,
+            read_timeout_seconds=max(self.spec.timeout_s, LIST_S),
+            message_handler=self._hear,
+            client_info=mcp_types.Implementation(name="dragoman", version="1"),
+            cache=None,
+        )
+        async with asyncio.timeout(self.spec.connect_s) as deadline:
+            async with client:
+                await self._take_list(client)
+                deadline.reschedule(None)
+                self.transport, self.protocol = kind, client.protocol_version
+                self._client, self.last_error = client, ""
+                self._up.set()
+                try:
+                    await self._stay(client)
+                finally:
+                    self._client = None
+
+    async def _stay(self, client: Client) -> None:
+        waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._stop.wait())]
+        if self._child is not None:
+            waits.append(asyncio.ensure_future(self._child.ended.wait()))
+        if client.protocol_version >= "2026":
+            waits.append(asyncio.ensure_future(self._listen(client)))
+        try:
+            begun = time.monotonic()
+            await asyncio.wait(waits[:2] if self._child is not None else waits[:1], return_when=asyncio.FIRST_COMPLETED)
+            if time.monotonic() - begun > MOST_REST_S:
+                self._failures = 0  # it worked for a while: the next failure is a first one
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.wait(waits, timeout=1.0)
+
+    async def _listen(self, client: Client) -> None:
+        """Since 2026-07-28 a server tells of changes only those who asked to hear."""
+        try:
+            async with client.listen(tools_list_changed=True) as subscription:
+                self._watched = True
+                async for _ in subscription:
+                    self._dirty = True
+        except asyncio.CancelledError:
+            raise
+        except Exception:  # not offered, or lost: then the list is asked for now and then
+            self._watched = False
+
+    async def _hear(self, message: Any) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self._dirty = self._watched = True
+
+    # ---- what it offers
+
+    async def _relist(self) -> None:
+        async with self._relisting:
+            client = self._client
+            if client is None or not (self._dirty or time.monotonic() - self._listed > STALE_S):
+                return
+            try:
+                async with asyncio.timeout(LIST_S):
+                    await self._take_list(client)
+            except (MCPError, TimeoutError, OSError, RuntimeError, ValueError, httpx2.HTTPError) as error:
+                self.last_error = say(error)
+                self._listed = time.monotonic()
+                if isinstance(error, MCPError) and error.error.code in _CLOSED:
+                    self._stop.set()
+
+    async def _take_list(self, client: Client) -> None:
+        self._dirty = False
+        offers: dict[str, Offer] = {}
+        cursor: str | None = None
+        for _ in range(MOST_PAGES):
+            page = await client.list_tools(cursor=cursor)
+            for tool in page.tools:
+                if len(offers) < MOST_TOOLS:
+                    offers.setdefault(tool.name, _offer(tool))
+            if not page.next_cursor or page.next_cursor == cursor or len(offers) >= MOST_TOOLS:
+                break
+            cursor = page.next_cursor
+        self._judge(offers)
+        self._listed = time.monotonic()
+
+    def _judge(self, offers: dict[str, Offer]) -> None:
+        digests = {name: digest(name, offer.description, offer.schema) for name, offer in offers.items()}
+        withheld, changes = self._pins.judge(self.spec, digests)
+        hidden = [Change(name, "hidden characters") for name, o in offers.items() if has_hidden(o.description or "")]
+        for change in (*changes, *hidden):
+            if change not in self.changes:
+                event = f"mcp_tool_{change.what.replace(' ', '_')}"
+                fields = {"server": self.spec.name, "tool": change.tool, "old": change.old[:12], "new": change.new[:12]}
+                self._report(event, fields)
+        self.changes = (*changes, *hidden)
+        self.withheld = frozenset(withheld)
+        wanted = self.spec.tools
+        self.tools = tuple(
+            _visible(offer)
+            for name, offer in offers.items()
+            if name not in withheld and (wanted is None or name in wanted)
+        )
+
+    # ---- over HTTP
+
+    @asynccontextmanager
+    async def _open_http(self, url: str) -> AsyncGenerator[Any, None]:
+        async with (
+            _http_client(self.spec) as http,
+            streamable_http_client(url, http_client=http, max_sse_event_size=MAX_EVENT) as streams,
+        ):
+            yield streams
+
+    @asynccontextmanager
+    async def _open_sse(self, url: str) -> AsyncGenerator[Any, None]:
+        def make(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+            return _http_client(self.spec)
+
+        async with sse_client(url, sse_read_timeout=3600.0, httpx_client_factory=make) as streams:
+            yield streams
+
+
+class _Capped(httpx2.AsyncHTTPTransport):
+    """No answer larger than a tool result can be, and no way to where only metadata lives (F65)."""
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if is_forbidden(request.url.host):
+            raise httpx2.ConnectError("this address is no server's", request=request)
+        response = await super().handle_async_request(request)
+        if "json" in response.headers.get("content-type", ""):
+            response.stream = _CappedStream(response.stream)
+        return response
+
+
+class _CappedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> Any:
+        size = 0
+        async for piece in self._inner:
+            size += len(piece)
+            if size > MAX_JSON:
+                raise httpx2.ReadError(f"the server's answer is larger than {MAX_JSON} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+def _http_client(spec: ServerSpec) -> httpx2.AsyncClient:
+    """Headers come from the entry alone: a client's key never goes to an MCP server (T22)."""
+    timeout = httpx2.Timeout(min(spec.connect_s, 10.0), read=None)  # a call has its own clock
+    return httpx2.AsyncClient(
+        headers=spec.headers, timeout=timeout, transport=_Capped(), trust_env=False, follow_redirects=False
+    )
+
+
+def _offer(tool: Any) -> Offer:
+    schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
+    return Offer(name=tool.name, description=tool.description or tool.title, schema=schema or {"type": "object"})
+
+
+def _visible(offer: Offer) -> Offer:
+    words = offer.description
+    if words is None or not has_hidden(words):
+        return offer
+    return Offer(name=offer.name, description=show_hidden(words), schema=offer.schema)
+
+
+def _is_refusal(error: BaseException) -> bool:
+    """Whether a server said no to the newer transport, rather than nothing at all."""
+    for one in _leaves(error):
+        if isinstance(one, MCPError) and one.error.code != -32001:
+            return True
+        if isinstance(one, httpx2.HTTPStatusError):
+            return True
+    return False
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for one in error.exceptions for leaf in _leaves(one)]
+    return [error]
+
+
+def say(error: BaseException) -> str:
+    """What went wrong, in one line, from the innermost of a heap of groups."""
+    for one in _leaves(error):
+        match one:
+            case DragomanError():
+                return str(one)
+            case TimeoutError():
+                return "it did not answer in time"
+            case MCPError():
+                return f"{one.error.message[:300]} ({one.error.code})"
+            case httpx2.ConnectError():
+                return "nothing listens there" if not str(one) else f"cannot be reached: {str(one)[:200]}"
+            case httpx2.HTTPStatusError():
+                return f"it answered {one.response.status_code}"
+            case _:
+                return f"{type(one).__name__}: {str(one)[:300]}" if str(one) else type(one).__name__
+    return "it failed"
