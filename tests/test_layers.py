@@ -54,7 +54,18 @@ LAST_PURE_RANK = 4
 IMPURE = {"asyncio", "socket", "ssl", "aiohttp", "time", "random", "os", "threading", "logging"}
 
 # The lowest rank that may import a package from outside; what is not listed may not be imported at all.
-OUTSIDE = {"msgspec": 0, "aiohttp": 5, "uvicorn": 7, "httptools": 7, "uvloop": 7, "pytest": 7}
+OUTSIDE = {
+    "msgspec": 0,
+    "aiohttp": 5,
+    "uvicorn": 7,
+    "httptools": 7,
+    "uvloop": 7,
+    "pytest": 7,
+    "mcp": 5,
+    "mcp_types": 5,
+    "httpx2": 5,
+    "anyio": 5,
+}
 
 
 @dataclass(frozen=True)
