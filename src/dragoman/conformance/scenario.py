@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dragoman.errors import ConfigError
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request, Tool
+from dragoman.notes import Note
 
 FILE = "scenarios.toml"
 Mode: TypeAlias = Literal["whole", "streamed"]
@@ -69,9 +70,9 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     turn: tuple[Turn, ...] = ()
     offered: tuple[Tool, ...] = ()  # filled in from the file's [tool.*] tables
 
-    def is_about(self, where: str) -> bool:
-        """Whether the field at this JSON pointer is what the scenario tries."""
-        return any(re.fullmatch(f"{pattern}(/.*)?", where) for pattern in self.about)
+    def is_about(self, note: Note) -> bool:
+        """Whether a conversion has lost the very thing the scenario tries."""
+        return any(re.fullmatch(pattern, f"{note.kind} {note.where}") for pattern in self.about)
 
 
 class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

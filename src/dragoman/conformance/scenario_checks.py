@@ -27,7 +27,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     meaning: bool = True  # whether the model can be held to what it says
     before: Usage | None = None  # of the turn before
-    exact_finish: bool = True
+    worded: bool = False  # the form of the answer was only asked for in words
 
 
 def check_reply(reply: Reply, asked: Asked) -> list[str]:
@@ -64,11 +64,20 @@ def check_events(events: Sequence[Event], expect: Expect) -> list[str]:
     ends = [event for event in told if isinstance(event, ReplyEnd | ReplyFailed)]
     if len(ends) != 1 or told[-1] is not ends[0]:
         found.append("the stream does not end once, at its end")
-    pieces = [event for event in told if isinstance(event, PartDelta) and event.text]
-    pieces += [event for event in told if isinstance(event, PartStart) and isinstance(event.part, Text) and event.part.text]  # type: ignore[misc]
-    if len(pieces) < expect.pieces:
-        found.append(f"the text came in {len(pieces)} piece(s), expected {expect.pieces} or more")
+    pieces = sum(_grows(event) for event in told)
+    if pieces < expect.pieces:
+        found.append(f"the text came in {pieces} piece(s), expected {expect.pieces} or more")
     return found
+
+
+def _grows(event: Event) -> bool:
+    match event:
+        case PartDelta(text=text) | PartStart(part=Text(text=text)):
+            return bool(text)
+        case PartStart(part=ToolCall()):
+            return True
+        case _:
+            return False
 
 
 def text_of(choice: Choice) -> str:
@@ -102,7 +111,7 @@ def _check_text(choice: Choice, asked: Asked) -> Iterator[str]:
         if word in text:
             yield f"the text holds {word!r}: {_short(text)}"
     if expect.answer is not None:
-        yield from _check_json(text, expect.answer)
+        yield from _check_json(text, {"type": "object"} if asked.worded else expect.answer)
     if asked.meaning:
         plain = _plain(text)
         for word in expect.says:

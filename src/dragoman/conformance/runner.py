@@ -1,0 +1,175 @@
+"""`dragoman verify`: every scenario at every target, the outcomes as a matrix."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.conformance.runner_play import LISTS, Outcome, Player, Try, model_names
+from dragoman.conformance.runner_targets import Target
+from dragoman.conformance.runner_wire import Ask, Exchange, Line, Network
+from dragoman.conformance.scenario import Scenario
+from dragoman.errors import DecodeError
+from dragoman.jsontypes import load_json
+
+UNREACHABLE = ("upstream_unreachable", "upstream_connect", "upstream_disconnected", "upstream_url", "upstream_tls")
+PROBE_S = 10.0
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    repeat: int = 1
+    timeout_s: float = 60.0
+    parallel: int = 4  # scenarios at once
+    meaning: bool = True  # hold the model to what it says
+
+
+class Cell(Struct, kw_only=True):
+    """One scenario at one target: all its tries."""
+
+    target: str
+    scenario: str
+    outcome: Outcome
+    words: str = ""
+    tries: list[Try] = []
+    seconds: float = 0.0
+
+
+class Run(Struct, kw_only=True):
+    """The whole matrix."""
+
+    targets: tuple[Target, ...]
+    scenarios: tuple[Scenario, ...]
+    cells: dict[tuple[str, str], Cell] = {}
+    seconds: float = 0.0
+
+    def count(self, outcome: Outcome, target: str | None = None) -> int:
+        cells = (cell for cell in self.cells.values() if target is None or cell.target == target)
+        return sum(cell.outcome == outcome for cell in cells)
+
+    def failures(self) -> list[Cell]:
+        return [cell for cell in self.cells.values() if cell.outcome == "FAIL"]
+
+
+Watch = Callable[[Run, Cell], None]
+
+
+async def verify(
+    targets: Sequence[Target],
+    scenarios: Sequence[Scenario],
+    options: Options,
+    *,
+    line: Line | None = None,
+    watch: Watch | None = None,
+) -> Run:
+    """Plays them all; `watch` hears of each cell as it is done."""
+    own = line if line is not None else Network()
+    gate = asyncio.Semaphore(max(1, options.parallel))
+    started = time.monotonic()
+    run = Run(targets=tuple(targets), scenarios=tuple(scenarios), cells={})
+    try:
+        ready = await asyncio.gather(*(probe(target, own, options) for target in targets))
+        run.targets = tuple(ready)
+
+        async def one(target: Target, scenario: Scenario) -> None:
+            async with gate:
+                cell = await play_cell(scenario, target, own, options)
+            run.cells[target.name, scenario.name] = cell
+            run.seconds = time.monotonic() - started
+            if watch is not None:
+                watch(run, cell)
+
+        # by scenario, then target: every server has a little to do, none has much at once
+        await asyncio.gather(*(one(target, scenario) for scenario in scenarios for target in ready))
+    finally:
+        if line is None:
+            await own.close()
+    order = {(t.name, s.name): None for t in run.targets for s in run.scenarios}
+    run.cells = {place: run.cells[place] for place in order}
+    run.seconds = time.monotonic() - started
+    return run
+
+
+async def probe(target: Target, line: Line, options: Options) -> Target:
+    """Whether anybody is there, and the model to ask for where none was said."""
+    if target.skip or line.offline:
+        return target
+    headers = {"anthropic-version": "2023-06-01"} if target.dialect == "anthropic" else {}
+    ask = Ask(place="probe", path=LISTS.get(target.dialect, "/v1/models"), method="GET", headers=headers)
+    exchange = await line.send(target, ask, min(PROBE_S, options.timeout_s))
+    if exchange.failure is not None and exchange.failure.code in UNREACHABLE:
+        return replace(target, skip=f"not reachable: {exchange.failure.message}")
+    if target.model:
+        return target
+    names = _listed(exchange)
+    if not names:
+        return replace(target, skip="no model was named and it lists none")
+    return replace(target, model=names[0].removeprefix("models/"))
+
+
+def _listed(exchange: Exchange) -> list[str]:
+    try:
+        body = load_json(exchange.reply)
+    except DecodeError:
+        return []
+    return model_names(body) if type(body) is dict else []
+
+
+async def play_cell(scenario: Scenario, target: Target, line: Line, options: Options) -> Cell:
+    tries = []
+    for mode in scenario.modes:
+        for _ in range(max(1, options.repeat)):
+            player = Player(scenario, target, mode, line, meaning=options.meaning, timeout_s=options.timeout_s)
+            tries.append(await player.play())
+    return judge(scenario.name, target.name, tries)
+
+
+def judge(scenario: str, target: str, tries: list[Try]) -> Cell:
+    """Red if any try is, grey if all are."""
+    failed = [one for one in tries if one.outcome == "FAIL"]
+    skipped = [one for one in tries if one.outcome == "SKIP"]
+    outcome: Outcome = "FAIL" if failed else "SKIP" if len(skipped) == len(tries) else "PASS"
+    words = ""
+    if failed:
+        share = f"{len(failed)} of {len(tries)}, " if len(failed) < len(tries) else ""
+        words = f"{share}{failed[0].mode}: {failed[0].words}"
+    elif skipped:
+        words = skipped[0].words if outcome == "SKIP" else f"{skipped[0].mode}: {skipped[0].words}"
+    seconds = sum(one.seconds for one in tries)
+    return Cell(target=target, scenario=scenario, outcome=outcome, words=words, tries=tries, seconds=seconds)
+
+
+def choose(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """The names that a list of shell patterns means; an empty list means all."""
+    return [name for name in names if not patterns or any(_fits(name, pattern) for pattern in patterns)]
+
+
+def _fits(name: str, pattern: str) -> bool:
+    plain = name.partition(" ")[0]
+    return fnmatchcase(name.lower(), pattern.lower()) or fnmatchcase(plain.lower(), pattern.lower())
+
+
+class Worse(Struct, frozen=True):
+    """A scenario that works directly and not through a gateway."""
+
+    scenario: str
+    through: str
+    words: str
+
+
+RANK: dict[Outcome, int] = {"FAIL": 0, "SKIP": 1, "PASS": 2}
+
+
+def compare(direct: Run, through: Run) -> list[Worse]:
+    """What is worse through a gateway than by the best direct way; nothing may be."""
+    found = []
+    for scenario in through.scenarios:
+        ways = [cell for (_, name), cell in direct.cells.items() if name == scenario.name]
+        best = max((RANK[cell.outcome] for cell in ways), default=0)
+        for target in through.targets:
+            cell = through.cells[target.name, scenario.name]
+            if RANK[cell.outcome] < best and cell.outcome == "FAIL":
+                found.append(Worse(scenario.name, target.name, cell.words))
+    return found

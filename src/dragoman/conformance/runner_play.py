@@ -1,0 +1,353 @@
+"""One scenario at one target, once: encode with the dialect, send, decode, judge."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.conformance.runner_targets import Target
+from dragoman.conformance.runner_wire import Ask, Exchange, Line
+from dragoman.conformance.scenario import Mode, Scenario, Turn, build_request, say_turn
+from dragoman.conformance.scenario_checks import Asked, check_events, check_failure, check_reply
+from dragoman.dialects import find_dialect
+from dragoman.dialects.gemini.count import encode_count_request as encode_gemini_count
+from dragoman.dialects.openai_responses.count import encode_count_request as encode_responses_count
+from dragoman.errors import DecodeError, LossError
+from dragoman.failure import Failure
+from dragoman.framing.sse import SseDecoder
+from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
+from dragoman.model.events import Event, PartDelta, PartStart, ReplyFailed
+from dragoman.model.fold import GrammarError, fold
+from dragoman.model.messages import Message
+from dragoman.model.reply import Reply, Usage
+from dragoman.model.request import Request
+from dragoman.notes import Note, Notes
+from dragoman.passes.legal import prepare
+from dragoman.passes.restore import Restorer, restore
+from dragoman.upstream.learner import learn
+from dragoman.wire import WireReply, WireRequest
+
+Outcome: TypeAlias = Literal["PASS", "FAIL", "SKIP"]
+UNKNOWN_MODEL = "no-such-model-4711"
+AGAIN = 2  # times a busy server is asked again
+LONGEST_WAIT_S = 20.0
+LISTS = {"gemini": "/v1beta/models", "ollama": "/api/tags"}
+VENDORS = ("openai", "anthropic", "gemini")  # they do have a token count
+ONE_MODEL = ("llamacpp", "lmstudio", "vllm", "sglang")  # often serve one model, whatever it is called
+ANTHROPIC_VERSION = {"anthropic-version": "2023-06-01"}
+
+
+class Try(Struct, kw_only=True):
+    """A scenario played once."""
+
+    mode: Mode
+    outcome: Outcome = "PASS"
+    words: str = ""  # why it is not PASS
+    exchanges: list[Exchange] = []
+    notes: list[Note] = []
+    seconds: float = 0.0
+
+
+class Skipped(Exception):  # no error: a reason
+    """The target cannot be asked this."""
+
+
+class Failed(Exception):
+    """The answer is wrong."""
+
+
+class Answer(Struct, kw_only=True):
+    reply: Reply | Failure
+    events: list[Event] = []
+
+
+class Player:
+    """Plays one scenario in one mode."""
+
+    def __init__(self, scenario: Scenario, target: Target, mode: Mode, line: Line, *, meaning: bool, timeout_s: float):
+        self.scenario, self.target, self.mode, self.line = scenario, target, mode, line
+        self.meaning, self.timeout_s = meaning, timeout_s
+        self.dialect = find_dialect(target.dialect)
+        self.model = UNKNOWN_MODEL if scenario.model == "unknown" else target.model
+        self.done = Try(mode=mode, exchanges=[], notes=[])
+
+    async def play(self) -> Try:
+        try:
+            if self.target.skip:
+                raise Skipped(self.target.skip)
+            if self.scenario.key == "wrong" and self.target.key is None:
+                raise Skipped("it asks for no key")
+            match self.scenario.kind:
+                case "talk":
+                    await self._talk()
+                case "cancel":
+                    await self._cancel()
+                case "count":
+                    await self._count()
+                case "models":
+                    await self._models()
+        except Skipped as reason:
+            self.done.outcome, self.done.words = "SKIP", str(reason)
+        except Failed as reason:
+            self.done.outcome, self.done.words = "FAIL", str(reason)
+        except LossError as error:
+            self.done.outcome, self.done.words = "SKIP", f"cannot be said: {error}"
+        except Exception as error:  # a converter that raises is a cell that is red
+            self.done.outcome, self.done.words = "FAIL", f"{type(error).__name__}: {error}"
+        self.done.seconds = sum(exchange.seconds for exchange in self.done.exchanges)
+        return self.done
+
+    # -- conversations
+
+    async def _talk(self, turns: Sequence[Turn] | None = None) -> None:
+        said: tuple[Message, ...] = ()
+        before: Usage | None = None
+        for number, turn in enumerate(turns if turns is not None else self.scenario.turn):
+            said = say_turn(turn, said)
+            reply = await self._turn(turn, said, number, before)
+            if reply is None:
+                return
+            before = reply.usage
+            said = (*said, Message(role="assistant", parts=reply.choices[0].parts))
+
+    async def _turn(self, turn: Turn, said: tuple[Message, ...], number: int, before: Usage | None) -> Reply | None:
+        answer = await self._ask(said)
+        if isinstance(answer.reply, Failure):
+            self._judge_failure(answer.reply, turn)
+            return None
+        if turn.expect.failure:
+            self._took_it()
+        asked = Asked(
+            expect=turn.expect,
+            tools=self.scenario.offered,
+            meaning=self.meaning,
+            before=before,
+            worded=any(note.kind == "altered" and note.where == "/output" for note in self.done.notes),
+        )
+        complaints = check_reply(answer.reply, asked)
+        if self.mode == "streamed":
+            complaints += check_events(answer.events, turn.expect)
+        if complaints:
+            place = f"turn {number + 1}: " if len(self.scenario.turn) > 1 else ""
+            raise Failed(place + "; ".join(complaints))
+        return answer.reply
+
+    def _judge_failure(self, failure: Failure, turn: Turn) -> None:
+        if turn.expect.failure:
+            complaints = check_failure(failure, turn.expect)
+            if complaints:
+                raise Failed("; ".join(complaints))
+            return
+        if failure.kind == "no_credit":
+            raise Skipped(f"it says: {failure.message}")
+        status = f"{failure.status} " if failure.status is not None else ""
+        raise Failed(f"{status}{failure.kind}: {failure.message}")
+
+    def _took_it(self) -> None:
+        if self.scenario.model == "unknown" and (self.target.gateway or self.target.kind in ("", *ONE_MODEL)):
+            raise Skipped("it answers to any model name")
+        what = "a model that does not exist" if self.scenario.model == "unknown" else "what it should refuse"
+        raise Failed(f"it took {what}" if self.scenario.key != "wrong" else "it took a key that is none")
+
+    async def _ask(self, said: tuple[Message, ...]) -> Answer:
+        request = build_request(self.scenario, self.model, said)
+        request = replace(request, stream=self.mode == "streamed")
+        notes = Notes()
+        profile = self.target.profile(self.model)
+        if self.target.gateway and self.scenario.unpaired:
+            profile = replace(profile, pairing="keep")
+        prepared = prepare(request, profile, notes)
+        answer = await self._exchange(prepared.request, notes)
+        if isinstance(answer.reply, Failure) and self.target.kind and not self.scenario.model:
+            # as dragoman does it: a refusal that names a parameter is taken at its word, once
+            lesson = learn(answer.reply, prepared.request, profile, notes)
+            if lesson is not None:
+                answer = await self._exchange(lesson.request, notes)
+        if isinstance(answer.reply, Reply) and not prepared.undo.is_nothing():
+            if answer.events:
+                restorer = Restorer(prepared.undo)
+                answer.events = [event for old in answer.events for event in restorer.feed(old)]
+                return Answer(reply=_fold(answer.events), events=answer.events)
+            answer.reply = restore(answer.reply, prepared.undo)
+        return answer
+
+    async def _exchange(self, request: Request, notes: Notes) -> Answer:
+        wire = self._encode(request, notes)
+        self.done.notes += [note for note in notes if note not in self.done.notes]
+        lost = next((note for note in notes if self.scenario.is_about(note)), None)
+        if lost is not None:
+            raise Skipped(f"cannot be said there: {lost.why} ({lost.where})")
+        return self._read(await self._send(wire.path, dump_json(wire.body), wire.headers))
+
+    def _encode(self, request: Request, notes: Notes) -> WireRequest:
+        wire = self.dialect.encode_request(request, notes)
+        if self.dialect.name == "openai_chat" and request.stream and self._may_ask_for_usage():
+            wire.body["stream_options"] = {"include_usage": True}
+        if self.dialect.name == "anthropic":
+            wire.headers = {**ANTHROPIC_VERSION, **wire.headers}
+        return wire
+
+    def _may_ask_for_usage(self) -> bool:
+        taken = self.target.profile(self.model).takes_extras
+        return self.target.stream_usage and (taken is None or "stream_options" in taken)
+
+    def _read(self, exchange: Exchange) -> Answer:
+        """The answer as our own decoders see it; theirs to blame is what they cannot."""
+        if exchange.failure is not None:
+            return Answer(reply=exchange.failure)
+        try:
+            if exchange.status >= 400:
+                wire = WireReply(body=_load(exchange.reply), status=exchange.status, headers=exchange.headers)
+                return Answer(reply=replace(self.dialect.decode_failure(wire), status=exchange.status))
+            if self.mode == "whole":
+                wire = WireReply(body=load_json(exchange.reply), headers=exchange.headers)
+                return Answer(reply=self.dialect.decode_reply(wire, Notes()))
+            return self._read_stream(exchange)
+        except DecodeError as error:
+            raise Failed(f"the answer cannot be read: {error}") from error
+        except GrammarError as error:
+            raise Failed(f"the stream is out of order: {error}") from error
+
+    def _read_stream(self, exchange: Exchange) -> Answer:
+        said = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if said != self.dialect.media_type and exchange.reply[:1] != b"[":
+            raise Failed(f"the stream is {said or 'of no type'}, expected {self.dialect.media_type}")
+        decoder = self.dialect.stream_decoder(Notes())
+        events = [*decoder.feed(exchange.reply), *decoder.close()]
+        return Answer(reply=_fold(events), events=events)
+
+    # -- the others
+
+    async def _cancel(self) -> None:
+        """Hangs up at the first word of a stream; the next question must be answered as if nothing had been."""
+        first, *rest = self.scenario.turn
+        decoder = self.dialect.stream_decoder(Notes())
+        began: list[bool] = []
+
+        def hang_up(piece: bytes) -> bool:
+            if any(isinstance(e, PartDelta | PartStart) for e in decoder.feed(piece)):
+                began.append(True)
+            return bool(began)
+
+        request = build_request(self.scenario, self.model, say_turn(first, ()))
+        notes = Notes()
+        prepared = prepare(replace(request, stream=True), self.target.profile(self.model), notes)
+        wire = self._encode(prepared.request, notes)
+        self.done.notes += list(notes)
+        exchange = await self._send(wire.path, dump_json(wire.body), wire.headers, hang_up)
+        if exchange.failure is not None or exchange.status >= 400:
+            answer = self._read(exchange)
+            if isinstance(answer.reply, Failure):
+                self._judge_failure(answer.reply, first)
+        if not began and not self.line.offline:
+            raise Failed("the stream never began")
+        await self._talk(rest)
+
+    async def _count(self) -> None:
+        request = build_request(self.scenario, self.model, say_turn(self.scenario.turn[0], ()))
+        notes = Notes()
+        request = prepare(replace(request, max_output=None), self.target.profile(self.model), notes).request
+        match self.dialect.name:
+            case "anthropic":
+                wire = self.dialect.encode_request(request, notes)
+                wire.body.pop("max_tokens", None)
+                wire = WireRequest(path="/v1/messages/count_tokens", body=wire.body, headers=ANTHROPIC_VERSION)
+            case "gemini":
+                wire = encode_gemini_count(request, notes)
+            case "openai_responses":
+                wire = encode_responses_count(request, notes)
+            case _:
+                raise Skipped(f"{self.dialect.title} has no token count")
+        exchange = await self._send(wire.path, dump_json(wire.body), wire.headers)
+        if exchange.status in (404, 405, 501) and self.target.kind not in VENDORS:
+            raise Skipped("it has no token count")
+        body = self._good(exchange)
+        count = body.get("totalTokens" if self.dialect.name == "gemini" else "input_tokens")
+        if type(count) is not int or count <= 0:
+            raise Failed(f"expected a number of tokens, found {_shown(body)}")
+
+    async def _models(self) -> None:
+        headers = ANTHROPIC_VERSION if self.dialect.name == "anthropic" else {}
+        exchange = await self._send(LISTS.get(self.dialect.name, "/v1/models"), b"", headers, method="GET")
+        if exchange.status in (404, 405, 501) and self.target.kind not in VENDORS:
+            raise Skipped("it has no list of models")
+        names = model_names(self._good(exchange))
+        if not names:
+            raise Failed("it lists no models")
+        if self.target.kind != "azure" and plain_name(self.model) not in {plain_name(name) for name in names}:
+            raise Failed(f"{self.model} is not among its {len(names)} models")
+
+    def _good(self, exchange: Exchange) -> JsonObject:
+        if exchange.failure is not None or exchange.status >= 400:
+            answer = self._read(exchange)
+            if isinstance(answer.reply, Failure):
+                raise Failed(f"{answer.reply.kind}: {answer.reply.message}")
+        body = load_json(exchange.reply)
+        if type(body) is not dict:
+            raise Failed(f"expected an object, found {_shown(body)}")
+        return body
+
+    async def _send(
+        self, path: str, body: bytes, headers: dict[str, str], hang_up: object = None, *, method: str = "POST"
+    ) -> Exchange:
+        ask = Ask(
+            place=f"{self.scenario.name}-{self.mode}-{len(self.done.exchanges)}",
+            path=path,
+            body=body,
+            method=method,
+            headers=headers,
+            wrong_key=self.scenario.key == "wrong",
+            hang_up=hang_up if callable(hang_up) else None,
+        )
+        exchange = await self.line.send(self.target, ask, self.timeout_s)
+        for again in range(1, AGAIN + 1):
+            wait = _busy_s(exchange)
+            if wait is None or self.line.offline:
+                break
+            await asyncio.sleep(min(wait * again, LONGEST_WAIT_S))
+            exchange = await self.line.send(self.target, ask, self.timeout_s)
+        self.done.exchanges.append(exchange)
+        if exchange.failure is not None and exchange.failure.code == "not_recorded":
+            raise Skipped(exchange.failure.message)
+        return exchange
+
+
+def _busy_s(exchange: Exchange) -> float | None:
+    """How long to wait for a server that is only busy; None for any other answer."""
+    if exchange.status not in (429, 503, 529):
+        return None
+    said = exchange.headers.get("retry-after", "")
+    return float(said) if said.isdigit() else 1.0
+
+
+def _fold(events: list[Event]) -> Reply | Failure:
+    failed = next((event.failure for event in events if isinstance(event, ReplyFailed)), None)
+    return failed if failed is not None else fold(events)
+
+
+def _load(data: bytes) -> Json:
+    """An error's body, which need not be JSON."""
+    try:
+        return load_json(data)
+    except DecodeError:
+        frames = SseDecoder().feed(data + b"\n\n") if data.startswith((b"data:", b"event:")) else []
+        return load_json(frames[0].data) if frames else data.decode("utf-8", "replace")
+
+
+def _shown(body: object) -> str:
+    return dump_json(body).decode()[:200]
+
+
+def model_names(body: JsonObject) -> list[str]:
+    """The names in a list of any dialect."""
+    rows = body.get("data", body.get("models"))
+    if not isinstance(rows, list):
+        return []
+    names = [row.get("id") or row.get("name") or row.get("model") for row in rows if isinstance(row, dict)]
+    return [name for name in names if isinstance(name, str)]
+
+
+def plain_name(name: str) -> str:
+    return name.removeprefix("models/").removesuffix(":latest")

@@ -1,0 +1,137 @@
+"""Targets: what `dragoman verify` can be pointed at. Configured providers, any URL, a gateway's doors."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from dragoman.errors import ConfigError
+from dragoman.gateway.config import find_file, load_settings
+from dragoman.passes.defaults import DEFAULTS, default_profile
+from dragoman.passes.profile import Profile
+from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, load_rows, profile_for
+from dragoman.upstream.secret import Secret, origin_of
+from dragoman.upstream.spec import DEMO, Auth, Upstream
+
+# Mission B1: they stand in the table even where nobody has a key.
+EIGHT = ("openai", "azure", "anthropic", "gemini", "xai", "ollama", "lmstudio", "gpustack")
+DOORS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+
+# Small and cheap ones, for when the configuration names none; the server's own list comes next.
+MODELS = {
+    "openai": "gpt-5-mini",
+    "anthropic": "claude-haiku-4-5",
+    "gemini": "gemini-2.5-flash",
+    "xai": "grok-4-1-fast-reasoning",
+    "groq": "openai/gpt-oss-20b",
+    "mistral": "mistral-small-latest",
+    "deepseek": "deepseek-chat",
+}
+AUTHS: dict[str, Auth] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """One model at one server, over one dialect."""
+
+    name: str
+    dialect: str
+    base_url: str = ""
+    model: str = ""  # "": the first the server lists
+    kind: str = ""  # the row of profiles.toml; "": only the dialect is known
+    auth: Auth = "none"
+    key: Secret | None = None
+    headers: dict[str, str] = {}
+    overrides: dict[str, object] = {}
+    stream_usage: bool = True
+    gateway: bool = False  # it says it takes whatever its dialect can say: nothing is mended for it
+    skip: str = ""  # why it cannot be asked
+
+    def profile(self, model: str) -> Profile:
+        if self.kind:
+            return profile_for(self.kind, model, self.dialect, self.overrides)
+        return default_profile(self.dialect)
+
+
+def configured_targets(config: Path | None, env: Mapping[str, str], folder: Path) -> list[Target]:
+    """Every provider of the configuration or the environment; without a file, the eight of mission B1 in any case."""
+    path = config or find_file(folder, env)
+    settings = load_settings(path, env)
+    found = [target for up in settings.upstreams if up.kind != DEMO for target in _of_upstream(up, env)]
+    if path is not None:
+        return found
+    there = {target.kind for target in found}
+    missing = [_missing(find_kind(name)) for name in EIGHT if name not in there]
+    return [*found, *missing]
+
+
+def _of_upstream(upstream: Upstream, env: Mapping[str, str]) -> list[Target]:
+    model = upstream.models[0] if upstream.models else MODELS.get(upstream.kind, "")
+    dialect = upstream.dialect
+    if upstream.kind in load_rows().kinds:
+        chosen = choose_dialect(upstream.kind, model)
+        dialect = chosen if chosen in (upstream.dialects or (dialect,)) else dialect
+    needs = upstream.auth != "none" and not upstream.keys
+    return [
+        Target(
+            name=upstream.name,
+            dialect=dialect,
+            base_url=upstream.base_url,
+            model=model,
+            kind=upstream.kind,
+            auth=upstream.auth,
+            key=upstream.keys[0] if upstream.keys else None,
+            headers=upstream.headers,
+            overrides=upstream.overrides,
+            stream_usage=upstream.stream_usage,
+            skip="it has no key" if needs else "",
+        )
+    ]
+
+
+def _missing(kind: Kind) -> Target:
+    local = kind.auth == "none"
+    reason = f"nothing answers at {kind.base_url}" if local else f"no key: set {kind.keys[0]}"
+    if "{" in kind.base_url:
+        reason = f"no address: configure base_url for {kind.name}"
+    return Target(name=kind.name, dialect=kind.dialects[0], kind=kind.name, skip=reason)
+
+
+def url_targets(
+    url: str,
+    dialects: Iterable[str],
+    *,
+    model: str = "",
+    key: str = "",
+    kind: str = "",
+    gateway: bool = False,
+    name: str = "",
+) -> list[Target]:
+    """Anything that speaks a dialect, another gateway too."""
+    found = []
+    for said in dialects:
+        dialect = said.replace("-", "_").lower()
+        if dialect not in DEFAULTS:
+            raise ConfigError("--dialect", said, f"no such dialect; there are {', '.join(DEFAULTS)}")
+        if kind and dialect not in find_kind(kind).dialects:
+            raise ConfigError("--kind", kind, f"does not speak {dialect}")
+        auth: Auth = AUTHS.get(dialect, "bearer") if key else "none"
+        if key and kind and not gateway:
+            auth = find_kind(kind).auth if find_kind(kind).auth != "none" else auth
+        found.append(
+            Target(
+                name=f"{name or origin_of(url).rpartition('//')[2]} ({dialect})",
+                dialect=dialect,
+                base_url=url,
+                model=model,
+                kind=kind,
+                auth=auth,
+                key=Secret(key, origin_of(url)) if key else None,
+                gateway=gateway,
+            )
+        )
+    return found
+
+
+def door_targets(url: str, *, model: str = "", key: str = "", name: str = "dragoman") -> list[Target]:
+    """A gateway, through each door it has."""
+    return url_targets(url, DOORS, model=model, key=key, gateway=True, name=name)

@@ -1,0 +1,108 @@
+"""How a request of a scenario travels: over the network, or out of a recording. Answers are read to their end first."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from dragoman.conformance.runner_targets import Target
+from dragoman.errors import UpstreamError
+from dragoman.failure import Failure
+from dragoman.upstream.keys import Key
+from dragoman.upstream.secret import Secret, origin_of
+from dragoman.upstream.send import build_headers
+from dragoman.upstream.spec import Timeouts
+from dragoman.upstream.transport import Transport
+from dragoman.upstream.urls import join_url
+
+WRONG_KEY = "sk-dragoman-verify-no-such-key"
+KEPT_HEADERS = ("content-type", "retry-after", "x-dragoman-notes", "x-dragoman-upstream")
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """One HTTP request of a scenario."""
+
+    place: str  # scenario, mode, and how many requests came before: what a recording is found by
+    path: str
+    body: bytes = b""
+    method: str = "POST"
+    headers: dict[str, str] = {}
+    wrong_key: bool = False
+    hang_up: Callable[[bytes], bool] | None = None  # told each piece; True: that is enough
+
+
+class Exchange(Struct, kw_only=True):
+    """A request and what came of it, without any key."""
+
+    method: str
+    path: str
+    request: bytes = b""
+    status: int = 0
+    headers: dict[str, str] = {}
+    reply: bytes = b""
+    failure: Failure | None = None  # there was no answer, or it broke off
+    seconds: float = 0.0
+    left: bool = False  # we hung up
+    remark: str = ""  # what a reader should know
+
+
+class Line(Protocol):
+    offline: bool
+
+    async def send(self, target: Target, ask: Ask, timeout_s: float) -> Exchange: ...
+
+    async def close(self) -> None: ...
+
+
+class Network:
+    """The real thing, over the one transport there is."""
+
+    offline = False
+
+    def __init__(self) -> None:
+        self._transport = Transport()
+
+    async def send(self, target: Target, ask: Ask, timeout_s: float) -> Exchange:
+        exchange = Exchange(method=ask.method, path=ask.path, request=ask.body)
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._read(target, ask, timeout_s, exchange)
+        except UpstreamError as error:
+            exchange.failure = error.failure
+        except TimeoutError:
+            words = f"no whole answer in {timeout_s:g} s"
+            exchange.failure = Failure(kind="timed_out", code="verify_timeout", message=words)
+        exchange.seconds = time.monotonic() - started
+        if target.key is not None:
+            exchange.reply = target.key.redact(exchange.reply)
+        return exchange
+
+    async def _read(self, target: Target, ask: Ask, timeout_s: float, exchange: Exchange) -> None:
+        url = join_url(target.base_url, ask.path)
+        origin = origin_of(url)
+        secret = Secret(WRONG_KEY, origin) if ask.wrong_key else target.key
+        headers = build_headers(ask.headers, target.headers, target.auth, Key(0, secret), origin)
+        limits = Timeouts(connect_s=min(5.0, timeout_s), idle_s=timeout_s)
+        opened = await self._transport.open(
+            url, headers, ask.body, timeouts=limits, head_s=timeout_s, on_sent=lambda: None, method=ask.method
+        )
+        exchange.status = opened.status
+        exchange.headers = {name: opened.headers[name] for name in KEPT_HEADERS if name in opened.headers}
+        pieces: list[bytes] = []
+        whole = False
+        try:
+            while piece := await opened.next():
+                pieces.append(piece)
+                if ask.hang_up is not None and ask.hang_up(piece):
+                    exchange.left = True
+                    return
+            whole = True
+        finally:
+            exchange.reply = b"".join(pieces)
+            opened.close(whole=whole)
+
+    async def close(self) -> None:
+        await self._transport.close()

@@ -1,0 +1,203 @@
+"""What the verifier finds where no key is needed: every kind of server as a scripted provider, and the page about it."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from dragoman.conformance.pages import GENERATED, table
+from dragoman.conformance.report import GLYPHS
+from dragoman.conformance.runner import Options, Run, Watch, verify
+from dragoman.conformance.runner_targets import EIGHT, Target, door_targets
+from dragoman.conformance.runner_wire import Line
+from dragoman.conformance.scenario import Scenario, load_scenarios
+from dragoman.gateway.app import App
+from dragoman.gateway.asgi import Asgi
+from dragoman.gateway.auth import Doorman, KeyStore
+from dragoman.gateway.log import Log
+from dragoman.gateway.server import bind, make_server
+from dragoman.gateway.settings import Settings
+from dragoman.gateway.state import Gateway
+from dragoman.testing.provider import Provider
+from dragoman.upstream.profiles import find_kind, load_rows
+from dragoman.upstream.secret import Secret, origin_of
+from dragoman.upstream.spec import Timeouts, Upstream
+
+KEY = "scripted-key-0123456789"
+# A model of each kind that thinks, where it has rules of its own; the API path follows it (mission B6).
+MODELS = {
+    "openai": "gpt-5-mini",
+    "azure": "gpt-5-mini",
+    "anthropic": "claude-sonnet-4-6",
+    "gemini": "gemini-2.5-flash",
+    "vertex": "gemini-2.5-flash",
+    "xai": "grok-4-1-fast-reasoning",
+    "deepseek": "deepseek-chat",
+    "mistral": "magistral-small-latest",
+    "zai": "glm-4.6",
+    "moonshot": "kimi-k2-thinking",
+}
+FRONTS = ("openai", "anthropic", "gemini", "ollama", "groq")  # what the doors are tried in front of
+
+
+@asynccontextmanager
+async def scripted_targets(kinds: Iterable[str]) -> AsyncIterator[list[Target]]:
+    """A strict scripted provider of each kind on loopback, and a target for each dialect it speaks."""
+    async with AsyncExitStack() as stack:
+        found = []
+        for kind in kinds:
+            row = find_kind(kind)
+            keyed = row.auth != "none"
+            model = MODELS.get(kind, f"{kind}-model")
+            provider = Provider(kind, key=KEY if keyed else None, models=(model,))
+            await stack.enter_async_context(provider)
+            found += [
+                Target(
+                    name=kind if len(row.dialects) == 1 else f"{kind} ({dialect})",
+                    dialect=dialect,
+                    base_url=provider.base_url,
+                    model=model,
+                    kind=kind,
+                    auth=row.auth,
+                    key=Secret(KEY, origin_of(provider.base_url)) if keyed else None,
+                )
+                for dialect in row.dialects
+            ]
+        yield found
+
+
+@asynccontextmanager
+async def gateway_targets(behind: Sequence[Target]) -> AsyncIterator[list[Target]]:
+    """A gateway in this process in front of these targets, and a target for each door to each of them."""
+    upstreams = tuple(
+        Upstream(
+            name=f"u{i}",
+            dialect=target.dialect,
+            base_url=target.base_url,
+            kind=target.kind,
+            auth=target.auth,
+            models=(target.model,),
+            keys=(target.key,) if target.key is not None else (),
+            timeouts=Timeouts(connect_s=2.0, headers_s=30.0),
+        )
+        for i, target in enumerate(behind)
+    )
+    client_key = "client-key-for-verification"
+    settings = Settings(upstreams=upstreams, port=0, client_keys=(client_key,))
+    doorman = Doorman(KeyStore(None, settings.client_keys), settings.hosts, settings.origins)
+    listener = bind("127.0.0.1", 0)
+    gateway = Gateway(settings, doorman, log=Log("json", verbose=False))
+    server = make_server(gateway, Asgi(App(gateway)))
+    async with _serving(server, listener):
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield [
+            replace(door, name=f"{door.dialect} door to {target.name}")
+            for i, target in enumerate(behind)
+            for door in door_targets(url, model=f"u{i}/{target.model}", key=client_key)
+        ]
+    await gateway.close()
+
+
+@asynccontextmanager
+async def _serving(server: object, listener: object) -> AsyncIterator[None]:
+    import asyncio
+
+    work = asyncio.ensure_future(server.serve(sockets=[listener]))  # type: ignore[attr-defined]
+    try:
+        while not server.started:  # type: ignore[attr-defined]
+            if work.done():
+                await work
+            await asyncio.sleep(0.005)
+        yield
+    finally:
+        server.should_exit = server.force_exit = True  # type: ignore[attr-defined]
+        await work
+        listener.close()  # type: ignore[attr-defined]
+
+
+async def verify_scripted(
+    kinds: Iterable[str] | None = None,
+    *,
+    scenarios: Sequence[Scenario] | None = None,
+    options: Options | None = None,
+    doors: bool = False,
+    line: Line | None = None,
+    watch: Watch | None = None,
+) -> Run:
+    """The matrix over scripted providers; with `doors`, through a gateway in front of them."""
+    chosen = tuple(kinds) if kinds is not None else tuple(load_rows().kinds)
+    played = load_scenarios() if scenarios is None else scenarios
+    how = options or Options(timeout_s=20.0)
+    async with scripted_targets(chosen) as targets:
+        if not doors:
+            return await verify(targets, played, how, line=line, watch=watch)
+        async with gateway_targets(first_of_each(targets)) as through:
+            return await verify(through, played, how, line=line, watch=watch)
+
+
+def first_of_each(targets: Iterable[Target]) -> list[Target]:
+    """One target a kind: its first dialect."""
+    return list({target.kind: target for target in reversed(list(targets))}.values())[::-1]
+
+
+# ---------------------------------------------------------------- the page
+
+
+async def verification_page(real: Path | None = None) -> str:
+    """docs/verification.md as the code makes it. `real` is a page of its own over real servers, kept where it is."""
+    eight = await verify_scripted(EIGHT)
+    others = await verify_scripted([name for name in load_rows().kinds if name not in EIGHT])
+    doors = await verify_scripted(FRONTS, doors=True)
+    return page(eight, others, doors)
+
+
+def page(eight: Run, others: Run, doors: Run) -> str:
+    lines = ["# Verification", "", GENERATED, "", INTRO, ""]
+    lines += ["## The eight providers of the mission", "", SCRIPTED, "", _totals(eight), "", *_matrix(eight), ""]
+    lines += ["## The further profiles", "", _totals(others), "", *_matrix(others), ""]
+    lines += ["## Through the gateway", "", THROUGH, "", _totals(doors), "", *_matrix(doors), ""]
+    lines += ["## Why cells are grey", "", *_reasons(eight, others, doors), ""]
+    lines += ["## Scenarios", "", *_scenarios(eight.scenarios), "", REAL]
+    return "\n".join(lines) + "\n"
+
+
+INTRO = """What `dragoman verify` finds, as far as it can be run without keys. Nothing here was played against the vendors' own
+servers: with keys in the environment, `dragoman verify` prints the same table for those. ✓ passed both streamed and
+not, ✗ failed, · could not be asked (the reasons are below)."""
+SCRIPTED = """Scripted providers ([how strict they are](testing.md)) stand for the vendors: servers on loopback that refuse what the
+vendor refuses, in its words, and answer with its oddities."""
+THROUGH = """The same scenarios sent by a client of each dialect to a dragoman in front of scripted providers."""
+REAL = """## A real server
+
+llama.cpp's own server runs in CI with a tiny model (`tests/real`): every scenario over its OpenAI Chat, Responses and
+Anthropic endpoints directly, and through each door of a dragoman in front of it. The test fails when anything that
+works directly is worse through a door. Its model says nothing sensible, so only the form of its answers is judged."""
+
+
+def _totals(run: Run) -> str:
+    return f"**{run.count('PASS')} PASS, {run.count('FAIL')} FAIL, {run.count('SKIP')} SKIP**"
+
+
+def _matrix(run: Run) -> list[str]:
+    """Targets down, scenarios across by number: the page stays readable."""
+    head = ["target", *(str(i + 1) for i in range(len(run.scenarios)))]
+    rows = [
+        [target.name, *(GLYPHS[run.cells[target.name, s.name].outcome] for s in run.scenarios)] for target in run.targets
+    ]
+    return table(head, rows)
+
+
+def _reasons(*runs: Run) -> list[str]:
+    found: dict[tuple[str, str], list[str]] = {}
+    for run in runs:
+        for cell in run.cells.values():
+            if cell.outcome != "PASS":
+                found.setdefault((cell.scenario, cell.words), []).append(cell.target)
+    rows = [(scenario, words, ", ".join(who)) for (scenario, words), who in found.items()]
+    return table(("scenario", "reason", "where"), rows)
+
+
+def _scenarios(scenarios: Sequence[Scenario]) -> list[str]:
+    rows = [(i + 1, f"`{s.name}`", s.title, " and ".join(s.modes)) for i, s in enumerate(scenarios)]
+    return table(("", "scenario", "what is tried", "how"), rows)
