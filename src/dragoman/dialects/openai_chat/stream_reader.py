@@ -28,11 +28,10 @@ from dragoman.wire import WireReply
 CUT = Failure(kind="cut_off", message="the stream ended before its end")
 
 MOST_CHOICES = 128  # as OpenAI's `n`
-# Keys of a chunk that need no look once the reply has started; `obfuscation` and `p` are padding against eavesdroppers.
+# Keys of a chunk that say nothing new once the reply has started; `obfuscation` and `p` are padding.
 _KNOWN = frozenset(
-    {"id", "object", "created", "model", "choices", "system_fingerprint", "service_tier", "obfuscation", "p"}
+    {"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier", "obfuscation", "p"}
 )
-_PLAIN = frozenset({"index", "delta", "finish_reason", "logprobs"})
 _SILENT = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation", "p"})
 
 
@@ -46,6 +45,7 @@ class StreamDecoder:
         self._tier: str | None = None
         self._ids = CallIds()
         self._seen = False  # a chunk, if one that knew nothing
+        self._size = -1  # keys of a chunk without anything new: one of the same size is not looked through
         self._started = False
         self._ended = False
 
@@ -78,25 +78,42 @@ class StreamDecoder:
                 self._fail(CUT, events)
             return
         body = load_json(data)
-        if type(body) is dict and "choices" in body and not body.get("error"):
-            self._read_chunk(body, events)
-        else:
+        if type(body) is not dict or "choices" not in body or body.get("error"):
             self._read_other(frame, body, events)
+        elif len(body) != self._size or body.get("usage") is not None or not self._read_text(body["choices"], events):
+            self._read_chunk(body, events)
+
+    def _read_text(self, choices: Any, events: list[Event]) -> bool:
+        """True if it was a piece of the open text and nothing else, as nearly every chunk is."""
+        if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
+            return False
+        choice: JsonObject = choices[0]
+        delta, number = choice.get("delta"), choice.get("index")
+        if type(delta) is not dict or len(delta) != 1 or type(number) is not int:
+            return False
+        if len(choice) != 2 + ("finish_reason" in choice) + ("logprobs" in choice):
+            return False
+        if choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
+            return False
+        text, turn = delta.get("content"), self._turns.get(number)
+        if type(text) is not str or turn is None or turn.text is None:
+            return False
+        if text:
+            events.append(PartDelta(index=turn.text, text=text))
+        return True
 
     def _read_chunk(self, body: JsonObject, events: list[Event]) -> None:
+        self._size = len(body) if body.keys() <= _KNOWN else -1
+        self._read_head(body)
         choices = body["choices"]
         if not self._started:
-            self._read_head(body)
             # a first chunk without choices may know nothing yet (Azure, Copilot: no id, no model)
             self._seen = True
             if choices or body.get("id"):
                 self._start(body, events)
-        elif not body.keys() <= _KNOWN:
-            self._read_head(body)
-        if choices and type(choices) is list:
-            for choice in choices:
-                if type(choice) is dict and not self._read_choice(choice, events):
-                    self._read_head(body)
+        for choice in choices if type(choices) is list else ():
+            if type(choice) is dict:
+                self._read_choice(choice, events)
 
     def _read_other(self, frame: SseFrame, body: Any, events: list[Event]) -> None:
         """Errors (`event: error`, inside a chunk, a bare `error:` line), usage alone, and what nobody knows."""
@@ -111,29 +128,14 @@ class StreamDecoder:
         else:
             events.append(Aside(dialect=NAME, body=body))
 
-    def _read_choice(self, choice: JsonObject, events: list[Event]) -> bool:
-        """True if it was a piece of text and nothing else, as nearly every chunk is."""
+    def _read_choice(self, choice: JsonObject, events: list[Event]) -> None:
         number = choice.get("index")
         if type(number) is not int or not 0 <= number < MOST_CHOICES:
             number = 0
         turn = self._turns.get(number)
         if turn is None:
             turn = self._turns[number] = Turn(self, number, self._ids)
-        delta = choice.get("delta")
-        if (
-            turn.text is not None
-            and type(delta) is dict
-            and len(delta) == 1
-            and type(text := delta.get("content")) is str
-            and choice.get("finish_reason") is None
-            and choice.get("logprobs") is None
-            and choice.keys() <= _PLAIN
-        ):
-            if text:
-                events.append(PartDelta(index=turn.text, text=text))
-            return True
         turn.read(choice, events)
-        return False
 
     def next_part(self) -> int:
         index = self._parts
