@@ -80,7 +80,8 @@ def _pattern(rule: Spelling) -> str:
 def _tool_name(tool: AnyTool) -> str | None:
     if isinstance(tool, ServerTool):
         name = tool.body.get("name")
-        return name if isinstance(name, str) else None
+        grouped = tool.body.get("type") == "namespace"  # the name of a group of tools, not of one
+        return name if isinstance(name, str) and not grouped else None
     return tool.name
 
 
