@@ -1,0 +1,82 @@
+"""All turns as one stream: its grammar holds for every dialect that has to say it."""
+
+import asyncio
+
+import pytest
+
+from dragoman.agent import Limits, OneStream, run_loop
+from dragoman.agent.onestream import Show
+from dragoman.dialects import NAMES, find_dialect
+from dragoman.failure import Failure
+from dragoman.model.events import Event, ReplyEnd, ReplyFailed
+from dragoman.model.fold import fold
+from dragoman.model.messages import Reasoning, Text, ToolCall
+from dragoman.model.reply import Reply, Usage
+from dragoman.model.request import Tool
+from dragoman.notes import Notes
+from dragoman.tools import ToolCollection
+from tests.agent.test_driver import Scripted, ask, call, now, say
+
+
+def stream(model: Scripted, *, show: Show = "reasoning", limits: Limits | None = None, own: str = "") -> list[Event]:
+    async def main() -> list[Event]:
+        one = OneStream(show=show, caller=frozenset([own]) if own else frozenset())
+        request = ask(tools=(Tool(name=own),)) if own else ask()
+        return [e async for step in run_loop(model, ToolCollection([now]), request, limits) for e in one.feed(step)]
+
+    return asyncio.run(main())
+
+
+def folded(events: list[Event]) -> Reply:
+    reply = fold(events)
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def model() -> Scripted:
+    return Scripted(say("Let me see. ", call("now")), say("It is noon."))
+
+
+def test_two_turns_are_one_reply() -> None:
+    reply = folded(stream(model(), show="nothing"))
+    assert reply.choices[0].parts == (Text(text="Let me see. "), Text(text="It is noon."))
+    assert reply.choices[0].finish is not None
+    assert reply.choices[0].finish.reason == "stop"
+    assert reply.usage == Usage(input=20, output=10)
+
+
+@pytest.mark.parametrize(("show", "kind"), [("reasoning", Reasoning), ("text", Text)])
+def test_calls_can_be_told_in_it(show: Show, kind: type) -> None:
+    parts = folded(stream(model(), show=show)).choices[0].parts
+    told = [part.text for part in parts if isinstance(part, Text | Reasoning) and type(part) is kind]
+    assert [text for text in told if "[now" in text] == ["[now {}]\n", "[now answered: noon]\n"]
+
+
+def test_the_callers_own_calls_are_passed_on() -> None:
+    reply = folded(stream(Scripted(say(call("now")), say("yours:", call("mine"))), own="mine"))
+    assert [part.name for part in reply.choices[0].parts if isinstance(part, ToolCall)] == ["mine"]
+    assert reply.choices[0].finish is not None
+    assert reply.choices[0].finish.reason == "tool_call"
+
+
+def test_a_limit_ends_it_as_cut_short_and_says_which() -> None:
+    reply = folded(stream(Scripted(say(call("now")), repeat=True)))
+    finish = reply.choices[0].finish
+    assert finish is not None
+    assert (finish.reason, finish.message) == ("length", "stopped: tool_repeat")
+
+
+def test_a_failure_is_never_made_a_success() -> None:
+    events = stream(Scripted(say(call("now")), Failure(kind="overloaded", message="busy")))
+    assert events[-1] == ReplyFailed(failure=Failure(kind="overloaded", message="busy"))
+    assert not any(isinstance(event, ReplyEnd) for event in events)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_dialect_can_say_it(name: str) -> None:
+    dialect = find_dialect(name)
+    encoder, decoder = dialect.stream_encoder(Notes()), dialect.stream_decoder(Notes())
+    wire = encoder.feed(stream(model())) + encoder.close()
+    reply = folded(decoder.feed(wire) + decoder.close())
+    said = "".join(part.text for part in reply.choices[0].parts if isinstance(part, Text))
+    assert said.split() == ["Let", "me", "see.", "It", "is", "noon."]  # Ollama sets parts of text apart by lines

@@ -1,0 +1,337 @@
+"""Calling tools: what fits is called, what goes wrong is a result, and nothing is left behind."""
+
+import asyncio
+import functools
+import json
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from dragoman.errors import DragomanError
+from dragoman.model.messages import Text, ToolCall, ToolResult
+from dragoman.tools import FunctionTool, tool
+
+
+def call(name: str = "f", arguments: Any = None, call_id: str = "c1") -> ToolCall:
+    text = arguments if isinstance(arguments, str) else json.dumps({} if arguments is None else arguments)
+    return ToolCall(id=call_id, name=name, arguments=text)
+
+
+def run(function: Any, arguments: Any = None, **options: Any) -> ToolResult:
+    made = function if isinstance(function, FunctionTool) else FunctionTool(function, name="f", **options)
+    return asyncio.run(made.run(call(made.name, arguments)))
+
+
+def text_of(result: ToolResult) -> str:
+    return "".join(part.text for part in result.parts if isinstance(part, Text))
+
+
+# ---------------------------------------------------------------- every kind of callable
+
+
+def plain(city: str, days: int = 1) -> str:
+    return f"{city} {days}"
+
+
+async def later(city: str, days: int = 1) -> str:
+    await asyncio.sleep(0)
+    return f"{city} {days}"
+
+
+def only_by_place(city: str, /, days: int = 1) -> str:
+    return f"{city} {days}"
+
+
+def only_by_name(*, city: str, days: int = 1) -> str:
+    return f"{city} {days}"
+
+
+class Weather:
+    def at(self, city: str, days: int = 1) -> str:
+        return f"{city} {days}"
+
+    @classmethod
+    def of(cls, city: str, days: int = 1) -> str:
+        return f"{city} {days}"
+
+    @tool
+    def bound_later(self, city: str, days: int = 1) -> str:
+        return f"{city} {days}"
+
+    async def __call__(self, city: str, days: int = 1) -> str:
+        return f"{city} {days}"
+
+
+def pieces(city: str, days: int = 1) -> Iterator[str]:
+    yield city
+    yield f" {days}"
+
+
+async def later_pieces(city: str, days: int = 1) -> AsyncIterator[str]:
+    yield city
+    yield f" {days}"
+
+
+class Forecast:
+    def __init__(self, city: str, days: int = 1) -> None:
+        self.words = f"{city} {days}"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([self.words])
+
+
+CALLABLES = [
+    plain,
+    later,
+    only_by_place,
+    only_by_name,
+    Weather().at,
+    Weather.of,
+    Weather().bound_later,
+    Weather(),
+    pieces,
+    later_pieces,
+    functools.partial(plain, days=2),
+    functools.partial(later, days=2),
+    lambda city, days=1: later(city, days),
+]
+
+
+@pytest.mark.parametrize("function", CALLABLES, ids=lambda f: getattr(f, "__name__", type(f).__name__))
+def test_any_callable_is_a_tool(function: Any) -> None:
+    result = run(function, {"city": "Oslo", "days": 2})
+    assert (text_of(result), result.failed, result.call_id) == ("Oslo 2", None, "c1")
+    schema = (function if isinstance(function, FunctionTool) else FunctionTool(function, name="f")).parameters
+    assert list(schema["properties"]) == ["city", "days"]
+
+
+def test_positional_and_variable_arguments_arrive() -> None:
+    def take(first: int, /, second: int = 2, *rest: int, third: int = 3, **more: int) -> list[Any]:
+        return [first, second, rest, third, more]
+
+    assert text_of(run(take, {"first": 1})) == "[1,2,[],3,{}]"
+    said = {"first": 1, "rest": [7, 8], "third": 4, "other": 9}
+    assert text_of(run(take, said)) == '[1,2,[7,8],4,{"other":9}]'
+    assert "other: Expected int" in text_of(run(take, {"first": 1, "other": "x"}))
+
+
+def test_a_function_may_ask_for_the_call_itself() -> None:
+    def which(city: str, call: ToolCall) -> str:
+        return f"{call.id} {city}"
+
+    assert list(FunctionTool(which).parameters["properties"]) == ["city"]
+    assert text_of(run(which, {"city": "Oslo"})) == "c1 Oslo"
+
+
+def test_the_decorator_leaves_the_function_callable() -> None:
+    @tool(name="weather", timeout_s=3)
+    def f(city: str) -> str:
+        """The weather."""
+        return city
+
+    assert f("Oslo") == "Oslo"
+    assert (f.name, f.unique_name, f.timeout_s, f.description) == ("weather", "func_weather", 3, "The weather.")
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(DragomanError, match="name"):
+        FunctionTool(lambda: 1)
+
+
+def test_context_variables_reach_a_function_in_its_thread() -> None:
+    who = ContextVar("who", default="nobody")
+
+    def ask() -> str:
+        return who.get()
+
+    async def main() -> str:
+        who.set("me")
+        return text_of(await FunctionTool(ask).run(call()))
+
+    assert asyncio.run(main()) == "me"
+
+
+# ---------------------------------------------------------------- what does not fit
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "city: is missing. The arguments are: city, days (optional)"),
+        ({"city": 5}, "city: Expected str, got int"),
+        ({"city": "a", "days": "many"}, "days: Expected int, got str"),
+        ({"city": "a", "town": "b"}, "town: there is no such argument. The arguments are: city, days (optional)"),
+        ({"city": 5, "days": "x"}, "city: Expected str, got int; days: Expected int, got str"),
+        ("[1]", "must be one JSON object, not array"),
+        ("5", "must be one JSON object, not number"),
+        ('{"city": "a"', "are not JSON"),
+        ("city=a", "are not JSON"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_explained_to_the_model(arguments: Any, words: str) -> None:
+    called = []
+
+    def f(city: str, days: int = 1) -> None:
+        called.append(city)
+
+    result = run(f, arguments)
+    assert result.failed
+    assert words in text_of(result)
+    assert called == []
+
+
+@pytest.mark.parametrize("arguments", ["", "  ", "null", "{}", '"{}"'])
+def test_no_arguments_may_be_said_in_many_ways(arguments: str) -> None:
+    assert text_of(run(lambda: "done", arguments)) == "done"
+
+
+def test_where_a_nested_value_is_wrong_is_said() -> None:
+    def f(points: list[dict[str, int]]) -> None: ...
+
+    assert "points: Expected int, got str (in points[1][...])" in text_of(run(f, {"points": [{"x": 1}, {"x": "a"}]}))
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+def raises() -> None:
+    raise ValueError("no such town")
+
+
+async def raises_later() -> None:
+    raise KeyError("town")
+
+
+def recurses() -> None:
+    recurses()
+
+
+def ends_the_program() -> None:
+    sys.exit(3)
+
+
+def returns_itself() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+def returns_a_thread() -> object:
+    return threading.Thread()
+
+
+def stops() -> None:
+    raise StopIteration
+
+
+async def cancels_itself() -> None:
+    raise asyncio.CancelledError
+
+
+def times_out_itself() -> None:
+    raise TimeoutError("their clock")
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (raises, "f failed: ValueError: no such town"),
+        (raises_later, "f failed: KeyError: 'town'"),
+        (recurses, "f failed: it calls itself too deeply"),
+        (ends_the_program, "it wanted to end the program (3)"),
+        (returns_itself, "holds itself"),
+        (returns_a_thread, "cannot be said as JSON: Thread"),
+        (stops, "StopIteration"),
+        (cancels_itself, "f was cancelled"),
+        (times_out_itself, "TimeoutError: their clock"),
+    ],
+)
+def test_what_goes_wrong_is_a_result_and_no_exception(function: Any, words: str) -> None:
+    result = run(function)
+    assert result.failed
+    assert words in text_of(result)
+
+
+def test_ten_megabytes_are_cut_to_what_a_model_can_take() -> None:
+    result = run(lambda: "é" * 5_000_000)
+    text = text_of(result)
+    assert len(text.encode()) < 256 * 1024 + 100
+    assert text.endswith("[cut: the result has 10000000 bytes, 262144 are shown]")
+    assert not result.failed
+
+
+async def hangs() -> None:
+    await asyncio.sleep(60)
+
+
+def hangs_in_a_thread() -> None:
+    time.sleep(0.5)
+
+
+@pytest.mark.parametrize("function", [hangs, hangs_in_a_thread])
+def test_a_tool_that_hangs_is_answered_for_at_its_timeout(function: Any) -> None:
+    begun = time.monotonic()
+    result = run(function, timeout_s=0.02)
+    assert time.monotonic() - begun < 0.4
+    assert result.failed
+    assert "took longer than 0.02 s" in text_of(result)
+
+
+def test_a_tool_that_swallows_its_cancellation_is_left_after_a_grace_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.tools.function.GRACE_S", 0.05)
+    ended: list[bool] = []
+
+    async def stubborn() -> None:
+        while not ended:
+            try:
+                await asyncio.sleep(0.5)
+                ended.append(True)
+            except asyncio.CancelledError:
+                pass
+
+    begun = time.monotonic()
+
+    async def main() -> ToolResult:
+        result = await FunctionTool(stubborn, timeout_s=0.02).run(call())
+        assert time.monotonic() - begun < 0.4
+        ended.append(True)
+        return result
+
+    assert asyncio.run(main()).failed
+
+
+def test_cancelling_a_call_ends_the_tool_first() -> None:
+    seen = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.01)
+            seen.append("cleaned up")
+
+    async def main() -> None:
+        task = asyncio.create_task(FunctionTool(slow).run(call()))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert seen == ["cleaned up"]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+
+
+def test_a_blocking_function_blocks_nobody_else() -> None:
+    async def main() -> float:
+        slow = FunctionTool(lambda: time.sleep(0.1), name="slow")
+        begun = time.monotonic()
+        await asyncio.gather(*(slow.run(call()) for _ in range(5)))
+        return time.monotonic() - begun
+
+    assert asyncio.run(main()) < 0.3
