@@ -86,8 +86,8 @@ def _tool_name(tool: AnyTool) -> str | None:
 
 
 def _repeats_tool(request: Request) -> bool:
-    tools = request.tools
-    return tools is not None and len(tools) > 1 and len({_tool_name(t) for t in tools}) < len(tools)
+    names = [name for tool in request.tools or () if (name := _tool_name(tool)) is not None]
+    return len(set(names)) < len(names)
 
 
 def _map_names(request: Request, rule: Spelling) -> dict[str, str]:
