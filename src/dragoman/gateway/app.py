@@ -108,15 +108,31 @@ HANDLERS: dict[str, Handler] = {
 }
 
 
+class _Ids:
+    """Unguessable ids; the operating system is asked for randomness once for many of them."""
+
+    SIZE, COUNT = 12, 512
+
+    def __init__(self) -> None:
+        self._pool, self._at = b"", 0
+
+    def next(self) -> str:
+        if self._at >= len(self._pool):
+            self._pool, self._at = secrets.token_bytes(self.SIZE * self.COUNT), 0
+        self._at += self.SIZE
+        return self._pool[self._at - self.SIZE : self._at].hex()
+
+
 class App:
     def __init__(self, gateway: Gateway, table: Table | None = None) -> None:
         self.gateway = gateway
         self.table = table or Table()
+        self._ids = _Ids()
 
     async def handle(self, http: HttpRequest) -> HttpResponse:
         """Never raises, unless it is cancelled: then the client is gone and everything has been given back."""
         given = http.headers.get("x-request-id", "")
-        http.id = given if _ID.fullmatch(given) else secrets.token_hex(12)
+        http.id = given if given and _ID.fullmatch(given) else self._ids.next()
         match = self.table.find(http.method, http.path)
         dialect = dialect_of(match.route if match else None, http)
         try:

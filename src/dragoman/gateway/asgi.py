@@ -9,11 +9,17 @@ from typing import Any
 from dragoman.errors import UpstreamError
 from dragoman.gateway.app import App
 from dragoman.gateway.bodies import too_large
-from dragoman.gateway.http import HttpRequest, HttpResponse
+from dragoman.gateway.http import NOBODY, HttpRequest, HttpResponse
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 CANCELS = "dragoman.cancels"  # our own server ends the task of a client that left; others do not
+
+
+_NAMES = {
+    name.encode(): name
+    for name in ("host", "content-type", "content-length", "authorization", "user-agent", "accept", "connection")
+}
 
 
 class ClientLeft(Exception):
@@ -76,7 +82,7 @@ def read_head(scope: Any) -> HttpRequest:
     headers: dict[str, str] = {}
     repeated: set[str] = set()
     for name, value in scope["headers"]:
-        word = name.decode("latin-1")
+        word = _NAMES.get(name) or name.decode("latin-1")
         if word in headers:
             repeated.add(word)
         else:
@@ -87,7 +93,7 @@ def read_head(scope: Any) -> HttpRequest:
         scope["path"],
         query=scope["query_string"].decode("latin-1"),
         headers=headers,
-        repeated=frozenset(repeated),
+        repeated=frozenset(repeated) if repeated else NOBODY,
         client=client[0] if client else "",
     )
 
@@ -99,7 +105,7 @@ class _Body:
         self._receive = receive
         self._length = length
         self._limit = limit
-        self.whole = asyncio.Event()
+        self.whole: asyncio.Event | None = None  # set when it is, for who waits for that
         self.done = False
 
     async def read(self) -> bytes:
@@ -119,13 +125,16 @@ class _Body:
             if not message.get("more_body"):
                 break
         self.done = True
-        self.whole.set()
+        if self.whole is not None:
+            self.whole.set()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 async def _watch(body: _Body, receive: Receive, task: "asyncio.Task[Any] | None") -> None:
     """ASGI's `send` does not fail when a client has left: somebody has to listen (F34)."""
-    await body.whole.wait()
+    if not body.done:
+        body.whole = asyncio.Event()
+        await body.whole.wait()
     while (await receive())["type"] != "http.disconnect":
         pass
     if task is not None:

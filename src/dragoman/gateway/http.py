@@ -9,6 +9,7 @@ from dragoman.jsontypes import Json, dump_json
 JSON_TYPE = "application/json"
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 Headers: TypeAlias = dict[str, str]
+NOBODY: frozenset[str] = frozenset()
 
 
 class Ending(Protocol):
@@ -32,7 +33,7 @@ class HttpRequest:
         *,
         query: str = "",
         headers: Headers | None = None,
-        repeated: frozenset[str] = frozenset(),
+        repeated: frozenset[str] = NOBODY,
         read: Callable[[], Awaitable[bytes]] | None = None,
         body: bytes = b"",
         client: str = "",
@@ -46,11 +47,14 @@ class HttpRequest:
         self.id = ""
         self.scope: Ending | None = None  # what must be ended with the request
         self.key_id = ""  # whose key it came with; "" where none is needed
+        self.read = read or _given(body)
 
-        async def given() -> bytes:
-            return body
 
-        self.read = read or given
+def _given(body: bytes) -> Callable[[], Awaitable[bytes]]:
+    async def read() -> bytes:
+        return body
+
+    return read
 
 
 class HttpResponse:

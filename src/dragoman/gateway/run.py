@@ -1,6 +1,7 @@
 """Starting it: settings, keys, socket, workers, reload."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TextIO
@@ -102,6 +103,9 @@ async def _main(
 ) -> None:
     gateway = Gateway(settings, doorman, log=log, share=max(1, options.workers))
     server = make_server(gateway, Asgi(App(gateway)), lambda: reload(gateway, options, env))
+    gc.collect()
+    gc.freeze()  # what is there now stays; looking through it again and again is wasted
+    gc.set_threshold(20_000, 20, 50)
     watcher = asyncio.ensure_future(watch(gateway, options, env)) if options.watch else None
     try:
         await server.serve(sockets=[listener])  # type: ignore[list-item]
@@ -109,6 +113,7 @@ async def _main(
         if watcher is not None:
             watcher.cancel()
         await gateway.close()
+        log.flush()
 
 
 def reload(gateway: Gateway, options: Options, env: Mapping[str, str]) -> bool:

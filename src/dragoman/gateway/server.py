@@ -27,6 +27,7 @@ KEEP_ALIVE_S = 60
 BACKLOG = 2048
 AFTER_GRACE_S = 5.0
 
+_LENGTHS = {b"transfer-encoding": 1, b"content-length": 2}
 _TOO_BIG = b'{"error": {"message": "the request head is too large", "type": "invalid_request_error"}}'
 _TOO_SLOW = b'{"error": {"message": "the request took too long to arrive", "type": "invalid_request_error"}}'
 
@@ -67,12 +68,15 @@ class Protocol(HttpToolsProtocol):
         self._arrived, self._begun = False, False
 
     def on_headers_complete(self) -> None:
-        size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+        size, coded = len(self.url), 0
+        for name, value in self.headers:
+            size += len(name) + len(value) + 4
+            if name in _LENGTHS:
+                coded |= _LENGTHS[name]
         if len(self.headers) > MAX_HEADERS or size > MAX_HEAD_BYTES or len(self.url) > MAX_LINE_BYTES:
             self._refuse(431, _TOO_BIG)
             return
-        names = [name for name, _ in self.headers]
-        if b"transfer-encoding" in names and b"content-length" in names:
+        if coded == 3:
             raise httptools.HttpParserError("both transfer-encoding and content-length")
         self._begun, self._head = True, 0
         self._disarm()
@@ -88,10 +92,9 @@ class Protocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def _start_asgi_task(self, cycle: Any, app: Any) -> None:
-        before = set(self.tasks)
-        super()._start_asgi_task(cycle, app)
-        new = self.tasks - before
-        self._running = new.pop() if new else None
+        task = self._running = self.loop.create_task(cycle.run_asgi(app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()

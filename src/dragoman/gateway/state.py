@@ -4,8 +4,6 @@ import random
 import time
 from collections.abc import Callable
 
-from msgspec import Struct
-
 from dragoman.gateway.auth import Doorman
 from dragoman.gateway.log import Log
 from dragoman.gateway.metrics import Metrics
@@ -18,23 +16,36 @@ from dragoman.upstream.spec import Target
 from dragoman.upstream.station import Station
 from dragoman.upstream.transport import Transport
 
+MOST_KNOWN = 1000  # model names come from clients
 
-class Generation(Struct, kw_only=True):
+
+class Generation:
     """Everything that comes from one configuration. A reload makes a new one; what runs keeps its own."""
 
-    number: int
-    settings: Settings
-    routes: Routes
-    stations: dict[str, Station]
-    doorman: Doorman
-    models: dict[str, str]
+    def __init__(
+        self, number: int, settings: Settings, routes: Routes, stations: dict[str, Station], doorman: Doorman
+    ) -> None:
+        self.number = number
+        self.settings = settings
+        self.routes = routes
+        self.stations = stations
+        self.doorman = doorman
+        self.models = list_models(routes)
+        self._weighted = len({upstream.weight for upstream in routes.upstreams}) > 1  # then dice decide each time
+        self._known: dict[str, list[tuple[Station, Target]]] = {}
 
     def targets(self, model: str, dice: Callable[[], float]) -> list[tuple[Station, Target]]:
         """Best first; empty when no upstream may be asked for such a name."""
+        known = self._known.get(model)
+        if known is not None:
+            return known
         if model and not is_legal_model(model):
             return []
         found = find_targets(self.routes, model, dice)
-        return [(self.stations[target.upstream.name], target) for target in found]
+        pairs = [(self.stations[target.upstream.name], target) for target in found]
+        if not self._weighted and len(self._known) < MOST_KNOWN:
+            self._known[model] = pairs
+        return pairs
 
 
 class Gateway:
@@ -56,14 +67,8 @@ class Gateway:
 
     def build(self, settings: Settings, doorman: Doorman, number: int) -> Generation:
         routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases)
-        return Generation(
-            number=number,
-            settings=settings,
-            routes=routes,
-            stations={u.name: Station(u, self.clock, self.share) for u in settings.upstreams},
-            doorman=doorman,
-            models=list_models(routes),
-        )
+        stations = {u.name: Station(u, self.clock, self.share) for u in settings.upstreams}
+        return Generation(number, settings, routes, stations, doorman)
 
     def replace(self, settings: Settings, doorman: Doorman) -> None:
         """Another configuration; an upstream that did not change keeps its windows, keys and breakers."""

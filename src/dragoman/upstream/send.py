@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dragoman.dialects._base import Dialect, StreamDecoder
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.jsontypes import load_json
+from dragoman.jsontypes import Json, load_json
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
@@ -490,11 +490,22 @@ def _decode_whole(rendered: Rendered, opened: Opened, raw: bytes) -> Reply:
         if kind in ("text/event-stream", "application/x-ndjson") and rendered.dialect.media_type == kind:
             decoder = rendered.dialect.stream_decoder(rendered.notes)  # a stream nobody asked for
             return _folded(decoder.feed(raw) + decoder.close())
-        return rendered.dialect.decode_reply(WireReply(body=load_json(raw), headers=opened.headers), rendered.notes)
+        body = load_json(raw)
+        if rendered.as_is and rendered.dialect.name != "openai_responses":  # stored responses need what they say
+            body = _without_content(body)
+        return rendered.dialect.decode_reply(WireReply(body=body, headers=opened.headers), rendered.notes)
     except UpstreamError:
         raise
     except Exception as error:
         raise UpstreamError(malformed(_say(error))) from error
+
+
+def _without_content(body: Json) -> Json:
+    """Its bytes go back as they are: only its head, its usage and its finish are of interest to us."""
+    for key in ("choices", "content", "candidates"):
+        if type(body) is dict and type(body.get(key)) is list and body[key]:
+            body[key] = []
+    return body
 
 
 def _folded(events: list[Event]) -> Reply:

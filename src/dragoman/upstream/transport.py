@@ -8,6 +8,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 import aiohttp
@@ -52,6 +53,11 @@ class _Connector(aiohttp.TCPConnector):
             sending.sent = True
             sending.on_sent()
         return connection
+
+
+@lru_cache(64)
+def _limits(connect_s: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
 
 
 class Opened:
@@ -159,10 +165,14 @@ class Transport:
         self, url: str, headers: dict[str, str], body: bytes, timeouts: Timeouts, head_s: float, method: str
     ) -> Opened:
         loop = asyncio.get_running_loop()
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=timeouts.connect_s)
         async with asyncio.timeout(head_s):
             response = await self.session().request(
-                method, url, data=body or None, headers=headers, allow_redirects=False, timeout=limits
+                method,
+                url,
+                data=body or None,
+                headers=headers,
+                allow_redirects=False,
+                timeout=_limits(timeouts.connect_s),
             )
         return Opened(response, timeouts.idle_s, loop)
 

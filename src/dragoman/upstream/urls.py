@@ -1,11 +1,13 @@
 """One place that joins an upstream's base URL and a dialect's path (FIELD-CASES 85)."""
 
 import re
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 _VERSION = re.compile(r"v\d+(?:alpha\d*|beta\d*)?")
 
 
+@lru_cache(4096)
 def join_url(base: str, path: str) -> str:
     """`path` under `base`, whether `base` ends in nothing, a version, or the whole endpoint; a query is kept."""
     parts = urlsplit(base)
