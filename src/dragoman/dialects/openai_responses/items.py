@@ -12,6 +12,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from dragoman.dialects._seals import take_seal, write_seal
+from dragoman.dialects.openai_responses.namespaces import flatten_name, write_name
 from dragoman.dialects.openai_responses.parts import (
     decode_content,
     encode_output,
@@ -137,6 +138,7 @@ def _decode_call(item: JsonObject, *, in_reply: bool) -> ToolCall:
     own: JsonObject = {}
     _take_id(item, own, in_reply=in_reply)
     _take_status(item, own, own, in_reply=in_reply)
+    flatten_name(item)
     seal = take_seal(item)
     return ToolCall(
         id=take_text(item, "call_id"),
@@ -343,7 +345,9 @@ def encode_call(part: ToolCall, index: int, at: At, notes: Notes, client: Client
     kind = "custom_tool_call" if part.freeform else "function_call"
     item: JsonObject = {"type": kind}
     identify(item, kind, [(0, part)], index, client)
-    item |= {"call_id": part.id, "name": part.name, CALLS[kind]: part.arguments}
+    item["call_id"] = part.id
+    write_name(item, part)
+    item[CALLS[kind]] = part.arguments
     if part.seal is not None:
         write_seal(item, part.seal, at, notes, to_client=client is not None)
     if part.cache is not None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.dialects.openai_responses.items import Client, decode_model_item, encode_item, group_parts
+from dragoman.dialects.openai_responses.namespaces import find_spaces, put_in_space
 from dragoman.dialects.openai_responses.parts import is_omitted
 from dragoman.dialects.openai_responses.request import encode_request
 from dragoman.dialects.openai_responses.words import FINISH_WORDS, INCOMPLETES, NAME, RUNNING, TIERS
@@ -214,7 +215,9 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
         notes,
         request,
     )
-    output = _encode_output(reply.id, choice.parts, choice.finish, (at, "parts"), notes)
+    spaces = find_spaces(request)
+    parts = tuple(put_in_space(part, spaces) for part in choice.parts) if spaces else choice.parts
+    output = _encode_output(reply.id, parts, choice.finish, (at, "parts"), notes)
     if output:
         body["output"] = output
     return WireReply(body=body)

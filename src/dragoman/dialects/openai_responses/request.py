@@ -110,12 +110,13 @@ def _take_messages(body: JsonObject) -> tuple[Message, ...]:
 
 def _take_tools(body: JsonObject, messages: tuple[Message, ...]) -> tuple[AnyTool, ...] | None:
     given = body.get("tools")
-    lifted = lift_tools(messages)
     if type(given) is not list:
-        return lifted or None  # a null stays in the extras
+        return lift_tools((), messages) or None  # a null stays in the extras
+    tools = take_each(body, "tools", decode_tool)
+    lifted = lift_tools(tools, messages)
     if not given and lifted:
         note_spelling(body, "tools", "empty")
-    return take_each(body, "tools", decode_tool) + lifted
+    return tools + lifted
 
 
 def _take_output(body: JsonObject) -> OutputFormat | None:

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from dragoman.dialects._results import FAILED, mark_failed, unmark_failed
+from dragoman.dialects.openai_responses.namespaces import flatten_name, write_name
 from dragoman.dialects.openai_responses.parts import decode_content, encode_input, is_content, is_plain
 from dragoman.dialects.openai_responses.words import NAME, RESULTS
 from dragoman.fields import add_extras, leftovers, note_spelling, spelled, take_text, take_text_or_none
@@ -37,6 +38,8 @@ def decode_result(item: JsonObject) -> ToolResult:
         failed, parts = _unmark(parts)
         if not parts or (len(parts) == 1 and is_plain(parts[0])):
             note_spelling(item, "output", "list")
+    if not freeform:
+        flatten_name(item)
     return ToolResult(
         call_id=take_text(item, "call_id"),
         parts=parts,
@@ -64,7 +67,7 @@ def encode_result(part: ToolResult, at: At, notes: Notes) -> JsonObject:
         if part.freeform:
             notes.dropped((at, "name"), "responses names only the results of functions")
         else:
-            item["name"] = part.name
+            write_name(item, part)
     if part.cache is not None:
         notes.dropped((at, "cache"), "responses has no cache marks on results")
     if part.extras:

@@ -17,6 +17,7 @@ from dragoman.dialects.openai_responses.items import (
     take_head,
     take_thought_head,
 )
+from dragoman.dialects.openai_responses.namespaces import SPACE, flatten_name
 from dragoman.dialects.openai_responses.parts import decode_block, decode_citation, decode_logprob
 from dragoman.dialects.openai_responses.reply import decode_reply, natural_reason, take_response
 from dragoman.dialects.openai_responses.words import CALLS, NAME
@@ -424,6 +425,10 @@ class StreamDecoder:
         own: JsonObject = {"id": added["id"]} if type(added.get("id")) is str else {}
         head = take_head(own, None, in_reply=True)
         freeform = added["type"] == "custom_tool_call"
+        named: JsonObject = {"name": name, "namespace": added.get("namespace")}
+        flatten_name(named)
+        if SPACE in named:
+            name, head[SPACE] = named["name"], named[SPACE]
         call = ToolCall(id=call_id, name=name, arguments="", freeform=freeform, extras={NAME: head})
         self._open_part(item, call, ("call", 0), events)
 

@@ -4,6 +4,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from dragoman.dialects.openai_responses.namespaces import SPACE, flat_name
 from dragoman.dialects.openai_responses.words import MODES, NAME
 from dragoman.fields import (
     OMIT,
@@ -22,6 +23,7 @@ from dragoman.model.request import AnyTool, CustomTool, Request, ServerTool, Too
 from dragoman.notes import ROOT, At, Notes
 
 ADDED = "additional_tools"  # an item of the input that brings tools
+GROUP = "namespace"  # a tool that brings tools
 
 # ---------------------------------------------------------------- decode
 
@@ -76,20 +78,41 @@ def _decode_custom(tool: JsonObject) -> CustomTool:
     )
 
 
-def lift_tools(messages: tuple[Message, ...]) -> tuple[AnyTool, ...]:
-    """The functions and custom tools that stand in the input (Codex with the newest models sends all of them there).
+def lift_tools(tools: tuple[AnyTool, ...], messages: tuple[Message, ...]) -> tuple[AnyTool, ...]:
+    """The functions and custom tools that stand in namespaces and in the input (Codex with the newest models sends all
+    of them in namespaces in the input).
 
-    The items stay where they are, so for Responses itself these tools are only marked; other dialects know no other
-    place than the request's.
+    They stay where they are, so for Responses itself these tools are only marked; other dialects know no other place
+    than the request's.
     """
     lifted: list[AnyTool] = []
+    for tool in tools:
+        if isinstance(tool, ServerTool) and tool.body.get("type") == GROUP:
+            lifted += _lift(tool.body, GROUP)
     for body in _added(messages):
-        given = body.get("tools")
-        for item in given if type(given) is list else ():
-            tool = decode_tool(copy_json(item)) if type(item) is dict else None
-            if isinstance(tool, Tool | CustomTool):
-                lifted.append(replace(tool, extras={NAME: {**tool.extras.get(NAME, {}), "~place": ADDED}}))
+        lifted += _lift(body, ADDED)
     return tuple(lifted)
+
+
+def _lift(body: JsonObject, place: str, space: str | None = None) -> list[AnyTool]:
+    given = body.get("tools")
+    if body.get("type") == GROUP:
+        space = body["name"] if type(body.get("name")) is str else None
+    lifted: list[AnyTool] = []
+    for item in given if type(given) is list else ():
+        if type(item) is not dict:
+            continue
+        if item.get("type") == GROUP:
+            lifted += _lift(item, place)
+            continue
+        tool = decode_tool(copy_json(item))
+        if isinstance(tool, Tool | CustomTool):
+            own: JsonObject = {**tool.extras.get(NAME, {}), "~place": place}
+            name = tool.name
+            if space is not None:
+                own[SPACE], name = space, flat_name(space, name)
+            lifted.append(replace(tool, name=name, extras={NAME: own}))
+    return lifted
 
 
 def _added(messages: tuple[Message, ...]) -> list[JsonObject]:
@@ -156,11 +179,12 @@ def encode_tools(request: Request, notes: Notes) -> list[JsonObject] | None:
     if tools is None:
         return None
     at: At = (ROOT, "tools")
-    brought = bool(_added(request.messages))
+    brought = _bringers(request)
     encoded: list[JsonObject] = []
     said = 0
     for i, tool in enumerate(tools):
-        if brought and not isinstance(tool, ServerTool) and spelled(tool.extras, NAME, "~place") == ADDED:
+        place = spelled(tool.extras, NAME, "~place") if not isinstance(tool, ServerTool) else None
+        if place is not None and place in brought:
             continue
         said += 1
         body = encode_tool(tool, (at, i), notes)
@@ -169,6 +193,15 @@ def encode_tools(request: Request, notes: Notes) -> list[JsonObject] | None:
     if not said and tools and spelled(request.extras, NAME, "~tools") is None:
         return None
     return encoded
+
+
+def _bringers(request: Request) -> set[str]:
+    """What there is in a request that brings tools along."""
+    found = {ADDED} if _added(request.messages) else set()
+    groups = (t for t in request.tools or () if isinstance(t, ServerTool) and t.dialect == NAME)
+    if any(tool.body.get("type") == GROUP for tool in groups):
+        found.add(GROUP)
+    return found
 
 
 def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:

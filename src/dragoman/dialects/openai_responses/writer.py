@@ -22,6 +22,7 @@ from dragoman.dialects.openai_responses.items import (
     joins,
     place_of,
 )
+from dragoman.dialects.openai_responses.namespaces import find_spaces, put_in_space, write_name
 from dragoman.dialects.openai_responses.parts import encode_citations, encode_logprobs, encode_output
 from dragoman.dialects.openai_responses.reply import (
     Head,
@@ -89,6 +90,7 @@ class StreamEncoder:
     def __init__(self, notes: Notes, request: Request | None = None) -> None:
         self._notes = notes
         self._request = request
+        self._spaces = find_spaces(request)
         self._sequencer = Sequencer()
         self._out: list[bytes] = []
         self._number = 0  # of the next event
@@ -286,7 +288,7 @@ class StreamEncoder:
     # ------------------------------------------------------------ parts
 
     def _start_part(self, event: PartStart) -> None:
-        part = event.part
+        part = put_in_space(event.part, self._spaces)
         if event.choice:
             self._skipped.add(event.index)
             self._notes.dropped(((ROOT, "choices"), event.choice), "responses gives one answer")
@@ -359,7 +361,9 @@ class StreamEncoder:
 
     def _start_call(self, growing: _Growing, part: ToolCall) -> None:
         kind = "custom_tool_call" if part.freeform else "function_call"
-        item = self._open_item(kind, part, {"call_id": part.id, "name": part.name, CALLS[kind]: ""})
+        skeleton: JsonObject = {"call_id": part.id}
+        write_name(skeleton, part)
+        item = self._open_item(kind, part, {**skeleton, CALLS[kind]: ""})
         event = f"response.{CALL_EVENTS[kind]}.delta".encode()
         growing.head = _delta_head(event, {"item_id": item.id, "output_index": item.index})
 
