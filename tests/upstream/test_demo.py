@@ -332,3 +332,63 @@ def test_a_text_made_to_take_for_ever_does_not(text: str) -> None:
     demo_reply(asked)
     demo_reply(talk(*asked.messages))
     assert perf_counter() - start < 2
+
+
+READ = Tool(
+    name="Read",
+    parameters={"type": "object", "properties": {"limit": {"type": "integer"}, "file_path": {"type": "string"}}},
+)
+SHELL = Tool(
+    name="exec_command",
+    description="Runs a command",
+    parameters={
+        "type": "object",
+        "properties": {"workdir": {"type": "string"}, "cmd": {"type": "string"}},
+        "required": ["cmd"],
+    },
+)
+OLD_SHELL = Tool(
+    name="shell",
+    parameters={"type": "object", "properties": {"command": {"type": "array", "items": {"type": "string"}}}},
+)
+VIEW = Tool(
+    name="view_image",
+    description="View a local file and tell what it says",
+    parameters={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
+CODE = CustomTool(name="exec", description="for example `await tools.exec_command(...)`")
+WRAPPED = Tool(
+    name="exec",
+    description="for example `await tools.exec_command(...)`",
+    parameters={"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]},
+)
+SCRIPT = 'const r = await tools.exec_command({"cmd":"cat /home/me/note.txt"});\ntext(r.output);\n'
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        (READ, {"file_path": "/home/me/note.txt"}),
+        (SHELL, {"cmd": "cat /home/me/note.txt"}),
+        (OLD_SHELL, {"command": ["cat", "/home/me/note.txt"]}),
+        (WRAPPED, {"input": SCRIPT}),
+    ],
+    ids=["reader", "shell", "shell of a list", "code in a function"],
+)
+def test_a_file_is_read_with_what_there_is(tool: Tool, arguments: Any) -> None:
+    asked = user("Read the file /home/me/note.txt and tell me what it says.")
+    assert calls(talk(asked, tools=(VIEW, WEATHER, tool, ADD))) == [(tool.name, arguments)]
+
+
+def test_a_file_is_read_with_code_in_free_text() -> None:
+    asked = user("Read the file /home/me/note.txt and tell me what it says.")
+    (part,) = demo_reply(talk(asked, tools=(VIEW, CODE))).choices[0].parts
+    assert isinstance(part, ToolCall)
+    assert (part.freeform, part.arguments) == (True, SCRIPT)
+
+
+def test_what_a_client_put_in_front_of_the_question_is_not_the_question() -> None:
+    reminder = f"<system-reminder>\n{'Use the add tool. ' * 400}\n</system-reminder>\n"
+    assert calls(talk(user(reminder + "What is the weather in Seoul?"), tools=(ADD, WEATHER))) == [
+        ("get_weather", {"city": "Seoul"})
+    ]

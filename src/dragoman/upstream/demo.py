@@ -6,8 +6,9 @@ clients put in. Then, the first rule that applies:
 
 1. Tools. With `tool_choice` required it calls. Otherwise (auto) it calls when tools are offered, the last user turn
    holds no tool results and the asked text is not a greeting. It calls the tools whose names the asked text holds, in
-   that order; else the one whose name and description share most words with it; else the first. "both" or "parallel"
-   makes it several calls: of the first two tools, or of one tool once per value. Arguments fit the tool's JSON Schema.
+   that order; else, asked to read a file, one that can read it (demo_files.py); else the one whose name and description
+   share most words with it; else the first. "both" or "parallel" makes it several calls: of the first two tools, or of
+   one tool once per value. Arguments fit the tool's JSON Schema.
    Values come from the asked text: first what stands in quotes or backticks, then paths and capitalised words, and
    numbers for numbers.
 2. Structured output (`json_schema`, `json`): a value for the schema.
@@ -49,6 +50,8 @@ from dragoman.model.messages import (
 )
 from dragoman.model.reply import Finish, Reply, Usage
 from dragoman.model.request import CustomTool, Request, Tool
+from dragoman.upstream.demo_files import read_with, wants_file
+from dragoman.upstream.demo_texts import strip_tags
 from dragoman.upstream.patterns import sample_pattern
 from dragoman.upstream.sampler import Hints, sample
 
@@ -57,6 +60,7 @@ MEDIA_TOKENS = 85  # what a picture, a document or a sound counts as
 _MOST_CALLS = 4
 _MOST_CHOICES = 16
 _MOST_READ = 2000  # characters of a text that are looked at
+_MOST_STRIPPED = 60_000  # characters in which tags are looked for: some dialects make one text of many
 _MOST_QUOTED = 400  # characters of a result or a question that an answer repeats
 
 _GREETINGS = re.compile(
@@ -64,7 +68,6 @@ _GREETINGS = re.compile(
     r"( there| everyone| dragoman| you)?[\s!.,?~]*",
     re.I,
 )
-_TAGGED = re.compile(r"<([\w-]+)[^<>]*>.*?</\1>", re.S)
 _QUOTED = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)")
 _PATH = re.compile(r"(?<![\w/.~-])(?:[~.]{0,2}/)?[\w.-]+(?:/[\w.-]+)+/?|(?<![\w/.~-])/[\w.-]+|\b[\w-]+\.[a-z]{1,5}\b")
 _NAME = re.compile(r"(?<![.!?] )(?<!^)\b[A-Z][\w-]+(?: [A-Z][\w-]+)*")
@@ -234,7 +237,7 @@ def _texts(messages: tuple[Message, ...], *roles: str) -> list[str]:
 
 def _asked(request: Request) -> str:
     for text in reversed(_texts(request.messages, "user")):
-        plain = _TAGGED.sub("", text[-_MOST_READ:]).strip()
+        plain = strip_tags(text[-_MOST_STRIPPED:], _MOST_READ)
         if plain:
             return plain
     return ""
@@ -258,24 +261,31 @@ def _calls(request: Request, choice: int) -> list[ToolCall]:
     asked = _asked(request)
     if mode == "auto" and (_results(request) or not asked or _GREETINGS.fullmatch(asked)):
         return []
-    chosen = _choose(offered, asked)
+    named = _named(offered, asked)
+    path = wants_file(asked, _values(asked, offered))
+    reading = read_with(named or offered, path) if path is not None else None
+    if reading is not None and len(named) < 2 and not _SEVERAL.search(asked):
+        tool, arguments = reading
+        return [_call(request, choice, 0, tool, arguments)]
+    chosen = _choose(offered, named, asked)
     if request.parallel_calls is False:
         chosen = chosen[:1]
     hints = _hints(asked, offered)
-    return [
-        ToolCall(
-            id=f"call_{_digest(request, choice, place)}",
-            name=tool.name,
-            arguments=_arguments(tool, hints),
-            freeform=isinstance(tool, CustomTool),
-        )
-        for place, tool in enumerate(chosen)
-    ]
+    return [_call(request, choice, place, tool, _arguments(tool, hints)) for place, tool in enumerate(chosen)]
 
 
-def _choose(offered: list[Tool | CustomTool], asked: str) -> list[Tool | CustomTool]:
-    named = sorted((place, i) for i, tool in enumerate(offered) if (place := _place_of(tool.name, asked)) is not None)
-    chosen = [offered[i] for _, i in named][:_MOST_CALLS]
+def _call(request: Request, choice: int, place: int, tool: Tool | CustomTool, arguments: str) -> ToolCall:
+    name = f"call_{_digest(request, choice, place)}"
+    return ToolCall(id=name, name=tool.name, arguments=arguments, freeform=isinstance(tool, CustomTool))
+
+
+def _named(offered: list[Tool | CustomTool], asked: str) -> list[Tool | CustomTool]:
+    """The tools the text names, in its order."""
+    found = sorted((place, i) for i, tool in enumerate(offered) if (place := _place_of(tool.name, asked)) is not None)
+    return [offered[i] for _, i in found][:_MOST_CALLS]
+
+
+def _choose(offered: list[Tool | CustomTool], chosen: list[Tool | CustomTool], asked: str) -> list[Tool | CustomTool]:
     if len(chosen) > 1:
         return chosen
     words = _words(asked)

@@ -1,0 +1,22 @@
+"""What a person asked, without what their program put around it."""
+
+import re
+
+_TAG = re.compile(r"<(/?)([\w-]+)[^<>]*>")
+_LEFT_OVER = re.compile(r"\A[^<]*</[\w-]+>")  # the end of a block whose beginning was cut off
+
+
+def strip_tags(text: str, most: int) -> str:
+    """The text without `<tag>…</tag>` blocks; of a long one its end. One look at each tag, however many there are."""
+    tags = list(_TAG.finditer(text))
+    ends = {tag[2]: tag.start() for tag in tags if tag[1]}  # the last end of each
+    kept: list[str] = []
+    at, begin, name = 0, 0, ""
+    for tag in tags:
+        if not name and not tag[1] and ends.get(tag[2], 0) > tag.start():
+            begin, name = tag.start(), tag[2]
+        elif tag[1] and tag[2] == name:
+            kept.append(text[at:begin])
+            at, name = tag.end(), ""
+    kept.append(text[at:])
+    return _LEFT_OVER.sub("", "".join(kept)[-most:]).strip()
