@@ -29,6 +29,7 @@ _RESPONSES = frozenset(
     | {"prompt_cache_key", "prompt_cache_retention", "prompt_cache_options", "safety_identifier", "service_tier"}
     | {"store", "stream", "stream_options", "temperature", "text", "tool_choice", "tools", "top_logprobs", "top_p"}
     | {"truncation", "user", "moderation"}
+    | {"client_metadata"}  # in no document, but OpenAI's own Codex 0.166 sends it with every request
 )
 _MISTRAL = frozenset(
     {"model", "messages", "temperature", "top_p", "max_tokens", "stream", "stop", "random_seed", "response_format"}

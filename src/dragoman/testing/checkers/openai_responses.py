@@ -54,8 +54,6 @@ def _check_reasoning(items: list[dict[str, Any]]) -> Complaints:
         if not follows:
             name = item.get("id", "rs_")
             found.append(f"Item '{name}' of type 'reasoning' was provided without its required following item.")
-        if item.get("content", ()) is None:
-            found.append(f"Invalid type for 'input[{i}].content': expected an array, but got null instead.")
         if not item.get("encrypted_content") and not item.get("id"):
             found.append(f"Missing required parameter: 'input[{i}].id'.")
     return found
