@@ -643,6 +643,14 @@ CASES: list[Case] = [
     ),
     # ---------------------------------------------------------------- 56-68: turns, ids, tools
     (
+        "57 a turn that says nothing",
+        ANTH,
+        {"messages": [ask("a"), {"role": "assistant", "content": []}, ask("b")]},
+        "mistral",
+        "mistral-large",
+        {"messages.0.content.1.text": "b", "messages.1": GONE},
+    ),
+    (
         "32 a conversation that begins with the assistant",
         CHAT,
         {"messages": [said("Hello!"), ask()]},

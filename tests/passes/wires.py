@@ -27,9 +27,7 @@ def write(request: Request, profile: Profile, notes: Notes | None = None) -> dic
     """The body a provider gets."""
     notes = Notes() if notes is None else notes
     dialect = find_dialect(profile.dialect)
-    request = legalise(request, profile, notes)
-    for step in dialect.legal:
-        request = step(request, notes)
+    request = legalise(request, profile, notes)  # a gateway needs no other passes
     body: dict[str, Any] = load_json(dump_json(dialect.encode_request(request, notes).body))
     return body
 
