@@ -52,7 +52,7 @@ WITHOUT: dict[str, Callable[..., Any]] = {
     "rename": lambda request, *args: (request, NOTHING),
     "emulate": lambda request, *args: (request, Undo()),
 }
-# Not asked: put_results_first (pairing has done it, unless it was told to keep a history as it is) and set_results_apart
+# Not asked: put_results_first (pairing has done it, unless told to keep a history as it is) and set_results_apart
 # (Gemini's encoder does the same).
 
 
