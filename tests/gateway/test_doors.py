@@ -136,11 +136,25 @@ def test_json_rpc_streams_and_calls_tools() -> None:
     tool = {"name": "get_weather", "description": "", "parameters": {"type": "object", "properties": {}}}
     with open_house() as house:
         lines = post(house.url, "/generate", {**JSON_RPC, "params": {**TALK, "stream": True}}).text.splitlines()
-        assert [json.loads(line).get("method") for line in lines] == ["generate_content.delta", None]
+        methods = [json.loads(line).get("method") for line in lines]
+        assert methods == ["generate_content.start", "generate_content.delta", None]
         asked = {"model": "demo", "messages": [{"role": "user", "content": "use get_weather"}], "tools": [tool]}
         got = post(house.url, "/generate", {**JSON_RPC, "params": asked}).json["result"]
         assert got["finish_reason"] == "TOOL_CALL"
         assert got["tool_calls"][0]["name"] == "get_weather"
+
+
+def test_a_batch_is_answered_call_by_call_and_a_notification_not_at_all() -> None:
+    silent = {"jsonrpc": "2.0", "method": "generate_content", "params": TALK}
+    with open_house() as house:
+        got = post(
+            house.url, "/generate", [JSON_RPC, {"jsonrpc": "1.0", "id": 2}, {**JSON_RPC, "id": 1.10}, silent]
+        ).json
+        assert [got[0]["id"], got[2]["id"]] == ["a", 1.1]
+        assert got[1]["error"]["code"] == -32600
+        assert got[2]["result"]["generated_text"] == "hi"
+        assert len(got) == 3
+        assert post(house.url, "/generate", silent).status == 204
 
 
 def test_json_rpc_says_an_upstreams_failure_as_an_error() -> None:
@@ -149,7 +163,8 @@ def test_json_rpc_says_an_upstreams_failure_as_an_error() -> None:
         open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house,
     ):
         got = post(house.url, "/generate", {**JSON_RPC, "params": {**TALK, "model": "m"}}).json
-        assert got["error"]["message"] == "too hot"
+        assert got["error"]["message"].endswith("too hot")
+            assert got["error"]["code"] == -32602
 
 
 # ---------------------------------------------------------------- stored responses

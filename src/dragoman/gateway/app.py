@@ -9,14 +9,15 @@ from urllib.parse import parse_qs
 
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
-from dragoman.errors import DecodeError, LossError, UpstreamError
+from dragoman.dialects.jsonrpc import NAME, dialect_for
+from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.gateway import counting, embeddings, jsonrpc, lists, seeing, speech, stored
+from dragoman.gateway import counting, embeddings, jsonrpc, lists, mcp_routes, seeing, speech, stored
+from dragoman.gateway.failing import fail, refuse
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.relay import SHUT, converse, read_hops
 from dragoman.gateway.routes import Match, Route, Table
 from dragoman.gateway.state import Gateway
-from dragoman.jsontypes import dump_json
 
 Handler: TypeAlias = Callable[[Gateway, HttpRequest, dict[str, str]], Awaitable[HttpResponse]]
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -38,10 +39,6 @@ async def serve_messages(gateway: Gateway, http: HttpRequest, words: dict[str, s
 async def serve_ollama(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
     path = "/api/generate" if http.path.rstrip("/").endswith("/generate") else "/api/chat"
     return await converse(gateway, http, find_dialect("ollama"), path, "ollama")
-
-
-async def serve_jsonrpc(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    return await converse(gateway, http, jsonrpc.DIALECT, "/generate", "jsonrpc")
 
 
 async def serve_gemini(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
@@ -98,7 +95,11 @@ HANDLERS: dict[str, Handler] = {
     "ollama": serve_ollama,
     "embed": embeddings.serve_embed,
     "embed_old": embeddings.serve_embed_old,
-    "jsonrpc": serve_jsonrpc,
+    "jsonrpc": jsonrpc.serve_jsonrpc,
+    "generate_with_mcp": mcp_routes.serve_generate_with_mcp,
+    "mcp_add": mcp_routes.serve_mcp_add,
+    "mcp_remove": mcp_routes.serve_mcp_remove,
+    "mcp_list": mcp_routes.serve_mcp_list,
     "alive": seeing.serve_alive,
     "ready": seeing.serve_ready,
     "health": seeing.serve_health,
@@ -146,7 +147,7 @@ class App:
                 http.scope.finish()
             raise
         except Exception as error:
-            response = self._refuse(http, dialect, error)
+            response = refuse(self.gateway, http, dialect, error)
         response.headers["x-request-id"] = http.id
         if dialect.name == "anthropic":
             response.headers["request-id"] = http.id
@@ -195,59 +196,12 @@ class App:
             "vary": "origin",
         }
 
-    def _refuse(self, http: HttpRequest, dialect: Dialect, error: Exception) -> HttpResponse:
-        failure = classify(error)
-        if failure.code == "internal":
-            self.gateway.log.warning("internal_error", id=http.id, error=type(error).__name__, at=_place(error))
-        response = fail(dialect, failure, error)
-        scope = http.scope
-        if scope is not None:
-            scope.status, scope.failure = response.status, failure
-            scope.finish()
-        else:
-            self.gateway.metrics.request("other", "", response.status, 0.0)
-            self.gateway.log.debug("refused", id=http.id, status=response.status, why=failure.message)
-        return response
-
-
-def classify(error: Exception) -> Failure:
-    """Whose fault it is: a body we cannot read at a door is the client's."""
-    match error:
-        case UpstreamError():
-            return error.failure
-        case LossError():
-            words = f"refused rather than lost: {error}"
-            return Failure(kind="invalid_request", status=400, code="loss_refused", param=error.where, message=words)
-        case DecodeError():
-            return Failure(kind="invalid_request", status=400, param=error.where or None, message=str(error))
-        case RecursionError():
-            return Failure(kind="invalid_request", status=400, message="nested too deeply")
-        case _:
-            return Failure(kind="server_error", status=500, code="internal", message="an error of the gateway's own")
-
-
-def fail(dialect: Dialect, failure: Failure, error: Exception | None = None) -> HttpResponse:
-    """A failure as the client's dialect says it."""
-    wire = dialect.encode_failure(failure)
-    if isinstance(error, jsonrpc.RpcError):
-        wire.body["error"]["code"] = error.code
-        wire.status = 200
-    elif dialect.name == jsonrpc.NAME and isinstance(error, DecodeError) and str(error).startswith("not JSON"):
-        wire.body["error"]["code"] = -32700
-    status = failure.status if failure.status in (401, 403, 405, 413, 415, 421, 431, 502, 508) else wire.status
-    headers = {"content-type": "application/json", **wire.headers}
-    if failure.kind in ("rate_limited", "overloaded") and failure.retry_after_s is None:
-        headers.setdefault("retry-after", "1") if failure.kind == "overloaded" else None
-    if failure.kind in ("invalid_request", "too_long", "not_found", "too_large", "refused", "no_credit"):
-        headers["x-should-retry"] = "false"
-    return HttpResponse(status, dump_json(wire.body), headers=headers)
-
 
 def dialect_of(route: Route | None, http: HttpRequest) -> Dialect:
     """In which dialect to say an error."""
     if route is not None:
-        if route.dialect == jsonrpc.NAME:
-            return jsonrpc.DIALECT
+        if route.dialect == NAME:
+            return dialect_for(None)
         if route.name in ("models", "model") and "anthropic-version" in http.headers:
             return find_dialect("anthropic")
         return find_dialect(route.dialect)
@@ -273,11 +227,3 @@ def _turned_away(status: int, words: str) -> Failure:
 def _not_json(kind: str) -> Failure:
     words = f"expected content-type application/json, found {kind[:50]}"
     return Failure(kind="invalid_request", status=415, code="unsupported_media_type", message=words)
-
-
-def _place(error: Exception) -> str:
-    """Where in our code; never what was in the data."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{trace.tb_frame.f_code.co_filename.rpartition('dragoman/')[2]}:{trace.tb_lineno}" if trace else ""

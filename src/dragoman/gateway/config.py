@@ -17,6 +17,7 @@ from typing import Any
 from dragoman.dialects import NAMES
 from dragoman.errors import ConfigError
 from dragoman.gateway.auth import weak_secret
+from dragoman.gateway.mcp_settings import read_mcp
 from dragoman.gateway.settings import PORT, Settings
 from dragoman.jsontypes import kind_of
 from dragoman.upstream.demo import MODELS as DEMO_MODELS
@@ -33,7 +34,7 @@ ALIASES_OF_KINDS = {"google": "gemini", "openai-compatible": DEFAULT_KIND, "llam
 _TOP = {
     "providers", "upstreams", "api_key", "models", "rpm", "http_port", "port", "host", "aliases", "server", "keys",
     "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
-    "all_models", "model_provider_map",
+    "all_models", "model_provider_map", "mcp",
 }  # fmt: skip
 _PROVIDER = {
     "api_key", "api_keys", "keys", "models", "rpm", "tpm", "at_once", "concurrency", "queue", "base_url", "kind",
@@ -173,6 +174,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         log=top.text("log", "human"),
         xray_keep=top.count("xray", 0) or 0,
         store_rows=_store_rows(top),
+        mcp=read_mcp(merged.get("mcp"), file, top.expand),
         source=file,
     )
     if settings.log not in ("human", "json"):

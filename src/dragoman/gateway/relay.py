@@ -169,17 +169,24 @@ def read_refuse(http: HttpRequest) -> frozenset[NoteKind]:
     return frozenset(cast(set[NoteKind], words))
 
 
-async def converse(gateway: Gateway, http: HttpRequest, dialect: Dialect, path: str, door: str) -> HttpResponse:
-    """The whole way of one request."""
+async def converse(
+    gateway: Gateway, http: HttpRequest, dialect: Dialect, path: str, door: str, *, raw: bytes | None = None
+) -> HttpResponse:
+    """The whole way of one request; `raw` is its body, if somebody has read it already."""
     scope = http.scope = Scope(gateway, http, dialect, door)
-    await take_in(scope, path)
+    await take_in(scope, path, raw)
+    if "x-dragoman-mcp" in http.headers or scope.now.settings.mcp.default:
+        from dragoman.gateway.mcp_loop import answer_in_loop  # most gateways never need it
+
+        return await answer_in_loop(scope)
     return await answer_with(scope)
 
 
-async def take_in(scope: Scope, path: str) -> None:
+async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
     """Reads, checks and decodes what the client asked."""
     http = scope.http
-    raw = inflate(await http.read(), http.headers.get("content-encoding", ""), scope.now.settings.max_body_bytes)
+    if raw is None:
+        raw = inflate(await http.read(), http.headers.get("content-encoding", ""), scope.now.settings.max_body_bytes)
     if len(raw) > BIG_BYTES:
         scope.asked = await asyncio.to_thread(decode, scope, raw, path)
     else:
@@ -239,6 +246,13 @@ async def answer_with(scope: Scope) -> HttpResponse:
         keep_wire=scope.keep,
     )
     scope.answer = await gateway.sender.ask(job)
+    return await respond(scope, stream=stream)
+
+
+async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
+    """The answer as the client's response."""
+    if scope.answer is None:
+        raise DecodeError("nothing was asked")
     headers = reply_headers(scope)
     scope.status = 200
     if stream:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from dragoman.gateway.mcp_settings import McpSettings
 from dragoman.upstream.spec import Upstream
 
 PORT = 20006
@@ -25,5 +26,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     store_path: Path | None = None  # of stored responses; None: in memory
     store_rows: int = 10_000
     mend: str = "remove"  # what becomes of a call without a result: remove, mend, keep
+    mcp: McpSettings = McpSettings()
     source: str = ""  # the file it comes from
     found: tuple[str, ...] = ()  # what was found without a file

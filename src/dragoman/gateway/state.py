@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from dragoman.gateway.auth import Doorman
 from dragoman.gateway.log import Log
@@ -64,6 +64,7 @@ class Gateway:
         self.draining = False
         self.now: Generation = self.build(settings, doorman, 1)
         self.live: set[Callable[[], None]] = set()  # how to end each running stream
+        self.closers: list[Callable[[], Awaitable[None]]] = []  # what else must be ended
 
     def build(self, settings: Settings, doorman: Doorman, number: int) -> Generation:
         routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases)
@@ -88,5 +89,7 @@ class Gateway:
             end()
 
     async def close(self) -> None:
+        while self.closers:
+            await self.closers.pop()()
         await self.transport.close()
         self.store.close()

@@ -1,0 +1,267 @@
+"""Conversations with MCP tools: the gateway runs the loop, the client hears one answer in its own dialect.
+
+A loop is an Answer like an upstream's, so that everything an answer has (commit point, pings, drain, X-ray, stored
+responses, notes) holds for it too.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.agent import CallFinished, CallStarted, Heard, Limits, Model, OneStream, Step, Stopped, run_loop
+from dragoman.agent.onestream import Show
+from dragoman.dialects import find_dialect
+from dragoman.errors import DecodeError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.gateway.http import HttpResponse
+from dragoman.gateway.mcp_settings import SHOWS
+from dragoman.gateway.mcp_state import servers_of
+from dragoman.gateway.relay import CHARS_PER_TOKEN, Scope, answer_with, no_model, respond
+from dragoman.mcp.react import ReactModel
+from dragoman.mcp.servers import MissingPackageError, UnknownServerError
+from dragoman.mcp.toolbox import McpToolbox
+from dragoman.model.events import Event, PartStart, ReplyFailed
+from dragoman.model.fold import Folder
+from dragoman.model.messages import Text
+from dragoman.model.request import Request, ServerTool
+from dragoman.notes import Note, Notes
+from dragoman.upstream.render import Asked, render
+from dragoman.upstream.send import Answer, Job, Piece, Rendered
+from dragoman.upstream.spec import Target
+from dragoman.upstream.station import Station
+
+HEADER, SHOW_HEADER, MODE_HEADER = "x-dragoman-mcp", "x-dragoman-mcp-show", "x-dragoman-mcp-mode"
+Mode: TypeAlias = Literal["native", "react"]
+MODES: dict[str, Mode] = {"native": "native", "auto": "native", "": "native", "react": "react", "text": "react"}
+TOLD = 300  # characters of a call or a result that a client is shown
+
+
+class Wish(Struct, kw_only=True):
+    """What one request wants of the loop."""
+
+    names: tuple[str, ...] | None  # servers; None: all
+    mode: Mode = "native"
+    show: Show = "reasoning"
+    limits: Limits = Limits()
+
+
+def read_wish(scope: Scope) -> Wish | None:
+    """`x-dragoman-mcp: one, two` or `*`; an empty one is a no to the configured default."""
+    headers, settings = scope.http.headers, scope.now.settings.mcp
+    said = headers.get(HEADER)
+    names = settings.default if said is None else tuple(word.strip() for word in said.split(",") if word.strip())
+    if not names:
+        return None
+    mode, show = headers.get(MODE_HEADER, "").strip().lower(), headers.get(SHOW_HEADER, settings.show).strip().lower()
+    if mode not in MODES:
+        raise DecodeError(f"{MODE_HEADER}: expected native or react")
+    if show not in SHOWS:
+        raise DecodeError(f"{SHOW_HEADER}: expected one of {', '.join(SHOWS)}")
+    everything = "*" in names
+    return Wish(names=None if everything else names, mode=MODES[mode], show=SHOWS[show], limits=settings.limits)
+
+
+async def answer_in_loop(scope: Scope, wish: Wish | None = None) -> HttpResponse:
+    wish = wish or read_wish(scope)
+    toolbox = find_toolbox(scope, wish.names) if wish is not None else None
+    if wish is None or not toolbox:
+        return await answer_with(scope)  # no server: plain generation (mission D9)
+    asked = scope.asked
+    if asked is None:
+        raise DecodeError("nothing was asked")
+    if (asked.request.choices or 1) > 1:
+        raise DecodeError("one answer at a time with MCP tools")
+    answer = LoopAnswer(scope, toolbox, wish)
+    await answer.begin()
+    scope.answer = answer
+    stream = bool(asked.request.stream)
+    if not stream:
+        await answer.read_whole()
+    response = await respond(scope, stream=stream)
+    if answer.stopped is not None:
+        response.headers["x-dragoman-stop"] = answer.stopped.reason
+    return response
+
+
+def find_toolbox(scope: Scope, names: tuple[str, ...] | None) -> McpToolbox:
+    try:
+        return servers_of(scope.gateway).toolbox(names)
+    except UnknownServerError as error:
+        raise UpstreamError(
+            Failure(kind="not_found", status=404, code="mcp_server_not_found", message=str(error))
+        ) from error
+    except MissingPackageError as error:
+        raise UpstreamError(
+            Failure(kind="server_error", status=501, code="mcp_not_installed", message=str(error))
+        ) from error
+
+
+class UpstreamModel:
+    """What the loop asks: each turn is a request of its own, with the gateway's keys, limits, retries and fallbacks."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self.first: Answer | None = None
+        self.notes: dict[Note, None] = {}
+
+    async def ask(self, request: Request) -> AsyncGenerator[Event, None]:
+        scope = self._scope
+        asked = _with(scope.asked, request)
+        targets = scope.now.targets(request.model, scope.gateway.dice)
+        if not targets:
+            raise UpstreamError(no_model(request.model))
+        job = Job(
+            targets=targets,
+            render=lambda station, target: render(asked, station, target, stream=True, refuse=scope.refuse),
+            stream=True,
+            deadline=scope.gateway.clock() + scope.now.settings.deadline_s,
+            who=scope.http.key_id or scope.http.client,
+            tokens=len(asked.raw) // CHARS_PER_TOKEN + (request.max_output or 0),
+            attempts=scope.attempts,
+            keep_wire=scope.keep,
+        )
+        answer = await scope.gateway.sender.ask(job)
+        self.first = self.first or answer
+        try:
+            while (piece := await answer.next()) is not None:
+                for event in piece.events:
+                    yield event
+        finally:
+            answer.close()
+            self.notes.update(dict.fromkeys(answer.rendered.notes))
+
+
+def _with(asked: Asked | None, request: Request) -> Asked:
+    if asked is None:
+        raise DecodeError("nothing was asked")
+    return Asked(
+        dialect=asked.dialect,
+        request=replace(request, stream=True),
+        raw=asked.raw,
+        headers=asked.headers,
+        notes=asked.notes,
+        same_wire=False,  # the client's own bytes do not hold our tools
+        put_model=asked.put_model,
+        hops=asked.hops,
+        path=asked.path,
+    )
+
+
+class LoopAnswer(Answer):
+    """All turns of a loop as one answer."""
+
+    def __init__(self, scope: Scope, toolbox: McpToolbox, wish: Wish) -> None:
+        asked = scope.asked
+        if asked is None:
+            raise DecodeError("nothing was asked")
+        self.rendered = Rendered(
+            dialect=find_dialect("canonical"), path="", body=b"", headers={}, notes=Notes(scope.refuse)
+        )
+        self.headers = {}
+        self.raw = b""
+        self.reply = None
+        self.usage = None
+        self.failure = None
+        self.waited_s = 0.0
+        self.stopped: Stopped | None = None
+        self.calls: list[CallFinished] = []
+        self.turns = 0
+        self._model = UpstreamModel(scope)
+        model: Model = self._model if wish.mode == "native" else ReactModel(self._model, toolbox.label)
+        self._steps = run_loop(model, toolbox, asked.request, wish.limits)
+        own = frozenset(tool.name for tool in asked.request.tools or () if not isinstance(tool, ServerTool))
+        self._toolbox = toolbox
+        self._one = OneStream(caller=own, show=wish.show, tell=self._tell)
+        self._waiting: list[Event] = []
+        self._over = False
+        self._gone = False
+
+    async def begin(self) -> None:
+        """Up to the first thing said or done: what fails before that is an ordinary error (commit point)."""
+        while not self._over:
+            events = await self._step()
+            self._waiting.extend(events)
+            if any(isinstance(event, PartStart) for event in events):
+                break
+        failed = next((e.failure for e in self._waiting if isinstance(e, ReplyFailed)), None)
+        if failed is not None:
+            raise UpstreamError(failed)
+        first = self._model.first
+        if first is None:
+            raise UpstreamError(Failure(kind="timed_out", status=504, message="there was no time for an answer"))
+        self.station: Station = first.station
+        self.target: Target = first.target
+        self._take_notes()
+
+    async def next(self) -> Piece | None:
+        while not self._waiting and not self._over:
+            self._waiting = await self._step()
+        self._take_notes()
+        events, self._waiting = self._waiting, []
+        return Piece(b"", events) if events else None
+
+    async def read_whole(self) -> None:
+        folder = Folder()
+        while (piece := await self.next()) is not None:
+            for event in piece.events:
+                folder.feed(event)
+        if self.failure is not None:
+            raise UpstreamError(self.failure)
+        reply = folder.reply()
+        if isinstance(reply, Failure):
+            raise UpstreamError(reply)
+        self.reply, self.usage = reply, reply.usage
+
+    async def _step(self) -> list[Event]:
+        step = await anext(self._steps, None)
+        if step is None:
+            self._over = True
+            return []
+        self._watch(step)
+        return self._one.feed(step)
+
+    def _watch(self, step: Step) -> None:
+        match step:
+            case Stopped():
+                self.stopped, self._over = step, True
+                self.usage, self.turns = step.usage, step.turns
+                if step.reason == "failed":
+                    self.failure = step.failure
+            case CallFinished():
+                self.calls.append(step)
+            case Heard(turn=turn):
+                self.turns = turn
+            case _:
+                pass
+
+    def _take_notes(self) -> None:
+        known = set(self.rendered.notes.items)
+        self.rendered.notes.items.extend(note for note in self._model.notes if note not in known)
+
+    def label(self, name: str) -> str:
+        return self._toolbox.label(name)
+
+    def _tell(self, step: CallStarted | CallFinished) -> str:
+        name = self._toolbox.label(step.call.name)
+        if isinstance(step, CallStarted):
+            return f"[{name} {step.call.arguments[:TOLD]}]\n"
+        said = " ".join(part.text for part in step.result.parts if isinstance(part, Text))
+        said = " ".join(said.split())[:TOLD]
+        return f"[{name} {'failed' if step.result.failed else 'answered'}: {said}]\n"
+
+    def close(self) -> None:
+        """Ends the loop wherever it stands; its upstream socket and its calls end with it."""
+        if self._gone:
+            return
+        self._gone = True
+        if self.stopped is not None:
+            return
+        task = asyncio.get_running_loop().create_task(self._steps.aclose())
+        _ending.add(task)
+        task.add_done_callback(_ending.discard)
+
+
+_ending: set["asyncio.Task[None]"] = set()  # a task nobody holds may vanish before it has run

@@ -1,0 +1,31 @@
+"""The MCP servers of a running gateway: made when first asked for, in step with the configuration, ended with it."""
+
+import os
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from dragoman.gateway.config import state_folder
+from dragoman.gateway.state import Gateway
+from dragoman.jsontypes import JsonObject
+from dragoman.mcp.registry import Registry
+from dragoman.mcp.servers import Servers, registry_path
+
+_servers: WeakKeyDictionary[Gateway, Servers] = WeakKeyDictionary()
+
+
+def servers_of(gateway: Gateway) -> Servers:
+    settings = gateway.now.settings
+    found = _servers.get(gateway)
+    if found is None:
+        folder = settings.mcp.folder or (
+            settings.store_path.parent if settings.store_path else state_folder(os.environ)
+        )
+        path = settings.mcp.file or registry_path(settings.source, folder)
+
+        def report(event: str, fields: JsonObject) -> None:
+            gateway.log.warning(event, **fields)
+
+        found = _servers[gateway] = Servers(Registry(Path(path)), folder=folder, report=report)
+        gateway.closers.append(found.close)
+    found.fixed = settings.mcp.servers  # a reload may have changed them
+    return found
