@@ -3,28 +3,10 @@
 import json
 from typing import Any
 
-WORDS = [
-    "the",
-    "harbour",
-    "lamp",
-    "turns",
-    "slowly",
-    "while",
-    "nine",
-    "grey",
-    "boats",
-    "wait",
-    "for",
-    "a",
-    "quiet",
-    "tide",
-    "and",
-    "the",
-    "keeper",
-    "counts",
-    "them",
-    "twice",
-]
+WORDS = (
+    *("the", "harbour", "lamp", "turns", "slowly", "while", "nine", "grey", "boats", "wait", "for", "a", "quiet"),
+    *("tide", "and", "the", "keeper", "counts", "them", "twice"),
+)
 
 
 def prose(count: int, seed: int) -> str:
