@@ -164,7 +164,7 @@ def test_json_rpc_says_an_upstreams_failure_as_an_error() -> None:
     ):
         got = post(house.url, "/generate", {**JSON_RPC, "params": {**TALK, "model": "m"}}).json
         assert got["error"]["message"].endswith("too hot")
-            assert got["error"]["code"] == -32602
+        assert got["error"]["code"] == -32602
 
 
 # ---------------------------------------------------------------- stored responses

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.agent import CallFinished, CallStarted, Heard, Limits, Model, OneStream, Step, Stopped, run_loop
 from dragoman.agent.onestream import Show
 from dragoman.dialects import find_dialect
-from dragoman.errors import DecodeError, UpstreamError
+from dragoman.errors import ConfigError, DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpResponse
 from dragoman.gateway.mcp_settings import SHOWS
@@ -23,7 +23,7 @@ from dragoman.gateway.relay import CHARS_PER_TOKEN, Scope, answer_with, no_model
 from dragoman.mcp.react import ReactModel
 from dragoman.mcp.servers import MissingPackageError, UnknownServerError
 from dragoman.mcp.toolbox import McpToolbox
-from dragoman.model.events import Event, PartStart, ReplyFailed
+from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyFailed
 from dragoman.model.fold import Folder
 from dragoman.model.messages import Text
 from dragoman.model.request import Request, ServerTool
@@ -66,7 +66,7 @@ def read_wish(scope: Scope) -> Wish | None:
 
 async def answer_in_loop(scope: Scope, wish: Wish | None = None) -> HttpResponse:
     wish = wish or read_wish(scope)
-    toolbox = find_toolbox(scope, wish.names) if wish is not None else None
+    toolbox = await find_toolbox(scope, wish.names) if wish is not None else None
     if wish is None or not toolbox:
         return await answer_with(scope)  # no server: plain generation (mission D9)
     asked = scope.asked
@@ -86,9 +86,17 @@ async def answer_in_loop(scope: Scope, wish: Wish | None = None) -> HttpResponse
     return response
 
 
-def find_toolbox(scope: Scope, names: tuple[str, ...] | None) -> McpToolbox:
+async def find_toolbox(scope: Scope, names: tuple[str, ...] | None) -> McpToolbox | None:
+    servers = servers_of(scope.gateway)
     try:
-        return servers_of(scope.gateway).toolbox(names)
+        if names == () or not (names or servers.specs()):
+            return None
+        await servers.prepare()
+        return servers.toolbox(names)
+    except ConfigError as error:
+        raise UpstreamError(
+            Failure(kind="server_error", status=500, code="mcp_registry", message=str(error))
+        ) from error
     except UnknownServerError as error:
         raise UpstreamError(
             Failure(kind="not_found", status=404, code="mcp_server_not_found", message=str(error))
@@ -150,6 +158,36 @@ def _with(asked: Asked | None, request: Request) -> Asked:
     )
 
 
+class Joined:
+    """What is told of calls one after another is one part: a part a line is more than some dialects can say."""
+
+    def __init__(self) -> None:
+        self._open: int | None = None  # a told part whose end is held back
+
+    def feed(self, events: list[Event], *, told: bool) -> list[Event]:
+        if not events:
+            return events
+        if not told:
+            return [*self._end(), *events] if self._open is not None else events
+        out: list[Event] = []
+        for event in events:
+            match event:
+                case PartStart() if self._open is None:
+                    self._open = event.index
+                    out.append(event)
+                case PartDelta() if self._open is not None:
+                    out.append(replace(event, index=self._open))
+                case PartStart() | PartEnd():
+                    pass
+                case _:
+                    out.append(event)
+        return out
+
+    def _end(self) -> list[Event]:
+        place, self._open = self._open, None
+        return [] if place is None else [PartEnd(index=place)]
+
+
 class LoopAnswer(Answer):
     """All turns of a loop as one answer."""
 
@@ -175,6 +213,7 @@ class LoopAnswer(Answer):
         own = frozenset(tool.name for tool in asked.request.tools or () if not isinstance(tool, ServerTool))
         self._toolbox = toolbox
         self._one = OneStream(caller=own, show=wish.show, tell=self._tell)
+        self._joined = Joined()
         self._waiting: list[Event] = []
         self._over = False
         self._gone = False
@@ -221,7 +260,7 @@ class LoopAnswer(Answer):
             self._over = True
             return []
         self._watch(step)
-        return self._one.feed(step)
+        return self._joined.feed(self._one.feed(step), told=isinstance(step, CallStarted | CallFinished))
 
     def _watch(self, step: Step) -> None:
         match step:

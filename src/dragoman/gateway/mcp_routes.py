@@ -37,14 +37,16 @@ async def serve_mcp_add(gateway: Gateway, http: HttpRequest, words: dict[str, st
     body = await read_object(gateway, http)
     if any(key in body for key in STDIO_KEYS) or str(body.get("transport", "")).lower() == "stdio":
         # a program's name from the network is remote code execution (T03)
-        raise deny(403, "programs to start are named in the configuration file only", "stdio_servers_are_config_only")
+        return deny(403, "programs to start are named in the configuration file only", "stdio_servers_are_config_only")
+    servers = servers_of(gateway)
     try:
-        replaced = servers_of(gateway).add(body.get("name"), body.get("url"))
-        await servers_of(gateway).look(0.0)
+        await servers.prepare()
+        replaced = servers.add(body.get("name"), body.get("url"))
+        await servers.look(0.0)  # so that the next list has something to say
     except BadServerError as error:
-        raise deny(400, str(error), "invalid_mcp_server") from error
+        return deny(400, str(error), "invalid_mcp_server")
     except (ConfigError, MissingPackageError) as error:
-        raise deny(500, str(error), "mcp_registry") from error
+        return deny(500, str(error), "mcp_registry")
     gateway.log.say("mcp_added", server=body["name"], url=body["url"], key=http.key_id)
     return json_response({"status": "ok", "name": body["name"], "url": body["url"], "replaced": replaced})
 
@@ -55,11 +57,11 @@ async def serve_mcp_remove(gateway: Gateway, http: HttpRequest, words: dict[str,
     try:
         servers_of(gateway).remove(name)
     except BadServerError as error:
-        raise deny(400, str(error), "invalid_mcp_server") from error
+        return deny(400, str(error), "invalid_mcp_server")
     except UnknownServerError as error:
-        raise deny(404, str(error), "mcp_server_not_found") from error
+        return deny(404, str(error), "mcp_server_not_found")
     except ConfigError as error:
-        raise deny(500, str(error), "mcp_registry") from error
+        return deny(500, str(error), "mcp_registry")
     gateway.log.say("mcp_removed", server=name, key=http.key_id)
     return json_response({"status": "ok", "name": name})
 
@@ -70,12 +72,12 @@ async def serve_mcp_list(gateway: Gateway, http: HttpRequest, words: dict[str, s
         await servers.look()
         return json_response({"servers": servers.describe()})
     except (ConfigError, MissingPackageError) as error:
-        raise deny(500, str(error), "mcp_registry") from error
+        return deny(500, str(error), "mcp_registry")
 
 
-def deny(status: int, words: str, code: str) -> UpstreamError:
-    kinds = {400: "invalid_request", 403: "forbidden", 404: "not_found"}
-    return UpstreamError(Failure(kind=kinds.get(status, "server_error"), status=status, code=code, message=words))  # type: ignore[arg-type]
+def deny(status: int, words: str, code: str) -> HttpResponse:
+    """These routes are ours, no vendor's: errors are said plainly."""
+    return json_response({"error": {"message": words, "type": "mcp_error", "code": code}}, status)
 
 
 # ---------------------------------------------------------------- generate_with_mcp
