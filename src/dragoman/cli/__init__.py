@@ -23,6 +23,7 @@ COMMANDS = (
     "check",
     "keys",
     "xray",
+    "verify",
 )  # module names, in the order `--help` shows them
 
 DONE = 0

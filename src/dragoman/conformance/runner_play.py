@@ -304,7 +304,7 @@ class Player:
         exchange = await self.line.send(self.target, ask, self.timeout_s)
         for again in range(1, AGAIN + 1):
             wait = _busy_s(exchange)
-            if wait is None or self.line.offline:
+            if wait is None or ask.wrong_key or self.line.offline:
                 break
             await asyncio.sleep(min(wait * again, LONGEST_WAIT_S))
             exchange = await self.line.send(self.target, ask, self.timeout_s)

@@ -11,7 +11,7 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
+from dragoman.model.messages import Extras, Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request, Tool
 from dragoman.notes import Note
 
@@ -166,9 +166,16 @@ def _open_calls(said: tuple[Message, ...]) -> Iterable[ToolCall]:
 
 def _answer(call: ToolCall, turn: Turn) -> ToolResult:
     found = turn.results.get(call.name, "There is nothing to say.")
+    result = ToolResult(call_id=call.id, name=call.name, extras=_nameless(call))
     if isinstance(found, str):
-        return ToolResult(call_id=call.id, name=call.name, parts=(Text(text=found),))
-    return ToolResult(call_id=call.id, name=call.name, parts=found.parts, failed=found.failed)
+        return replace(result, parts=(Text(text=found),))
+    return replace(result, parts=found.parts, failed=found.failed)
+
+
+def _nameless(call: ToolCall) -> Extras:
+    """A call that came without an id is answered without one, as clients of such dialects do (CLIENTS 15)."""
+    own = {name: said["~id"] for name, said in call.extras.items() if "~id" in said}
+    return {name: {"~id": word, "~tool_call_id": "absent"} for name, word in own.items()}
 
 
 def _filler(count: int) -> list[Message]:

@@ -1,5 +1,6 @@
-"""What the verifier finds where no key is needed: every kind of server as a scripted provider, and the page about it."""
+"""What the verifier finds where no key is needed: every kind of server as a scripted provider, and a page about it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import Timeouts, Upstream
 
 KEY = "scripted-key-0123456789"
+CLIENT_KEY = "client-key-for-verification"
 # A model of each kind that thinks, where it has rules of its own; the API path follows it (mission B6).
 MODELS = {
     "openai": "gpt-5-mini",
@@ -70,50 +72,55 @@ async def scripted_targets(kinds: Iterable[str]) -> AsyncIterator[list[Target]]:
 @asynccontextmanager
 async def gateway_targets(behind: Sequence[Target]) -> AsyncIterator[list[Target]]:
     """A gateway in this process in front of these targets, and a target for each door to each of them."""
-    upstreams = tuple(
-        Upstream(
-            name=f"u{i}",
-            dialect=target.dialect,
-            base_url=target.base_url,
-            kind=target.kind,
-            auth=target.auth,
-            models=(target.model,),
-            keys=(target.key,) if target.key is not None else (),
-            timeouts=Timeouts(connect_s=2.0, headers_s=30.0),
-        )
-        for i, target in enumerate(behind)
-    )
-    client_key = "client-key-for-verification"
-    settings = Settings(upstreams=upstreams, port=0, client_keys=(client_key,))
+    upstreams = tuple(_upstream(f"u{i}", target) for i, target in enumerate(behind))
+    settings = Settings(upstreams=upstreams, port=0, client_keys=(CLIENT_KEY,))
     doorman = Doorman(KeyStore(None, settings.client_keys), settings.hosts, settings.origins)
-    listener = bind("127.0.0.1", 0)
     gateway = Gateway(settings, doorman, log=Log("json", verbose=False))
-    server = make_server(gateway, Asgi(App(gateway)))
-    async with _serving(server, listener):
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    models = [target.model for target in behind]
+    async with _serving(gateway) as url:
         yield [
-            replace(door, name=f"{door.dialect} door to {target.name}")
+            replace(door, name=f"{door.dialect} to {target.name}")
             for i, target in enumerate(behind)
-            for door in door_targets(url, model=f"u{i}/{target.model}", key=client_key)
+            for door in door_targets(url, model=_routed(f"u{i}", target.model, models), key=CLIENT_KEY)
         ]
-    await gateway.close()
+
+
+def _upstream(name: str, target: Target) -> Upstream:
+    dialects = find_kind(target.kind).dialects if target.kind else (target.dialect,)
+    return Upstream(
+        name=name,
+        dialect=dialects[0],
+        dialects=dialects,
+        base_url=target.base_url,
+        kind=target.kind or "compatible",
+        auth=target.auth,
+        models=(target.model,),
+        keys=(target.key,) if target.key is not None else (),
+        timeouts=Timeouts(connect_s=2.0, headers_s=30.0),
+    )
+
+
+def _routed(upstream: str, model: str, models: list[str]) -> str:
+    """The name the gateway lists; where two servers have it, the one that says which."""
+    return model if models.count(model) == 1 else f"{upstream}/{model}"
 
 
 @asynccontextmanager
-async def _serving(server: object, listener: object) -> AsyncIterator[None]:
-    import asyncio
-
-    work = asyncio.ensure_future(server.serve(sockets=[listener]))  # type: ignore[attr-defined]
+async def _serving(gateway: Gateway) -> AsyncIterator[str]:
+    listener = bind("127.0.0.1", 0)
+    server = make_server(gateway, Asgi(App(gateway)))
+    work = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:
-        while not server.started:  # type: ignore[attr-defined]
+        while not server.started:
             if work.done():
                 await work
             await asyncio.sleep(0.005)
-        yield
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        server.should_exit = server.force_exit = True  # type: ignore[attr-defined]
+        server.should_exit = server.force_exit = True
         await work
-        listener.close()  # type: ignore[attr-defined]
+        await gateway.close()
+        listener.close()
 
 
 async def verify_scripted(
@@ -137,8 +144,11 @@ async def verify_scripted(
 
 
 def first_of_each(targets: Iterable[Target]) -> list[Target]:
-    """One target a kind: its first dialect."""
-    return list({target.kind: target for target in reversed(list(targets))}.values())[::-1]
+    """One target a kind: the gateway itself chooses among its dialects."""
+    kinds: dict[str, Target] = {}
+    for target in targets:
+        kinds.setdefault(target.kind, replace(target, name=target.kind or target.name))
+    return list(kinds.values())
 
 
 # ---------------------------------------------------------------- the page
@@ -162,10 +172,12 @@ def page(eight: Run, others: Run, doors: Run) -> str:
     return "\n".join(lines) + "\n"
 
 
-INTRO = """What `dragoman verify` finds, as far as it can be run without keys. Nothing here was played against the vendors' own
-servers: with keys in the environment, `dragoman verify` prints the same table for those. ✓ passed both streamed and
-not, ✗ failed, · could not be asked (the reasons are below)."""
-SCRIPTED = """Scripted providers ([how strict they are](testing.md)) stand for the vendors: servers on loopback that refuse what the
+INTRO = """\
+What `dragoman verify` finds, as far as it can be run without keys. **Nothing here was played against the vendors' own
+servers**: with keys in the environment, `dragoman verify` prints the same table for those. ✓ passed, streamed and not;
+✗ failed; · could not be asked (the reasons are below). The columns are the [scenarios](#scenarios) by number."""
+SCRIPTED = """\
+Scripted providers ([how strict they are](testing.md)) stand for the vendors: servers on loopback that refuse what the
 vendor refuses, in its words, and answer with its oddities."""
 THROUGH = """The same scenarios sent by a client of each dialect to a dragoman in front of scripted providers."""
 REAL = """## A real server
@@ -182,9 +194,7 @@ def _totals(run: Run) -> str:
 def _matrix(run: Run) -> list[str]:
     """Targets down, scenarios across by number: the page stays readable."""
     head = ["target", *(str(i + 1) for i in range(len(run.scenarios)))]
-    rows = [
-        [target.name, *(GLYPHS[run.cells[target.name, s.name].outcome] for s in run.scenarios)] for target in run.targets
-    ]
+    rows = [[t.name, *(GLYPHS[run.cells[t.name, s.name].outcome] for s in run.scenarios)] for t in run.targets]
     return table(head, rows)
 
 

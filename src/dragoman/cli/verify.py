@@ -1,0 +1,285 @@
+"""`dragoman verify`: plays scenarios against providers, servers and gateways, and prints what works."""
+
+import argparse
+import asyncio
+import os
+import shutil
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from dragoman import __version__
+from dragoman.cli.style import Look, paint
+from dragoman.errors import DragomanError
+
+if TYPE_CHECKING:
+    from dragoman.conformance.runner import Cell, Run
+    from dragoman.conformance.runner_targets import Target
+    from dragoman.conformance.runner_wire import Line
+    from dragoman.conformance.scenario import Scenario
+
+NAME = "verify"
+HELP = "play scenarios against providers, servers or gateways and show what works"
+EPILOG = """Without a target: every provider of the configuration or the environment; those without a key or an answer
+are SKIP. Keys are read from the environment, never from the command line. Exit code 0: nothing failed; 1: something
+did; 2: misuse."""
+KEY_VARIABLE = "DRAGOMAN_VERIFY_KEY"
+PLAIN_WIDTH = 120
+MOST_COLUMNS = 12
+LOOKS: dict[str, Look] = {"PASS": "green", "FAIL": "red", "SKIP": "dim"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    where = parser.add_argument_group("targets")
+    where.add_argument("--config", type=Path, metavar="FILE", help="dragoman.toml or config.json with the providers")
+    where.add_argument("--url", help="any server that speaks --dialect")
+    where.add_argument(
+        "--dialect", action="append", default=[], metavar="DIALECT", help="of --url; more than once: each"
+    )
+    where.add_argument("--kind", default="", metavar="KIND", help="of --url: a kind of `dragoman providers`")
+    where.add_argument("--gateway", metavar="URL", help="a running dragoman (or another gateway), through each door")
+    where.add_argument("--model", default="", help="the model to ask for (default: the first it lists)")
+    where.add_argument("--key-env", default=KEY_VARIABLE, metavar="NAME", help="variable with the key for a URL")
+    where.add_argument("--scripted", action="store_true", help="the strict scripted providers, in this process")
+    where.add_argument("--doors", action="store_true", help="with --scripted: through a gateway in front of them")
+    where.add_argument("--replay", type=Path, metavar="DIR", help="a recording, without a network")
+    what = parser.add_argument_group("what is played")
+    what.add_argument("--only", action="append", default=[], metavar="NAME", help="only these targets (patterns)")
+    what.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only these (patterns)")
+    what.add_argument(
+        "--scenarios", action="append", type=Path, default=[], metavar="FILE", help="scenarios of your own"
+    )
+    what.add_argument("--form", action="store_true", help="judge the form of answers only, not what the model says")
+    what.add_argument("--repeat", type=int, default=1, metavar="N", help="play each N times")
+    what.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds a request may take")
+    what.add_argument("--parallel", type=int, default=4, metavar="N", help="scenarios at once")
+    out = parser.add_argument_group("output")
+    out.add_argument("--list", action="store_true", help="only show the targets and scenarios")
+    out.add_argument("--json", action="store_true", help="the whole result as JSON")
+    out.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+    out.add_argument("--html", type=Path, metavar="FILE", help="write a page with everything that was asked and said")
+    out.add_argument("--record", type=Path, metavar="DIR", help="keep the traffic, scrubbed, as cases")
+    out.add_argument("--docs", type=Path, metavar="FILE", help="write the page docs/verification.md")
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        import dragoman.conformance.runner  # noqa: F401
+    except ImportError as error:
+        print(f"dragoman verify: {error.name} is missing: pip install 'dragoman[gateway]'", file=sys.stderr)
+        return 1
+    try:
+        return asyncio.run(work(args))
+    except DragomanError as error:
+        print(f"dragoman verify: {error}", file=sys.stderr)
+        return 2
+
+
+async def work(args: argparse.Namespace) -> int:
+    from dragoman.conformance.runner import choose
+    from dragoman.conformance.scenario import load_scenarios
+
+    if args.docs is not None:
+        from dragoman.conformance.verification import verification_page
+
+        args.docs.write_text(await verification_page(), "utf-8")
+        return 0
+    scenarios = load_scenarios(*args.scenarios)
+    chosen = choose([scenario.name for scenario in scenarios], args.scenario)
+    scenarios = tuple(scenario for scenario in scenarios if scenario.name in chosen)
+    if not scenarios:
+        return misused(f"no scenario is called {' or '.join(args.scenario)}: see `dragoman verify --list`")
+    if args.scripted:
+        return await work_scripted(args, scenarios)
+    targets = await asyncio.to_thread(find_targets, args)
+    return await play(args, targets, scenarios)
+
+
+async def work_scripted(args: argparse.Namespace, scenarios: tuple["Scenario", ...]) -> int:
+    from dragoman.conformance.runner import choose
+    from dragoman.conformance.verification import first_of_each, gateway_targets, scripted_targets
+    from dragoman.upstream.profiles import load_rows
+
+    kinds = choose(load_rows().kinds, args.only)
+    if not kinds:
+        return misused(f"no kind is called {' or '.join(args.only)}: see `dragoman providers`")
+    args.only = []
+    async with scripted_targets(kinds) as targets:
+        if not args.doors:
+            return await play(args, targets, scenarios)
+        async with gateway_targets(first_of_each(targets)) as through:
+            return await play(args, through, scenarios)
+
+
+def find_targets(args: argparse.Namespace) -> list["Target"]:
+    from dragoman.conformance.record import recorded_targets
+    from dragoman.conformance.runner_targets import configured_targets, door_targets, url_targets
+
+    key = os.environ.get(args.key_env, "")
+    if args.replay is not None:
+        return recorded_targets(args.replay)
+    found: list[Target] = []
+    if args.gateway:
+        found += door_targets(args.gateway, model=args.model, key=key, name="gateway")
+    if args.url:
+        if not args.dialect:
+            raise DragomanError("--url needs --dialect: what the server speaks")
+        found += url_targets(args.url, args.dialect, model=args.model, key=key, kind=args.kind)
+    return found or configured_targets(args.config, os.environ, Path.cwd())
+
+
+async def play(args: argparse.Namespace, targets: list["Target"], scenarios: tuple["Scenario", ...]) -> int:
+    from dragoman.conformance.runner import Options, choose, verify
+
+    names = choose([target.name for target in targets], args.only)
+    targets = [target for target in targets if target.name in names]
+    if not targets:
+        return misused(f"no target is called {' or '.join(args.only)}" if args.only else "there is no target")
+    if args.list:
+        show_list(targets, scenarios)
+        return 0
+    options = Options(repeat=args.repeat, timeout_s=args.timeout, parallel=args.parallel, meaning=not args.form)
+    line = make_line(args)
+    board = Board(sys.stderr if args.json else sys.stdout, targets, scenarios)
+    try:
+        done = await verify(targets, scenarios, options, line=line, watch=board.take)
+    finally:
+        if line is not None:
+            await line.close()
+    board.end(done)
+    write_reports(args, done)
+    return 1 if done.count("FAIL") else 0
+
+
+def make_line(args: argparse.Namespace) -> "Line | None":
+    from dragoman.conformance.record import Recorder, Replay
+    from dragoman.conformance.runner_wire import Network
+
+    if args.replay is not None:
+        return Replay(args.replay)
+    return Recorder(Network(), args.record) if args.record is not None else None
+
+
+def write_reports(args: argparse.Namespace, done: "Run") -> None:
+    from dragoman.conformance.report import as_json, as_junit
+    from dragoman.conformance.report_html import as_html
+
+    if args.json:
+        sys.stdout.buffer.write(as_json(done) + b"\n")
+    if args.junit is not None:
+        args.junit.write_text(as_junit(done), "utf-8")
+    if args.html is not None:
+        made = f"dragoman {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+        args.html.write_text(as_html(done, "dragoman verify", made), "utf-8")
+
+
+def misused(words: str) -> int:
+    print(f"dragoman verify: {words}", file=sys.stderr)
+    return 2
+
+
+def show_list(targets: list["Target"], scenarios: tuple["Scenario", ...]) -> None:
+    print("targets")
+    for target in targets:
+        why = paint(f"  SKIP: {target.skip}", "dim", sys.stdout) if target.skip else ""
+        print(f"  {target.name}  {target.dialect}  {target.model}{why}")
+    print("scenarios")
+    width = max(len(scenario.name) for scenario in scenarios)
+    for scenario in scenarios:
+        print(f"  {scenario.name.ljust(width)}  {scenario.title}")
+
+
+class Board:
+    """The table while it fills: on a terminal one line a target, drawn anew; elsewhere a line when a target is done."""
+
+    def __init__(self, out: TextIO, targets: list["Target"], scenarios: tuple["Scenario", ...]) -> None:
+        self.out = out
+        self.alive = out.isatty()
+        self._scenarios = scenarios
+        self._names = [target.name for target in targets]
+        self._width = max(len(name) for name in self._names)
+        self._drawn = 0
+        self._told: set[str] = set()
+
+    def take(self, run: "Run", cell: "Cell") -> None:
+        if self.alive:
+            self._draw(run)
+            return
+        done = sum(1 for target, _ in run.cells if target == cell.target)
+        if done == len(self._scenarios) and cell.target not in self._told:
+            self._told.add(cell.target)
+            self.out.write(self._line(run, cell.target) + "\n")
+            self.out.flush()
+
+    def _draw(self, run: "Run") -> None:
+        size = shutil.get_terminal_size()
+        rows = self._names[: max(1, size.lines - 3)]
+        lines = [self._line(run, name) for name in rows]
+        if len(rows) < len(self._names):
+            lines.append(f"… and {len(self._names) - len(rows)} more targets")
+        total = len(self._names) * len(self._scenarios)
+        lines.append(f"{len(run.cells)} of {total}, {run.seconds:.0f} s")
+        up = f"\x1b[{self._drawn}A" if self._drawn else ""
+        self.out.write(up + "".join(f"\r\x1b[K{line}\n" for line in lines))
+        self.out.flush()
+        self._drawn = len(lines)
+
+    def _line(self, run: "Run", name: str) -> str:
+        from dragoman.conformance.report import GLYPHS
+
+        marks = []
+        for scenario in self._scenarios:
+            cell = run.cells.get((name, scenario.name))
+            marks.append(" " if cell is None else paint(GLYPHS[cell.outcome], LOOKS[cell.outcome], self.out))
+        counts = f"{run.count('PASS', name)} PASS {run.count('FAIL', name)} FAIL {run.count('SKIP', name)} SKIP"
+        return f"{name.ljust(self._width)}  {''.join(marks)}  {counts}"
+
+    def end(self, run: "Run") -> None:
+        from dragoman.conformance.report import explain
+
+        width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if self.alive else PLAIN_WIDTH
+        if len(self._names) <= MOST_COLUMNS:  # of more the lines above are the table
+            write_table(run, self.out, width)
+        for cell in run.failures():
+            head, *rest = explain(cell)
+            self.out.write("\n" + paint(head, "red", self.out) + "\n" + "".join(f"{line}\n" for line in rest))
+        write_reasons(run, self.out)
+        totals = "  ".join(
+            paint(f"{run.count(word)} {word}", LOOKS[word], self.out) for word in ("PASS", "FAIL", "SKIP")
+        )
+        self.out.write(f"\n{totals}  in {run.seconds:.1f} s\n")
+        self.out.flush()
+
+
+def write_table(run: "Run", out: TextIO, width: int) -> None:
+    from dragoman.conformance.report import table_blocks
+
+    for rows in table_blocks(run, width):
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        out.write("\n")
+        for row in rows:
+            cells = [
+                paint(word.ljust(widths[i]), LOOKS[word], out) if word in LOOKS else word.ljust(widths[i])
+                for i, word in enumerate(row)
+            ]
+            out.write("  ".join(cells).rstrip() + "\n")
+
+
+def write_reasons(run: "Run", out: TextIO) -> None:
+    """Why cells are grey: each reason once, with who it is about."""
+    found: dict[str, list[str]] = {}
+    for target in run.targets:
+        skipped = [cell for cell in run.cells.values() if cell.target == target.name and cell.outcome == "SKIP"]
+        reasons = {cell.words for cell in skipped}
+        if len(reasons) == 1 and len(skipped) == len(run.scenarios):
+            found.setdefault(reasons.pop(), []).append(target.name)
+        else:
+            for cell in skipped:
+                found.setdefault(f"{cell.scenario}: {cell.words}", []).append(target.name)
+    if found:
+        out.write("\nSKIP\n")
+    for reason, names in found.items():
+        who = ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+        out.write(paint(f"  {who}: {reason}", "dim", out) + "\n")
