@@ -76,10 +76,10 @@ def convert(
 def make_legal(request: Request, dialect: Dialect, notes: Notes) -> Request:
     """What any server of a dialect demands, then what the dialect itself needs to say it."""
     # Here and not above: who only reads replies need not wait for twenty modules of passes.
-    from dragoman.passes.defaults import default_profile
+    from dragoman.passes.defaults import conversion_profile
     from dragoman.passes.legal import legalise
 
-    request = legalise(request, default_profile(dialect.name), notes)
+    request = legalise(request, conversion_profile(dialect.name), notes)
     for step in dialect.legal:
         request = step(request, notes)
     return request

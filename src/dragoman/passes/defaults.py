@@ -3,6 +3,8 @@
 Rows of upstream/profiles.toml start from these. Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
+from msgspec.structs import replace
+
 from dragoman.passes.profile import Media, Profile, Spelling, Thinking
 
 VISIBLE = "!-~"  # any visible ASCII character
@@ -109,3 +111,15 @@ DEFAULTS: dict[str, Profile] = {
 
 def default_profile(dialect: str) -> Profile:
     return DEFAULTS[dialect]
+
+
+# A conversion has no way back on which we could cut an answer at a stop sequence or gather several answers in one.
+ONE_WAY: dict[str, Profile] = {
+    name: replace(profile, policy={**profile.policy, "stop": "drop", "choices": "drop"})
+    for name, profile in DEFAULTS.items()
+}
+
+
+def conversion_profile(dialect: str) -> Profile:
+    """The default profile for a request that is only written, not sent by us."""
+    return ONE_WAY[dialect]
