@@ -101,6 +101,8 @@ def _replay(part: Reasoning, model: str, profile: Profile, at: At, notes: Notes)
 
 
 def _echo(part: Reasoning, ours: bool, profile: Profile, at: At, notes: Notes) -> Part | None:
+    if profile.echo == "required":
+        ours = False  # wanted as plain text in one field: nothing signed is read there
     if part.seal is not None and not ours:
         if not part.text:
             notes.dropped(at, f"only {part.seal.origin} can read its {part.seal.form}")
