@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dragoman.errors import ConfigError, DragomanError
+from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
 from dragoman.mcp.pins import Pins
 from dragoman.mcp.registry import Registry
@@ -44,6 +44,7 @@ class Servers:
         self._env = os.environ if env is None else env
         self._pins = Pins(folder / "mcp-tools.json")
         self._report = report
+        self._loaded = False
         self._connections: dict[str, Connection] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -70,6 +71,12 @@ class Servers:
         if connection is not None:
             self._end(connection)
 
+    async def prepare(self) -> None:
+        """The mcp package takes a second to load: in a thread, so that nobody else has to wait."""
+        if not self._loaded:
+            await asyncio.to_thread(_load)
+            self._loaded = True
+
     def toolbox(self, names: Sequence[str] | None = None) -> McpToolbox:
         """The tools of these servers, or of all."""
         specs = self.specs()
@@ -81,6 +88,9 @@ class Servers:
 
     async def look(self, wait_s: float = LOOK_S) -> None:
         """Asks those nobody has asked yet, all at once, and waits no longer than said."""
+        if not self.specs():
+            return
+        await self.prepare()
         fresh = [self._connection(spec) for spec in self.specs().values() if not spec.disabled]
         await asyncio.gather(*(c.list_tools(wait_s) for c in fresh if c.health in ("unasked", "connecting")))
 
@@ -112,10 +122,9 @@ class Servers:
             return found
         if found is not None:
             self._end(found)
-        try:
-            from dragoman.mcp.connection import Connection
-        except ImportError as error:
-            raise MissingPackageError("MCP needs the mcp package: pip install 'dragoman[mcp]'") from error
+        _load()
+        from dragoman.mcp.connection import Connection
+
         home = self._folder / "mcp" / spec.name
         made = self._connections[spec.name] = Connection(spec, self._pins, home, self._env, self._report)
         return made
@@ -134,9 +143,13 @@ class Servers:
         await asyncio.gather(*(c.close() for c in open_ones), *self._ending, return_exceptions=True)
 
 
+def _load() -> None:
+    try:
+        import dragoman.mcp.connection  # noqa: F401  # loaded for its own sake
+    except ImportError as error:
+        raise MissingPackageError("MCP needs the mcp package: pip install 'dragoman[mcp]'") from error
+
+
 def registry_path(config: str, folder: Path) -> Path:
     """Beside the configuration if there is one, else where keys and stored responses live."""
     return (Path(config).parent if config else folder) / "mcp.json"
-
-
-__all__ = ["ConfigError", "MissingPackageError", "Servers", "UnknownServerError", "registry_path"]
