@@ -7,6 +7,8 @@ The path says the model and, with its method, whether to stream:
 from typing import Any
 from urllib.parse import quote, unquote
 
+from msgspec.structs import replace
+
 from dragoman.dialects.gemini.calls import History
 from dragoman.dialects.gemini.generation import CONFIG, encode_generation, take_generation
 from dragoman.dialects.gemini.parts import decode_parts, encode_part
@@ -237,9 +239,11 @@ def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
         if system is not None:
             body["systemInstruction"] = system
     names = _names_of_calls(messages)
+    silent = _calls_without_ids(messages)
     contents: list[JsonObject] = []
     for i in range(lead, len(messages)):
-        contents.extend(_encode_content(messages[i], (at, i), notes, names))
+        message = _leave_out_ids(messages[i], silent) if silent else messages[i]
+        contents.extend(_encode_content(message, (at, i), notes, names))
     form = spelled(request.extras, NAME, "~contents")
     text = _lone_text(contents[0]["parts"]) if form == "string" and len(contents) == 1 else None
     if text is not None:
@@ -263,6 +267,31 @@ def _names_of_calls(messages: tuple[Message, ...]) -> dict[str, str]:
         for part in message.parts
         if type(part) is ToolCall
     }
+
+
+def _calls_without_ids(messages: tuple[Message, ...]) -> frozenset[str]:
+    """Calls that Gemini made without an id, and that go back so."""
+    return frozenset(
+        part.id
+        for message in messages
+        for part in message.parts
+        if type(part) is ToolCall and part.extras and "~id" in part.extras.get(NAME, ())
+    )
+
+
+def _leave_out_ids(message: Message, silent: frozenset[str]) -> Message:
+    """A result whose call bears no id bears none either: with one it would answer nobody. Clients of the canonical
+    form bring results that do not know how their call was spelt."""
+    if not any(type(part) is ToolResult and part.call_id in silent for part in message.parts):
+        return message
+    return replace(message, parts=tuple(_without_id(part, silent) for part in message.parts))
+
+
+def _without_id(part: Part, silent: frozenset[str]) -> Part:
+    if type(part) is not ToolResult or part.call_id not in silent:
+        return part
+    own = {"~id": "absent", **part.extras.get(NAME, {})}
+    return replace(part, extras={**part.extras, NAME: own})
 
 
 def _encode_system(messages: tuple[Message, ...], request: Request, at: At, notes: Notes) -> Any:
