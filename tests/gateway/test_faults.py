@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.gateway import relay
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import (
     CANARY,
@@ -443,3 +444,17 @@ def wait_for(fact: Callable[[], bool], seconds: float = 2.0) -> None:
     while not fact():
         assert time.monotonic() < until, "it did not come about"
         time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("path", "ping"),
+    [("/v1/messages", "event: ping"), ("/v1/chat/completions", ": keep-alive"), ("/v1/responses", ": keep-alive")],
+)
+def test_f09_a_quiet_stream_is_kept_alive(path: str, ping: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "PING_S", 0.1)
+    script = stream(chunk("fi"), 0.5, chunk("ne"), chunk(finish="stop"), DONE)
+    with faultline(script) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
+        body: dict[str, Any] = {"model": "m", "stream": True, "max_tokens": 9, "messages": ASK["messages"]}
+        got = post(house.url, path, {"model": "m", "stream": True, "input": "hi"} if "resp" in path else body)
+        assert 2 <= got.text.count(ping) <= 6
+        assert "ne" in got.text

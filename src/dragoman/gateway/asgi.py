@@ -64,6 +64,7 @@ class Asgi:
             metrics.running -= 1
             if http.scope is not None:
                 http.scope.finish()
+                http.scope = None  # they know each other
             if watcher is not None:
                 watcher.cancel()
 

@@ -312,6 +312,9 @@ class Pump:
         self._written = 0.0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._write: Write | None = None
+        self._until = 0.0
+        self._pinging: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
     async def run(self, write: Write) -> None:
@@ -347,9 +350,7 @@ class Pump:
                 await write(out)
             await self._remember(answer)
         finally:
-            scope.gateway.live.discard(self._stop)
-            if self._timer is not None:
-                self._timer.cancel()
+            self._rest()
 
     def _out(self, piece: Piece) -> bytes:
         events = piece.events
@@ -429,26 +430,29 @@ class Pump:
     def _watch(self, write: Write) -> None:
         """One timer a stream: pings while it is quiet, an end when it took too long."""
         self._written = self._loop.time()
-        ping = b"" if self._as_is and self.scope.dialect.name == "gemini" else PINGS.get(self.scope.dialect.name, b"")
+        self._write = write
         limit = self.scope.answer.target.upstream.timeouts.stream_s if self.scope.answer else 0.0
-        until = self._loop.time() + limit
-        pinging: set[asyncio.Task[None]] = set()
+        self._until = self._written + limit
+        self._timer = self._loop.call_later(PING_S, self._look)
 
-        def look() -> None:
-            now = self._loop.time()
-            if now >= until:
-                self._end(OLD)
-                return
-            quiet = now - self._written
-            if quiet >= PING_S - 0.001 and ping and not self._tail:
-                self._written = now
-                task = self._loop.create_task(_swallow(write, ping))
-                pinging.add(task)
-                task.add_done_callback(pinging.discard)
-                quiet = 0.0
-            self._timer = self._loop.call_later(max(PING_S - quiet, 0.05), look)
+    def _look(self) -> None:
+        now = self._loop.time()
+        if now >= self._until:
+            self._end(OLD)
+            return
+        quiet = now - self._written
+        ping = PINGS.get(self.scope.dialect.name)
+        if quiet >= PING_S - 0.001 and ping and not self._tail and self._write is not None:
+            self._written, quiet = now, 0.0
+            self._pinging = self._loop.create_task(_swallow(self._write, ping))
+        self._timer = self._loop.call_later(max(PING_S - quiet, 0.05), self._look)
 
-        self._timer = self._loop.call_later(PING_S, look)
+    def _rest(self) -> None:
+        """It is over: no timer, no way to end it, nothing that holds on to anything."""
+        self.scope.gateway.live.discard(self._stop)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._task = self._write = self._pinging = None
 
 
 async def _swallow(write: Write, data: bytes) -> None:

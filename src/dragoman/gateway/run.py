@@ -105,7 +105,7 @@ async def _main(
     server = make_server(gateway, Asgi(App(gateway)), lambda: reload(gateway, options, env))
     gc.collect()
     gc.freeze()  # what is there now stays; looking through it again and again is wasted
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(10_000, 10, 10)
     watcher = asyncio.ensure_future(watch(gateway, options, env)) if options.watch else None
     try:
         await server.serve(sockets=[listener])  # type: ignore[list-item]

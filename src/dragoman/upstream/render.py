@@ -66,21 +66,22 @@ def render(asked: Asked, station: Station, target: Target, *, stream: bool, refu
     else:
         rendered = _encode(dialect, prepared.request, notes, usage=usage)
 
-    def relearn(failure: Failure) -> Rendered | None:
+    def dress(made: Rendered) -> Rendered:
+        made.headers[HOP] = str(asked.hops + 1)
+        if not prepared.undo.is_nothing() and not made.as_is:
+            made.restore = _restorer(Restorer(prepared.undo))
+            made.restore_reply = lambda reply: restore_reply(reply, prepared.undo)
+        return made
+
+    def relearn(failure: Failure) -> Rendered | None:  # knows nothing of `rendered`: no cycle to collect
         lesson = learn(failure, prepared.request, profile, notes)
         if lesson is None:
             return None
         station.remember(name, target.model, lesson.remember)
-        again = _encode(dialect, lesson.request, notes, usage=usage)
-        again.restore, again.restore_reply = rendered.restore, rendered.restore_reply
-        return again
+        return dress(_encode(dialect, lesson.request, notes, usage=usage))
 
     rendered.learn = relearn
-    rendered.headers[HOP] = str(asked.hops + 1)
-    if not prepared.undo.is_nothing() and not rendered.as_is:
-        rendered.restore = _restorer(Restorer(prepared.undo))
-        rendered.restore_reply = lambda reply: restore_reply(reply, prepared.undo)
-    return rendered
+    return dress(rendered)
 
 
 def _encode(dialect: Dialect, request: Request, notes: Notes, *, usage: bool) -> Rendered:
