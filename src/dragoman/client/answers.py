@@ -12,7 +12,7 @@ from dragoman.client.prompts import parse
 from dragoman.errors import DragomanError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyFailed
-from dragoman.model.fold import Folder
+from dragoman.model.fold import Folder, merge_extras
 from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall
 from dragoman.model.reply import Choice, FinishReason, Reply, Usage
 from dragoman.notes import Note
@@ -159,7 +159,8 @@ class Reader:
 
     def _whole(self, part: ToolCall, index: int, end: PartEnd) -> ToolCall:
         arguments = part.arguments + "".join(self._arguments.pop(index, ()))
-        return replace(part, arguments=arguments, seal=end.seal or part.seal)
+        extras = merge_extras(part.extras, end.extras)
+        return replace(part, arguments=arguments, seal=end.seal or part.seal, extras=extras)
 
 
 class AsyncStream:

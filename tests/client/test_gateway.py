@@ -1,0 +1,90 @@
+"""Through a running gateway: the same API and the same answers, signatures and notes included."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+import dragoman
+from dragoman.agent import Limits
+from dragoman.client import AsyncClient
+from dragoman.errors import UpstreamError
+from dragoman.gateway.auth import KeyStore
+from dragoman.testing import Provider, serve
+from tests.client.rooms import ROOMS
+from tests.client.test_providers import City, get_weather
+from tests.gateway.house import open_house, upstream
+
+pytest.importorskip("uvicorn")
+NAMES = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+CANARY = "sk-canary-7f3a91c2d4e5f6"
+
+
+@contextmanager
+def behind(name: str) -> Iterator[tuple[dragoman.Client, Provider, str]]:
+    """A client, a gateway, a scripted provider."""
+    kind, model = ROOMS[name]
+    with serve(kind, key=CANARY) as provider:
+        spec = upstream("up", name, provider.base_url, kind=kind, models=(model,))
+        with open_house(spec) as house, dragoman.Client(base_url=house.url, env={}) as client:
+            yield client, provider, model
+        assert provider.refusals == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_chat_streams_tools_and_types(name: str) -> None:
+    with behind(name) as (client, provider, model):
+        assert client.chat(model, "say pong").text == "pong"
+        assert "".join(client.chat(model, "count to 5", stream=True).texts()) == "1 2 3 4 5"
+        answer = client.run(model, "get_weather in Oslo and Paris, both please", tools=[get_weather])
+        assert (answer.stopped, answer.calls_run) == ("done", 2)
+        assert "Oslo" in answer.text
+        assert client.chat(model, "Tell me about 'Oslo' with 7 people", output=City).parsed == City("Oslo", 7)
+        assert {seen.dialect for seen in provider.requests if seen.dialect} == {name}
+        assert model in [row.name for row in client.models()]
+        assert client.count_tokens(model, "one two three").tokens >= 3
+
+
+@pytest.mark.parametrize("name", ["anthropic", "gemini", "openai_responses"])
+def test_a_thinking_models_seals_survive_the_gateway(name: str) -> None:
+    with behind(name) as (client, _, model):
+        answer = client.run(model, "get_weather in Oslo", tools=[get_weather], effort="high")
+        assert answer.stopped == "done"
+
+
+def test_the_gateways_notes_are_told() -> None:
+    with serve("anthropic", key=CANARY) as provider:
+        spec = upstream("up", "anthropic", provider.base_url, models=("some-alias",))
+        with open_house(spec) as house, dragoman.Client(base_url=house.url, env={}) as client:
+            answer = client.chat("some-alias", "say x", options={"seed": 7})
+            assert "/seed" in [note.where for note in answer.notes]
+
+
+def test_the_demo_model_of_a_gateway() -> None:
+    with open_house() as house, dragoman.Client(base_url=house.url, env={}) as client:
+        assert client.chat("demo", "say hello").text == "hello"
+        answer = client.run("demo", "get_weather in Oslo", tools=[get_weather], limits=Limits(turns=3))
+        assert "clear" in answer.text
+
+
+def test_a_gateway_that_wants_a_key() -> None:
+    key = "dk-0123456789abcdef0123456789abcdef"
+    with open_house(keys=KeyStore(None, [key])) as house:
+        with dragoman.Client(base_url=house.url, api_key=key, env={}) as client:
+            assert client.chat("demo", "say hello").text == "hello"
+        with dragoman.Client(base_url=house.url, env={"DRAGOMAN_KEY": key}) as client:
+            assert client.chat("demo", "say hello").text == "hello"
+        with dragoman.Client(base_url=house.url, env={}) as client, pytest.raises(UpstreamError) as caught:
+            client.chat("demo", "say hello")
+        assert caught.value.failure.kind == "unauthenticated"
+
+
+def test_a_gateway_that_is_not_there() -> None:
+    async def main() -> None:
+        async with AsyncClient(base_url="http://127.0.0.1:9", env={}, timeout_s=1.0) as client:
+            with pytest.raises(UpstreamError, match="takes no connection") as caught:
+                await client.chat("demo", "x")
+            assert caught.value.failure.code == "upstream_unreachable"
+
+    asyncio.run(main())

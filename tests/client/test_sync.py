@@ -1,0 +1,180 @@
+"""The client without `await`: the same answers, everywhere, and nothing left running."""
+
+import asyncio
+import dataclasses
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import dragoman
+from dragoman.agent import CallFinished, Stopped, TurnDone
+from dragoman.testing import Provider, faults, serve
+
+
+@pytest.fixture
+def client() -> Iterator[dragoman.Client]:
+    with dragoman.Client(env={}) as made:
+        yield made
+
+
+@dragoman.tool
+def get_weather(city: str) -> dict[str, str]:
+    """The weather of a city."""
+    return {"city": city, "sky": "clear"}
+
+
+def test_demo_needs_nothing(client: dragoman.Client) -> None:
+    answer = client.chat("demo", "say hello")
+    assert (answer.text, str(answer), answer.finish, answer.model) == ("hello", "hello", "stop", "demo")
+    assert answer.message.role == "assistant"
+
+
+def test_streams(client: dragoman.Client) -> None:
+    with client.chat("demo", "count to 5", stream=True) as stream:
+        assert list(stream.texts()) == ["1", " 2", " 3", " 4", " 5"]
+        assert stream.answer().text == "1 2 3 4 5"
+    thinking = client.stream("demo", "hm", effort="low")
+    assert "".join(heard.reasoning for heard in thinking).startswith("I was asked")
+
+
+def test_the_tool_loop(client: dragoman.Client) -> None:
+    answer = client.run("demo", "get_weather in Oslo", tools=[get_weather])
+    assert '"sky":"clear"' in answer.text
+    kinds = [type(step) for step in client.run_steps("demo", "get_weather in Oslo", tools=get_weather)]
+    assert (kinds.count(TurnDone), kinds.count(CallFinished), kinds[-1]) == (2, 1, Stopped)
+
+
+def test_types_lists_counts_and_forms(client: dragoman.Client) -> None:
+    @dataclasses.dataclass
+    class City:
+        name: str
+
+    assert client.chat("demo", "Tell of 'Oslo'", output=City).parsed == City("Oslo")
+    assert ("demo", "demo") in [(row.name, row.upstream) for row in client.models()]
+    assert int(client.count_tokens("demo", "one two")) == 2
+    made = client.openai.chat.completions.create(model="demo", messages=[{"role": "user", "content": "say x"}])
+    assert made.choices[0].message.content == "x"
+    chunks = client.openai.chat(model="demo", messages=[{"role": "user", "content": "say x"}], stream=True)
+    assert "".join(c.choices[0].delta.content or "" for c in chunks) == "x"
+
+
+def test_a_tool_may_use_the_client_itself(client: dragoman.Client) -> None:
+    """From its thread, without a deadlock."""
+
+    @dragoman.tool
+    def ask_again(what: str) -> str:
+        """Asks again."""
+        return client.chat("demo", f"say {what}").text
+
+    assert "pong" in client.run("demo", "ask_again 'pong'", tools=[ask_again]).text
+
+
+def test_agents_that_call_themselves_come_to_an_end(client: dragoman.Client) -> None:
+    depth = []
+
+    @dragoman.tool
+    def again(what: str) -> str:
+        """Again."""
+        depth.append(1)
+        return client.run("demo", "again 'x'", tools=[again]).text
+
+    assert client.run("demo", "again 'x'", tools=[again]).stopped == "done"
+    assert len(depth) == 4
+
+
+def test_it_works_where_a_loop_already_runs(client: dragoman.Client) -> None:
+    async def main() -> str:
+        return client.chat("demo", "say hello").text
+
+    assert asyncio.run(main()) == "hello"
+
+
+def test_it_works_from_many_threads(client: dragoman.Client) -> None:
+    said: list[str] = []
+
+    def work(n: int) -> None:
+        said.append(client.chat("demo", f"say {n}").text)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(said) == [str(n) for n in range(8)]
+
+
+def test_closing_ends_what_runs_and_its_thread() -> None:
+    with serve("anthropic", key="k", pace_s=0.02) as provider:
+        made = dragoman.Client("anthropic", api_key="k", base_url=provider.base_url, env={})
+        stream = made.chat("claude-x", "count to 500", stream=True)
+        next(stream)
+        made.close()
+        assert not [thread for thread in threading.enumerate() if thread.name == "dragoman-client" and alive(thread)]
+        assert left(provider)
+        with pytest.raises(dragoman.DragomanError, match="closed"):
+            made.chat("claude-x", "x")
+
+
+def alive(thread: threading.Thread) -> bool:
+    thread.join(2)
+    return thread.is_alive()
+
+
+def left(provider: Provider) -> bool:
+    for _ in range(100):
+        if provider.requests[0].left:
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_a_client_nobody_holds_is_closed() -> None:
+    made = dragoman.Client(env={})
+    made.chat("demo", "say x")
+    del made
+    assert not [thread for thread in threading.enumerate() if thread.name == "dragoman-client" and alive(thread)]
+
+
+def test_errors_come_through() -> None:
+    with serve("openai", key="k") as provider:
+        provider.always(faults.failing(400, "no such thing"))
+        with dragoman.Client("openai", api_key="k", base_url=provider.base_url, env={}) as made:
+            with pytest.raises(dragoman.UpstreamError) as caught:
+                made.chat("gpt-4o", "x")
+            assert caught.value.failure.message == "no such thing"
+
+
+def test_a_program_ends_while_a_tool_still_hangs() -> None:
+    program = """
+import dragoman, time
+
+def hangs() -> None:
+    "Hangs."
+    time.sleep(60)
+
+client = dragoman.Client(env={})
+answer = client.run("demo", "hangs now", tools=[dragoman.FunctionTool(hangs, timeout_s=0.05)])
+assert "took longer" in answer.text, answer.text
+"""
+    begun = time.monotonic()
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert time.monotonic() - begun < 10
+
+
+def test_importing_dragoman_loads_no_client() -> None:
+    program = (
+        "import sys, dragoman; dragoman.FunctionTool; "
+        "assert 'aiohttp' not in sys.modules; assert 'dragoman.client' not in sys.modules"
+    )
+    before = "import sys, dragoman; assert 'asyncio' not in sys.modules and 'aiohttp' not in sys.modules"
+    for text in (before, program):
+        subprocess.run([sys.executable, "-c", text], check=True, timeout=20)
+    assert set(dragoman._HOMES) <= set(dragoman.__all__)
+    with pytest.raises(AttributeError, match="nothing_here"):
+        _ = dragoman.nothing_here
