@@ -1,6 +1,7 @@
 """A request as one target wants it, made afresh for each attempt from the canonical request (FIELD-CASES 102)."""
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from dragoman.passes.restore import restore as restore_reply
 from dragoman.upstream.demo import demo_events
 from dragoman.upstream.learner import learn
 from dragoman.upstream.profiles import choose_dialect as dialect_of_model
-from dragoman.upstream.profiles import profile_for
+from dragoman.upstream.profiles import load_rows, profile_for
 from dragoman.upstream.send import Rendered
 from dragoman.upstream.spec import DEMO, Target, Upstream
 from dragoman.upstream.station import Station
@@ -95,14 +96,20 @@ def _encode(dialect: Dialect, request: Request, notes: Notes, *, usage: bool) ->
 
 
 def choose_dialect(upstream: Upstream, client: str, model: str) -> str:
-    """The client's own where the upstream speaks it, unless the model goes over another one (mission B6)."""
+    """The API path follows the model (mission B6). A client keeps its own where models of that kind go over it;
+    what a server emulates beside its own dialect we convert better ourselves (BACKENDS.md: llama.cpp's Responses)."""
     spoken = upstream.dialects or (upstream.dialect,)
     if len(spoken) == 1:
         return spoken[0]
-    if client in spoken and client != "openai_chat":
+    if client in spoken and client != "openai_chat" and _is_native(upstream.kind, client):
         return client
     wanted = dialect_of_model(upstream.kind, model)
     return wanted if wanted in spoken else upstream.dialect
+
+
+@lru_cache(256)
+def _is_native(kind: str, dialect: str) -> bool:
+    return any(row.dialect == dialect and kind in (row.kinds or ()) for row in load_rows().families)
 
 
 def _equal(one: Request, other: Request) -> bool:
