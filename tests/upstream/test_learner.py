@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dragoman.failure import Failure
-from dragoman.model.messages import Seal, ToolCall
+from dragoman.model.messages import Extras, Seal, ToolCall
 from dragoman.model.request import ReasoningSetting, Request
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
@@ -84,7 +84,7 @@ def test_case_38_a_refused_beta_is_left_out() -> None:
 
 def test_case_37_a_refused_key_of_the_dialects_own_is_left_out() -> None:
     anthropic = profile_for("anthropic", "claude-opus-4-7")
-    extras = {"anthropic": {"context_management": {"edits": []}}}
+    extras: Extras = {"anthropic": {"context_management": {"edits": []}}}
     lesson = learn(
         refusal("context_management: Extra inputs are not permitted"), ask(extras=extras), anthropic, Notes()
     )
