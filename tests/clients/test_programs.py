@@ -1,0 +1,127 @@
+"""Claude Code, Codex and Gemini CLI, as people install them, read a file and answer from it through the gateway: in
+front of the demo model, and of a strict scripted provider of each dialect. `make test-clients` runs it.
+
+Everything stays on this machine: a clean environment, a home of its own, a key that is none, and a proxy that lets
+nobody out.
+"""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from dragoman.testing import Provider, serve
+from dragoman.upstream.spec import Timeouts
+from tests.clients.install import UnavailableError, install
+from tests.clients.programs import PROGRAMS, Place, Program, Run, run
+from tests.clients.wall import wall
+from tests.gateway.house import CANARY, House, open_house, upstream
+
+WISH = "DRAGOMAN_TEST_CLIENTS"  # `make test-clients` sets it: an ordinary test run installs nothing from npm
+TRANSCRIPTS = "DRAGOMAN_CLIENT_TRANSCRIPTS"  # a folder to write what was said into, for people
+SECRET = "marzipan-7341"
+AT_ONCE = 3
+
+# What stands behind the gateway -> the model it is asked for there.
+UPSTREAMS = {
+    "demo": "demo",
+    "openai_chat": "gpt-5.1",
+    "openai_responses": "gpt-5",
+    "anthropic": "claude-sonnet-4-6",
+    "gemini": "gemini-2.5-flash",
+    "ollama": "qwen3",
+}
+KINDS = {"openai_chat": "openai", "openai_responses": "openai"}
+
+
+@dataclass(frozen=True)
+class Told:
+    """What came of one run."""
+
+    run: Run
+    conversations: int  # requests that reached the provider
+    refusals: list[str]
+    warnings: list[str]
+    wanted: list[str]  # where the program wanted to go, besides the gateway
+
+    def __str__(self) -> str:
+        found = f"exit {self.run.code} after {self.run.seconds:.1f} s, refusals {self.refusals}"
+        return f"{found}, warnings {self.warnings}, wall {self.wanted}\n\n{self.run.out}\n\n{self.run.err}"
+
+
+def play(program: Program, behind: str, bins: Path) -> Told:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="dragoman-", dir=scratch())))
+        refusal = stack.enter_context(wall())
+        provider = stack.enter_context(serve(behind, key=CANARY)) if behind != "demo" else None
+        house = stack.enter_context(gateway(program, behind, provider))
+        place = Place(bins, folder / "home", folder / "work", house.url, refusal.url)
+        place.home.mkdir()
+        place.work.mkdir()
+        note = place.work / "note.txt"
+        note.write_text(f"The password is {SECRET}.\n")
+        done = run(program, place, f"Read the file {note} and tell me what it says.")
+        seen = provider.requests if provider else []
+        told = Told(
+            run=done,
+            conversations=sum(1 for request in seen if request.dialect),
+            refusals=provider.refusals if provider else [],
+            warnings=provider.warnings if provider else [],
+            wanted=refusal.wanted,
+        )
+    if folder_for := os.environ.get(TRANSCRIPTS):
+        Path(folder_for, f"{program.name}-{behind}.txt").write_text(str(told))
+    return told
+
+
+def scratch() -> str | None:
+    """Codex puts no helpers under /tmp, and says so at length."""
+    return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None  # noqa: S108
+
+
+def gateway(program: Program, behind: str, provider: Provider | None) -> AbstractContextManager[House]:
+    """The program asks for the model it always asks for, and the gateway knows what is meant."""
+    if provider is None:
+        return open_house()
+    model = UPSTREAMS[behind]
+    spec = upstream(behind, behind, provider.base_url, kind=KINDS.get(behind, behind), timeouts=Timeouts())
+    return open_house(spec, aliases={program.model: (f"{behind}/{model}",)})
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[dict[tuple[str, str], Future[Told]]]:
+    """All of them, some at once."""
+    if not os.environ.get(WISH):
+        pytest.skip(f"{WISH} is not set: `make test-clients` runs the real programs")
+    try:
+        bins = install()
+    except UnavailableError as error:
+        pytest.skip(f"the programs cannot be installed: {error}")
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {(p.name, behind): pool.submit(play, p, behind, bins) for behind in UPSTREAMS for p in PROGRAMS}
+
+
+@pytest.mark.parametrize("behind", UPSTREAMS)
+@pytest.mark.parametrize("program", [program.name for program in PROGRAMS])
+def test_a_program_reads_a_file_and_answers_from_it(
+    program: str, behind: str, runs: dict[tuple[str, str], Future[Told]]
+) -> None:
+    told = runs[program, behind].result()
+    assert told.run.code == 0, told
+    assert SECRET in told.run.answer, told
+    assert told.refusals == [], told
+    if behind != "demo":
+        assert told.conversations >= 2, told
+
+
+@pytest.mark.parametrize("program", ["codex", "codex-5.5"])
+def test_codex_goes_over_to_http_at_once(program: str, runs: dict[tuple[str, str], Future[Told]]) -> None:
+    """It tries a WebSocket first, and seven times over seven seconds if that is refused badly (FIELD-CASES 147)."""
+    told = [future.result().run for (name, _), future in runs.items() if name == program]
+    assert [run.err.count("failed to connect to Responses WebSocket") for run in told] == [1] * len(told)
+    assert min(run.seconds for run in told) < 5
