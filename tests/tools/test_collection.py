@@ -132,7 +132,6 @@ def test_no_more_run_at_once_than_may() -> None:
         ([get_time, Elsewhere()], ["get_time", "search"]),
         ([Elsewhere()], ["search"]),
     ],
-    ids=str,
 )
 def test_whatever_people_pass_as_tools_becomes_a_toolbox(tools: Any, names: list[str]) -> None:
     box = collect(tools)
