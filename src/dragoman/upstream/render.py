@@ -1,7 +1,7 @@
 """A request as one target wants it, made afresh for each attempt from the canonical request (FIELD-CASES 102)."""
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,9 +11,12 @@ from dragoman.dialects._base import Dialect
 from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.model.events import Event
+from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
+from dragoman.passes.emulate import Undo
 from dragoman.passes.legal import prepare
+from dragoman.passes.profile import Profile
 from dragoman.passes.restore import Restorer
 from dragoman.passes.restore import restore as restore_reply
 from dragoman.upstream.demo import demo_events
@@ -67,22 +70,43 @@ def render(asked: Asked, station: Station, target: Target, *, stream: bool, refu
     else:
         rendered = _encode(dialect, prepared.request, notes, usage=usage)
 
-    def dress(made: Rendered) -> Rendered:
-        made.headers[HOP] = str(asked.hops + 1)
-        if not prepared.undo.is_nothing() and not made.as_is:
-            made.restore = _restorer(Restorer(prepared.undo))
-            made.restore_reply = lambda reply: restore_reply(reply, prepared.undo)
+    way = _Way(station, target, dialect, profile, prepared.undo, notes, usage, asked.hops)
+    return way.dress(rendered, prepared.request)
+
+
+class _Way(Struct, frozen=True):
+    """What is the same for everything that is sent to one target for one request. It does not know what was rendered:
+    nothing here has to be collected."""
+
+    station: Station
+    target: Target
+    dialect: Dialect
+    profile: Profile
+    undo: Undo
+    notes: Notes
+    usage: bool
+    hops: int
+
+    def dress(self, made: Rendered, sent: Request) -> Rendered:
+        """With what the way back needs."""
+        made.learn = partial(self.relearn, sent)
+        made.headers[HOP] = str(self.hops + 1)
+        if not self.undo.is_nothing() and not made.as_is:
+            made.restore = _restorer(Restorer(self.undo))
+            made.restore_reply = partial(_restore, self.undo)
         return made
 
-    def relearn(failure: Failure) -> Rendered | None:  # knows nothing of `rendered`: no cycle to collect
-        lesson = learn(failure, prepared.request, profile, notes)
+    def relearn(self, sent: Request, failure: Failure) -> Rendered | None:
+        """What to send instead of what was refused, if the refusal tells."""
+        lesson = learn(failure, sent, self.profile, self.notes)
         if lesson is None:
             return None
-        station.remember(name, target.model, lesson.remember)
-        return dress(_encode(dialect, lesson.request, notes, usage=usage))
+        self.station.remember(self.dialect.name, self.target.model, lesson.remember)
+        return self.dress(_encode(self.dialect, lesson.request, self.notes, usage=self.usage), lesson.request)
 
-    rendered.learn = relearn
-    return dress(rendered)
+
+def _restore(undo: Undo, reply: Reply) -> Reply:
+    return restore_reply(reply, undo)
 
 
 def _encode(dialect: Dialect, request: Request, notes: Notes, *, usage: bool) -> Rendered:

@@ -34,6 +34,7 @@ from dragoman.wire import WireReply
 
 HOLD_S = 15.0  # a stream that has started but says nothing is committed after this, so that its client hears pings
 MAX_MESSAGE = 2000
+MOST_LESSONS = 3  # things a model refuses that one request may teach
 
 
 class Rendered(Struct, kw_only=True):
@@ -279,13 +280,15 @@ class Sender:
 
     async def _try(self, job: Job, station: Station, target: Target, key: Key) -> Answer:
         rendered = job.render(station, target)
-        try:
-            return await self._try_with(job, station, target, key, rendered)
-        except UpstreamError as error:
-            again = rendered.learn(error.failure) if rendered.learn is not None else None
-            if again is None:
-                raise
-        return await self._try_with(job, station, target, key, again)
+        for _ in range(MOST_LESSONS):
+            try:
+                return await self._try_with(job, station, target, key, rendered)
+            except UpstreamError as error:
+                again = rendered.learn(error.failure) if rendered.learn is not None else None
+                if again is None:
+                    raise
+                rendered = again
+        return await self._try_with(job, station, target, key, rendered)
 
     async def _try_with(self, job: Job, station: Station, target: Target, key: Key, rendered: Rendered) -> Answer:
         attempt = Attempt(upstream=station.spec.name, model=target.model, key=key.secret.hint if key.secret else "")
