@@ -1,8 +1,10 @@
 """The loop at work: steps in order, calls at the same time, limits kept, nothing left behind."""
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -333,6 +335,38 @@ def test_cancelling_leaves_nothing_behind() -> None:
         assert sorted(cleaned) == [0, 1, 2]
         assert asyncio.all_tasks() == {asyncio.current_task()}
         assert model.open == 0
+
+    asyncio.run(main())
+
+
+def test_fifty_loops_cancelled_anywhere_leave_nothing() -> None:
+    open_calls = 0
+
+    async def slow(n: int) -> None:
+        nonlocal open_calls
+        open_calls += 1
+        try:
+            await asyncio.sleep(0.002)
+        finally:
+            open_calls -= 1
+
+    async def main() -> None:
+        dice = random.Random(7)  # noqa: S311
+        for _ in range(50):
+            calls = [call("slow", f'{{"n": {i}}}', f"c{i}") for i in range(4)]
+            model = Scripted(say(*calls), 0.002, say("done"))
+
+            async def consume(model: Scripted = model) -> None:
+                async with aclosing(run_loop(model, ToolCollection([slow]), ask())) as steps:
+                    async for _ in steps:
+                        await asyncio.sleep(0)
+
+            task = asyncio.create_task(consume())
+            await asyncio.sleep(dice.random() * 0.006)
+            task.cancel()
+            await asyncio.wait([task])
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            assert (model.open, open_calls) == (0, 0)
 
     asyncio.run(main())
 

@@ -37,11 +37,8 @@ def test_a_passing_fault_is_tried_again(name: str, stream: bool) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("name", [name for name in DIALECTS if name != "ollama"])  # it has no keys
 def test_a_refused_key_is_the_callers(name: str) -> None:
-    if name == "ollama":
-        pytest.skip("it has no keys")
-
     async def main() -> None:
         kind, model = ROOMS[name]
         async with (

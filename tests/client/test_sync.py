@@ -1,6 +1,7 @@
 """The client without `await`: the same answers, everywhere, and nothing left running."""
 
 import asyncio
+import concurrent.futures
 import dataclasses
 import subprocess
 import sys
@@ -137,6 +138,36 @@ def test_a_client_nobody_holds_is_closed() -> None:
     made.chat("demo", "say x")
     del made
     assert not [thread for thread in threading.enumerate() if thread.name == "dragoman-client" and alive(thread)]
+
+
+def test_a_client_collected_in_its_own_thread_does_not_wait_for_itself() -> None:
+    made: list[dragoman.Client] = [dragoman.Client(env={})]
+    thread = None
+
+    @dragoman.tool
+    async def drop() -> str:
+        """Drops the last reference."""
+        nonlocal thread
+        thread = threading.current_thread()
+        made[0]._finalizer()
+        return "dropped"
+
+    with pytest.raises((dragoman.DragomanError, concurrent.futures.CancelledError)):
+        made[0].run("demo", "drop it", tools=[drop])
+    assert thread is not None
+    assert not alive(thread)
+
+
+def test_an_async_client_works_in_one_loop_after_another() -> None:
+    with serve("openai", key="k") as provider:
+        made = dragoman.AsyncClient("openai", api_key="k", base_url=provider.base_url, env={})
+
+        async def ask() -> str:
+            answer = await made.chat("gpt-4o", "say x")
+            await made.close()
+            return answer.text
+
+        assert [asyncio.run(ask()) for _ in range(3)] == ["x"] * 3
 
 
 def test_errors_come_through() -> None:

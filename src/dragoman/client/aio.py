@@ -1,5 +1,6 @@
 """AsyncClient: asks upstreams with the gateway's own sender: the same retries, limits, fallbacks and passes."""
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
@@ -61,6 +62,7 @@ class AsyncClient:
         refuse: Sequence[NoteKind] = (),
     ) -> None:
         """`aliases`: a name for one model, or for several to be tried in turn. `env` instead of the process's own."""
+        self._home: asyncio.AbstractEventLoop | None = None
         self._transport = Transport()
         self._sender = Sender(self._transport)
         self._timeout_s = timeout_s
@@ -79,6 +81,16 @@ class AsyncClient:
             timeouts=timeouts or Timeouts(),
         )
         self.openai = AsyncOpenAI(self)
+
+    def _begin(self) -> None:
+        """Connections and queues belong to a loop: in another one (a second `asyncio.run`) there are new ones."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._home:
+            if self._home is not None:
+                self._transport = self._sender.transport = Transport()
+                self._live.clear()
+                self.wiring.stations.clear()
+            self._home = loop
 
     # -- asking
 
@@ -135,11 +147,13 @@ class AsyncClient:
 
     async def models(self, upstream: str | None = None) -> list[ListedModel]:
         """Every model of every upstream that answers, or of one, and then it is an error if it does not."""
+        self._begin()
         return await list_models(self.wiring, self._transport, upstream)
 
     async def count_tokens(self, model: str, prompt: Prompt, **asking: Unpack[Asking]) -> Count:
         """How many tokens a request has: asked of the provider where it can say, else estimated."""
         request = await self._offer(build(model, prompt, asking))
+        self._begin()
         return await count_tokens(self.wiring, self._transport, request)
 
     # -- sending
@@ -154,6 +168,7 @@ class AsyncClient:
         timeout_s: float | None = None,
     ) -> Sent:
         """The first upstream that begins to answer. Whoever calls this closes what it gives (`done`)."""
+        self._begin()
         rendering = Rendering(
             dialect=dialect or find_dialect("canonical"),
             request=replace(request, stream=stream),  # said, so that no dialect has to make it up

@@ -4,7 +4,7 @@ everywhere: in a script, in a thread, in a notebook that already has a loop, in 
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
 from dragoman.agent.steps import Limits, Step
@@ -23,6 +23,7 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
 
@@ -45,12 +46,19 @@ class Portal:
                 raise DragomanError("this client is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=_serve, args=(self._loop,), name="dragoman-client", daemon=True).start()
+                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="dragoman-client", daemon=True)
+                self._thread.start()
             return self._loop
 
-    @property
-    def begun(self) -> bool:
-        return self._loop is not None
+    def end(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Does `work` and stops. Garbage may be collected in our own thread, which must not wait for itself."""
+        if self._loop is not None and threading.current_thread() is self._thread:
+            task = self._loop.create_task(work())
+            task.add_done_callback(lambda _: self.stop())
+            return
+        if self._loop is not None:
+            self.run(work())
+        self.stop()
 
     def stop(self) -> None:
         with self._lock:
@@ -141,7 +149,7 @@ class Client:
         self._client = AsyncClient(*args, **kwargs)
         self.wiring = self._client.wiring
         self.openai = OpenAI(self._portal, self._client)
-        self._finalizer = weakref.finalize(self, _end, self._portal, self._client)
+        self._finalizer = weakref.finalize(self, self._portal.end, self._client.close)
 
     @overload
     def chat(
@@ -186,12 +194,6 @@ class Client:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _end(portal: Portal, client: AsyncClient) -> None:
-    if portal.begun:
-        portal.run(client.close())
-    portal.stop()
 
 
 class Speaker:
