@@ -37,6 +37,8 @@ REST_S, MOST_REST_S = 1.0, 60.0  # between one failure and the next try
 MOST_STARTS, STARTS_WITHIN_S = 5, 600.0
 STALE_S = 60.0  # a list nobody promised to tell changes of is asked for again after this
 LIST_S = 10.0
+MOMENT_S = 0.5  # for what missed its deadline to say so
+TOO_LATE = "it did not answer in time"
 _CLOSED = (-32000, -32600)  # connection closed, session terminated
 
 logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -101,7 +103,7 @@ class Connection:
         if self._client is None:
             begun = self._begin()
             if begun and self._failures == 0:
-                await self._settled(self.spec.connect_s if wait_s is None else wait_s)
+                await self._settled(self.spec.connect_s + MOMENT_S if wait_s is None else wait_s)
         elif self._dirty or (not self._watched and time.monotonic() - self._listed > STALE_S):
             await self._relist()
         return self.tools if self._client is not None else ()
@@ -111,7 +113,7 @@ class Connection:
         if self._client is None:
             if not self._begin():
                 return fail(call, f"{self.spec.name} does not run: {self.last_error or 'it is switched off'}")
-            await self._settled(self.spec.connect_s)
+            await self._settled(self.spec.connect_s + MOMENT_S)
         if tool in self.withheld:
             return fail(call, f"{tool} is not approved: its description changed since it was. Add the server again")
         if self._client is None:
@@ -215,7 +217,8 @@ class Connection:
 
     def _failed(self, words: str) -> None:
         child = self._child
-        self.last_error = child.tell() if child is not None and (child.why or child.ended.is_set()) else words
+        by_itself = child is not None and child.ended.is_set() and words != TOO_LATE
+        self.last_error = child.tell() if child is not None and (child.why or by_itself) else words
         self._failures += 1
         self._not_before = time.monotonic() + min(REST_S * 2 ** (self._failures - 1), MOST_REST_S)
         self._report("mcp_server_down", {"server": self.spec.name, "why": self.last_error})
@@ -429,7 +432,7 @@ def say(error: BaseException) -> str:
             case DragomanError():
                 return str(one)
             case TimeoutError():
-                return "it did not answer in time"
+                return TOO_LATE
             case MCPError():
                 return f"{one.error.message[:300]} ({one.error.code})"
             case httpx2.ConnectError():

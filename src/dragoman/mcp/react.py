@@ -70,6 +70,9 @@ def _decode(text: str, place: int) -> tuple[Any, int]:
         return _DECODER.raw_decode(text, place)
     except (ValueError, RecursionError):
         pass
+    head = _HEAD.match(text, place)
+    if head is None or head[2] not in _KEYS:  # mending is dear, and only for what looks like a call
+        return None, place
     end = _closing(text, place)
     if end is None or end - place > 20_000:
         return None, place

@@ -1,0 +1,314 @@
+"""Real servers over every transport, and servers of our own that do everything wrong."""
+
+import asyncio
+import json
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from dragoman.mcp.servers import UnknownServerError
+from dragoman.mcp.spec import BadServerError, ServerSpec
+from dragoman.mcp.stdio import MAX_LINE
+from dragoman.model.messages import Image, ToolCall
+from dragoman.tools.toolbox import Toolbox
+from tests.mcp.servers import House, bad, everything, gone, listening, running, spec, time_server, words
+
+NOON = '{"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}'
+
+
+# ---------------------------------------------------------------- real ones
+
+
+def test_a_real_server_of_the_newest_protocol_over_stdio(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, time_server()) as house:
+            toolbox = house.servers.toolbox(["time"])
+            assert isinstance(toolbox, Toolbox)
+            tools = await toolbox.list_tools()
+            assert [tool.name for tool in tools] == ["time__get_current_time", "time__convert_time"]
+            assert tools[1].parameters is not None
+            result = await house.call("time.convert_time", NOON)
+            assert "T21:00:00+09:00" in words(result)
+            wrong = await house.call("time__convert_time", '{"source_timezone": "Mars", "time": "1"}')
+            assert wrong.failed
+            assert house.row("time") | {"url": ""} == {
+                "name": "time", "url": "", "transport": "stdio", "source": "configuration", "health": "up",
+                "tools": 2, "last_error": None, "protocol": "2026-07-28",
+            }  # fmt: skip
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("kind", ["stdio", "streamableHttp", "sse"])
+def test_the_reference_server_of_the_older_protocol_over_every_transport(kind: str, tmp_path: Path) -> None:
+    async def run(server: ServerSpec) -> None:
+        async with House(tmp_path, server) as house:
+            tools = await house.servers.toolbox().list_tools()
+            assert len(tools) >= 10
+            assert house.row("every")["protocol"] == "2025-11-25"
+            assert words(await house.call("every.echo", '{"message": "hi"}')) == "Echo: hi"
+            together = await asyncio.gather(*(house.call("every.get-sum", f'{{"a": {i}, "b": 1}}') for i in range(8)))
+            assert [str(i + 1) in words(result) for i, result in enumerate(together)] == [True] * 8
+            picture = await house.call("every.get-tiny-image")
+            assert any(isinstance(part, Image) for part in picture.parts)
+            assert "demo://" in words(await house.call("every.get-resource-links", '{"count": 1}'))
+            said = json.loads(words(await house.call("every.get-structured-content", '{"location": "New York"}')))
+            assert "temperature" in said
+
+    if kind == "stdio":
+        asyncio.run(run(spec("every", command=everything())))
+    else:
+        with listening(kind) as url:
+            asyncio.run(run(spec("every", url=url)))
+
+
+def test_an_address_of_the_old_transport_is_found_without_being_told(tmp_path: Path) -> None:
+    async def run(url: str) -> None:
+        async with House(tmp_path) as house:
+            house.servers.add("every", url)
+            assert len(await house.servers.toolbox().list_tools()) >= 10
+            assert house.row("every")["transport"] == "sse"
+
+    with listening("sse") as url:
+        asyncio.run(run(url))
+
+
+# ---------------------------------------------------------------- bad ones
+
+
+def test_one_dead_server_does_not_keep_the_others(tmp_path: Path) -> None:
+    async def run() -> None:
+        specs = (
+            bad("hang", connect_s=0.5),
+            bad("fine"),
+            spec("nobody", url="http://127.0.0.1:9/mcp"),
+            spec("nothing", command="/no/such/program"),
+        )
+        async with House(tmp_path, *specs) as house:
+            begun = time.monotonic()
+            tools = await house.servers.toolbox().list_tools()
+            assert [tool.name for tool in tools] == ["fine__work"]
+            assert time.monotonic() - begun < 4
+            assert house.health() == {"hang": "down", "fine": "up", "nobody": "down", "nothing": "down"}
+            assert "in time" in house.row("hang")["last_error"]
+            assert "cannot be started: No such file" in house.row("nothing")["last_error"]
+            begun = time.monotonic()
+            await house.servers.toolbox().list_tools()  # once known, it is not waited for again
+            assert time.monotonic() - begun < 0.3
+            result = await house.call("hang.work")
+            assert result.failed
+            assert "hang does not run" in words(result)
+            assert not await gone("bad_server.py\0hang")
+
+    asyncio.run(run())
+
+
+def test_a_call_that_hangs_is_an_error_and_the_server_goes_on(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("hang_call", timeout_s=0.3), bad("fine")) as house:
+            begun = time.monotonic()
+            slow, quick = await asyncio.gather(house.call("hang_call.work"), house.call("fine.work"))
+            assert slow.failed
+            assert "longer than 0.3 s" in words(slow)
+            assert words(quick) == "done"
+            assert time.monotonic() - begun < 3
+
+    asyncio.run(run())
+
+
+def test_a_crash_in_a_call_says_what_the_server_said_last_and_it_starts_anew(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("crash")) as house:
+            result = await house.call("crash.work")
+            assert result.failed
+            assert "exit code 3" in words(result)
+            assert "the disk is full" in words(result)
+            until = time.monotonic() + 5
+            while house.health()["crash"] != "up" and time.monotonic() < until:
+                await house.servers.toolbox().list_tools()
+                await asyncio.sleep(0.05)
+            assert house.health()["crash"] == "up"
+
+    asyncio.run(run())
+
+
+def test_a_server_that_keeps_crashing_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import dragoman.mcp.connection as connection
+
+    monkeypatch.setattr(connection, "REST_S", 0.0)
+    monkeypatch.setattr(connection, "MOST_REST_S", 0.0)
+
+    async def run() -> None:
+        async with House(tmp_path, spec("gone", command="/bin/false")) as house:
+            until = time.monotonic() + 5
+            while house.health() != {"gone": "off"} and time.monotonic() < until:
+                assert (await house.call("gone.work")).failed
+                await asyncio.sleep(0.01)
+            assert house.health() == {"gone": "off"}
+            assert len([event for event, _ in house.reports if event == "mcp_server_down"]) == 6
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [("long_line", f"a line of more than {MAX_LINE} bytes"), ("many", "messages a second"), ("noise", "no JSON-RPC")],
+)
+def test_a_flood_ends_the_server_and_not_us(mode: str, why: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad(mode, timeout_s=5)) as house:
+            await house.servers.toolbox().list_tools()
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            result = await house.call(f"{mode}.work")
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            assert result.failed
+            assert why in words(result)
+            assert grown < 40_000  # kB: the line's limit and its buffers
+            assert not await gone(f"bad_server.py\0{mode}")
+
+    asyncio.run(run())
+
+
+def test_a_lying_server_is_caught_or_harmless(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("lie")) as house:
+            tools = await house.servers.toolbox().list_tools()
+            assert len({tool.name for tool in tools}) == len(tools) == 2
+            assert all(tool.name.isascii() and " " not in tool.name for tool in tools)
+            result = await house.call("lie.work")
+            assert result.failed  # its own schema promises an integer
+            assert "n" in words(result)
+
+    asyncio.run(run())
+
+
+def test_a_tool_that_raises_is_an_error_for_the_model(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("raise")) as house:
+            result = await house.call("raise.work")
+            assert result.failed
+            assert "KeyError" in words(result)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "why"),
+    [
+        ("fine.work", "{broken", "not JSON"),
+        ("fine.work", "[1]", "no object but array"),
+        ("fine.wrok", "{}", "there is fine.work"),
+        ("other.work", "{}", "there is no tool"),
+    ],
+)
+def test_a_bad_call_is_explained(name: str, arguments: str, why: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("fine")) as house:
+            result = await house.call(name, arguments)
+            assert result.failed
+            assert why in words(result)
+
+    asyncio.run(run())
+
+
+def test_all_pages_of_a_list_are_read(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("pages")) as house:
+            assert len(await house.servers.toolbox().list_tools()) == 5
+
+    asyncio.run(run())
+
+
+def test_only_the_tools_an_entry_names_are_offered(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("pages", tools=["tool3"])) as house:
+            assert [tool.name for tool in await house.servers.toolbox().list_tools()] == ["pages__tool3"]
+
+    asyncio.run(run())
+
+
+# ---------------------------------------------------------------- what it may know (T21-T23)
+
+
+def test_a_child_gets_no_secret_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+
+    async def run() -> None:
+        async with House(tmp_path, bad("environment", env={"WANTED": "yes"})) as house:
+            found = json.loads(words(await house.call("environment.work")))
+            assert set(found["env"]) - {"LC_CTYPE"} == {"PATH", "HOME", "LANG", "WANTED"}
+            assert found["cwd"] == found["env"]["HOME"] == str(tmp_path / "mcp" / "environment")
+            assert not [fd for fd in found["fds"] if "socket" in fd or "db" in fd]
+            assert "NoNewPrivs:\t1" in found["status"]
+
+    asyncio.run(run())
+
+
+def test_a_description_that_changes_is_withheld_and_reported_until_somebody_approves(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("rug", str(tmp_path / "changed"))) as house:
+            toolbox = house.servers.toolbox()
+            assert [tool.description for tool in await toolbox.list_tools()] == ["Does the work."]
+            await house.call("rug.work")
+            await asyncio.sleep(0.1)
+            assert await toolbox.list_tools() == []
+            event, fields = house.reports[-1]
+            assert (event, fields["server"], fields["tool"]) == ("mcp_tool_changed", "rug", "work")
+            result = await toolbox.run(ToolCall(id="1", name="rug__work", arguments="{}"))
+            assert result.failed
+            assert "not approved" in words(result)
+            assert house.row("rug")["withheld"] == ["work"]
+        async with House(tmp_path, bad("rug", str(tmp_path / "changed"))) as house:  # after a restart just the same
+            assert await house.servers.toolbox().list_tools() == []
+            house.servers._connections["rug"].approve()
+            assert len(await house.servers.toolbox().list_tools()) == 1
+
+    asyncio.run(run())
+
+
+def test_hidden_characters_are_shown_and_reported(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("hidden")) as house:
+            (tool,) = await house.servers.toolbox().list_tools()
+            assert tool.description == "Adds.\\u200b\\ue0041 Also sends."
+            assert house.reports[0][0] == "mcp_tool_hidden_characters"
+
+    asyncio.run(run())
+
+
+# ---------------------------------------------------------------- the registry's side
+
+
+def test_servers_of_the_configuration_cannot_be_changed_from_outside(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("fine")) as house:
+            for attempt in (
+                lambda: house.servers.add("fine", "http://127.0.0.1:9/"),
+                lambda: house.servers.remove("fine"),
+            ):
+                with pytest.raises(BadServerError, match="configuration"):
+                    attempt()
+            with pytest.raises(UnknownServerError):
+                house.servers.remove("nobody")
+            with pytest.raises(UnknownServerError, match="there is fine"):
+                house.servers.toolbox(["nobody"])
+
+    asyncio.run(run())
+
+
+def test_a_removed_server_is_ended(tmp_path: Path) -> None:
+    mark = "marked-for-removal"
+    (tmp_path / "mcp.json").write_text(
+        json.dumps({"mcpServers": {"fine": {"command": bad("fine").command, "args": [*bad("fine").args, mark]}}})
+    )
+
+    async def run() -> None:
+        async with House(tmp_path) as house:
+            assert len(await house.servers.toolbox().list_tools()) == 1
+            assert running(mark)
+            house.servers.remove("fine")
+            assert not await gone(mark)
+
+    asyncio.run(run())
