@@ -19,6 +19,7 @@ class McpToolbox:
     def __init__(self, connections: "Sequence[Connection]") -> None:
         self._connections = {connection.spec.name: connection for connection in connections}
         self._named: dict[str, Place] = {}
+        self._labels: dict[str, Place] = {}  # also of tools that have gone since
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -27,6 +28,7 @@ class McpToolbox:
         """All servers are asked at the same time; one that does not answer in time is left out, not waited for."""
         offers = await self._offers()
         self._named = name_tools(offers)
+        self._labels.update(self._named)
         return [offers[place].to_tool(name) for name, place in self._named.items()]
 
     async def _offers(self) -> "dict[Place, Offer]":
@@ -40,7 +42,7 @@ class McpToolbox:
 
     def label(self, name: str) -> str:
         """`server.tool` for a name given to a model."""
-        place = find_place(name, self._named)
+        place = find_place(name, self._labels)
         return ".".join(place) if place is not None else name
 
     async def run(self, call: ToolCall) -> ToolResult:

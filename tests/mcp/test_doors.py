@@ -1,0 +1,329 @@
+"""A task that needs a real MCP server, through each of the six doors, by native calls and by the text protocol."""
+
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.agent.steps import Limits
+from dragoman.dialects import find_dialect
+from dragoman.dialects.jsonrpc import dialect_for
+from dragoman.gateway.mcp_settings import McpSettings
+from dragoman.model.fold import fold
+from dragoman.model.messages import Reasoning, Text, ToolCall
+from dragoman.model.reply import Reply
+from dragoman.notes import Notes
+from dragoman.wire import WireReply
+from tests.gateway.house import House, open_house
+from tests.mcp.servers import bad, gone, listening, time_server
+
+NATIVE = 'Use convert_time with "UTC" "12:00" "Asia/Tokyo"'
+ARGUMENTS = '{"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}'
+REACT = f'say `{{"tool": "time.convert_time", "arguments": {ARGUMENTS}}}`'
+ANSWER = "T21:00:00+09:00"
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    folder = tmp_path_factory.mktemp("mcp")
+    large, big = bad("big", "3000000", name="large"), bad("big", "10000000")
+    specs = (time_server(), bad("fine"), bad("hang_call", timeout_s=0.3), large, big)
+    servers = {spec.name: spec for spec in specs}
+    with open_house(mcp=McpSettings(folder=folder, servers=servers)) as house:
+        yield house
+
+
+def ask(
+    house: House, path: str, body: Any = None, headers: dict[str, str] | None = None, method: str = "POST"
+) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=20)
+    try:
+        data = None if body is None else json.dumps(body)
+        connection.request(method, path, data, {"content-type": "application/json", **(headers or {})})
+        response = connection.getresponse()
+        return response.status, {k.lower(): v for k, v in response.getheaders()}, response.read()
+    finally:
+        connection.close()
+
+
+def chat(words: str, stream: bool) -> Any:
+    return {"model": "demo", "stream": stream, "messages": [{"role": "user", "content": words}]}
+
+
+def rpc(words: str, stream: bool, **more: Any) -> Any:
+    return {"jsonrpc": "2.0", "id": 1, "method": "generate_content", "params": chat(words, stream) | more}
+
+
+def gemini(words: str, stream: bool) -> tuple[str, Any]:
+    verb = "streamGenerateContent?alt=sse" if stream else "generateContent"
+    return f"/v1beta/models/demo:{verb}", {"contents": [{"role": "user", "parts": [{"text": words}]}]}
+
+
+DOORS: dict[str, Any] = {
+    "openai_chat": lambda w, s: ("/v1/chat/completions", chat(w, s)),
+    "openai_responses": lambda w, s: ("/v1/responses", {"model": "demo", "stream": s, "input": w}),
+    "anthropic": lambda w, s: ("/v1/messages", chat(w, s) | {"max_tokens": 1000}),
+    "gemini": gemini,
+    "ollama": lambda w, s: ("/api/chat", chat(w, s)),
+    "jsonrpc": lambda w, s: ("/generate", rpc(w, s)),
+}
+
+
+def read(door: str, data: bytes, *, stream: bool) -> Reply:
+    """As a client of that dialect reads it: a stream that is not whole fails here."""
+    dialect = dialect_for(1) if door == "jsonrpc" else find_dialect(door)
+    if stream:
+        decoder = dialect.stream_decoder(Notes())
+        reply = fold([*decoder.feed(data), *decoder.close()])
+    else:
+        body = json.loads(data)
+        reply = dialect.decode_reply(WireReply(body=body.get("result", body)), Notes())
+    assert isinstance(reply, Reply), reply
+    return reply
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("mode", ["native", "react"])
+@pytest.mark.parametrize("door", list(DOORS))
+def test_the_gateway_runs_the_loop_and_the_client_hears_one_answer(
+    house: House, door: str, mode: str, stream: bool
+) -> None:
+    path, body = DOORS[door](NATIVE if mode == "native" else REACT, stream)
+    status, headers, data = ask(house, path, body, {"x-dragoman-mcp": "time", "x-dragoman-mcp-mode": mode})
+    assert status == 200, data
+    choice = read(door, data, stream=stream).choices[0]
+    assert ANSWER in "".join(part.text for part in choice.parts if isinstance(part, Text))
+    told = "".join(part.text for part in choice.parts if isinstance(part, Reasoning))
+    assert "[time.convert_time {" in told
+    assert "[time.convert_time answered:" in told
+    assert not [part for part in choice.parts if isinstance(part, ToolCall)]
+    assert choice.finish is not None
+    assert choice.finish.reason == "stop"
+    if not stream:
+        assert headers["x-dragoman-stop"] == "done"
+
+
+@pytest.mark.parametrize(("show", "kind"), [("text", Text), ("nothing", None)])
+def test_a_client_chooses_how_calls_are_told(house: House, show: str, kind: type | None) -> None:
+    headers = {"x-dragoman-mcp": "time", "x-dragoman-mcp-show": show}
+    _, _, data = ask(house, "/v1/messages", chat(NATIVE, False) | {"max_tokens": 1000}, headers)
+    parts = read("anthropic", data, stream=False).choices[0].parts
+    told = [type(part) for part in parts if "[time.convert_time" in getattr(part, "text", "")]
+    assert told == ([] if kind is None else [kind])
+
+
+def test_tools_of_the_client_are_the_client_s_to_run(house: House) -> None:
+    own = {"type": "function", "function": {"name": "my_own_tool", "parameters": {"type": "object"}}}
+    body = chat("call my_own_tool please", False) | {"tools": [own]}
+    status, _, data = ask(house, "/v1/chat/completions", body, {"x-dragoman-mcp": "time"})
+    assert status == 200
+    message = json.loads(data)["choices"][0]["message"]
+    assert [call["function"]["name"] for call in message["tool_calls"]] == ["my_own_tool"]
+
+
+def test_a_default_of_the_configuration_holds_for_every_door_and_can_be_declined(tmp_path: Path) -> None:
+    settings = McpSettings(folder=tmp_path, servers={"time": time_server()}, default=("time",), limits=Limits(turns=3))
+    with open_house(mcp=settings) as house:
+        _, _, data = ask(house, "/v1/chat/completions", chat(NATIVE, False))
+        assert ANSWER in json.loads(data)["choices"][0]["message"]["content"]
+        _, _, data = ask(house, "/v1/chat/completions", chat(NATIVE, False), {"x-dragoman-mcp": ""})
+        assert ANSWER not in data.decode()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "word"),
+    [
+        ({"x-dragoman-mcp": "nobody"}, 404, "there is no MCP server"),
+        ({"x-dragoman-mcp": "time", "x-dragoman-mcp-mode": "magic"}, 400, "native or react"),
+        ({"x-dragoman-mcp": "time", "x-dragoman-mcp-show": "loudly"}, 400, "reasoning"),
+    ],
+)
+def test_a_wish_nobody_can_grant_is_an_ordinary_error(
+    house: House, headers: dict[str, str], status: int, word: str
+) -> None:
+    got, _, data = ask(house, "/v1/chat/completions", chat("hi", True), headers)
+    assert got == status
+    assert word in json.loads(data)["error"]["message"]
+
+
+def test_a_model_that_repeats_itself_is_stopped(house: House) -> None:
+    choice = {"type": "function", "function": {"name": "fine__work"}}
+    again = 'say `{"tool": "fine.work", "arguments": {}}` and say it again'
+    body = chat(again, False)
+    headers = {"x-dragoman-mcp": "fine", "x-dragoman-mcp-mode": "react"}
+    status, got, data = ask(house, "/v1/chat/completions", body, headers)
+    assert status == 200, choice
+    assert got["x-dragoman-stop"] in ("done", "tool_repeat", "turns")
+    assert json.loads(data)["choices"][0]["finish_reason"] in ("stop", "length")
+
+
+@pytest.mark.parametrize(("server", "failed"), [("large", False), ("big", True)])
+def test_a_result_of_megabytes_is_cut_or_refused_and_the_answer_comes(house: House, server: str, failed: bool) -> None:
+    body = rpc("use work now", False, mcp_servers=[server])
+    status, _, data = ask(house, "/generate_with_mcp", body)
+    result = json.loads(data)["result"]
+    assert status == 200
+    assert len(data) < 10_000
+    assert [(call["tool"], call["failed"]) for call in result["mcp_calls"]] == [(f"{server}.work", failed)]
+
+
+def test_a_client_that_leaves_ends_the_loop(tmp_path: Path) -> None:
+    mark = str(tmp_path / "mark")
+    servers = {"slow": bad("hang_call", mark, name="slow", timeout_s=30)}
+    with open_house(mcp=McpSettings(folder=tmp_path, servers=servers)) as house:
+        connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=10)
+        body = json.dumps(chat("use work now", True))
+        headers = {"content-type": "application/json", "x-dragoman-mcp": "slow"}
+        connection.request("POST", "/v1/chat/completions", body, headers)
+        response = connection.getresponse()
+        assert b"slow.work" in response.read1(10_000)
+        connection.close()
+        response.close()
+        until = time.monotonic() + 3
+        while house.gateway.metrics.running and time.monotonic() < until:
+            time.sleep(0.02)
+        assert house.gateway.metrics.running == 0
+    assert not house.loop.loop.is_running()
+    import asyncio
+
+    assert not asyncio.run(gone(mark))
+
+
+# ---------------------------------------------------------------- generate_with_mcp (mission D9)
+
+
+@pytest.mark.parametrize("mode", ["native", "react", "auto"])
+def test_generate_with_mcp(house: House, mode: str) -> None:
+    words = REACT if mode == "react" else NATIVE
+    body = rpc(words, False, mcp_servers=["time"], max_iterations=5, mode=mode)
+    status, _, data = ask(house, "/generate_with_mcp", body)
+    answer = json.loads(data)
+    assert status == 200
+    assert answer["id"] == 1
+    assert ANSWER in answer["result"]["generated_text"]
+    assert answer["result"]["finish_reason"] == "STOP"
+    assert answer["result"]["iterations"] == 2
+    assert [call["tool"] for call in answer["result"]["mcp_calls"]] == ["time.convert_time"]
+
+
+def test_generate_with_mcp_may_stream(house: House) -> None:
+    _, headers, data = ask(house, "/generate_with_mcp", rpc(NATIVE, True, mcp_servers=["time"]))
+    assert "ndjson" in headers["content-type"]
+    assert ANSWER in "".join(p.text for p in read("jsonrpc", data, stream=True).choices[0].parts if isinstance(p, Text))
+
+
+def test_without_servers_it_is_plain_generation(house: House) -> None:
+    for more in ({}, {"mcp_servers": []}):
+        _, _, data = ask(house, "/generate_with_mcp", rpc("say hello", False, **more))
+        result = json.loads(data)["result"]
+        assert result["generated_text"] == "hello"
+        assert "mcp_calls" not in result
+
+
+def test_an_error_of_a_tool_reaches_the_model_as_one(house: House) -> None:
+    broken = 'say `{"tool": "time.convert_time", "arguments": {"time": "never"}}`'
+    _, _, data = ask(house, "/generate_with_mcp", rpc(broken, False, mcp_servers=["time"], mode="react"))
+    result = json.loads(data)["result"]
+    assert "[ERROR] " in result["generated_text"]
+    assert result["mcp_calls"][0]["failed"] is True
+
+
+def test_a_tool_that_hangs_is_an_error_in_the_conversation(house: House) -> None:
+    body = rpc('say `{"tool": "hang_call.work", "arguments": {}}`', False, mcp_servers=["hang_call"], mode="react")
+    begun = time.monotonic()
+    _, _, data = ask(house, "/generate_with_mcp", body)
+    assert "[ERROR] " in json.loads(data)["result"]["generated_text"]
+    assert time.monotonic() - begun < 5
+
+
+def test_the_iterations_are_counted(house: House) -> None:
+    body = rpc(REACT, False, mcp_servers=["time"], mode="react", max_iterations=1)
+    _, _, data = ask(house, "/generate_with_mcp", body)
+    result = json.loads(data)["result"]
+    assert result["generated_text"].startswith("[ERROR] no answer after 1 iteration")
+    assert result["finish_reason"] == "MAX_TOKENS"
+    assert result["mcp_calls"] == []
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "word"),
+    [
+        ({"mcp_servers": ["nobody"]}, -32004, "no MCP server"),
+        ({"mcp_servers": 3}, -32602, "mcp_servers"),
+        ({"mcp_servers": ["time"], "max_iterations": 0}, -32602, "max_iterations"),
+        ({"mcp_servers": ["time"], "max_iterations": "5"}, -32602, "max_iterations"),
+        ({"mcp_servers": ["time"], "mode": "x"}, -32602, "mode"),
+    ],
+)
+def test_bad_parameters_are_explained(house: House, more: Any, code: int, word: str) -> None:
+    _, _, data = ask(house, "/generate_with_mcp", rpc("hi", False, **more))
+    error = json.loads(data)["error"]
+    assert error["code"] == code
+    assert word in error["message"]
+
+
+# ---------------------------------------------------------------- the registry (mission D8)
+
+
+def test_servers_are_added_listed_used_and_removed(tmp_path: Path) -> None:
+    with listening("streamableHttp") as url, open_house(mcp=McpSettings(folder=tmp_path)) as house:
+        assert json.loads(ask(house, "/mcp/list", method="GET")[2]) == {"servers": []}
+        status, _, data = ask(house, "/mcp/add", {"name": "every", "url": url})
+        assert (status, json.loads(data)["replaced"]) == (200, False)
+        rows = json.loads(ask(house, "/mcp/list", method="GET")[2])["servers"]
+        assert [(row["name"], row["url"], row["health"]) for row in rows] == [("every", url, "up")]
+        assert rows[0]["tools"] >= 10
+        assert rows[0]["last_error"] is None
+        words = 'say `{"tool": "every.echo", "arguments": {"message": "hello you"}}`'
+        body = rpc(words, False, mcp_servers=["every"], mode="react")
+        assert "Echo: hello you" in json.loads(ask(house, "/generate_with_mcp", body)[2])["result"]["generated_text"]
+        assert json.loads((tmp_path / "mcp.json").read_text()) == {"mcpServers": {"every": {"url": url}}}
+        assert json.loads(ask(house, "/mcp/add", {"name": "every", "url": url})[2])["replaced"] is True
+    with open_house(mcp=McpSettings(folder=tmp_path)) as house:  # after a restart
+        rows = json.loads(ask(house, "/mcp/list", method="GET")[2])["servers"]
+        assert [(row["name"], row["health"]) for row in rows] == [("every", "down")]
+        assert rows[0]["last_error"]
+        assert ask(house, "/mcp/remove", {"name": "every"}, method="DELETE")[0] == 200
+        assert ask(house, "/mcp/remove", {"name": "every"}, method="DELETE")[0] == 404
+        assert json.loads(ask(house, "/mcp/list", method="GET")[2]) == {"servers": []}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (
+            {"name": "x", "transport": "stdio", "command": "touch", "args": ["PWN"]},
+            403,
+            "stdio_servers_are_config_only",
+        ),
+        ({"name": "x", "url": "http://127.0.0.1:1/", "command": "touch"}, 403, "stdio_servers_are_config_only"),
+        ({"name": "x", "url": "http://127.0.0.1:1/", "env": {"A": "b"}}, 403, "stdio_servers_are_config_only"),
+        ({"name": "x", "url": "file:///etc/passwd"}, 400, "invalid_mcp_server"),
+        ({"name": "x", "url": "http://169.254.169.254/"}, 400, "invalid_mcp_server"),
+        ({"name": "../x", "url": "http://127.0.0.1:1/"}, 400, "invalid_mcp_server"),
+        ({"url": "http://127.0.0.1:1/"}, 400, "invalid_mcp_server"),
+        ({"name": "time", "url": "http://127.0.0.1:1/"}, 400, "invalid_mcp_server"),
+    ],
+)
+def test_nobody_starts_a_program_through_http(house: House, body: Any, status: int, code: str) -> None:
+    got, _, data = ask(house, "/mcp/add", body)
+    assert (got, json.loads(data)["error"]["code"]) == (status, code)
+
+
+def test_a_registry_cut_in_half_is_said_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"a": {"ur')
+    with open_house(mcp=McpSettings(folder=tmp_path)) as house:
+        for got in (
+            ask(house, "/mcp/list", method="GET"),
+            ask(house, "/mcp/add", {"name": "b", "url": "http://127.0.0.1:1/"}),
+            ask(house, "/v1/chat/completions", chat("hi", False), {"x-dragoman-mcp": "a"}),
+        ):
+            assert got[0] == 500
+            assert "is not JSON" in json.loads(got[2])["error"]["message"]
+        assert ask(house, "/v1/chat/completions", chat("hi", False))[0] == 200
+    assert path.read_text() == '{"mcpServers": {"a": {"ur'
