@@ -151,6 +151,11 @@ class Town(BaseModel):
     name: str
 
 
+class Tree(BaseModel):
+    name: str
+    kids: "list[Tree]" = []
+
+
 class Row(TypedDict):
     name: str
 
@@ -159,6 +164,7 @@ class Row(TypedDict):
     ("kind", "good", "value"),
     [
         (Town, '{"name": "a"}', Town(name="a")),
+        (Tree, '{"name": "a", "kids": [{"name": "b"}]}', Tree(name="a", kids=[Tree(name="b")])),
         (Row, '{"name": "a"}', {"name": "a"}),
         (int, '{"value": 5}', 5),
         (int, "5", 5),

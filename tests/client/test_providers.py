@@ -12,6 +12,7 @@ from dragoman.model.messages import Reasoning, Text, ToolCall
 from dragoman.model.request import Tool
 from dragoman.tools import tool
 from tests.client.rooms import DIALECTS, ROOMS, room, talks
+from tests.client.test_prompts import Tree
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -148,6 +149,8 @@ def test_an_answer_in_a_type(name: str) -> None:
             assert answer.parsed == City("Oslo", 7)
             many = await client.chat(model, "Give me 3", output=list[int])
             assert many.parsed == [3]
+            tree = await client.chat(model, "A tree called 'Oak'", output=Tree)
+            assert tree.parsed.name == "Oak"
 
     asyncio.run(main())
 

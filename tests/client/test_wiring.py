@@ -104,6 +104,7 @@ def test_a_gateway_is_asked_in_the_dialect_the_model_speaks_at_home(model: str, 
         ({"keys": {"nobody": "k"}}, "no such kind of server"),
         ({"provider": "azure"}, "base_url"),
         ({"base_url": "not a url"}, "base_url"),
+        ({"headers": {"x-a": "b"}}, "headers"),
         ({"provider": "openai", "base_url": "ftp://x"}, "base_url"),
     ],
     ids=str,
@@ -111,6 +112,15 @@ def test_a_gateway_is_asked_in_the_dialect_the_model_speaks_at_home(model: str, 
 def test_what_cannot_work_is_refused_at_once(more: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         AsyncClient(env={}, **more)
+
+
+def test_headers_of_ones_own_are_sent() -> None:
+    for client in (
+        AsyncClient("openai", headers={"X-Title": "a"}, env={}),
+        AsyncClient(base_url="http://127.0.0.1:9", headers={"X-Title": "a"}, env={}),
+    ):
+        for model in ("gpt-4o", "claude-x"):
+            assert client.wiring.targets(model)[0][0].spec.headers == {"x-title": "a"}
 
 
 def test_an_alias_may_stand_for_several() -> None:

@@ -56,12 +56,14 @@ class AsyncClient:
         dialect: str | None = None,
         upstreams: Sequence[Upstream] | None = None,
         aliases: Mapping[str, str | Sequence[str]] | None = None,
+        headers: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
         timeouts: Timeouts | None = None,
         refuse: Sequence[NoteKind] = (),
     ) -> None:
-        """`aliases`: a name for one model, or for several to be tried in turn. `env` instead of the process's own."""
+        """`aliases`: a name for one model, or for several to be tried in turn. `headers`: sent with every request, to
+        the one provider or gateway that is said. `env`: instead of the process's own."""
         self._home: asyncio.AbstractEventLoop | None = None
         self._transport = Transport()
         self._sender = Sender(self._transport)
@@ -76,6 +78,7 @@ class AsyncClient:
             dialect=dialect,
             upstreams=upstreams,
             aliases=aliases or {},
+            headers={name.lower(): value for name, value in (headers or {}).items()},
             env=os.environ if env is None else env,
             clock=self._sender.clock,
             timeouts=timeouts or Timeouts(),

@@ -27,7 +27,7 @@ from dragoman.model.request import (
 )
 from dragoman.notes import NoteKind, Notes
 from dragoman.tools.collection import collect
-from dragoman.tools.hints import Misfit, describe, is_pydantic, name_of, read_hint
+from dragoman.tools.hints import Misfit, describe, name_of, read_hint
 from dragoman.tools.results import File, part_of_bytes, sniff
 from dragoman.tools.toolbox import Toolbox
 from dragoman.wire import WireRequest
@@ -251,9 +251,6 @@ def output_format(output: Any) -> OutputFormat:
 
 def schema_of(kind: Any) -> tuple[JsonObject, bool]:
     """A type's schema with an object at its root, and whether it had to be put into one."""
-    if is_pydantic(kind):
-        made: JsonObject = kind.model_json_schema()
-        return made, False
     (schema,), definitions = describe([read_hint(kind)])
     reference = schema.get("$ref", "")
     root = definitions.get(reference.rpartition("/")[2]) if reference else schema

@@ -91,24 +91,28 @@ def wire(
     dialect: str | None,
     upstreams: Sequence[Upstream] | None,
     aliases: Mapping[str, str | Sequence[str]],
+    headers: dict[str, str],
     env: Mapping[str, str],
     clock: Callable[[], float],
     timeouts: Timeouts,
 ) -> Wiring:
     found: tuple[Upstream, ...]
     only: str | None = None
+    if headers and provider is None and base_url is None:
+        raise ConfigError(WHERE, "headers", "they go to one provider or gateway: say which")
     if upstreams is not None:
         found = tuple(upstreams)
         only = found[0].name if len(found) == 1 else None
     elif provider == DEMO:
         found, only = (demo(),), DEMO
     elif provider is None and base_url is not None:
-        found, only = (_gateway(base_url, api_key or env.get("DRAGOMAN_KEY"), dialect, timeouts),), GATEWAY
+        made = _gateway(base_url, api_key or env.get("DRAGOMAN_KEY"), dialect, timeouts)
+        found, only = (replace(made, headers=headers),), GATEWAY
     elif provider is not None:
         kind = _kind(provider)
         key = api_key or keys.get(provider) or keys.get(kind.name) or _env_key(kind, env)
         made = _upstream(provider, kind, key, base_url or _env_url(kind, env), dialect, timeouts)
-        found, only = (made, demo()), provider
+        found, only = (replace(made, headers=headers), demo()), provider
     else:
         found = discover(keys, env, timeouts)
     named = {name: (to,) if isinstance(to, str) else tuple(to) for name, to in aliases.items()}
