@@ -109,6 +109,18 @@ def test_a_file_is_shown_when_it_is_meant_to_be(tmp_path: pathlib.Path) -> None:
         make_parts(File(tmp_path / "none.txt"))
 
 
+def test_a_large_text_file_is_read_as_far_as_it_can_be_shown(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "a.txt").write_text("é" * 3_000_000)
+    (part,) = make_parts(File(tmp_path / "a.txt"))
+    assert isinstance(part, Text)
+    assert len(part.text) == 2 * 1024 * 1024
+
+
+def test_several_texts_share_the_limit_to_the_byte() -> None:
+    result = ToolResult(call_id="c", parts=(Text(text="é" * 60_000), Text(text="é" * 60_000)))
+    assert limit(result) is result
+
+
 def test_a_result_of_ones_own_gets_the_id_of_its_call() -> None:
     made = ToolResult(call_id="", parts=(Text(text="no"),), failed=True)
     assert make_result(CALL, made) == ToolResult(call_id="c", parts=(Text(text="no"),), failed=True)

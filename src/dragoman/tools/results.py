@@ -140,8 +140,9 @@ def part_of_bytes(data: bytes, media_type: str | None = None, name: str | None =
     if kind != "application/pdf":
         try:
             return Text(text=data.decode())
-        except UnicodeDecodeError:
-            pass
+        except UnicodeDecodeError as error:
+            if len(data) > MEDIA_BYTES and error.start > MEDIA_BYTES - 4:  # read_file cut it in a character
+                return Text(text=data[: error.start].decode())
     encoded = base64.b64encode(data).decode()
     return Document(data=encoded, media_type=kind or "application/octet-stream", name=name)
 
@@ -182,13 +183,13 @@ def limit(result: ToolResult, text_bytes: int = RESULT_BYTES, media_bytes: int =
 
 
 def _cut(part: Text, left: int) -> tuple[Text, int]:
-    if len(part.text) <= left // 4:  # no need to count
-        return part, left - len(part.text) * 4 if not part.text.isascii() else left - len(part.text)
-    data = part.text.encode("utf-8", "replace")
-    if len(data) <= left:
-        return part, left - len(data)
+    text = part.text
+    data = text.encode("utf-8", "replace") if not text.isascii() or len(text) > left else b""
+    size = len(data) or len(text)
+    if size <= left:
+        return part, left - size
     shown = data[: max(left, 0)].decode("utf-8", "ignore")
-    return Text(text=f"{shown}\n[cut: the result has {len(data)} bytes, {max(left, 0)} are shown]"), 0
+    return Text(text=f"{shown}\n[cut: the result has {size} bytes, {max(left, 0)} are shown]"), 0
 
 
 def _size(part: Media) -> int:
