@@ -108,7 +108,7 @@ def test_a_stream_that_breaks_raises_after_what_it_had_said(name: str) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("how", ["close", "with", "cancel", "client"])
+@pytest.mark.parametrize("how", ["close", "with", "cancel", "client", "forget"])
 def test_leaving_a_stream_early_hangs_up(how: str) -> None:
     async def main() -> None:
         async with Provider("anthropic", key=KEY, pace_s=0.02) as provider:
@@ -131,6 +131,10 @@ def test_leaving_a_stream_early_hangs_up(how: str) -> None:
                     task.cancel()
                     with pytest.raises(asyncio.CancelledError):
                         await task
+                case "forget":
+                    await anext(stream)
+                    del stream
+                    gc.collect()
                 case _:
                     await client.close()
             await until(lambda: provider.requests[0].left)

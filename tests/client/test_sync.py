@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import dataclasses
+import gc
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 import dragoman
-from dragoman.agent import CallFinished, Stopped, TurnDone
+from dragoman.agent import CallFinished, CallStarted, Stopped, TurnDone
 from dragoman.testing import Provider, faults, serve
 
 
@@ -118,6 +119,39 @@ def test_closing_ends_what_runs_and_its_thread() -> None:
         assert left(provider)
         with pytest.raises(dragoman.DragomanError, match="closed"):
             made.chat("claude-x", "x")
+
+
+def test_a_stream_nobody_holds_hangs_up() -> None:
+    with (
+        serve("anthropic", key="k", pace_s=0.02) as provider,
+        dragoman.Client("anthropic", api_key="k", base_url=provider.base_url, env={}) as made,
+    ):
+        for _ in made.chat("claude-x", "count to 500", stream=True):
+            break
+        assert left(provider)
+        provider.reset()
+        question = [{"role": "user", "content": "count to 500"}]
+        for _ in made.openai.chat(model="claude-x", messages=question, max_tokens=9000, stream=True):
+            break
+        assert left(provider)
+
+
+def test_a_loop_nobody_watches_any_more_ends_its_tools(client: dragoman.Client) -> None:
+    ended = threading.Event()
+
+    async def slow() -> None:
+        """Is slow."""
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    for step in client.run_steps("demo", "slow please", tools=[slow]):
+        if isinstance(step, CallStarted):
+            break
+    del step
+    gc.collect()
+    assert ended.wait(5)
 
 
 def alive(thread: threading.Thread) -> bool:

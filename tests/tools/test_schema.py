@@ -4,6 +4,8 @@ import datetime
 import decimal
 import enum
 import pathlib
+import subprocess
+import sys
 import typing
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -256,3 +258,22 @@ def test_a_hint_nobody_knows_is_refused() -> None:
 )
 def test_text_in_annotated_describes_the_argument(hint: Any) -> None:
     assert make(hint).parameters["properties"]["value"]["description"] == "how many"
+
+
+def test_pydantic_is_not_needed() -> None:
+    program = """
+import sys
+sys.modules["pydantic"] = None
+from dataclasses import dataclass
+from dragoman.tools import FunctionTool
+
+@dataclass
+class Point:
+    x: int
+
+def f(point: Point | None, name: str = "a") -> Point | None:
+    return point
+
+assert FunctionTool(f).parameters["required"] == ["point"]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=20)

@@ -2,8 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Any, Literal, Unpack, overload
 
@@ -203,6 +204,11 @@ class AsyncClient:
         sent.close()
         self._live.discard(sent)
 
+    def drop_with(self, stream: object, sent: Sent) -> None:
+        """A stream that nobody holds any more hangs up, in whatever thread that is noticed."""
+        loop = asyncio.get_running_loop()
+        weakref.finalize(stream, _drop, loop, self.done, sent).atexit = False
+
     async def _whole(self, request: Request, asked: Asked) -> Answer:
         sent = await self.send(request, stream=False, refuse=asked.refuse, timeout_s=asked.timeout_s)
         try:
@@ -216,7 +222,9 @@ class AsyncClient:
         async def close() -> None:
             self.done(sent)
 
-        return AsyncStream(pieces(sent), close, lambda reply: finish_chat(reply, sent, asked))
+        stream = AsyncStream(pieces(sent), close, lambda reply: finish_chat(reply, sent, asked))
+        self.drop_with(stream, sent)
+        return stream
 
     # -- ending
 
@@ -255,6 +263,11 @@ class _Upstreams:
         finally:
             self._client.done(sent)
             self._notes.extend(note for note in notes_of(sent) if note not in self._notes)
+
+
+def _drop(loop: asyncio.AbstractEventLoop, done: Callable[[Sent], None], sent: Sent) -> None:
+    with suppress(RuntimeError):  # the loop is closed, and all of it with it
+        loop.call_soon_threadsafe(done, sent)
 
 
 async def pieces(sent: Sent) -> AsyncIterator[list[Event]]:

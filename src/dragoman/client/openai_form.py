@@ -150,7 +150,9 @@ class AsyncSpeaker:
         sent = await self._client.send(request, stream=stream, dialect=dialect, timeout_s=timeout_s)
         sent.rendered.notes.items[:0] = notes.items
         if stream:
-            return FormStream(self._client, sent, dialect, request)
+            chunks = FormStream(self._client, sent, dialect, request)
+            self._client.drop_with(chunks, sent)
+            return chunks
         try:
             if sent.reply is None:
                 raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream said nothing"))
