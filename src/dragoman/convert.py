@@ -61,7 +61,7 @@ def convert(
     notes = Notes(refuse)
     asked = here.decode_request(WireRequest(body=body, path=path, headers=_lower(headers)), notes)
     if mend:
-        asked = make_legal(asked, there, notes)
+        asked = make_legal(asked, there, notes, native=here is there)
     wire = there.encode_request(asked, notes)
     return Converted(
         body=wire.body,
@@ -73,13 +73,17 @@ def convert(
     )
 
 
-def make_legal(request: Request, dialect: Dialect, notes: Notes) -> Request:
-    """What any server of a dialect demands, then what the dialect itself needs to say it."""
+def make_legal(request: Request, dialect: Dialect, notes: Notes, *, native: bool = False) -> Request:
+    """What any server of a dialect demands, then what the dialect itself needs to say it. `native`: it came in it."""
     # Here and not above: who only reads replies need not wait for twenty modules of passes.
     from dragoman.passes.defaults import conversion_profile
     from dragoman.passes.legal import legalise
 
-    request = legalise(request, conversion_profile(dialect.name), notes)
+    return make_sayable(legalise(request, conversion_profile(dialect.name, native=native), notes), dialect, notes)
+
+
+def make_sayable(request: Request, dialect: Dialect, notes: Notes) -> Request:
+    """The passes a dialect names itself: without them its encoder cannot write a request down."""
     for step in dialect.legal:
         request = step(request, notes)
     return request

@@ -49,7 +49,10 @@ CORE = (
 @pytest.mark.parametrize(("what", "feature"), CORE)
 def test_every_pair_carries(what: str, feature: str) -> None:
     cells = rows()[what, feature].cells
-    assert {pair: cell for pair, cell in cells.items() if cell.outcome != "carried"} == {}
+    others = {pair: cell for pair, cell in cells.items() if cell.outcome != "carried"}
+    if feature == "tool":  # Ollama's server keeps few keywords of a schema: the rest is told in words
+        others = {pair: cell for pair, cell in others.items() if pair[1] != "ollama" or cell.outcome != "adapted"}
+    assert others == {}
 
 
 def test_nothing_is_lost_without_a_reason() -> None:

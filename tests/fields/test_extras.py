@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.convert import make_legal
+from dragoman.convert import make_sayable
 from dragoman.dialects import find_dialect
 from dragoman.notes import Notes
 from tests.fields.accounts import measured
@@ -37,7 +37,7 @@ def noted(value: object, target: str, pointers: list[str]) -> bool:
 def notes_of(value: object, target: str) -> list[str]:
     there, notes = find_dialect(target), Notes()
     if type(value).__name__ == "Request":
-        there.encode_request(make_legal(value, there, notes), notes)  # type: ignore[arg-type]
+        there.encode_request(make_sayable(value, there, notes), notes)  # type: ignore[arg-type]
     else:
         there.encode_reply(value, notes)  # type: ignore[arg-type]
     return [note.where for note in notes if note.kind in ("dropped", "altered", "repaired")]

@@ -12,6 +12,7 @@ VISIBLE = "!-~"  # any visible ASCII character
 OPENAI_CHAT = Profile(
     kind="openai_chat",
     dialect="openai_chat",
+    choice_alone=False,
     join_calls=True,
     result_media=False,
     tool_names=Spelling(longest=64),
@@ -41,6 +42,7 @@ OPENAI_RESPONSES = Profile(
 ANTHROPIC = Profile(
     kind="anthropic",
     dialect="anthropic",
+    choice_alone=False,
     results_first=True,
     join_turns=True,
     first_user=True,
@@ -99,7 +101,7 @@ OLLAMA = Profile(
     developer=False,
     schema="ollama",
     output_schema="any",
-    media=Media(images=("data",), documents=(), audio=(), video=()),
+    media=Media(images=("data",), documents=(), audio=("data",), video=()),  # sound goes beside the images
     thinking=Thinking(says="effort", efforts=("low", "medium", "high", "max")),
     lacks=("tool_choice", "parallel_off", "choices", "custom_tools", "server_tools"),
 )
@@ -113,13 +115,16 @@ def default_profile(dialect: str) -> Profile:
     return DEFAULTS[dialect]
 
 
+def _one_way(profile: Profile, *, native: bool) -> Profile:
+    return replace(profile, native=native, policy={**profile.policy, "stop": "drop", "choices": "drop"})
+
+
 # A conversion has no way back on which we could cut an answer at a stop sequence or gather several answers in one.
-ONE_WAY: dict[str, Profile] = {
-    name: replace(profile, policy={**profile.policy, "stop": "drop", "choices": "drop"})
-    for name, profile in DEFAULTS.items()
+_ONE_WAY = {
+    (name, native): _one_way(profile, native=native) for name, profile in DEFAULTS.items() for native in (False, True)
 }
 
 
-def conversion_profile(dialect: str) -> Profile:
-    """The default profile for a request that is only written, not sent by us."""
-    return ONE_WAY[dialect]
+def conversion_profile(dialect: str, *, native: bool = False) -> Profile:
+    """The default profile for a request that is only written, not sent by us; native: it came in the same dialect."""
+    return _ONE_WAY[dialect, native]
