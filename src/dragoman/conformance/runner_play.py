@@ -1,6 +1,7 @@
 """One scenario at one target, once: encode with the dialect, send, decode, judge."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.conformance.runner_targets import Target
 from dragoman.conformance.runner_wire import Ask, Exchange, Line
-from dragoman.conformance.scenario import Mode, Scenario, Turn, build_request, say_turn
+from dragoman.conformance.scenario import Expect, Mode, Results, Scenario, Turn, build_request, say_turn
 from dragoman.conformance.scenario_checks import Asked, check_events, check_failure, check_reply
 from dragoman.dialects import find_dialect
 from dragoman.dialects.gemini.count import encode_count_request as encode_gemini_count
@@ -20,7 +21,7 @@ from dragoman.framing.sse import SseDecoder
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyFailed
 from dragoman.model.fold import GrammarError, fold
-from dragoman.model.messages import Message
+from dragoman.model.messages import Image, Message
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
@@ -37,6 +38,12 @@ LISTS = {"gemini": "/v1beta/models", "ollama": "/api/tags"}
 VENDORS = ("openai", "anthropic", "gemini")  # they do have a token count
 ONE_MODEL = ("llamacpp", "lmstudio", "vllm", "sglang")  # often serve one model, whatever it is called
 ANTHROPIC_VERSION = {"anthropic-version": "2023-06-01"}
+
+
+# What servers of text-only models say to a picture: nobody's fault, so not a failure.
+_BLIND = re.compile(
+    r"(image|vision|multimodal|picture).*(not support|unsupported|not enabled|no support)|not support.*image", re.I
+)
 
 
 class Try(Struct, kw_only=True):
@@ -126,6 +133,8 @@ class Player:
             before=before,
             worded=any(note.kind == "altered" and note.where == "/output" for note in self.done.notes),
         )
+        if not self.meaning and _stopped_short(answer.reply, turn.expect):
+            raise Skipped("the model ended by itself, before the limit")
         complaints = check_reply(answer.reply, asked)
         if self.mode == "streamed":
             complaints += check_events(answer.events, turn.expect)
@@ -142,8 +151,23 @@ class Player:
             return
         if failure.kind == "no_credit":
             raise Skipped(f"it says: {failure.message}")
+        if self._shows_pictures() and _BLIND.search(failure.message):
+            raise Skipped(f"it says: {failure.message}")
         status = f"{failure.status} " if failure.status is not None else ""
         raise Failed(f"{status}{failure.kind}: {failure.message}")
+
+    def _shows_pictures(self) -> bool:
+        shown = [
+            *(turn.user for turn in self.scenario.turn),
+            *(r for turn in self.scenario.turn for r in turn.results.values()),
+        ]
+        parts = [
+            part
+            for some in shown
+            if not isinstance(some, str)
+            for part in (some.parts if isinstance(some, Results) else some)
+        ]
+        return any(isinstance(part, Image) for part in parts)
 
     def _took_it(self) -> None:
         if self.scenario.model == "unknown" and (self.target.gateway or self.target.kind in ("", *ONE_MODEL)):
@@ -304,9 +328,9 @@ class Player:
         exchange = await self.line.send(self.target, ask, self.timeout_s)
         for again in range(1, AGAIN + 1):
             wait = _busy_s(exchange)
-            if wait is None or ask.wrong_key or self.line.offline:
+            if wait is None or wait > LONGEST_WAIT_S or ask.wrong_key or self.line.offline:
                 break
-            await asyncio.sleep(min(wait * again, LONGEST_WAIT_S))
+            await asyncio.sleep(wait * again)
             exchange = await self.line.send(self.target, ask, self.timeout_s)
         self.done.exchanges.append(exchange)
         if exchange.failure is not None and exchange.failure.code == "not_recorded":
@@ -316,10 +340,18 @@ class Player:
 
 def _busy_s(exchange: Exchange) -> float | None:
     """How long to wait for a server that is only busy; None for any other answer."""
+    if exchange.failure is not None and exchange.failure.code == "upstream_disconnected" and not exchange.status:
+        return 0.1  # it had just closed the connection we kept, as it may at any time (RFC 9112, 9.5)
     if exchange.status not in (429, 503, 529):
         return None
     said = exchange.headers.get("retry-after", "")
     return float(said) if said.isdigit() else 1.0
+
+
+def _stopped_short(reply: Reply, expect: Expect) -> bool:
+    """A model that cannot be told what to say need not reach the limit."""
+    finish = reply.choices[0].finish if reply.choices else None
+    return "length" in expect.finish and finish is not None and finish.reason == "stop"
 
 
 def _fold(events: list[Event]) -> Reply | Failure:

@@ -97,6 +97,7 @@ def _upstream(name: str, target: Target) -> Upstream:
         models=(target.model,),
         keys=(target.key,) if target.key is not None else (),
         timeouts=Timeouts(connect_s=2.0, headers_s=30.0),
+        overrides=target.overrides,
     )
 
 
