@@ -205,6 +205,16 @@ class AsyncStream:
             raise UpstreamError(event.failure)
         return heard
 
+    async def together(self) -> list[StreamEvent]:
+        """The next event and those that arrived with it; nothing at the end."""
+        try:
+            heard = [await anext(self)]
+        except StopAsyncIteration:
+            return []
+        while self._ready and not isinstance(self._ready[0], ReplyFailed):
+            heard.append(self._reader.read(self._ready.pop(0)))
+        return heard
+
     async def texts(self) -> AsyncIterator[str]:
         """Only the text of the answer, as it comes."""
         async for heard in self:

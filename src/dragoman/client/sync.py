@@ -129,6 +129,14 @@ class Stream(Steps[StreamEvent]):
     def __init__(self, portal: Portal, inner: AsyncStream) -> None:
         super().__init__(portal, inner)
         self._stream = inner
+        self._heard: list[StreamEvent] = []  # what arrived together crosses the threads together
+
+    def __next__(self) -> StreamEvent:
+        if not self._heard:
+            self._heard = self._portal.run(self._stream.together())
+            if not self._heard:
+                raise StopIteration
+        return self._heard.pop(0)
 
     def texts(self) -> Iterator[str]:
         """Only the text of the answer, as it comes."""
