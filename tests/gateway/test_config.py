@@ -101,6 +101,12 @@ def test_our_own_form_says_everything(tmp_path: Path) -> None:
     assert (settings.port, settings.log) == (8123, "json")
 
 
+def test_a_server_of_no_known_kind_may_speak_any_dialect() -> None:
+    for dialect in ("openai-chat", "anthropic", "gemini", "ollama", "openai_responses"):
+        (spec,) = read({"providers": {"mine": {"base_url": "http://h:1", "dialect": dialect}}}).upstreams
+        assert (spec.kind, spec.dialect) == ("compatible", dialect.replace("-", "_"))
+
+
 @pytest.mark.parametrize(
     ("data", "key", "why"),
     [

@@ -94,6 +94,20 @@ def test_ollamas_show_makes_its_clients_offer_tools_and_pictures(key: str) -> No
         assert post(house.url, "/api/show", {key: "nope"}).status == 404
 
 
+def test_an_ollama_request_that_says_nothing_only_loads() -> None:
+    with faultline(GOOD) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
+        loaded = post(house.url, "/api/chat", {"model": "m", "messages": []}).json
+        assert (loaded["done_reason"], loaded["message"]["content"]) == ("load", "")
+        gone = post(house.url, "/api/generate", {"model": "m", "keep_alive": 0}).json
+        assert (gone["done_reason"], gone["response"]) == ("unload", "")
+        assert not line.seen
+
+
+def test_codex_finds_its_table_of_models() -> None:
+    with open_house() as house:
+        assert get(house.url, "/v1/models?client_version=0.166.0").json["models"] == []
+
+
 def test_the_root_is_ollamas() -> None:
     with open_house() as house:
         assert get(house.url, "/").text == "Ollama is running"

@@ -38,7 +38,7 @@ _TOP = {
 }  # fmt: skip
 _PROVIDER = {
     "api_key", "api_keys", "keys", "models", "rpm", "tpm", "at_once", "concurrency", "queue", "base_url", "kind",
-    "dialect", "dialects", "auth", "headers", "timeouts", "weight", "profile", "stream_usage", "priority",
+    "dialect", "dialects", "auth", "headers", "timeouts", "weight", "profile", "stream_usage",
 }  # fmt: skip
 
 

@@ -25,7 +25,8 @@ async def serve_models(gateway: Gateway, http: HttpRequest, words: dict[str, str
     if "x-goog-api-key" in http.headers or "x-goog-api-client" in http.headers:
         return await serve_gemini_models(gateway, http, words)
     rows = [_openai(name, gateway) for name in gateway.now.models]
-    return json_response({"object": "list", "data": rows})
+    more: JsonObject = {"models": []} if "client_version=" in http.query else {}  # Codex looks for its own table there
+    return json_response({"object": "list", "data": rows, **more})
 
 
 async def serve_model(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:

@@ -4,6 +4,7 @@ decode -> (previous_response_id) -> route -> per attempt: passes, encode, send -
 """
 
 import asyncio
+from datetime import UTC, datetime
 from typing import cast, get_args
 from urllib.parse import parse_qs
 
@@ -235,6 +236,8 @@ async def answer_with(scope: Scope) -> HttpResponse:
     if not targets:
         raise UpstreamError(no_model(asked.request.model))
     stream = bool(asked.request.stream)
+    if scope.dialect.name == "ollama" and not asked.request.messages and targets[0][0].spec.dialect != "ollama":
+        return only_load(scope, asked.request)
     job = Job(
         targets=targets,
         render=lambda station, target: render(asked, station, target, stream=stream, refuse=scope.refuse),
@@ -266,6 +269,20 @@ async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
     if scope.keep:
         scope.sent.append(body)
     return HttpResponse(200, body, headers=headers, close=scope.finish)
+
+
+def only_load(scope: Scope, request: Request) -> HttpResponse:
+    """Ollama's clients say nothing to have a model loaded; elsewhere there is nothing to load."""
+    own = request.extras.get("ollama", {})
+    body: JsonObject = {
+        "model": request.model,
+        "created_at": datetime.fromtimestamp(scope.gateway.wall(), UTC).isoformat().replace("+00:00", "Z"),
+        "done": True,
+        "done_reason": "unload" if own.get("keep_alive") in (0, "0") else "load",
+    }
+    body |= {"response": ""} if "generate" in scope.http.path else {"message": {"role": "assistant", "content": ""}}
+    scope.status = 200
+    return HttpResponse(200, dump_json(body) + b"\n", headers={"content-type": JSON_TYPE}, close=scope.finish)
 
 
 def stream_type(scope: Scope) -> str:

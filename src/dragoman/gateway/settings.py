@@ -25,7 +25,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     xray_keep: int = 0  # requests kept for X-ray; 0: only those that ask for it
     store_path: Path | None = None  # of stored responses; None: in memory
     store_rows: int = 10_000
-    mend: str = "remove"  # what becomes of a call without a result: remove, mend, keep
     mcp: McpSettings = McpSettings()
     source: str = ""  # the file it comes from
     found: tuple[str, ...] = ()  # what was found without a file
