@@ -38,9 +38,10 @@ MEDIA = (Image, Document, Audio, Video)
 
 def _any_media(request: Request) -> bool:
     for message in request.messages:
-        for part in message.parts:
-            if type(part) is ToolResult and _has_media(part):
-                return True
+        if message.role == "user":  # results stand in user turns
+            for part in message.parts:
+                if type(part) is ToolResult and _has_media(part):
+                    return True
     return False
 
 

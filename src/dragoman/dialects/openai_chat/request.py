@@ -188,6 +188,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     body: JsonObject = {"model": request.model}
     at: At = (ROOT, "messages")
     turns: list[JsonObject] = []
+    usual_only = True
     silent: Extras = {}  # extras found to have nothing for us; turns of one wire mostly share them
     for i, message in enumerate(request.messages):
         extras = message.extras
@@ -198,11 +199,13 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
         if usual is not None:
             turns.append(usual)
         else:
+            usual_only = False
             turns.extend(encode_message(message, (at, i), notes))
     body["messages"] = turns
     if request.messages and not turns:
         notes.dropped(at, "no turn left that openai_chat could say")
-    _note_freeform(request, notes)
+    if not usual_only:
+        _note_freeform(request, notes)
     encode_tools(body, request, notes)
     encode_tool_choice(body, request, notes)
     _encode_renamed(body, request, notes)
