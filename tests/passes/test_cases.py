@@ -900,6 +900,17 @@ CASES: list[Case] = [
             '"object","properties":{"a":{"type":"string"}}}',
         },
     ),
+    *[
+        (
+            f"a choice among no tools: {kind}",
+            RESP,
+            {"input": "hi", "tool_choice": "auto", "parallel_tool_calls": True},
+            kind,
+            model,
+            {"tool_choice": GONE, "parallel_tool_calls": GONE},
+        )
+        for kind, model in (("anthropic", NEW), ("openai", "gpt-4o"))
+    ],
     (
         "72 parallel off alone",
         CHAT,

@@ -134,8 +134,20 @@ def _turns(request: Request, profile: Profile, notes: Notes) -> Request:
     return put_results_first(request, notes) if profile.results_first else request
 
 
+def _drop_lone_choice(request: Request, notes: Notes) -> Request:
+    """ "tool_choice is only allowed when tools are specified"; Codex says it always (CLIENTS 7)."""
+    lone = [name for name in ("tool_choice", "parallel_calls") if getattr(request, name) is not None]
+    if request.tools or not lone:
+        return request
+    for name in lone:
+        notes.dropped((ROOT, name), "there are no tools")
+    return replace(request, tool_choice=None, parallel_calls=None)
+
+
 def _parameters(request: Request, profile: Profile, notes: Notes) -> Request:
     request = fit_parameters(request, profile, notes)
+    if not profile.choice_alone and not profile.native:
+        request = _drop_lone_choice(request, notes)
     if profile.cache_marks is not None:
         request = limit_cache_marks(request, profile.cache_marks, notes)
     return request

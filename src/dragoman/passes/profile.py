@@ -105,6 +105,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     one_sampler: bool = False  # temperature or top_p, not both
 
     # parameters
+    choice_alone: bool = True  # which tool to call may be said where there are no tools
     rejects: tuple[str, ...] = ()  # fields of Request that are refused
     rejects_extras: tuple[str, ...] = ()  # keys of the dialect's own that are refused
     takes_extras: tuple[str, ...] | None = None  # the only keys of the dialect's own that are taken
