@@ -98,11 +98,19 @@ class Station:
     def remember(self, dialect: str, model: str, fields: dict[str, object]) -> None:
         """What a refusal taught about a model: said once a process, not once a request (DESIGN 6)."""
         if fields and (len(self.learned) < MAX_BREAKERS or (dialect, model) in self.learned):
-            self.learned[dialect, model] = {**self.learned.get((dialect, model), {}), **fields}
+            known = self.learned.get((dialect, model), {})
+            self.learned[dialect, model] = {**known, **{key: _both(known.get(key), fields[key]) for key in fields}}
 
     def worst_state(self) -> str:
         states = {breaker.state for breaker in self._breakers.values()}
         return "open" if "open" in states else "half_open" if "half_open" in states else "closed"
+
+
+def _both(known: object, fresh: object) -> object:
+    """A list of what is refused grows: a request may teach several lessons, each made without the others."""
+    if isinstance(known, tuple) and isinstance(fresh, tuple):
+        return (*known, *(item for item in fresh if item not in known))
+    return fresh
 
 
 def _part(limit: int | None, share: int) -> int | None:
