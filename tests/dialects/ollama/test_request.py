@@ -271,6 +271,19 @@ def test_a_result_says_itself_which_call_it_answers() -> None:
     assert results(turn, first, second) == [("call_b", None), ("call_a", None)]
 
 
+def test_a_result_whose_id_no_call_has_answers_the_call_without_one() -> None:
+    turn = {"role": "assistant", "content": "", "tool_calls": [CALL]}
+    told = {"role": "tool", "content": "1", "tool_name": "f", "tool_call_id": "call_7"}
+    body = asks(turn, told)
+    request = decode(body)
+    (answer,) = request.messages[-1].parts
+    assert isinstance(answer, ToolResult)
+    (call,) = request.messages[-2].parts
+    assert isinstance(call, ToolCall)
+    assert answer.call_id == call.id
+    assert encode(request)[0]["messages"][-1] == told
+
+
 def test_a_result_of_no_call_is_still_a_result() -> None:
     assert results(USER, {"role": "tool", "content": "1", "tool_name": "f"}) == [("call_1", "f")]
 

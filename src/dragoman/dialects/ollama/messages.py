@@ -39,6 +39,7 @@ class _History:
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self._waiting: list[tuple[str, str]] = []  # id and name
+        self._minted: set[str] = set()  # ids of calls that came without one
 
     def read(self, message: JsonObject) -> None:
         word = message.pop("role", None)
@@ -63,7 +64,9 @@ class _History:
 
     def _mint_id(self, position: int, name: str) -> str:
         """The same history gives the same ids next time."""
-        return f"call_{len(self.messages)}_{position}"
+        made = f"call_{len(self.messages)}_{position}"
+        self._minted.add(made)
+        return made
 
     def _read_result(self, message: JsonObject) -> ToolResult:
         text = take_content(message)
@@ -94,9 +97,10 @@ class _History:
 
     def _take_call_id(self, message: JsonObject, name: str | None) -> str:
         call_id = take_text_or_none(message, "tool_call_id")
-        if call_id is None:
-            note_spelling(message, "tool_call_id", "absent")
-            call_id = next((i for i, called in self._waiting if name is None or called == name), None)
+        if call_id is None or self._is_strange(call_id):
+            note_spelling(message, "tool_call_id", "absent" if call_id is None else call_id)
+            found = next((i for i, called in self._waiting if name is None or called == name), None)
+            call_id = found or call_id
         if call_id is None:
             return f"call_{len(self.messages)}"  # it answers nothing; passes deal with that
         for place, (waiting, _) in enumerate(self._waiting):
@@ -104,6 +108,11 @@ class _History:
                 del self._waiting[place]
                 break
         return call_id
+
+    def _is_strange(self, call_id: str) -> bool:
+        """Whether no call has this id, but one has none: a client that keeps ids of results only (CLIENTS 18)."""
+        known = {waiting for waiting, _ in self._waiting}
+        return call_id not in known and bool(known & self._minted)
 
 
 # ---------------------------------------------------------------- encode
@@ -220,5 +229,6 @@ def _encode_names(message: JsonObject, part: ToolResult, names: _CallNames, at: 
             notes.invented((at, "name"), "ollama's results say the name of their tool: that of the call")
     if name is not None:
         message["name" if spelling == "name" else "tool_name"] = name
-    if "~tool_call_id" not in own:
-        message["tool_call_id"] = part.call_id
+    wire = own.get("~tool_call_id", part.call_id)
+    if wire != "absent":
+        message["tool_call_id"] = wire
