@@ -217,7 +217,8 @@ def test_generate_with_mcp_may_stream(house: House) -> None:
 
 
 def test_without_servers_it_is_plain_generation(house: House) -> None:
-    for more in ({}, {"mcp_servers": []}):
+    wishes: list[dict[str, Any]] = [{}, {"mcp_servers": []}]
+    for more in wishes:
         _, _, data = ask(house, "/generate_with_mcp", rpc("say hello", False, **more))
         result = json.loads(data)["result"]
         assert result["generated_text"] == "hello"

@@ -24,6 +24,10 @@ COMMANDS = (
     "keys",
     "xray",
     "verify",
+    "chat",
+    "say",
+    "mcp",
+    "launch",
 )  # module names, in the order `--help` shows them
 
 DONE = 0

@@ -52,6 +52,17 @@ class Registry:
 
         return self._change(change)
 
+    def put(self, name: str, row: JsonObject) -> bool:
+        """A whole entry, programs included: for people at this machine, never for a client (T03)."""
+        read_spec(name, row, str(self.path), f"{TABLE}.{name}")
+
+        def change(table: JsonObject) -> bool:
+            found = name in table
+            table[name] = row
+            return found
+
+        return self._change(change)
+
     def remove(self, name: str) -> bool:
         """False when there was none."""
         return self._change(lambda table: table.pop(name, None) is not None)

@@ -1,0 +1,272 @@
+"""`dragoman chat`: a conversation in the terminal (mission D10)."""
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from dragoman.cli.local import HOST, PORT, GatewayError, base_url, fetch, find_key, find_model, list_models
+from dragoman.cli.local import running_gateway as running
+from dragoman.cli.style import colourful, paint
+from dragoman.cli.talk import ITERATIONS, VIAS, Talk, describe
+from dragoman.cli.xray import show as show_xray
+from dragoman.jsontypes import Json, dump_text
+from dragoman.model.events import PartDelta, PartStart, ReplyFailed
+from dragoman.model.messages import Reasoning, Text
+
+NAME = "chat"
+HELP = "talk with a model in the terminal"
+COMMANDS_HELP = """  /model [NAME]     another model; without a name, the models there are
+  /clear            forget what was said
+  /save FILE        the conversation as Markdown, or as JSON if the name ends so
+  /xray             the last request, wire by wire
+  /add NAME URL     register an MCP server       /remove NAME    forget one
+  /list             the MCP servers there are    /iter N         how often tools may be used
+  /help             this list                    /quit           or Ctrl-D"""
+EPILOG = f"""commands:
+{COMMANDS_HELP}
+
+A line that ends with \\ goes on in the next; \"\"\" begins and ends a text of several lines. Ctrl-C stops an answer.
+A gateway is started if none runs at --host and --port, and ends with the conversation."""
+QUOTES = '"""'
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--via", choices=VIAS, default="openai", help="through which door (default: %(default)s)")
+    parser.add_argument("--model", "-m", help="with whom (default: the first the gateway has)")
+    parser.add_argument("--host", default=HOST, help="of the gateway (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=PORT, help="of the gateway (default: %(default)s)")
+    parser.add_argument("--key", help="a client key (default: DRAGOMAN_KEY)")
+    parser.add_argument("--mcp", metavar="NAMES", help="MCP servers for any door: names with commas, or *")
+    parser.add_argument("--max-iter", type=int, default=ITERATIONS, metavar="N", help="turns with --via mcp")
+
+
+def run(args: argparse.Namespace) -> int:
+    url, key = base_url(args.host, args.port), find_key(args.key)
+    try:
+        with running(url):
+            talk = Talk(url, args.via, args.model or find_model(url, key), key=key, mcp=args.mcp)
+            talk.iterations = args.max_iter
+            history = start_history() if sys.stdin.isatty() else None
+            try:
+                Chat(talk).run()
+            finally:
+                if history is not None:
+                    keep_history(history)
+    except GatewayError as error:
+        print(f"{paint('dragoman chat:', 'red', sys.stderr)} {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def start_history() -> Path | None:
+    """Line editing, and the lines of earlier conversations."""
+    from dragoman.gateway.config import state_folder
+
+    try:
+        import readline
+    except ImportError:  # Windows
+        return None
+    path = state_folder(os.environ) / "chat_history"
+    with contextlib.suppress(OSError):
+        readline.read_history_file(path)
+    readline.set_history_length(1000)
+    return path
+
+
+def keep_history(path: Path) -> None:
+    import readline
+
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        readline.write_history_file(path)
+        path.chmod(0o600)
+
+
+class Chat:
+    def __init__(self, talk: Talk) -> None:
+        self.talk = talk
+        self._commands: dict[str, Callable[[list[str]], None]] = {
+            "model": self._model,
+            "clear": self._clear,
+            "save": self._save,
+            "xray": self._xray,
+            "add": self._add,
+            "remove": self._remove,
+            "list": self._list,
+            "iter": self._iter,
+            "help": lambda words: print(COMMANDS_HELP),
+        }
+
+    def run(self) -> None:
+        if sys.stdin.isatty():
+            about = f"{self.talk.model} through {self.talk.via}; /help for commands, Ctrl-D to end"
+            print(paint(about, "dim", sys.stdout))
+        if self.talk.via == "mcp":
+            self._refresh_servers()
+        while True:
+            try:
+                text = self._read()
+            except EOFError:
+                break
+            except KeyboardInterrupt:
+                print()
+                continue
+            if text.strip() in ("/quit", "/exit", "/bye"):
+                break
+            if text.strip():
+                self._take(text)
+
+    def _take(self, text: str) -> None:
+        try:
+            if text.startswith("/") and "\n" not in text:
+                self._command(text[1:].split())
+            else:
+                self._answer(text)
+        except GatewayError as error:
+            print(paint(str(error), "red", sys.stdout))
+        except KeyboardInterrupt:
+            print(paint(" (stopped)", "yellow", sys.stdout))
+
+    # ---- what is typed
+
+    def _read(self) -> str:
+        line = input(_prompt("> "))
+        if line.strip().startswith(QUOTES):
+            return self._read_quoted(line.strip()[3:])
+        lines = [line]
+        while lines[-1].endswith("\\"):
+            lines[-1] = lines[-1][:-1]
+            lines.append(input(_prompt(". ")))
+        return "\n".join(lines)
+
+    def _read_quoted(self, first: str) -> str:
+        if first.endswith(QUOTES):
+            return first[:-3]
+        lines = [first] if first else []
+        while not (line := input(_prompt(". "))).rstrip().endswith(QUOTES):
+            lines.append(line)
+        last = line.rstrip()[:-3]
+        return "\n".join([*lines, last] if last else lines)
+
+    # ---- what is answered
+
+    def _answer(self, text: str) -> None:
+        kinds: dict[int, type] = {}
+        last: type | None = None
+        for event in self.talk.say(text):
+            match event:
+                case PartStart(index=index, part=part) if isinstance(part, Text | Reasoning):
+                    kinds[index] = type(part)
+                    last = self._show(part.text, type(part), last)
+                case PartDelta(index=index, text=piece) if index in kinds:
+                    last = self._show(piece, kinds[index], last)
+                case ReplyFailed(failure=failure):
+                    print(paint(f"\n{describe(failure)}", "red", sys.stdout))
+                case _:
+                    pass
+        print()
+
+    def _show(self, text: str, kind: type, last: type | None) -> type | None:
+        if not text:
+            return last
+        if last is Reasoning and kind is Text:
+            print()
+        sys.stdout.write(paint(text, "dim", sys.stdout) if kind is Reasoning else text)
+        sys.stdout.flush()
+        return kind
+
+    # ---- commands
+
+    def _command(self, words: list[str]) -> None:
+        known = self._commands.get(words[0] if words else "")
+        if known is None:
+            print(f"no such command; /help lists them: /{' '.join(words)}")
+            return
+        known(words[1:])
+
+    def _model(self, words: list[str]) -> None:
+        if words:
+            self.talk.model = words[0]
+            print(f"model: {words[0]}")
+            return
+        for name in list_models(self.talk.url, self.talk.key):
+            print(f"{'*' if name == self.talk.model else ' '} {name}")
+
+    def _clear(self, words: list[str]) -> None:
+        self.talk.messages.clear()
+        print("forgotten")
+
+    def _iter(self, words: list[str]) -> None:
+        if words:
+            if not words[0].isdigit() or not 1 <= int(words[0]) <= 100:
+                print("expected a number from 1 to 100")
+                return
+            self.talk.iterations = int(words[0])
+        print(f"iterations: {self.talk.iterations}")
+
+    def _save(self, words: list[str]) -> None:
+        if not words:
+            print("expected a file: /save talk.md")
+            return
+        path = Path(words[0]).expanduser()
+        rows = [(m.role, "".join(getattr(part, "text", "") for part in m.parts)) for m in self.talk.messages]
+        if path.suffix == ".json":
+            text = dump_text([{"role": role, "content": said} for role, said in rows]) + "\n"
+        else:
+            text = "\n".join(f"## {role}\n\n{said}\n" for role, said in rows)
+        try:
+            path.write_text(text, "utf-8")
+        except OSError as error:
+            print(f"{path} cannot be written: {error.strerror}")
+            return
+        print(f"saved {len(rows)} messages to {path}")
+
+    def _xray(self, words: list[str]) -> None:
+        if not self.talk.request_id:
+            print("nothing has been asked yet")
+            return
+        show_xray(self._fetch(f"/xray/{self.talk.request_id}"))
+
+    def _add(self, words: list[str]) -> None:
+        if len(words) != 2:
+            print("expected a name and an address: /add time http://127.0.0.1:8000/mcp")
+            return
+        self._fetch("/mcp/add", {"name": words[0], "url": words[1]})
+        print(f"added {words[0]}")
+        self._refresh_servers()
+
+    def _remove(self, words: list[str]) -> None:
+        if len(words) != 1:
+            print("expected a name: /remove time")
+            return
+        self._fetch("/mcp/remove", {"name": words[0]}, "DELETE")
+        print(f"removed {words[0]}")
+        self._refresh_servers()
+
+    def _list(self, words: list[str]) -> None:
+        rows = self._fetch("/mcp/list")["servers"]
+        for row in rows:
+            print(f"{row['name']:<16} {row['health']:<10} {row['tools']:>3} tools  {row['url']}")
+            if row["last_error"]:
+                print(f"{'':<16} {row['last_error']}")
+        if not rows:
+            print("no MCP server; /add NAME URL")
+
+    def _refresh_servers(self) -> None:
+        self.talk.servers = [row["name"] for row in self._fetch("/mcp/list")["servers"] if row["health"] != "disabled"]
+
+    def _fetch(self, path: str, body: Json = None, method: str | None = None) -> Json:
+        key = os.environ.get("DRAGOMAN_ADMIN_KEY") or self.talk.key
+        return fetch(self.talk.url, path, key, body, method)
+
+
+def _prompt(text: str) -> str:
+    """Colour that readline does not count as width."""
+    if not sys.stdin.isatty():
+        return ""
+    return f"\x01\x1b[32m\x02{text}\x01\x1b[0m\x02" if colourful(sys.stdout) else text

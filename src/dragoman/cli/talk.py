@@ -1,0 +1,110 @@
+"""A conversation with a gateway through one of its doors, as any client of that door has it."""
+
+import http.client
+from collections.abc import Iterator
+from typing import Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
+
+from dragoman.cli.local import GatewayError, say_refusal
+from dragoman.convert import make_legal
+from dragoman.dialects import find_dialect
+from dragoman.dialects._base import Dialect
+from dragoman.dialects.jsonrpc import dialect_for
+from dragoman.errors import DragomanError
+from dragoman.failure import Failure
+from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.model.events import Event
+from dragoman.model.fold import Folder
+from dragoman.model.messages import Message, Reasoning, Text
+from dragoman.model.reply import Reply, Usage
+from dragoman.model.request import Request
+from dragoman.notes import Notes
+
+Via: TypeAlias = Literal["ollama", "jsonrpc", "mcp", "openai", "anthropic", "gemini"]
+VIAS: tuple[Via, ...] = get_args(Via)
+DIALECTS = {"ollama": "ollama", "openai": "openai_chat", "anthropic": "anthropic", "gemini": "gemini"}
+TIMEOUT_S = 600.0
+ITERATIONS = 5
+
+
+class Talk:
+    def __init__(self, url: str, via: Via, model: str, *, key: str | None = None, mcp: str | None = None) -> None:
+        self.url, self.via, self.model, self.key = url, via, model, key
+        self.mcp = mcp  # servers, for doors that are told by a header
+        self.iterations = ITERATIONS
+        self.messages: list[Message] = []
+        self.servers: list[str] = []  # for /generate_with_mcp
+        self.request_id = ""
+        self.usage: Usage | None = None
+
+    def say(self, text: str) -> Iterator[Event]:
+        """The answer as it comes. What was said counts as said only when there is an answer."""
+        asked = Message(role="user", parts=(Text(text=text),))
+        path, body, dialect = self._write([*self.messages, asked])
+        folder = Folder()
+        done = False
+        try:
+            for event in self._send(path, body, dialect):
+                folder.feed(event)
+                yield event
+            done = True
+        finally:
+            self._keep(asked, folder, done=done)
+
+    def _keep(self, asked: Message, folder: Folder, *, done: bool) -> None:
+        try:
+            reply = folder.reply()
+        except ValueError:
+            return
+        if isinstance(reply, Reply) and reply.choices and done:
+            self.usage = reply.usage
+            said = tuple(part for part in reply.choices[0].parts if not isinstance(part, Reasoning))
+            self.messages += [asked, Message(role="assistant", parts=said or (Text(text=""),))]
+
+    def _write(self, messages: list[Message]) -> tuple[str, JsonObject, Dialect]:
+        if self.via in ("jsonrpc", "mcp"):
+            return self._write_call(messages)
+        dialect = find_dialect(DIALECTS[self.via])
+        request = Request(model=self.model, messages=tuple(messages), stream=True)
+        wire = dialect.encode_request(make_legal(request, dialect, Notes()), Notes())
+        return wire.path, wire.body, dialect
+
+    def _write_call(self, messages: list[Message]) -> tuple[str, JsonObject, Dialect]:
+        turns = [{"role": m.role, "content": "".join(getattr(p, "text", "") for p in m.parts)} for m in messages]
+        params: JsonObject = {"model": self.model, "messages": turns, "stream": True}
+        if self.via == "mcp":
+            params |= {"mcp_servers": self.servers, "max_iterations": self.iterations}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "generate_content", "params": params}
+        return "/generate_with_mcp" if self.via == "mcp" else "/generate", body, dialect_for(1)
+
+    def _send(self, path: str, body: JsonObject, dialect: Dialect) -> Iterator[Event]:
+        parts = urlsplit(self.url)
+        make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = make(parts.hostname or "127.0.0.1", parts.port, timeout=TIMEOUT_S)
+        headers = {"content-type": "application/json", "x-dragoman-xray": "1"}
+        if self.key:
+            headers["authorization"] = f"Bearer {self.key}"
+        if self.mcp is not None and self.via != "mcp":
+            headers["x-dragoman-mcp"] = self.mcp
+        if dialect.name == "anthropic":
+            headers["anthropic-version"] = "2023-06-01"
+        try:
+            connection.request("POST", path, dump_json(body), headers)
+            response = connection.getresponse()
+            self.request_id = response.headers.get("x-request-id", "")
+            if response.status != 200:
+                raise GatewayError(say_refusal(response.status, response.read(65536)))
+            decoder = dialect.stream_decoder(Notes())
+            while data := response.read1(65536):
+                yield from decoder.feed(data)
+            yield from decoder.close()
+        except (OSError, http.client.HTTPException) as error:
+            raise GatewayError(f"{self.url} does not answer: {error}") from error
+        except DragomanError as error:
+            raise GatewayError(str(error)) from error
+        finally:
+            connection.close()
+
+
+def describe(failure: Failure) -> str:
+    return failure.message or failure.kind
