@@ -278,8 +278,10 @@ def write_reasons(run: "Run", out: TextIO) -> None:
         else:
             for cell in skipped:
                 found.setdefault(f"{cell.scenario}: {cell.words}", []).append(target.name)
+    from dragoman.conformance.report import printable
+
     if found:
         out.write("\nSKIP\n")
     for reason, names in found.items():
         who = ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
-        out.write(paint(f"  {who}: {reason}", "dim", out) + "\n")
+        out.write(paint(printable(f"  {who}: {reason}"), "dim", out) + "\n")

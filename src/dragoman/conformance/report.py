@@ -93,19 +93,21 @@ def _counts(run: Run, target: str | None) -> str:
 
 
 def _verdict(cell: Cell) -> str:
-    words = quoteattr(_legal(cell.words))
+    words = quoteattr(printable(cell.words))
     if cell.outcome == "SKIP":
         return f"<skipped message={words}/>"
     if cell.outcome == "PASS":
         return ""
     asked = last_exchange(cell)
     body = show_body(asked.request) if asked is not None else ""
-    return f"<failure message={words}>{escape(_legal(body))}</failure>"
+    return f"<failure message={words}>{escape(printable(body))}</failure>"
 
 
-def _legal(text: str) -> str:
-    """XML 1.0 has no place for most control characters."""
-    return "".join(char if char in "\n\t" or ord(char) >= 32 else "\ufffd" for char in text)
+def printable(text: str) -> str:
+    """Without control characters: XML has no place for them, and a terminal would obey them."""
+    return "".join(
+        char if char in "\n\t" or (ord(char) >= 32 and not 127 <= ord(char) < 160) else "\ufffd" for char in text
+    )
 
 
 def last_exchange(cell: Cell) -> Exchange | None:
@@ -124,7 +126,7 @@ def explain(cell: Cell) -> list[str]:
         if asked.status >= 400:
             said = dump_text(show(asked.reply))
             lines.append(f"  {asked.status} {said[:400]}")
-    return lines
+    return [printable(line) for line in lines]
 
 
 def table_blocks(run: Run, width: int) -> list[list[list[str]]]:

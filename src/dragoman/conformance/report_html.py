@@ -39,7 +39,12 @@ def _read(name: str) -> str:
 
 
 def _totals(run: Run) -> str:
-    tiles = [("p", "PASS", run.count("PASS")), ("f", "FAIL", run.count("FAIL")), ("s", "SKIP", run.count("SKIP"))]
+    failed = run.count("FAIL")
+    tiles = [
+        ("p", "PASS", run.count("PASS")),
+        ("f" if failed else "s", "FAIL", failed),
+        ("s", "SKIP", run.count("SKIP")),
+    ]
     shown = "".join(f'<div class="{look}"><b>{count}</b>{word}</div>' for look, word, count in tiles)
     return (
         f'<div class="totals">{shown}<div><b>{len(run.targets)}</b>targets</div>'
@@ -60,12 +65,12 @@ def _key() -> str:
     heats = "".join(f'<i class="PASS" style="--heat:{heat}"></i>' for heat in (0.45, 0.7, 1))
     return (
         f'<div class="key"><span>{heats}✓ PASS, the stronger the quicker</span>'
-        '<span><i class="FAIL"></i>✗ FAIL</span><span><i class="SKIP"></i>{GLYPHS["SKIP"]} SKIP</span></div>'
+        '<span><i class="FAIL"></i>✗ FAIL</span><span><i class="SKIP"></i>· SKIP</span></div>'
     )
 
 
 def _matrix(run: Run) -> str:
-    heads = "".join(f"<th scope=col><span>{escape(_label(run, i))}</span></th>" for i in range(len(run.targets)))
+    heads = "".join(f"<th scope=col><span>{escape(target.name)}</span></th>" for target in run.targets)
     lines = [f'<div class="scroll"><table><thead><tr><th scope=col>scenario</th>{heads}</tr></thead><tbody>']
     group = ""
     for scenario in run.scenarios:

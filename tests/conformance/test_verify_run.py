@@ -1,0 +1,295 @@
+"""The runner: what turns a cell green, red or grey, and that it ends in time whatever a server does."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import dragoman.dialects.anthropic.request as anthropic_request
+from dragoman.conformance.record import Recorder, Replay, recorded_targets, scrub
+from dragoman.conformance.runner import Cell, Options, Run, compare, verify
+from dragoman.conformance.runner_targets import Target, configured_targets, door_targets, url_targets
+from dragoman.conformance.runner_wire import Network
+from dragoman.conformance.scenario import Scenario, load_scenarios
+from dragoman.conformance.verification import KEY, scripted_targets, verify_scripted
+from dragoman.errors import ConfigError
+from dragoman.model.request import Tool
+from dragoman.passes.legal import prepare
+from dragoman.testing import Provider, faults
+from dragoman.upstream.secret import Secret, origin_of
+
+BY_NAME = {scenario.name: scenario for scenario in load_scenarios()}
+QUICK = Options(timeout_s=5.0)
+
+
+def pick(*names: str) -> tuple[Scenario, ...]:
+    return tuple(BY_NAME[name] for name in names)
+
+
+def target_of(provider: Provider, model: str = "claude-sonnet-4-6") -> Target:
+    return Target(
+        name=provider.kind,
+        dialect=provider.dialect,
+        base_url=provider.base_url,
+        model=model,
+        kind=provider.kind,
+        auth=provider.auth,
+        key=Secret(KEY, origin_of(provider.base_url)),
+    )
+
+
+def only(run: Run) -> Cell:
+    (cell,) = run.cells.values()
+    return cell
+
+
+def play(kind: str, *names: str, **settings: Any) -> tuple[Run, Provider]:
+    async def work() -> tuple[Run, Provider]:
+        async with Provider(kind, key=KEY, **settings.get("provider", {})) as provider:
+            for fault in settings.get("faults", ()):
+                provider.next(fault)
+            if "always" in settings:
+                provider.always(settings["always"])
+            for said in settings.get("says", ()):
+                provider.say(said)
+            options = settings.get("options", QUICK)
+            return await verify([target_of(provider)], pick(*names), options), provider
+
+    return asyncio.run(work())
+
+
+# ---------------------------------------------------------------- red
+
+
+def test_a_broken_converter_turns_cells_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mistake of seed 001: a tool whose schema is lost on the way to Anthropic."""
+    whole: Any = anthropic_request.encode_tool
+
+    def broken(tool: Tool, *more: Any) -> Any:
+        return {**whole(tool, *more), "input_schema": {}}
+
+    monkeypatch.setattr(anthropic_request, "encode_tool", broken)
+    run, _ = play("anthropic", "basic", "tool_bare", "tool_trip")
+    assert [run.cells["anthropic", name].outcome for name in ("basic", "tool_bare", "tool_trip")] == [
+        "PASS",
+        "FAIL",
+        "FAIL",
+    ]
+    cell = run.cells["anthropic", "tool_bare"]
+    assert "input_schema" in cell.words
+    assert "Input should be 'object'" in cell.words  # the provider's own words
+    assert b"get_current_time" in cell.tries[0].exchanges[-1].request  # and the request that caused them
+
+
+def test_a_converter_that_raises_is_a_red_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*more: Any) -> Any:
+        raise RuntimeError("lost my way")
+
+    monkeypatch.setattr(anthropic_request, "encode_tool", broken)
+    run, _ = play("anthropic", "tool_bare")
+    assert only(run).words == "whole: RuntimeError: lost my way"
+
+
+def test_a_lost_effort_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "dragoman.conformance.runner_play.prepare",
+        lambda request, *more: prepare(replace(request, reasoning=None), *more),
+    )
+    run, _ = play("anthropic", "think_high")
+    assert "no sign of a thought" in only(run).words
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (faults.failing(500), "500 server_error"),
+        (faults.cut(after=2, how="end"), "cut_off"),
+        (faults.error_in_stream(after=2), "streamed:"),
+        (faults.garbage(), "cannot be read"),
+        (faults.html(), "cannot be read"),
+        (faults.empty_stream(), "streamed:"),
+        (faults.reset_after_headers(), "ended before its end"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_broken_answer_is_a_red_cell_with_its_reason(fault: faults.Fault, words: str) -> None:
+    run, _ = play("anthropic", "basic", always=fault)
+    assert only(run).outcome == "FAIL"
+    assert words in only(run).words
+
+
+def test_a_stalled_server_costs_the_timeout_and_no_more() -> None:
+    started = time.monotonic()
+    run, _ = play("anthropic", "basic", always=faults.stalled(30), options=Options(timeout_s=0.3))
+    assert time.monotonic() - started < 5
+    assert "no whole answer in 0.3 s" in only(run).words
+
+
+def test_repeated_tries_tell_how_many_failed() -> None:
+    run, provider = play("anthropic", "basic", faults=[faults.failing(500)], options=Options(timeout_s=5, repeat=2))
+    assert len(provider.requests) == 5  # one of them the probe
+    assert only(run).words.startswith("1 of 4, whole: 500")
+
+
+# ---------------------------------------------------------------- green and grey
+
+
+def test_a_busy_server_is_asked_again() -> None:
+    run, _ = play("anthropic", "basic", faults=[faults.rate_limited(wait_s=0, form="seconds")])
+    assert only(run).outcome == "PASS"
+
+
+def test_hanging_up_is_seen_by_the_server() -> None:
+    run, provider = play("anthropic", "cancel", provider={"pace_s": 0.01})
+    assert only(run).outcome == "PASS"
+    assert [seen.left for seen in provider.requests if seen.dialect] == [True, False]
+
+
+def test_a_used_up_account_is_nobodys_failure() -> None:
+    run, _ = play("openai", "basic", always=faults.rate_limited(form="openai_quota"))
+    assert only(run).outcome == "SKIP"
+    assert "exceeded your current quota" in only(run).words
+
+
+def test_what_a_target_cannot_be_told_is_grey_with_the_note() -> None:
+    async def work() -> Run:
+        return await verify_scripted(["deepseek"], scenarios=pick("image"), options=QUICK)
+
+    run = asyncio.run(work())
+    cell = run.cells["deepseek (openai_chat)", "image"]
+    assert cell.outcome == "SKIP"
+    assert "takes no image" in cell.words
+
+
+def test_without_keys_the_eight_providers_are_grey(tmp_path: Path) -> None:
+    targets = configured_targets(None, {"DRAGOMAN_NO_PROBE": "1"}, tmp_path)
+    assert [t.name for t in targets] == [
+        "openai", "azure", "anthropic", "gemini", "xai", "ollama", "lmstudio", "gpustack",
+    ]  # fmt: skip
+    run = asyncio.run(verify(targets, pick("basic"), QUICK))
+    assert run.count("SKIP") == 8
+    assert run.cells["openai", "basic"].words == "no key: set OPENAI_API_KEY"
+
+
+def test_a_key_in_the_environment_makes_a_target(tmp_path: Path) -> None:
+    env = {"DRAGOMAN_NO_PROBE": "1", "GEMINI_API_KEY": "k" * 20}
+    (target,) = [t for t in configured_targets(None, env, tmp_path) if t.name == "gemini"]
+    assert (target.dialect, target.skip) == ("gemini", "")
+
+
+def test_configured_providers_are_the_targets(tmp_path: Path) -> None:
+    path = tmp_path / "dragoman.toml"
+    path.write_text('[providers.mine]\nkind = "vllm"\nbase_url = "http://127.0.0.1:9/v1"\nmodels = ["m1"]\n')
+    (target,) = configured_targets(path, {}, tmp_path)
+    assert (target.name, target.kind, target.model, target.skip) == ("mine", "vllm", "m1", "it has no key")
+
+
+def test_an_unreachable_server_is_grey() -> None:
+    targets = url_targets("http://127.0.0.1:9", ["ollama"], model="m")
+    run = asyncio.run(verify(targets, pick("basic"), QUICK))
+    assert only(run).outcome == "SKIP"
+    assert "not reachable" in only(run).words
+
+
+def test_a_dialect_nobody_knows_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no such dialect"):
+        url_targets("http://127.0.0.1:9", ["klingon"])
+
+
+def test_a_gateway_has_five_doors() -> None:
+    doors = door_targets("http://127.0.0.1:20006", model="m")
+    assert [door.dialect for door in doors] == ["openai_chat", "openai_responses", "anthropic", "gemini", "ollama"]
+    assert all(door.gateway for door in doors)
+
+
+def test_the_first_model_listed_is_asked_for() -> None:
+    async def work() -> Run:
+        async with Provider("ollama", models=("small", "big")) as provider:
+            return await verify(url_targets(provider.url, ["ollama"]), pick("basic"), QUICK)
+
+    run = asyncio.run(work())
+    assert run.targets[0].model == "small"
+    assert only(run).outcome == "PASS"
+
+
+def test_worse_is_red_where_it_was_not() -> None:
+    def one(name: str, outcome: Any) -> Run:
+        cell = Cell(target=name, scenario="basic", outcome=outcome)
+        return Run(
+            targets=(Target(name=name, dialect="anthropic"),), scenarios=pick("basic"), cells={(name, "basic"): cell}
+        )
+
+    assert [
+        len(compare(one("d", a), one("t", b))) for a, b in (("PASS", "FAIL"), ("FAIL", "FAIL"), ("PASS", "PASS"))
+    ] == [1, 0, 0]
+
+
+# ---------------------------------------------------------------- recordings
+
+
+def test_a_recording_replays_the_same(tmp_path: Path) -> None:
+    names = ("basic", "tool_trip", "think_tools", "cancel", "wrong_key", "wrong_model", "count", "models")
+
+    async def work() -> tuple[Run, Run]:
+        async with scripted_targets(["anthropic", "gemini", "ollama"]) as targets:
+            recorder = Recorder(Network(), tmp_path)
+            live = await verify(targets, pick(*names), QUICK, line=recorder)
+            await recorder.close()
+        return live, await verify(recorded_targets(tmp_path), pick(*names), QUICK, line=Replay(tmp_path))
+
+    live, again = asyncio.run(work())
+    assert live.count("FAIL") == 0
+    assert {place: cell.outcome for place, cell in again.cells.items()} == {
+        place: cell.outcome for place, cell in live.cells.items()
+    }
+    remarks = [ex.remark for cell in again.cells.values() for one in cell.tries for ex in one.exchanges if ex.remark]
+    assert remarks == []
+    kept = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(kept) > 50
+    assert not any(KEY.encode() in data or b"127.0.0.1" in data for data in kept)
+
+
+def test_what_was_not_recorded_is_grey_and_what_changed_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def keep() -> None:
+        async with scripted_targets(["anthropic"]) as targets:
+            recorder = Recorder(Network(), tmp_path)
+            await verify(targets, pick("tool_bare"), QUICK, line=recorder)
+            await recorder.close()
+
+    asyncio.run(keep())
+    whole: Any = anthropic_request.encode_tool
+    monkeypatch.setattr(anthropic_request, "encode_tool", lambda *more: {**whole(*more), "description": "another"})
+    targets = recorded_targets(tmp_path)
+    run = asyncio.run(verify(targets, pick("tool_bare", "basic"), QUICK, line=Replay(tmp_path)))
+    assert run.cells["anthropic", "basic"].words == "this was not recorded"
+    assert "no longer the one" in run.cells["anthropic", "tool_bare"].tries[0].exchanges[0].remark
+
+
+def test_a_folder_that_is_no_recording_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no recording"):
+        recorded_targets(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("said", "gone"),
+    [
+        ("write to jane.doe@corp.example.org now", "jane.doe"),
+        ('{"organization_id": "3f2a-88", "x": 1}', "3f2a-88"),
+        ("in organization org-AbCdEfGh123456", "AbCdEfGh123456"),
+        ("key sk-proj-abcdefghijklmnop was", "abcdefghijklmnop"),
+        ("AIzaSyA1234567890abcdefghijklmnop", "1234567890abc"),
+        ("token eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.SflKxwRJSM", "SflKxwRJSM"),
+        ("from 203.0.113.77 today", "203.0.113.77"),
+        ("projects/my-secret-project/locations", "my-secret-project"),
+        ("key own-secret-value here", "own-secret-value"),
+    ],
+)
+def test_nothing_that_names_anybody_is_kept(said: str, gone: str) -> None:
+    kept = scrub(said.encode(), Secret("own-secret-value")).decode()
+    assert gone not in kept
+    assert len(kept.split()) == len(said.split())
