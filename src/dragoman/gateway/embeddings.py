@@ -11,9 +11,9 @@ from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.plain import ask, cannot, read_object
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import Json, JsonObject, kind_of, load_json
+from dragoman.upstream.broken import malformed
 from dragoman.upstream.demo import demo_embedding
 from dragoman.upstream.spec import DEMO
-from dragoman.upstream.transport import malformed
 from dragoman.upstream.urls import quote_segment
 
 

@@ -21,6 +21,7 @@ from dragoman.gateway.state import Gateway
 
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
 WATCH_S = 1.0
+LOAD_S = 0.1  # after the start: then the HTTP client is loaded, if nobody needed it before
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
@@ -106,6 +107,8 @@ async def _main(
     gc.collect()
     gc.freeze()  # what is there now stays; looking through it again and again is wasted
     gc.set_threshold(10_000, 10, 10)
+    loop = asyncio.get_running_loop()
+    loop.call_later(LOAD_S, lambda: loop.run_in_executor(None, gateway.transport.load))
     watcher = asyncio.ensure_future(watch(gateway, options, env)) if options.watch else None
     try:
         await server.serve(sockets=[listener])  # type: ignore[list-item]

@@ -16,8 +16,8 @@ from dragoman.gateway.http import HttpRequest, HttpResponse
 from dragoman.gateway.plain import ask, cannot, read_object
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import Json, JsonObject, load_json
+from dragoman.upstream.broken import malformed
 from dragoman.upstream.spec import DEMO
-from dragoman.upstream.transport import malformed
 from dragoman.upstream.urls import quote_segment
 
 TYPES = {

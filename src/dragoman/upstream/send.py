@@ -9,6 +9,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,15 +23,19 @@ from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
+from dragoman.upstream.broken import MAX_ERROR_BYTES, malformed
 from dragoman.upstream.gate import Ticket
 from dragoman.upstream.hints import read_hint
 from dragoman.upstream.keys import Key
 from dragoman.upstream.retry import MOST_ATTEMPTS, Again, GiveUp, decide
 from dragoman.upstream.spec import Auth, Target
 from dragoman.upstream.station import Station
-from dragoman.upstream.transport import MAX_ERROR_BYTES, Opened, Transport, malformed
 from dragoman.upstream.urls import join_url
 from dragoman.wire import WireReply
+
+if TYPE_CHECKING:  # whoever sends loads it; a server listens before its HTTP client is there
+    from dragoman.upstream.later import LateTransport
+    from dragoman.upstream.transport import Opened, Transport
 
 HOLD_S = 15.0  # a stream that has started but says nothing is committed after this, so that its client hears pings
 MAX_MESSAGE = 2000
@@ -197,7 +202,7 @@ class Answer:
 class Sender:
     def __init__(
         self,
-        transport: Transport,
+        transport: "Transport | LateTransport",
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         dice: Callable[[], float] = random.random,
@@ -367,7 +372,7 @@ class Sender:
         else:
             await self._read_whole(job, answer, opened, attempt)
 
-    async def _refusal(self, answer: Answer, opened: Opened, key: Key, attempt: Attempt) -> Failure:
+    async def _refusal(self, answer: Answer, opened: "Opened", key: Key, attempt: Attempt) -> Failure:
         if opened.status < 400:
             words = f"the upstream answered {opened.status}; redirects are not followed"
             return Failure(kind="server_error", status=502, code="upstream_redirect", message=words)
@@ -380,7 +385,7 @@ class Sender:
         attempt.reply = data[:MAX_MESSAGE]
         return self._failure(answer.rendered.dialect, opened, data)
 
-    def _failure(self, dialect: Dialect, opened: Opened, data: bytes) -> Failure:
+    def _failure(self, dialect: Dialect, opened: "Opened", data: bytes) -> Failure:
         try:
             body = load_json(data) if data else {}
         except DecodeError:
@@ -424,7 +429,7 @@ class Sender:
         for piece in held:
             answer.hold(piece)
 
-    async def _read_whole(self, job: Job, answer: Answer, opened: Opened, attempt: Attempt) -> None:
+    async def _read_whole(self, job: Job, answer: Answer, opened: "Opened", attempt: Attempt) -> None:
         raw = await opened.read()
         answer._whole = True
         if job.keep_wire:
@@ -477,7 +482,7 @@ def for_client(failure: Failure, name: str) -> Failure:
     return failure
 
 
-def _is_whole(opened: Opened, dialect: Dialect) -> bool:
+def _is_whole(opened: "Opened", dialect: Dialect) -> bool:
     """Whether a stream was asked for and one JSON document came (F22). Gemini's array is a stream."""
     kind = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "text/html":
@@ -485,7 +490,7 @@ def _is_whole(opened: Opened, dialect: Dialect) -> bool:
     return kind == "application/json" and dialect.media_type == "text/event-stream" and dialect.name != "gemini"
 
 
-def _decode_whole(rendered: Rendered, opened: Opened, raw: bytes) -> Reply:
+def _decode_whole(rendered: Rendered, opened: "Opened", raw: bytes) -> Reply:
     kind = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "text/html":
         raise UpstreamError(malformed("the upstream answered with a web page"))

@@ -17,11 +17,9 @@ from aiohttp.connector import Connection
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
+from dragoman.upstream.broken import MAX_REPLY_BYTES, MAX_STREAM_BYTES, malformed, too_large
 from dragoman.upstream.spec import Timeouts
 
-MAX_REPLY_BYTES = 64 * 1024 * 1024
-MAX_ERROR_BYTES = 1024 * 1024
-MAX_STREAM_BYTES = 256 * 1024 * 1024
 POOL_IDLE_S = 20.0  # below what servers commonly keep (FIELD-CASES 107)
 DNS_CACHE_S = 300
 
@@ -231,12 +229,3 @@ def failure_of(error: Exception) -> Failure:
             )
         case _:
             return malformed("the upstream's answer is not HTTP we read")
-
-
-def malformed(words: str) -> Failure:
-    return Failure(kind="server_error", status=502, code="upstream_malformed", message=words)
-
-
-def too_large(what: str, limit: int) -> Failure:
-    words = f"the upstream's {what} is larger than {limit} bytes"
-    return Failure(kind="server_error", status=502, code="upstream_response_too_large", message=words)

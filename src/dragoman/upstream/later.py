@@ -1,0 +1,39 @@
+"""LateTransport: the transport, loaded when it is first needed or there is time. aiohttp takes a while to import."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dragoman.upstream.spec import Timeouts
+
+if TYPE_CHECKING:
+    from dragoman.upstream.transport import Opened, Transport
+
+
+class LateTransport:
+    def __init__(self) -> None:
+        self._made: Transport | None = None
+
+    def load(self) -> "Transport":
+        if self._made is None:
+            from dragoman.upstream.transport import Transport
+
+            self._made = Transport()
+        return self._made
+
+    async def open(
+        self,
+        url: str,
+        headers: dict[str, str],
+        body: bytes,
+        *,
+        timeouts: Timeouts,
+        head_s: float,
+        on_sent: Callable[[], None],
+        method: str = "POST",
+    ) -> "Opened":
+        made = self._made or self.load()
+        return await made.open(url, headers, body, timeouts=timeouts, head_s=head_s, on_sent=on_sent, method=method)
+
+    async def close(self) -> None:
+        if self._made is not None:
+            await self._made.close()
