@@ -2,6 +2,7 @@
 
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.anthropic.failure import decode_failure, encode_failure
+from dragoman.dialects.anthropic.legal import leave_out_unsayable_turns
 from dragoman.dialects.anthropic.reply import decode_reply, encode_reply
 from dragoman.dialects.anthropic.request import decode_request, encode_request
 from dragoman.dialects.anthropic.stream import StreamDecoder, StreamEncoder
@@ -42,7 +43,7 @@ DIALECT = Dialect(
     name=NAME,
     title="Anthropic Messages",
     media_type="text/event-stream",
-    legal=(say_developer_as_system, join_turns, put_results_first),
+    legal=(leave_out_unsayable_turns, say_developer_as_system, join_turns, put_results_first),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,
