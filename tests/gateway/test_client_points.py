@@ -291,3 +291,11 @@ def test_22_models_tokens_and_earlier_responses_are_there_for_those_who_ask(stre
     first = post(url, "/v1/responses", {"model": "claude-sonnet-4-6", "input": "my name is Ada"}).json
     again = {"model": "claude-sonnet-4-6", "input": "what is my name?", "previous_response_id": first["id"]}
     assert "Ada" in post(url, "/v1/responses", again).text
+
+
+@pytest.mark.parametrize("behind", [name for name in UPSTREAMS if name != "openai_responses"])
+def test_7_an_order_only_openai_can_carry_out_is_refused_rather_than_answered(behind: str, street: Street) -> None:
+    items = [{"role": "user", "content": "say hi"}, {"type": "compaction_trigger"}]
+    got = post(street.house.url, "/v1/responses", {"model": UPSTREAMS[behind], "input": items, "store": False})
+    assert got.status == 400
+    assert "compaction_trigger" in got.json["error"]["message"]

@@ -10,7 +10,8 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.model.messages import ToolCall
+from dragoman.errors import LossError
+from dragoman.model.messages import Opaque, ToolCall
 from dragoman.model.request import Request, Tool, ToolChoice
 from dragoman.notes import ROOT, Notes
 from dragoman.passes.borders import begin_with_user, drop_empty_text, drop_silent_turns, end_with_user, strip_last_text
@@ -48,7 +49,21 @@ def legalise(request: Request, profile: Profile, notes: Notes) -> Request:
     return prepare(request, profile, notes).request
 
 
+# Not content but orders: an answer that knows nothing of them answers another question.
+ORDERS = frozenset({("openai_responses", "compaction_trigger")})
+
+
+def _refuse_orders(request: Request, profile: Profile) -> None:
+    """Codex ends a request for a compaction with one; a plain answer would be taken for the whole conversation."""
+    last = len(request.messages) - 1
+    for j, part in enumerate(request.messages[last].parts if last >= 0 else ()):
+        if type(part) is Opaque and part.dialect != profile.dialect and (part.dialect, part.body.get("type")) in ORDERS:
+            where = f"/messages/{last}/parts/{j}"
+            raise LossError(where, f"only {part.dialect} can carry out {part.body['type']}")
+
+
 def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
+    _refuse_orders(request, profile)
     request, undo = emulate(request, profile, notes)
     for step in STEPS:
         request = step(request, profile, notes)
