@@ -60,11 +60,11 @@ def render(asked: Asked, station: Station, target: Target, *, stream: bool, refu
     dialect = find_dialect(name)
     learned = station.learned.get((name, target.model))
     overrides = upstream.overrides if learned is None else {**upstream.overrides, **learned}
-    profile = profile_for(upstream.kind, target.model, name, overrides)
+    own = name == asked.dialect.name
+    profile = _for_here(profile_for(upstream.kind, target.model, name, overrides), upstream.name, native=own)
     prepared = prepare(request, profile, notes)
     taken = profile.takes_extras  # Mistral refuses stream_options, and tells usage unasked
     usage = stream and upstream.stream_usage and (taken is None or "stream_options" in taken)
-    own = name == asked.dialect.name
     if own and asked.same_wire and _equal(prepared.request, request):
         rendered = _as_is(asked, dialect, target, notes)
     else:
@@ -72,6 +72,12 @@ def render(asked: Asked, station: Station, target: Target, *, stream: bool, refu
 
     way = _Way(station, target, dialect, profile, prepared.undo, notes, usage, asked.hops)
     return way.dress(rendered, prepared.request)
+
+
+def _for_here(profile: Profile, upstream: str, *, native: bool) -> Profile:
+    """Seals stay with the server that made them, a client's own dialect is left as it is, and of several answers asked
+    from a target that gives one, one is given: we do not ask again and again."""
+    return replace(profile, upstream=upstream, native=native, policy={**profile.policy, "choices": "drop"})
 
 
 class _Way(Struct, frozen=True):
