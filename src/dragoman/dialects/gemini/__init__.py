@@ -10,8 +10,9 @@ from dragoman.dialects.gemini.request import decode_request, encode_request
 from dragoman.dialects.gemini.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.gemini.words import FAILURES, NAME
 from dragoman.jsontypes import JsonObject
+from dragoman.passes.joining import join_apart
 from dragoman.passes.roles import say_developer_as_system
-from dragoman.passes.turns import join_turns, put_results_first
+from dragoman.passes.turns import put_results_first
 
 
 def recognise(body: JsonObject, what: What) -> int:
@@ -33,7 +34,7 @@ DIALECT = Dialect(
     name=NAME,
     title="Gemini generateContent",
     media_type="text/event-stream",
-    legal=(leave_out_unsayable_turns, say_developer_as_system, say_later_system_as_user, join_turns, put_results_first),
+    legal=(leave_out_unsayable_turns, say_developer_as_system, say_later_system_as_user, join_apart, put_results_first),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,
