@@ -4,19 +4,12 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from msgspec.structs import replace
 
-from dragoman.conformance.runner import Options, Run, compare, verify
-from dragoman.conformance.runner_targets import DOORS, Target, url_targets
-from dragoman.conformance.scenario import load_scenarios
-from dragoman.conformance.verification import gateway_targets
+from dragoman.conformance.runner import Run, compare
+from dragoman.conformance.runner_targets import DOORS
 from tests.real.llama import UnavailableError, llama_server
-
-KEY = "llama-key-0123456789"
-FORM = Options(timeout_s=20.0, parallel=4, meaning=False)  # the model says nothing sensible
-ENDPOINTS = ("openai_chat", "openai_responses", "anthropic")
-# The model sees no pictures, which its owner would say in the configuration.
-BLIND: dict[str, object] = {"media": {"images": [], "documents": [], "audio": [], "video": []}}
+from tests.real.page import PAGE, make_page
+from tests.real.playing import KEY, play
 
 # What llama.cpp (b11549) cannot do over each endpoint. A cell that turns green fails here until its line is gone.
 KNOWN = {
@@ -26,13 +19,6 @@ KNOWN = {
     ("llama.cpp (anthropic)", "structured"): "not JSON",
     ("llama.cpp (anthropic)", "choice_none"): "which was forbidden",
 }
-
-
-async def play(url: str) -> tuple[Run, Run]:
-    direct = url_targets(url, ENDPOINTS, model="tiny", key=KEY, kind="llamacpp", name="llama.cpp")
-    front: Target = replace(direct[0], name="llama.cpp", overrides=BLIND)
-    async with gateway_targets([front]) as doors:
-        return await verify(direct, load_scenarios(), FORM), await verify(doors, load_scenarios(), FORM)
 
 
 @pytest.fixture
@@ -52,6 +38,7 @@ def test_nothing_is_worse_through_dragoman_than_at_llama_cpp_itself(runs: tuple[
     assert len(through.targets) == len(DOORS)
     assert through.count("PASS") > 145
     assert compare(direct, through) == []
+    assert make_page(direct, through) == PAGE.read_text("utf-8"), "run `python -m tests.real.page`"
     for target, scenario in KNOWN:  # a client gets through its door what the same endpoint does not give it
         dialect = target.partition("(")[2].rstrip(")")
         assert through.cells[f"{dialect} to llama.cpp", scenario].outcome == "PASS"
