@@ -261,6 +261,24 @@ def test_f09_a_stream_that_stalls_ends_with_a_timeout_in_band() -> None:
         assert line.seen[0].left.wait(2)
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/api/chat"])
+def test_f27_an_upstream_that_does_not_hang_up_after_its_end_is_left(path: str) -> None:
+    extra = chunk("more")
+    script = stream(chunk("fi"), chunk("ne"), chunk(finish="stop"), DONE, 0.1, extra, 30.0)
+    slow = Timeouts(headers_s=30, idle_s=30)
+    with (
+        faultline(script) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",), timeouts=slow)) as house,
+    ):
+        began = time.monotonic()
+        got = ask(house, streamed=True, path=path, max_tokens=50)
+        assert time.monotonic() - began < 4
+        assert "fi" in got.text
+        assert "more" not in got.text or path == "/v1/chat/completions"  # there its own bytes pass
+        assert line.seen[0].left.wait(2)
+        assert house.gateway.now.stations["one"].worst_state() == "closed"
+
+
 def test_f11_a_slow_stream_that_lives_is_not_cut() -> None:
     pieces: list[bytes | float] = [p for text in "fine" for p in (chunk(text), 0.4)]
     with (

@@ -30,6 +30,7 @@ from dragoman.upstream.send import Answer, Attempt, Job, Piece
 from dragoman.wire import WireRequest
 
 PING_S = 15.0
+AFTER_END_S = 1.0
 PINGS: dict[str, bytes] = {
     "anthropic": b'event: ping\ndata: {"type": "ping"}\n\n',
     "openai_chat": b": keep-alive\n\n",
@@ -326,6 +327,7 @@ class Pump:
         self._tail = b""  # of a frame that is not whole yet
         self._folder = Folder() if scope.resolved is not None and scope.resolved.store else None
         self._ended = False
+        self._finished = False  # the answer has ended, though its connection may not have
         self._written = 0.0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -345,7 +347,7 @@ class Pump:
         try:
             while True:
                 try:
-                    piece = await answer.next()
+                    piece = await (answer.next() if not self._finished else self._after_end(answer))
                 except asyncio.CancelledError:
                     if scope.ending is None:
                         raise
@@ -369,6 +371,14 @@ class Pump:
         finally:
             self._rest()
 
+    async def _after_end(self, answer: Answer) -> Piece | None:
+        """After the end comes the end of the connection, mostly at once; who keeps it open is left (F27)."""
+        try:
+            async with asyncio.timeout(AFTER_END_S):
+                return await answer.next()
+        except TimeoutError:
+            return None
+
     def _out(self, piece: Piece) -> bytes:
         events = piece.events
         scope = self.scope
@@ -384,6 +394,7 @@ class Pump:
                 self._ended = True
             elif isinstance(last, ReplyEnd):
                 scope.usage = last.usage
+                self._finished = True
         if self._as_is:
             return self._raw(piece)
         try:

@@ -113,6 +113,7 @@ class Answer:
         self._ticket: Ticket | None = None
         self._sent = False
         self._ended = False
+        self._finished = False  # all was said, though the connection may still be open
         self._whole = False
         self._closed = False
 
@@ -173,6 +174,7 @@ class Answer:
             last = events[-1]
             if isinstance(last, ReplyEnd):
                 self.usage = last.usage
+                self._finished = True
             elif isinstance(last, ReplyFailed):
                 self.failure = last.failure
             if self.rendered.restore is not None:
@@ -190,7 +192,7 @@ class Answer:
         now = self._sender.clock()
         if self.failure is not None:
             self.station.learn(self._key, self.target.model, self.failure, now, self._sender.dice())
-        elif self._ended:
+        elif self._ended or self._finished:
             breaker.succeeded(now)
         else:
             breaker.abandoned()
