@@ -194,6 +194,27 @@ CASES: list[Case] = [
         {"messages.1.content": "ok"},
     ),
     (
+        "9 a signature that is empty",
+        ANTH,
+        {
+            "max_tokens": 99,
+            "messages": [
+                ask(),
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "hm", "signature": ""},
+                        {"type": "text", "text": "ok"},
+                    ],
+                },
+                ask(),
+            ],
+        },
+        "anthropic",
+        NEW,
+        {"messages.1.content": "ok"},
+    ),
+    (
         "10 thinking on, but the replayed tool turn has no thinking",
         CHAT,
         {"messages": LOOP, "reasoning_effort": "medium"},

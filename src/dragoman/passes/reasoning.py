@@ -91,9 +91,10 @@ def _replay(part: Reasoning, model: str, profile: Profile, at: At, notes: Notes)
             notes.dropped(at, f"{profile.kind or profile.dialect} refuses reasoning in the history")
             return None
         case "signed":
-            if ours or (part.seal is None and part.extras.get(profile.dialect, {}).get("id")):
+            blank = part.seal is not None and not part.seal.value  # what clients keep of a thought nobody signed
+            if (ours and not blank) or (part.seal is None and part.extras.get(profile.dialect, {}).get("id")):
                 return part  # sealed by the target, or kept there under an id
-            who = "unsigned" if part.seal is None else f"sealed by {part.seal.model or part.seal.origin}"
+            who = "unsigned" if part.seal is None or blank else f"sealed by {part.seal.model or part.seal.origin}"
             notes.dropped(at, f"{profile.dialect} takes back only reasoning it signed itself; this is {who}")
             return None
         case _:
