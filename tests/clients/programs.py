@@ -31,6 +31,7 @@ class Program:
     name: str
     model: str  # as the program calls it
     command: Callable[[Place, str, str], list[str]]  # place, model, prompt
+    resume: Callable[[Place, str, str], list[str]]  # the same, and goes on with the last conversation
     environment: Callable[[Place], dict[str, str]]
     answer: Callable[[str], str]  # what it said to its user, of all it printed
     prepare: Callable[[Place], None] = lambda place: None
@@ -53,8 +54,9 @@ def read_lines(out: str) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
-def run(program: Program, place: Place, prompt: str) -> Run:
+def run(program: Program, place: Place, prompt: str, *, resume: bool = False) -> Run:
     program.prepare(place)
+    command = program.resume if resume else program.command
     env = {
         "HOME": str(place.home),
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -69,7 +71,7 @@ def run(program: Program, place: Place, prompt: str) -> Run:
     }
     started = time.monotonic()
     process = subprocess.Popen(
-        program.command(place, program.model, prompt),
+        command(place, program.model, prompt),
         cwd=place.work,
         env=env,
         stdin=subprocess.DEVNULL,
@@ -96,6 +98,10 @@ def _claude_command(place: Place, model: str, prompt: str) -> list[str]:
     return [*said, "--output-format", "stream-json", "--verbose", "--allowedTools", "Read"]
 
 
+def _claude_resume(place: Place, model: str, prompt: str) -> list[str]:
+    return [*_claude_command(place, model, prompt), "--continue"]
+
+
 def _claude_environment(place: Place) -> dict[str, str]:
     return {
         "ANTHROPIC_BASE_URL": place.gateway,
@@ -111,22 +117,33 @@ def _claude_environment(place: Place) -> dict[str, str]:
 
 
 def _codex_prepare(place: Place) -> None:
+    """Its own OpenAI provider, at another address."""
+    _write_codex(place, f'openai_base_url = "{place.gateway}/v1"', "")
+
+
+def _codex_prepare_provider(place: Place) -> None:
+    """A provider of its own, told that there is no WebSocket."""
+    said = [f'base_url = "{place.gateway}/v1"', 'wire_api = "responses"', "supports_websockets = false"]
+    provider = ["[model_providers.dragoman]", 'name = "dragoman"', 'env_key = "OPENAI_API_KEY"', *said]
+    _write_codex(place, 'model_provider = "dragoman"', "\n".join(provider))
+
+
+def _write_codex(place: Place, first: str, last: str) -> None:
     folder = place.home / ".codex"
     folder.mkdir(parents=True, exist_ok=True)
-    lines = [
-        f'openai_base_url = "{place.gateway}/v1"',
-        "check_for_update_on_startup = false",
-        "[analytics]",
-        "enabled = false",
-        "[feedback]",
-        "enabled = false",
-    ]
-    (folder / "config.toml").write_text("\n".join(lines) + "\n")
+    quiet = "[analytics]\nenabled = false\n[feedback]\nenabled = false\n"
+    (folder / "config.toml").write_text(f"{first}\ncheck_for_update_on_startup = false\n{quiet}{last}\n")
 
 
 def _codex_command(place: Place, model: str, prompt: str) -> list[str]:
-    said = [str(place.bins / "codex"), "exec", "--json", "--skip-git-repo-check", "--ephemeral"]
-    return [*said, "--dangerously-bypass-approvals-and-sandbox", "-m", model, prompt]
+    return [str(place.bins / "codex"), "exec", *_CODEX_SAYS, "-m", model, prompt]
+
+
+_CODEX_SAYS = ("--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+
+
+def _codex_resume(place: Place, model: str, prompt: str) -> list[str]:
+    return [str(place.bins / "codex"), "exec", "resume", "--last", *_CODEX_SAYS, "-m", model, prompt]
 
 
 def _codex_environment(place: Place) -> dict[str, str]:
@@ -153,6 +170,10 @@ def _gemini_command(place: Place, model: str, prompt: str) -> list[str]:
     return [*said, "--approval-mode", "yolo", "--skip-trust", "--output-format", "stream-json"]
 
 
+def _gemini_resume(place: Place, model: str, prompt: str) -> list[str]:
+    return [*_gemini_command(place, model, prompt), "--resume", "latest"]
+
+
 def _gemini_environment(place: Place) -> dict[str, str]:
     return {"GEMINI_API_KEY": KEY, "GOOGLE_GEMINI_BASE_URL": place.gateway, "GEMINI_TELEMETRY_ENABLED": "false"}
 
@@ -175,6 +196,7 @@ CLAUDE = Program(
     name="claude",
     model="claude-sonnet-4-6",
     command=_claude_command,
+    resume=_claude_resume,
     environment=_claude_environment,
     answer=_claude_answer,
 )
@@ -182,15 +204,19 @@ CODEX = Program(  # all its tools in namespaces, in an item of the input
     name="codex",
     model="gpt-6-sol",
     command=_codex_command,
+    resume=_codex_resume,
     environment=_codex_environment,
     answer=_codex_answer,
     prepare=_codex_prepare,
 )
-CODEX_BEFORE = replace(CODEX, name="codex-5.5", model="gpt-5.5")  # functions, and a patch tool in free text
+CODEX_BEFORE = replace(  # functions, and a patch tool in free text
+    CODEX, name="codex-5.5", model="gpt-5.5", prepare=_codex_prepare_provider
+)
 GEMINI = Program(
     name="gemini",
     model="gemini-2.5-pro",
     command=_gemini_command,
+    resume=_gemini_resume,
     environment=_gemini_environment,
     answer=_gemini_answer,
     prepare=_gemini_prepare,

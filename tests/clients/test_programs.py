@@ -37,6 +37,7 @@ UPSTREAMS = {
     "ollama": "qwen3",
 }
 KINDS = {"openai_chat": "openai", "openai_responses": "openai"}
+HOMES = {"claude": "anthropic", "codex": "openai_responses", "codex-5.5": "openai_responses", "gemini": "gemini"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Told:
     """What came of one run."""
 
     run: Run
-    conversations: int  # requests that reached the provider
+    conversations: list[bytes]  # the bodies that reached the provider
     refusals: list[str]
     warnings: list[str]
     wanted: list[str]  # where the program wanted to go, besides the gateway
@@ -54,29 +55,52 @@ class Told:
         return f"{found}, warnings {self.warnings}, wall {self.wanted}\n\n{self.run.out}\n\n{self.run.err}"
 
 
+class Stage:
+    """A home, a folder to work in and a proxy, for one program."""
+
+    def __init__(self, stack: ExitStack, bins: Path) -> None:
+        self.folder = Path(stack.enter_context(TemporaryDirectory(prefix="dragoman-", dir=scratch())))
+        self.wall = stack.enter_context(wall())
+        self.bins = bins
+        for name in ("home", "work"):
+            (self.folder / name).mkdir()
+
+    def play(self, program: Program, behind: str, secret: str, *, resume: bool = False) -> Told:
+        """One run: the file holds the secret, the question is what it says."""
+        note = self.folder / "work" / f"{secret}.txt"
+        note.write_text(f"The password is {secret}.\n")
+        with ExitStack() as stack:
+            provider = stack.enter_context(serve(behind, key=CANARY)) if behind != "demo" else None
+            house = stack.enter_context(gateway(program, behind, provider))
+            place = Place(self.bins, self.folder / "home", self.folder / "work", house.url, self.wall.url)
+            done = run(program, place, f"Read the file {note} and tell me what it says.", resume=resume)
+            seen = provider.requests if provider else []
+            told = Told(
+                run=done,
+                conversations=[request.body for request in seen if request.dialect],
+                refusals=provider.refusals if provider else [],
+                warnings=provider.warnings if provider else [],
+                wanted=self.wall.wanted,
+            )
+        if folder := os.environ.get(TRANSCRIPTS):
+            Path(folder, f"{program.name}-{'resumed-' if resume else ''}{behind}.txt").write_text(str(told))
+        return told
+
+
 def play(program: Program, behind: str, bins: Path) -> Told:
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix="dragoman-", dir=scratch())))
-        refusal = stack.enter_context(wall())
-        provider = stack.enter_context(serve(behind, key=CANARY)) if behind != "demo" else None
-        house = stack.enter_context(gateway(program, behind, provider))
-        place = Place(bins, folder / "home", folder / "work", house.url, refusal.url)
-        place.home.mkdir()
-        place.work.mkdir()
-        note = place.work / "note.txt"
-        note.write_text(f"The password is {SECRET}.\n")
-        done = run(program, place, f"Read the file {note} and tell me what it says.")
-        seen = provider.requests if provider else []
-        told = Told(
-            run=done,
-            conversations=sum(1 for request in seen if request.dialect),
-            refusals=provider.refusals if provider else [],
-            warnings=provider.warnings if provider else [],
-            wanted=refusal.wanted,
-        )
-    if folder_for := os.environ.get(TRANSCRIPTS):
-        Path(folder_for, f"{program.name}-{behind}.txt").write_text(str(told))
-    return told
+        return Stage(stack, bins).play(program, behind, SECRET)
+
+
+def play_on(program: Program, bins: Path) -> list[Told]:
+    """One conversation that goes on at every provider in turn, and comes home again."""
+    with ExitStack() as stack:
+        stage = Stage(stack, bins)
+        home = HOMES[program.name]
+        way = [home, *(name for name in UPSTREAMS if name not in ("demo", home)), home]
+        return [
+            stage.play(program, behind, f"{SECRET}-{number}", resume=number > 0) for number, behind in enumerate(way)
+        ]
 
 
 def scratch() -> str | None:
@@ -94,16 +118,32 @@ def gateway(program: Program, behind: str, provider: Provider | None) -> Abstrac
 
 
 @pytest.fixture(scope="module")
-def runs() -> Iterator[dict[tuple[str, str], Future[Told]]]:
-    """All of them, some at once."""
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def bins() -> Path:
     if not os.environ.get(WISH):
         pytest.skip(f"{WISH} is not set: `make test-clients` runs the real programs")
     try:
-        bins = install()
+        return install()
     except UnavailableError as error:
         pytest.skip(f"the programs cannot be installed: {error}")
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield {(p.name, behind): pool.submit(play, p, behind, bins) for behind in UPSTREAMS for p in PROGRAMS}
+
+
+@pytest.fixture(scope="module")
+def long_runs(bins: Path, pool: ThreadPoolExecutor) -> dict[str, Future[list[Told]]]:
+    return {program.name: pool.submit(play_on, program, bins) for program in PROGRAMS}
+
+
+@pytest.fixture(scope="module")
+def runs(
+    bins: Path, pool: ThreadPoolExecutor, long_runs: dict[str, Future[list[Told]]]
+) -> dict[tuple[str, str], Future[Told]]:
+    """All of them, some at once; the long ones first."""
+    return {(p.name, behind): pool.submit(play, p, behind, bins) for behind in UPSTREAMS for p in PROGRAMS}
 
 
 @pytest.mark.parametrize("behind", UPSTREAMS)
@@ -116,12 +156,30 @@ def test_a_program_reads_a_file_and_answers_from_it(
     assert SECRET in told.run.answer, told
     assert told.refusals == [], told
     if behind != "demo":
-        assert told.conversations >= 2, told
+        assert len(told.conversations) >= 2, told
 
 
-@pytest.mark.parametrize("program", ["codex", "codex-5.5"])
-def test_codex_goes_over_to_http_at_once(program: str, runs: dict[tuple[str, str], Future[Told]]) -> None:
+@pytest.mark.parametrize("program", [program.name for program in PROGRAMS])
+def test_a_conversation_goes_on_at_other_providers_and_comes_home(
+    program: str, long_runs: dict[str, Future[list[Told]]], runs: object
+) -> None:
+    """With all that was thought, called, sealed and answered elsewhere in its history."""
+    for number, told in enumerate(long_runs[program].result()):
+        assert told.run.code == 0, told
+        assert f"{SECRET}-{number}" in told.run.answer, told
+        assert told.refusals == [], told
+        assert all(f"{SECRET}-{before}".encode() in told.conversations[0] for before in range(number)), told
+
+
+def test_codex_goes_over_to_http_at_once(runs: dict[tuple[str, str], Future[Told]]) -> None:
     """It tries a WebSocket first, and seven times over seven seconds if that is refused badly (FIELD-CASES 147)."""
-    told = [future.result().run for (name, _), future in runs.items() if name == program]
+    told = [future.result().run for (name, _), future in runs.items() if name == "codex"]
     assert [run.err.count("failed to connect to Responses WebSocket") for run in told] == [1] * len(told)
     assert min(run.seconds for run in told) < 5
+
+
+def test_codex_tries_no_websocket_where_it_is_told_that_there_is_none(
+    runs: dict[tuple[str, str], Future[Told]],
+) -> None:
+    told = [future.result().run for (name, _), future in runs.items() if name == "codex-5.5"]
+    assert not [run.err for run in told if "WebSocket" in run.err]
