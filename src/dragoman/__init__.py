@@ -17,6 +17,7 @@ from dragoman.notes import Note, Notes
 if TYPE_CHECKING:
     from dragoman.agent.steps import Limits
     from dragoman.client import Answer, AsyncClient, Client
+    from dragoman.mcp.library import McpServers
     from dragoman.tools import File, FunctionTool, ToolCollection, tool
 
 __version__ = "0.1.0"
@@ -29,6 +30,7 @@ _HOMES = {
     "File": "tools",
     "FunctionTool": "tools",
     "Limits": "agent.steps",
+    "McpServers": "mcp.library",
     "ToolCollection": "tools",
     "tool": "tools",
 }
@@ -46,6 +48,7 @@ __all__ = [
     "FunctionTool",
     "Limits",
     "LossError",
+    "McpServers",
     "Note",
     "Notes",
     "Reply",
