@@ -277,6 +277,8 @@ def test_an_allowed_page_comes_in_and_a_preflight_of_others_does_not() -> None:
     page = {"origin": "https://my.app", "access-control-request-method": "POST"}
     with open_house(origins=("https://my.app",)) as house:
         assert send(house.url, "OPTIONS", CHAT, None, page).headers["access-control-allow-origin"] == "https://my.app"
+        got = post(house.url, CHAT, {**ASK, "model": "demo"}, {"origin": "https://my.app"})
+        assert got.headers["access-control-allow-origin"] == "https://my.app"
         evil = send(house.url, "OPTIONS", CHAT, None, {**page, "origin": "https://evil.test"})
         assert evil.status == 403
         assert not any(name.startswith("access-control") for name in evil.headers)

@@ -149,6 +149,8 @@ class App:
         except Exception as error:
             response = refuse(self.gateway, http, dialect, error)
         response.headers["x-request-id"] = http.id
+        if "origin" in http.headers:
+            response.headers.update(self._cors(http))
         if dialect.name == "anthropic":
             response.headers["request-id"] = http.id
         return response
