@@ -187,6 +187,14 @@ def test_configured_providers_are_the_targets(tmp_path: Path) -> None:
     assert (target.name, target.kind, target.model, target.skip) == ("mine", "vllm", "m1", "it has no key")
 
 
+def test_a_provider_is_asked_over_its_models_dialect_or_over_those_asked_for(tmp_path: Path) -> None:
+    env = {"DRAGOMAN_NO_PROBE": "1", "OPENAI_API_KEY": "k" * 20}
+    (usual,) = [t for t in configured_targets(None, env, tmp_path) if t.kind == "openai"]
+    assert (usual.name, usual.dialect) == ("openai", "openai_responses")  # mission B6
+    both = configured_targets(None, env, tmp_path, ["openai-chat", "openai-responses"])
+    assert [t.name for t in both if t.kind == "openai"] == ["openai (openai_chat)", "openai (openai_responses)"]
+
+
 def test_an_unreachable_server_is_grey() -> None:
     targets = url_targets("http://127.0.0.1:9", ["ollama"], model="m")
     run = asyncio.run(verify(targets, pick("basic"), QUICK))

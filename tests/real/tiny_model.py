@@ -10,16 +10,13 @@ depends on the context, so that greedy decoding does not go round in circles.
 import math
 import random
 import re
-import sys
 from array import array
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # run as a program too, without the project installed
-
-from gguf import Matrix, Value, write_gguf  # type: ignore[import-not-found,unused-ignore]
+from tests.real.gguf import Matrix, Value, write_gguf
 
 TEMPLATE = Path(__file__).with_name("chat.jinja")
 CONTEXT = 16384
@@ -253,8 +250,8 @@ def build_weights(words: Vocabulary, dice: random.Random) -> tuple[dict[str, Mat
         down[to][i] = 1.0
 
     final = zeros(size, width)
-    for this, row in enumerate(follow(words)):
-        for then, chance in enumerate(row):
+    for this, chances in enumerate(follow(words)):
+        for then, chance in enumerate(chances):
             final[then][this] = chance / hot
     for row in final:
         for place in noise:
@@ -312,7 +309,3 @@ def write_model(path: Path) -> None:
     ones = array("f", [1.0] * width)
     vectors = {f"{name}.weight": ones for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm")}
     write_gguf(path, fields, matrices, vectors)
-
-
-if __name__ == "__main__":
-    write_model(Path(sys.argv[1]))

@@ -127,7 +127,7 @@ def find_targets(args: argparse.Namespace) -> list["Target"]:
         if not args.dialect:
             raise DragomanError("--url needs --dialect: what the server speaks")
         found += url_targets(args.url, args.dialect, model=args.model, key=key, kind=args.kind)
-    return found or configured_targets(args.config, os.environ, Path.cwd())
+    return found or configured_targets(args.config, os.environ, Path.cwd(), args.dialect)
 
 
 async def play(args: argparse.Namespace, targets: list["Target"], scenarios: tuple["Scenario", ...]) -> int:

@@ -327,7 +327,7 @@ class Player:
         )
         exchange = await self.line.send(self.target, ask, self.timeout_s)
         for again in range(1, AGAIN + 1):
-            wait = _busy_s(exchange)
+            wait = None if self._is_spent(exchange) else _busy_s(exchange)
             if wait is None or wait > LONGEST_WAIT_S or ask.wrong_key or self.line.offline:
                 break
             await asyncio.sleep(wait * again)
@@ -336,6 +336,13 @@ class Player:
         if exchange.failure is not None and exchange.failure.code == "not_recorded":
             raise Skipped(exchange.failure.message)
         return exchange
+
+    def _is_spent(self, exchange: Exchange) -> bool:
+        """No credit is left: waiting does not help."""
+        if exchange.status not in (402, 403, 429):
+            return False
+        wire = WireReply(body=_load(exchange.reply), status=exchange.status, headers=exchange.headers)
+        return self.dialect.decode_failure(wire).kind == "no_credit"
 
 
 def _busy_s(exchange: Exchange) -> float | None:

@@ -1,6 +1,6 @@
 """Targets: what `dragoman verify` can be pointed at. Configured providers, any URL, a gateway's doors."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -52,11 +52,16 @@ class Target(Struct, frozen=True, kw_only=True):
         return default_profile(self.dialect)
 
 
-def configured_targets(config: Path | None, env: Mapping[str, str], folder: Path) -> list[Target]:
-    """Every provider of the configuration or the environment; without a file, the eight of mission B1 in any case."""
+def configured_targets(
+    config: Path | None, env: Mapping[str, str], folder: Path, dialects: Sequence[str] = ()
+) -> list[Target]:
+    """Every provider of the configuration or the environment; without a file, the eight of mission B1 in any case.
+
+    Each is asked over the dialect its model goes over, or over each of `dialects` that it speaks."""
     path = config or find_file(folder, env)
     settings = load_settings(path, env)
-    found = [target for up in settings.upstreams if up.kind != DEMO for target in _of_upstream(up, env)]
+    asked = [name.replace("-", "_").lower() for name in dialects]
+    found = [target for up in settings.upstreams if up.kind != DEMO for target in _of_upstream(up, asked)]
     if path is not None:
         return found
     there = {target.kind for target in found}
@@ -64,16 +69,15 @@ def configured_targets(config: Path | None, env: Mapping[str, str], folder: Path
     return [*found, *missing]
 
 
-def _of_upstream(upstream: Upstream, env: Mapping[str, str]) -> list[Target]:
+def _of_upstream(upstream: Upstream, asked: Sequence[str]) -> list[Target]:
     model = upstream.models[0] if upstream.models else MODELS.get(upstream.kind, "")
-    dialect = upstream.dialect
-    if upstream.kind in load_rows().kinds:
-        chosen = choose_dialect(upstream.kind, model)
-        dialect = chosen if chosen in (upstream.dialects or (dialect,)) else dialect
+    spoken = upstream.dialects or (upstream.dialect,)
+    usual = choose_dialect(upstream.kind, model) if upstream.kind in load_rows().kinds else upstream.dialect
+    chosen = [name for name in spoken if name in asked] if asked else [usual if usual in spoken else upstream.dialect]
     needs = upstream.auth != "none" and not upstream.keys
     return [
         Target(
-            name=upstream.name,
+            name=upstream.name if len(chosen) == 1 else f"{upstream.name} ({dialect})",
             dialect=dialect,
             base_url=upstream.base_url,
             model=model,
@@ -85,6 +89,7 @@ def _of_upstream(upstream: Upstream, env: Mapping[str, str]) -> list[Target]:
             stream_usage=upstream.stream_usage,
             skip="it has no key" if needs else "",
         )
+        for dialect in chosen
     ]
 
 
