@@ -392,3 +392,10 @@ def test_what_a_client_put_in_front_of_the_question_is_not_the_question() -> Non
     assert calls(talk(user(reminder + "What is the weather in Seoul?"), tools=(ADD, WEATHER))) == [
         ("get_weather", {"city": "Seoul"})
     ]
+
+
+def test_a_patch_is_one_even_where_free_text_is_a_functions_argument() -> None:
+    schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    tool = Tool(name="apply_patch", description='The input must match: "*** Begin Patch" LF', parameters=schema)
+    ((name, arguments),) = calls(talk(user("Use apply_patch."), tools=(ADD, tool)))
+    assert (name, arguments["input"].splitlines()[0]) == ("apply_patch", "*** Begin Patch")

@@ -50,7 +50,7 @@ from dragoman.model.messages import (
 )
 from dragoman.model.reply import Finish, Reply, Usage
 from dragoman.model.request import CustomTool, Request, Tool
-from dragoman.upstream.demo_files import read_with, wants_file
+from dragoman.upstream.demo_files import PATCH, PATCH_BEGIN, patch_with, read_with, wants_file
 from dragoman.upstream.demo_texts import strip_tags
 from dragoman.upstream.patterns import sample_pattern
 from dragoman.upstream.sampler import Hints, sample
@@ -336,14 +336,16 @@ def _hints(asked: str, offered: list[Tool | CustomTool]) -> Hints:
 
 
 def _arguments(tool: Tool | CustomTool, hints: Hints) -> str:
+    if isinstance(tool, Tool) and (patch := patch_with(tool)) is not None:
+        return patch
     if isinstance(tool, Tool):
         schema = tool.parameters or {}
         made = sample({**schema, "type": "object"} if "type" not in schema else schema, hints)
         return dump_text(made if type(made) is dict else {})
     if tool.syntax == "regex" and tool.grammar:
         return sample_pattern(tool.grammar)
-    if "*** Begin Patch" in (tool.grammar or ""):
-        return "*** Begin Patch\n*** Add File: demo.txt\n+hello\n*** End Patch\n"
+    if PATCH_BEGIN in (tool.grammar or ""):
+        return PATCH
     return hints.next_text() or "hello"
 
 

@@ -16,6 +16,8 @@ _WISH = re.compile(r"\b(?:read|open|show|print|summari[sz]e|look (?:at|into)|wha
 _READERS = re.compile(r"(?:^|_)(?:read|open|cat|view)(?:_|$)", re.I)
 _PATHS = re.compile(r"^(?:absolute_?|file_?|target_?)*(?:path|file|filename|paths|files)$", re.I)
 _COMMANDS = ("cmd", "command", "commands")
+PATCH_BEGIN = "*** Begin Patch"
+PATCH = f"{PATCH_BEGIN}\n*** Add File: demo.txt\n+hello\n*** End Patch\n"
 _CODE = "tools.exec_command("  # how Codex tells its models to reach a shell
 
 
@@ -34,6 +36,14 @@ def read_with(offered: Sequence[Tool | CustomTool], path: str) -> tuple[Tool | C
             if arguments is not None:
                 return tool, arguments
     return None
+
+
+def patch_with(tool: Tool) -> str | None:
+    """The arguments of a function that stands for a tool of free text which takes patches, told so in words."""
+    if PATCH_BEGIN not in (tool.description or ""):
+        return None
+    strings = [key for key, schema in _properties(tool).items() if _kind(schema) == "string"]
+    return dump_text({strings[0]: PATCH}) if len(strings) == len(_properties(tool)) == 1 else None
 
 
 def _arguments_of_reader(tool: Tool | CustomTool, path: str) -> str | None:
