@@ -6,6 +6,7 @@ nobody out.
 """
 
 import os
+from base64 import b64decode
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
@@ -18,9 +19,10 @@ import pytest
 from dragoman.testing import Provider, serve
 from dragoman.upstream.spec import Timeouts
 from tests.clients.install import UnavailableError, install
-from tests.clients.programs import PROGRAMS, Place, Program, Run, run
+from tests.clients.programs import CLAUDE, CODEX_BEFORE, GEMINI, PROGRAMS, Place, Program, Run, run
 from tests.clients.wall import wall
 from tests.gateway.house import CANARY, House, open_house, upstream
+from tests.gateway.sdks import PIXEL
 
 WISH = "DRAGOMAN_TEST_CLIENTS"  # `make test-clients` sets it: an ordinary test run installs nothing from npm
 TRANSCRIPTS = "DRAGOMAN_CLIENT_TRANSCRIPTS"  # a folder to write what was said into, for people
@@ -37,7 +39,32 @@ UPSTREAMS = {
     "ollama": "qwen3",
 }
 KINDS = {"openai_chat": "openai", "openai_responses": "openai"}
+AWAY = {"claude": ("openai_chat", "gemini"), "codex-5.5": ("anthropic", "gemini"), "gemini": ("openai_chat", "ollama")}
 HOMES = {"claude": "anthropic", "codex": "openai_responses", "codex-5.5": "openai_responses", "gemini": "gemini"}
+
+
+@dataclass(frozen=True)
+class Deed:
+    """Something harder than reading one file."""
+
+    name: str
+    program: Program
+    prompt: str
+    answers: tuple[str, ...] = ()  # in the answer
+    picture: bool = False  # reaches the model
+    file: str | None = None  # is there afterwards
+
+
+TWO = ("alpha-1", "beta-2")
+DEEDS = (
+    Deed("two files", CLAUDE, "Read the files {folder}/a.txt and {folder}/b.txt in parallel.", TWO),
+    Deed("two files", GEMINI, "Use read_file in parallel for {folder}/a.txt and {folder}/b.txt", TWO),
+    Deed("a picture", CLAUDE, "Read the file {folder}/dot.png and tell me what it shows.", picture=True),
+    Deed("a picture", GEMINI, "Read the file {folder}/dot.png and tell me what it shows.", picture=True),
+    Deed("a picture", CODEX_BEFORE, "Use view_image for {folder}/dot.png", picture=True),
+    Deed("a patch", CODEX_BEFORE, "Use apply_patch.", ("Success",), file="demo.txt"),
+)
+PNG = b"iVBORw0KGgo"
 
 
 @dataclass(frozen=True)
@@ -69,11 +96,15 @@ class Stage:
         """One run: the file holds the secret, the question is what it says."""
         note = self.folder / "work" / f"{secret}.txt"
         note.write_text(f"The password is {secret}.\n")
+        prompt = f"Read the file {note} and tell me what it says."
+        return self.ask(program, behind, prompt, resume=resume, name="resumed" if resume else "read")
+
+    def ask(self, program: Program, behind: str, prompt: str, *, name: str, resume: bool = False) -> Told:
         with ExitStack() as stack:
             provider = stack.enter_context(serve(behind, key=CANARY)) if behind != "demo" else None
             house = stack.enter_context(gateway(program, behind, provider))
             place = Place(self.bins, self.folder / "home", self.folder / "work", house.url, self.wall.url)
-            done = run(program, place, f"Read the file {note} and tell me what it says.", resume=resume)
+            done = run(program, place, prompt, resume=resume)
             seen = provider.requests if provider else []
             told = Told(
                 run=done,
@@ -83,13 +114,25 @@ class Stage:
                 wanted=self.wall.wanted,
             )
         if folder := os.environ.get(TRANSCRIPTS):
-            Path(folder, f"{program.name}-{'resumed-' if resume else ''}{behind}.txt").write_text(str(told))
+            Path(folder, f"{program.name}-{name}-{behind}.txt".replace(" ", "_")).write_text(str(told))
         return told
 
 
 def play(program: Program, behind: str, bins: Path) -> Told:
     with ExitStack() as stack:
         return Stage(stack, bins).play(program, behind, SECRET)
+
+
+def do(deed: Deed, behind: str, bins: Path) -> tuple[Told, list[str]]:
+    """What came of a deed, and the files there were afterwards."""
+    with ExitStack() as stack:
+        stage = Stage(stack, bins)
+        work = stage.folder / "work"
+        (work / "a.txt").write_text("alpha-1\n")
+        (work / "b.txt").write_text("beta-2\n")
+        (work / "dot.png").write_bytes(b64decode(PIXEL))
+        told = stage.ask(deed.program, behind, deed.prompt.format(folder=work), name=deed.name)
+        return told, sorted(path.name for path in work.iterdir())
 
 
 def play_on(program: Program, bins: Path) -> list[Told]:
@@ -139,6 +182,17 @@ def long_runs(bins: Path, pool: ThreadPoolExecutor) -> dict[str, Future[list[Tol
 
 
 @pytest.fixture(scope="module")
+def deeds(bins: Path, pool: ThreadPoolExecutor) -> dict[tuple[Deed, str], Future[tuple[Told, list[str]]]]:
+    """Each in front of two dialects that are not the program's own."""
+    others = {
+        CLAUDE: ("openai_chat", "gemini"),
+        CODEX_BEFORE: ("anthropic", "gemini"),
+        GEMINI: ("openai_chat", "ollama"),
+    }
+    return {(deed, behind): pool.submit(do, deed, behind, bins) for deed in DEEDS for behind in others[deed.program]}
+
+
+@pytest.fixture(scope="module")
 def runs(
     bins: Path, pool: ThreadPoolExecutor, long_runs: dict[str, Future[list[Told]]]
 ) -> dict[tuple[str, str], Future[Told]]:
@@ -169,6 +223,19 @@ def test_a_conversation_goes_on_at_other_providers_and_comes_home(
         assert f"{SECRET}-{number}" in told.run.answer, told
         assert told.refusals == [], told
         assert all(f"{SECRET}-{before}".encode() in told.conversations[0] for before in range(number)), told
+
+
+def test_pictures_patches_and_several_calls_go_through(
+    deeds: dict[tuple[Deed, str], Future[tuple[Told, list[str]]]], runs: object
+) -> None:
+    for (deed, behind), future in deeds.items():
+        told, files = future.result()
+        about = f"{deed.program.name}, {deed.name}, in front of {behind}: {told}"
+        assert told.run.code == 0, about
+        assert told.refusals == [], about
+        assert all(word in told.run.answer for word in deed.answers), about
+        assert not deed.picture or PNG in told.conversations[-1], about
+        assert deed.file is None or deed.file in files, about
 
 
 def test_codex_goes_over_to_http_at_once(runs: dict[tuple[str, str], Future[Told]]) -> None:
