@@ -207,9 +207,11 @@ def test_a_dialect_nobody_knows_is_refused() -> None:
         url_targets("http://127.0.0.1:9", ["klingon"])
 
 
-def test_a_gateway_has_five_doors() -> None:
+def test_a_gateway_has_six_doors() -> None:
     doors = door_targets("http://127.0.0.1:20006", model="m")
-    assert [door.dialect for door in doors] == ["openai_chat", "openai_responses", "anthropic", "gemini", "ollama"]
+    assert [door.dialect for door in doors] == [
+        "openai_chat", "openai_responses", "anthropic", "gemini", "ollama", "jsonrpc",
+    ]  # fmt: skip
     assert all(door.gateway for door in doors)
 
 

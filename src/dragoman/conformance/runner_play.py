@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.conformance.runner_jsonrpc import JSONRPC, is_error
 from dragoman.conformance.runner_targets import Target
 from dragoman.conformance.runner_wire import Ask, Exchange, Line
 from dragoman.conformance.scenario import Expect, Mode, Results, Scenario, Turn, build_request, say_turn
@@ -76,7 +77,7 @@ class Player:
     def __init__(self, scenario: Scenario, target: Target, mode: Mode, line: Line, *, meaning: bool, timeout_s: float):
         self.scenario, self.target, self.mode, self.line = scenario, target, mode, line
         self.meaning, self.timeout_s = meaning, timeout_s
-        self.dialect = find_dialect(target.dialect)
+        self.dialect = JSONRPC if target.dialect == JSONRPC.name else find_dialect(target.dialect)
         self.model = UNKNOWN_MODEL if scenario.model == "unknown" else target.model
         self.done = Try(mode=mode, exchanges=[], notes=[])
 
@@ -222,9 +223,10 @@ class Player:
         if exchange.failure is not None:
             return Answer(reply=exchange.failure)
         try:
-            if exchange.status >= 400:
+            if exchange.status >= 400 or (self.dialect is JSONRPC and is_error(_load(exchange.reply))):
                 wire = WireReply(body=_load(exchange.reply), status=exchange.status, headers=exchange.headers)
-                return Answer(reply=replace(self.dialect.decode_failure(wire), status=exchange.status))
+                failure = self.dialect.decode_failure(wire)
+                return Answer(reply=failure if self.dialect is JSONRPC else replace(failure, status=exchange.status))
             if self.mode == "whole":
                 wire = WireReply(body=load_json(exchange.reply), headers=exchange.headers)
                 return Answer(reply=self.dialect.decode_reply(wire, Notes()))
@@ -293,6 +295,8 @@ class Player:
             raise Failed(f"expected a number of tokens, found {_shown(body)}")
 
     async def _models(self) -> None:
+        if self.dialect is JSONRPC:
+            raise Skipped("JSON-RPC has no list of models")
         headers = ANTHROPIC_VERSION if self.dialect.name == "anthropic" else {}
         exchange = await self._send(LISTS.get(self.dialect.name, "/v1/models"), b"", headers, method="GET")
         if exchange.status in (404, 405, 501) and self.target.kind not in VENDORS:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from dragoman.dialects.jsonrpc import NAME as JSONRPC
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import find_file, load_settings
-from dragoman.passes.defaults import DEFAULTS, default_profile
+from dragoman.passes.defaults import default_profile
 from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, load_rows, profile_for
 from dragoman.upstream.secret import Secret, origin_of
@@ -15,7 +16,7 @@ from dragoman.upstream.spec import DEMO, Auth, Upstream
 
 # Mission B1: they stand in the table even where nobody has a key.
 EIGHT = ("openai", "azure", "anthropic", "gemini", "xai", "ollama", "lmstudio", "gpustack")
-DOORS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+DOORS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama", "jsonrpc")
 
 # Small and cheap ones, for when the configuration names none; the server's own list comes next.
 MODELS = {
@@ -49,6 +50,8 @@ class Target(Struct, frozen=True, kw_only=True):
     def profile(self, model: str) -> Profile:
         if self.kind:
             return profile_for(self.kind, model, self.dialect, self.overrides)
+        if self.dialect == JSONRPC:
+            return Profile(dialect=JSONRPC)
         return default_profile(self.dialect)
 
 
@@ -115,8 +118,8 @@ def url_targets(
     found = []
     for said in dialects:
         dialect = said.replace("-", "_").lower()
-        if dialect not in DEFAULTS:
-            raise ConfigError("--dialect", said, f"no such dialect; there are {', '.join(DEFAULTS)}")
+        if dialect not in DOORS:
+            raise ConfigError("--dialect", said, f"no such dialect; there are {', '.join(DOORS)}")
         if kind and dialect not in find_kind(kind).dialects:
             raise ConfigError("--kind", kind, f"does not speak {dialect}")
         auth: Auth = AUTHS.get(dialect, "bearer") if key else "none"
