@@ -234,7 +234,8 @@ class Board:
             cell = run.cells.get((name, scenario.name))
             marks.append(" " if cell is None else paint(GLYPHS[cell.outcome], LOOKS[cell.outcome], self.out))
         counts = f"{run.count('PASS', name)} PASS {run.count('FAIL', name)} FAIL {run.count('SKIP', name)} SKIP"
-        return f"{name.ljust(self._width)}  {''.join(marks)}  {counts}"
+        seconds = sum(cell.seconds for cell in run.cells.values() if cell.target == name)
+        return f"{name.ljust(self._width)}  {''.join(marks)}  {counts}  {seconds:.1f} s"
 
     def end(self, run: "Run") -> None:
         from dragoman.conformance.report import explain
