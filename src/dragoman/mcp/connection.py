@@ -118,13 +118,14 @@ class Connection:
             return fail(call, f"{tool} is not approved: its description changed since it was. Add the server again")
         if self._client is None:
             return fail(call, f"{self.spec.name} does not run: {self.last_error or 'it does not answer'}")
+        child = self._child
         try:
             return await self._call(call, tool, arguments)
         except MCPError as error:
             if error.error.message == "Session terminated" and await self._again():  # nothing was run (F65)
                 with suppress(MCPError):
                     return await self._call(call, tool, arguments)
-            return fail(call, self._explain(error))
+            return fail(call, await self._explain(error, child))
         except (httpx2.HTTPError, OSError, RuntimeError, ValueError) as error:
             return fail(call, f"{tool}: {str(error)[:500] or type(error).__name__}")
 
@@ -159,13 +160,15 @@ class Connection:
             return fail(call, f"{tool} took longer than {seconds:g} s")
         return make_result(call, answer)
 
-    def _explain(self, error: MCPError) -> str:
+    async def _explain(self, error: MCPError, child: Child | None) -> str:
         code, words = error.error.code, error.error.message
         if code == -32001:
             return f"{self.spec.name} took longer than {self.spec.timeout_s:g} s"
         if code in _CLOSED:
             self._stop.set()
-            words = self._child.tell() if self._child is not None else words
+            if child is not None:
+                await child.gone(MOMENT_S)  # its last words come a moment later than the end of its output
+                words = child.tell()
             return f"{self.spec.name} ended in the middle of the call: {words}"
         return f"{words[:1000]} ({code})"
 

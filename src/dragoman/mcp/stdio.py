@@ -105,11 +105,11 @@ class Child:
         if stdin is not None:
             with suppress(OSError, RuntimeError):
                 stdin.close()
-        if not await self._gone(GRACE_S):
+        if not await self.gone(GRACE_S):
             self.kill(signal.SIGTERM)
-            await self._gone(GRACE_S)
+            await self.gone(GRACE_S)
 
-    async def _gone(self, seconds: float) -> bool:
+    async def gone(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
         while self.process.returncode is None and time.monotonic() < until:
             await asyncio.sleep(0.01)
