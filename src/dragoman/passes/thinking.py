@@ -27,12 +27,20 @@ def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
     if thinking.says == "nothing":
         notes.dropped(AT, f"{profile.kind or profile.dialect} cannot be told how much to think")
         return replace(request, reasoning=None)
+    if profile.dialect == "anthropic" and _says_only_show(setting):
+        setting = replace(setting, mode="auto")  # its `display` stands inside a switch that is on
+        request = replace(request, reasoning=setting)
+        notes.invented((AT, "mode"), "to see it think it must think")
     fitted = _fit_off(setting, thinking, notes) if setting.mode == "off" else _fit_on(setting, thinking, request, notes)
     if fitted != setting:
         request = replace(request, reasoning=fitted)
     if thinking.inside and fitted.budget is not None:
         request = _fit_limit(request, fitted, notes)
     return request
+
+
+def _says_only_show(setting: ReasoningSetting) -> bool:
+    return bool(setting.show) and setting.mode is None and setting.effort is None and setting.budget is None
 
 
 def _fit_off(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:

@@ -421,11 +421,11 @@ def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
         notes.invented((at, "mode"), "anthropic demands a type beside a budget")
     if setting.budget is not None:
         thinking["budget_tokens"] = setting.budget
-    if setting.show is not None:
+    if setting.show is not None and ("type" in thinking or NAME in setting.extras):
         thinking["display"] = DISPLAY_WORDS[setting.show]
-        if "type" not in thinking and NAME not in setting.extras:
-            thinking["type"] = "adaptive"
-            notes.invented((at, "mode"), "anthropic demands a type beside display")
+    elif setting.show is not None:
+        place: At = at if setting.effort is None else (at, "show")
+        notes.dropped(place, "anthropic says it beside the switch for thinking, and nobody has touched that")
     if setting.extras:
         add_extras(thinking, setting.extras, NAME, at, notes)
     if thinking:
