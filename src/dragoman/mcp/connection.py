@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
+from dragoman.mcp import leash
 from dragoman.mcp.content import make_result
 from dragoman.mcp.pins import Change, Pins, digest, has_hidden, show_hidden
 from dragoman.mcp.spec import ServerSpec, is_forbidden
@@ -37,6 +38,7 @@ REST_S, MOST_REST_S = 1.0, 60.0  # between one failure and the next try
 MOST_STARTS, STARTS_WITHIN_S = 5, 600.0
 STALE_S = 60.0  # a list nobody promised to tell changes of is asked for again after this
 LIST_S = 10.0
+CHILDREN = ".children"  # no server can be called so
 MOMENT_S = 0.5  # for what missed its deadline to say so
 TOO_LATE = "it did not answer in time"
 _CLOSED = (-32000, -32600)  # connection closed, session terminated
@@ -228,8 +230,12 @@ class Connection:
 
     async def _connect(self) -> None:
         if self.spec.transport == "stdio":
-            self._child = await start(self.spec, self._home, self._env)
-            await self._use(open_stdio(self._child), "stdio")
+            child = self._child = await start(self.spec, self._home, self._env)
+            leash.note(self._home.parent / CHILDREN, child.process.pid)
+            try:
+                await self._use(open_stdio(child), "stdio")
+            finally:
+                leash.drop(self._home.parent / CHILDREN, child.process.pid)
             return
         url = self.spec.url or ""
         if self.spec.transport == "sse" or (self.spec.transport == "auto" and url.rstrip("/").endswith("/sse")):

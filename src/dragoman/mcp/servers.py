@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
+from dragoman.mcp.leash import sweep
 from dragoman.mcp.pins import Pins
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.spec import BadServerError, ServerSpec, check_name, check_url
@@ -44,7 +45,7 @@ class Servers:
         self._env = os.environ if env is None else env
         self._pins = Pins(folder / "mcp-tools.json")
         self._report = report
-        self._loaded = False
+        self._loaded = self._swept = False
         self._connections: dict[str, Connection] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -123,8 +124,11 @@ class Servers:
         if found is not None:
             self._end(found)
         _load()
-        from dragoman.mcp.connection import Connection
+        from dragoman.mcp.connection import CHILDREN, Connection
 
+        if not self._swept:
+            self._swept = True
+            sweep(self._folder / "mcp" / CHILDREN)
         home = self._folder / "mcp" / spec.name
         made = self._connections[spec.name] = Connection(spec, self._pins, home, self._env, self._report)
         return made
