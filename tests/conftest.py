@@ -1,8 +1,15 @@
 """Options every test run knows."""
 
+import os
 import re
 
 import pytest
+from hypothesis import settings
+
+# The same examples every time: a run that fails here fails everywhere. Look for new ones with HYPOTHESIS=wild.
+settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("wild", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS", "steady"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -386,3 +386,8 @@ def test_any_schema_comes_out_in_the_language_and_stays_so(schema: dict[str, Any
         assert keywords(adapted.schema) <= allowed | META
     assert adapted.schema["type"] == "object"
     assert adapt_schema(adapted.schema, language).schema == adapted.schema
+
+
+def test_a_null_inside_all_of_says_nothing_when_merged() -> None:
+    given = {"type": "object", "properties": {"a": {"allOf": [{"type": None}, {"type": "string"}]}}}
+    assert adapt_schema(given, "openai_strict").schema["properties"]["a"] == {"type": "string"}

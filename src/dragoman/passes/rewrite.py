@@ -287,7 +287,7 @@ class Rewriter:
                     made[key] = {**value, **made.get(key, {})}
                 elif key == "required" and isinstance(value, list):
                     made[key] = [*made.get(key, []), *(v for v in value if v not in made.get(key, []))]
-                else:
+                elif value is not None or key in ("const", "default"):
                     made.setdefault(key, value)
         self._lose((*path, "allOf"), "allOf merged", gone=False)
 
