@@ -64,11 +64,12 @@ def everything() -> str:
 
 
 @contextlib.contextmanager
-def listening(kind: str) -> Iterator[str]:
+def listening(kind: str, port: int = 0) -> Iterator[str]:
     """The reference server over HTTP; the address."""
     program = everything()
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
         port = probe.getsockname()[1]
     env = {"PATH": os.environ["PATH"], "PORT": str(port), "NODE_OPTIONS": f"--require {HERE / 'npm' / 'loopback.cjs'}"}
     process = subprocess.Popen(

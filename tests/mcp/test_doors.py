@@ -1,7 +1,9 @@
 """A task that needs a real MCP server, through each of the six doors, by native calls and by the text protocol."""
 
 import http.client
+import http.server
 import json
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +20,7 @@ from dragoman.model.messages import Reasoning, Text, ToolCall
 from dragoman.model.reply import Reply
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
-from tests.gateway.house import House, open_house
+from tests.gateway.house import House, open_house, upstream
 from tests.mcp.servers import bad, gone, listening, time_server
 
 NATIVE = 'Use convert_time with "UTC" "12:00" "Asia/Tokyo"'
@@ -150,13 +152,53 @@ def test_a_wish_nobody_can_grant_is_an_ordinary_error(
     assert word in json.loads(data)["error"]["message"]
 
 
+def test_a_model_that_refuses_tools_gets_them_in_words(tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    class Old(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            asked.append(body)
+            call = f'{{"tool": "time.convert_time", "arguments": {ARGUMENTS}}}'
+            said = body["messages"][-1]["content"]
+            status, data = 200, {"model": "old", "message": {"role": "assistant", "content": call}, "done": True}
+            if body.get("tools"):
+                status, data = 400, {"error": "old:latest does not support tools"}
+            elif "Result of" in said:
+                data["message"] = {"role": "assistant", "content": said}
+            self.send_response(status)
+            self.send_header("content-type", "application/x-ndjson")
+            self.end_headers()
+            self.wfile.write(json.dumps(data).encode() + b"\n")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Old)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        old = upstream("old", "ollama", f"http://127.0.0.1:{server.server_port}", models=("old",), keys=(), auth="none")
+        with open_house(old, mcp=McpSettings(folder=tmp_path, servers={"time": time_server()})) as house:
+            body = chat("what time is it?", False) | {"model": "old"}
+            status, _, data = ask(house, "/v1/chat/completions", body, {"x-dragoman-mcp": "time"})
+            assert status == 200, data
+            assert ANSWER in json.loads(data)["choices"][0]["message"]["content"]
+            assert ["tools" in body for body in asked] == [True, False, False]
+            status, _, data = ask(
+                house, "/v1/chat/completions", body, {"x-dragoman-mcp": "time", "x-dragoman-mcp-mode": "native"}
+            )
+            assert status == 400
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 def test_a_model_that_repeats_itself_is_stopped(house: House) -> None:
-    choice = {"type": "function", "function": {"name": "fine__work"}}
     again = 'say `{"tool": "fine.work", "arguments": {}}` and say it again'
     body = chat(again, False)
     headers = {"x-dragoman-mcp": "fine", "x-dragoman-mcp-mode": "react"}
     status, got, data = ask(house, "/v1/chat/completions", body, headers)
-    assert status == 200, choice
+    assert status == 200
     assert got["x-dragoman-stop"] in ("done", "tool_repeat", "turns")
     assert json.loads(data)["choices"][0]["finish_reason"] in ("stop", "length")
 

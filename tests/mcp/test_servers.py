@@ -75,6 +75,24 @@ def test_an_address_of_the_old_transport_is_found_without_being_told(tmp_path: P
         asyncio.run(run(url))
 
 
+def test_a_server_that_was_started_anew_is_asked_anew(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path) as house:
+            with listening("streamableHttp") as url:
+                house.servers.add("every", url)
+                assert words(await house.call("every.echo", '{"message": "1"}')) == "Echo: 1"
+            assert (await house.call("every.echo", '{"message": "2"}')).failed
+            with listening("streamableHttp", int(url.rpartition(":")[2].partition("/")[0])):
+                until = time.monotonic() + 6
+                result = await house.call("every.echo", '{"message": "3"}')
+                while result.failed and time.monotonic() < until:
+                    await asyncio.sleep(0.1)
+                    result = await house.call("every.echo", '{"message": "3"}')
+                assert words(result) == "Echo: 3"
+
+    asyncio.run(run())
+
+
 # ---------------------------------------------------------------- bad ones
 
 

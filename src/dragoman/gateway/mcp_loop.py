@@ -5,6 +5,7 @@ responses, notes) holds for it too.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from typing import Literal, TypeAlias
 
@@ -34,8 +35,9 @@ from dragoman.upstream.spec import Target
 from dragoman.upstream.station import Station
 
 HEADER, SHOW_HEADER, MODE_HEADER = "x-dragoman-mcp", "x-dragoman-mcp-show", "x-dragoman-mcp-mode"
-Mode: TypeAlias = Literal["native", "react"]
-MODES: dict[str, Mode] = {"native": "native", "auto": "native", "": "native", "react": "react", "text": "react"}
+Mode: TypeAlias = Literal["auto", "native", "react"]
+MODES: dict[str, Mode] = {"": "auto", "auto": "auto", "native": "native", "react": "react"}
+_NO_TOOLS = re.compile(r"\btools?\b|\bfunctions?\b", re.I)
 TOLD = 300  # characters of a call or a result that a client is shown
 
 
@@ -43,7 +45,7 @@ class Wish(Struct, kw_only=True):
     """What one request wants of the loop."""
 
     names: tuple[str, ...] | None  # servers; None: all
-    mode: Mode = "native"
+    mode: Mode = "auto"
     show: Show = "reasoning"
     limits: Limits = Limits()
 
@@ -57,7 +59,7 @@ def read_wish(scope: Scope) -> Wish | None:
         return None
     mode, show = headers.get(MODE_HEADER, "").strip().lower(), headers.get(SHOW_HEADER, settings.show).strip().lower()
     if mode not in MODES:
-        raise DecodeError(f"{MODE_HEADER}: expected native or react")
+        raise DecodeError(f"{MODE_HEADER}: expected auto, native or react")
     if show not in SHOWS:
         raise DecodeError(f"{SHOW_HEADER}: expected one of {', '.join(SHOWS)}")
     everything = "*" in names
@@ -158,6 +160,40 @@ def _with(asked: Asked | None, request: Request) -> Asked:
     )
 
 
+def choose_model(model: UpstreamModel, toolbox: McpToolbox, mode: Mode) -> Model:
+    if mode == "native":
+        return model
+    react = ReactModel(model, toolbox.label)
+    return react if mode == "react" else EitherModel(model, react)
+
+
+class EitherModel:
+    """Native calls, until a model refuses tools in its first answer: then tools in words."""
+
+    def __init__(self, native: Model, react: Model) -> None:
+        self._native, self._react = native, react
+        self._chosen: Model | None = None
+
+    async def ask(self, request: Request) -> AsyncGenerator[Event, None]:
+        model = self._chosen or self._native
+        try:
+            async for event in model.ask(request):
+                self._chosen = model
+                yield event
+            return
+        except UpstreamError as error:
+            if self._chosen is not None or not request.tools or not refuses_tools(error.failure):
+                raise
+        self._chosen = self._react
+        async for event in self._react.ask(request):
+            yield event
+
+
+def refuses_tools(failure: Failure) -> bool:
+    """ "... does not support tools": providers have no code for it, only words."""
+    return failure.kind == "invalid_request" and bool(_NO_TOOLS.search(failure.message))
+
+
 class Joined:
     """What is told of calls one after another is one part: a part a line is more than some dialects can say."""
 
@@ -208,8 +244,7 @@ class LoopAnswer(Answer):
         self.calls: list[CallFinished] = []
         self.turns = 0
         self._model = UpstreamModel(scope)
-        model: Model = self._model if wish.mode == "native" else ReactModel(self._model, toolbox.label)
-        self._steps = run_loop(model, toolbox, asked.request, wish.limits)
+        self._steps = run_loop(choose_model(self._model, toolbox, wish.mode), toolbox, asked.request, wish.limits)
         own = frozenset(tool.name for tool in asked.request.tools or () if not isinstance(tool, ServerTool))
         self._toolbox = toolbox
         self._one = OneStream(caller=own, show=wish.show, tell=self._tell)
