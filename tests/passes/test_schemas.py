@@ -390,4 +390,6 @@ def test_any_schema_comes_out_in_the_language_and_stays_so(schema: dict[str, Any
 
 def test_a_null_inside_all_of_says_nothing_when_merged() -> None:
     given = {"type": "object", "properties": {"a": {"allOf": [{"type": None}, {"type": "string"}]}}}
-    assert adapt_schema(given, "openai_strict").schema["properties"]["a"] == {"type": "string"}
+    adapted = adapt_schema(given, "openai_strict").schema
+    assert adapted is not None
+    assert adapted["properties"]["a"] == {"type": "string"}
