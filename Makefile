@@ -7,10 +7,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check bench docs lock clean
+.PHONY: help serve test test-clients check bench docs lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 serve: .venv/.serve ## run the gateway
 	@$(BIN)/dragoman serve
@@ -18,14 +18,18 @@ serve: .venv/.serve ## run the gateway
 test: check ## everything CI runs: check, then all tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
+test-clients: .venv/.dev ## Claude Code, Codex and Gemini CLI from npm, through the gateway
+	DRAGOMAN_TEST_CLIENTS=1 $(BIN)/python -m pytest tests/clients
+
 check: .venv/.dev ## lint, format, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layers.py
 
-bench: .venv/.dev ## measure speed against the floor
+bench: .venv/.dev ## measure speed against the floor, and the gateway against a bare relay
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/gateway.py
 
 docs: .venv/.dev ## write the generated pages under docs/
 	$(BIN)/python tools/docs.py
