@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from dragoman.conformance.runner_wire import Network
 from dragoman.conformance.scenario import Scenario, load_scenarios
 from dragoman.conformance.verification import KEY, scripted_targets, verify_scripted
 from dragoman.errors import ConfigError
-from dragoman.model.request import Tool
+from dragoman.model.messages import Image, Part, ToolResult
+from dragoman.model.request import Request, Tool
 from dragoman.passes.legal import prepare
 from dragoman.testing import Provider, faults
 from dragoman.upstream.secret import Secret, origin_of
@@ -93,13 +95,57 @@ def test_a_converter_that_raises_is_a_red_cell(monkeypatch: pytest.MonkeyPatch) 
     assert only(run).words == "whole: RuntimeError: lost my way"
 
 
-def test_a_lost_effort_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "dragoman.conformance.runner_play.prepare",
-        lambda request, *more: prepare(replace(request, reasoning=None), *more),
-    )
-    run, _ = play("anthropic", "think_high")
-    assert "no sign of a thought" in only(run).words
+@pytest.mark.parametrize(
+    ("field", "scenario", "words"),
+    [
+        ("reasoning", "think_high", "no sign of a thought"),
+        ("stop", "stop", "the text holds '5'"),
+        ("tool_choice", "choice_none", "which was forbidden"),
+        ("tool_choice", "choice_required", "called nothing"),
+        ("tool_choice", "choice_named", "called get_weather, expected get_current_time"),
+        ("tools", "tool_trip", "called nothing"),
+        ("output", "structured", "not JSON"),
+        ("max_output", "max_output", "finished with stop"),
+        ("system", "system", "does not say 'ahoy'"),
+        ("history", "memory", "does not say 'teal'"),
+        ("image", "image", "says none of"),
+        ("result image", "tool_image", "says none of"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["anthropic", "gemini", "ollama", "openai"])
+def test_whatever_a_conversion_loses_is_seen(
+    kind: str, field: str, scenario: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lossy = partial(lose, field)
+    monkeypatch.setattr("dragoman.conformance.runner_play.prepare", lambda r, *more: prepare(lossy(r), *more))
+    run, _ = play(kind, scenario)
+    assert only(run).outcome == "FAIL"
+    assert words in only(run).words
+
+
+def lose(field: str, request: Request) -> Request:
+    match field:
+        case "system":
+            return replace(request, messages=tuple(m for m in request.messages if m.role != "system"))
+        case "history":
+            return replace(request, messages=request.messages[-1:])
+        case "image":
+            return replace(request, messages=tuple(replace(m, parts=_blind(m.parts)) for m in request.messages))
+        case "result image":
+            turns = (
+                replace(
+                    m,
+                    parts=tuple(replace(p, parts=_blind(p.parts)) if isinstance(p, ToolResult) else p for p in m.parts),
+                )
+                for m in request.messages
+            )
+            return replace(request, messages=tuple(turns))
+        case _:
+            return replace(request, **{field: None})
+
+
+def _blind(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    return tuple(part for part in parts if not isinstance(part, Image))
 
 
 @pytest.mark.parametrize(

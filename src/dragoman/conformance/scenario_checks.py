@@ -4,6 +4,7 @@ The form of an answer (finish, calls that fit their schemas, usage, the order of
 its meaning (which words it says) only of models that understand.
 """
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
@@ -113,11 +114,10 @@ def _check_text(choice: Choice, asked: Asked) -> Iterator[str]:
     if expect.answer is not None:
         yield from _check_json(text, {"type": "object"} if asked.worded else expect.answer)
     if asked.meaning:
-        plain = _plain(text)
         for word in expect.says:
-            if _plain(word) not in plain:
+            if not _says(text, word):
                 yield f"the text does not say {word!r}: {_short(text)}"
-        if expect.says_any and not any(_plain(word) in plain for word in expect.says_any):
+        if expect.says_any and not any(_says(text, word) for word in expect.says_any):
             yield f"the text says none of {', '.join(expect.says_any)}: {_short(text)}"
 
 
@@ -193,6 +193,11 @@ def _check_usage(usage: Usage | None, asked: Asked) -> Iterator[str]:
     before = input_of(asked.before)
     if asked.expect.usage == "grows" and before is not None and total <= before:
         yield f"the longer conversation has {total} tokens of input, the shorter had {before}"
+
+
+def _says(text: str, word: str) -> bool:
+    """At the beginning of a word: "answered" is not red, "failed" is a failure."""
+    return re.search(rf"(?<!\w){re.escape(_plain(word))}", _plain(text)) is not None
 
 
 def _plain(text: str) -> str:
