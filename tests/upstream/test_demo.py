@@ -399,3 +399,8 @@ def test_a_patch_is_one_even_where_free_text_is_a_functions_argument() -> None:
     tool = Tool(name="apply_patch", description='The input must match: "*** Begin Patch" LF', parameters=schema)
     ((name, arguments),) = calls(talk(user("Use apply_patch."), tools=(ADD, tool)))
     assert (name, arguments["input"].splitlines()[0]) == ("apply_patch", "*** Begin Patch")
+
+
+def test_a_question_in_quotes_is_the_question() -> None:
+    asked = user('"Read the file /home/me/note.txt and tell me what it says."\n')
+    assert calls(talk(asked, tools=(VIEW, READ))) == [("Read", {"file_path": "/home/me/note.txt"})]

@@ -5,6 +5,8 @@ import re
 _TAG = re.compile(r"<(/?)([\w-]+)[^<>]*>")
 _LEFT_OVER = re.compile(r"\A[^<]*</[\w-]+>")  # the end of a block whose beginning was cut off
 
+_QUOTED = re.compile(r"\"([^\"]*[^\"\s][^\"]* [^\"]*)\"")  # of more than one word
+
 
 def strip_tags(text: str, most: int) -> str:
     """The text without `<tag>…</tag>` blocks; of a long one its end. One look at each tag, however many there are."""
@@ -19,4 +21,6 @@ def strip_tags(text: str, most: int) -> str:
             kept.append(text[at:begin])
             at, name = tag.end(), ""
     kept.append(text[at:])
-    return _LEFT_OVER.sub("", "".join(kept)[-most:]).strip()
+    plain = _LEFT_OVER.sub("", "".join(kept)[-most:]).strip()
+    whole = _QUOTED.fullmatch(plain)  # opencode quotes the question itself
+    return whole[1] if whole else plain
