@@ -36,7 +36,7 @@ docs: .venv/.dev ## write the generated pages under docs/
 
 lock: ## pin requirements/*.in again (needs uv); add UPGRADE=--upgrade for newer versions
 	$(LOCK) $(UPGRADE) requirements/dev.in -o requirements/dev.txt
-	for name in runtime build; do $(LOCK) -c requirements/dev.txt --no-annotate requirements/$$name.in -o requirements/$$name.txt; done
+	for name in runtime build real; do $(LOCK) -c requirements/dev.txt --no-annotate requirements/$$name.in -o requirements/$$name.txt; done
 
 clean: ## remove .venv, caches and builds
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
