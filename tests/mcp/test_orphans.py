@@ -73,7 +73,7 @@ def test_only_what_was_ours_is_ended(tmp_path: Path) -> None:
         (tmp_path / "1").write_text("1 999999999 1 another-machine/pid:[1]")
         assert leash.sweep(tmp_path) == []
         assert other.poll() is None
-        leash.note(tmp_path, other.pid)
+        leash.note(tmp_path, other.pid, leash.prepare(tmp_path))
         assert leash.sweep(tmp_path) == []  # its owner, this process, lives
         (tmp_path / str(other.pid)).write_text(f"{leash._started(other.pid)} 999999999 1 {leash._here()}")
         assert leash.sweep(tmp_path) == [other.pid]

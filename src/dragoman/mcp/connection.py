@@ -230,12 +230,12 @@ class Connection:
 
     async def _connect(self) -> None:
         if self.spec.transport == "stdio":
-            child = self._child = await start(self.spec, self._home, self._env)
-            leash.note(self._home.parent / CHILDREN, child.process.pid)
+            children = self._home.parent / CHILDREN
+            child = self._child = await start(self.spec, self._home, self._env, children)
             try:
                 await self._use(open_stdio(child), "stdio")
             finally:
-                leash.drop(self._home.parent / CHILDREN, child.process.pid)
+                leash.drop(children, child.process.pid)
             return
         url = self.spec.url or ""
         if self.spec.transport == "sse" or (self.spec.transport == "auto" and url.rstrip("/").endswith("/sse")):

@@ -14,10 +14,20 @@ from pathlib import Path
 PROC = Path("/proc")
 
 
-def note(folder: Path, pid: int) -> None:
+def prepare(folder: Path) -> str:
+    """What a child has to write down about its owner."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / str(pid)).write_text(f"{_started(pid)} {os.getpid()} {_started(os.getpid())} {_here()}")
+        return f"{os.getpid()} {_started(os.getpid())} {_here()}"
+    return ""
+
+
+def note(folder: Path, pid: int, owner: str) -> None:
+    """Written by the child itself before it becomes its program: later would be too late for one of a thousand."""
+    with suppress(OSError):
+        fd = os.open(folder / str(pid), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.write(fd, f"{_started(pid)} {owner}".encode())
+        os.close(fd)
 
 
 def drop(folder: Path, pid: int) -> None:

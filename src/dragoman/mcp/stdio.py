@@ -8,6 +8,7 @@ when we are killed (F64).
 """
 
 import asyncio
+import functools
 import os
 import signal
 import sys
@@ -23,7 +24,11 @@ import mcp_types
 from mcp.shared.message import SessionMessage
 
 from dragoman.errors import DragomanError
+from dragoman.mcp import leash
 from dragoman.mcp.spec import ServerSpec
+
+if sys.platform != "win32":
+    import resource  # before any fork, as everything the child needs
 
 MAX_LINE = 4 * 1024 * 1024
 MAX_PER_S = 2000  # messages: ten thousand notifications a second are no conversation
@@ -60,14 +65,16 @@ def _load_prctl() -> Callable[..., int] | None:
 _prctl = _load_prctl()  # before any fork: nothing may be loaded in the child
 
 
-def _settle_in() -> None:
+def _settle_in(parent: int, children: Path, owner: str) -> None:
     """In the child, before the program: it dies with us, gains no rights and leaves no core."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    import resource
-
+        if os.getppid() != parent:  # we died before it could be told to die with us
+            os._exit(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if owner:
+        leash.note(children, os.getpid(), owner)
 
 
 class Child:
@@ -124,9 +131,12 @@ def _say_code(code: int) -> str:
     return f"signal {-code}"
 
 
-async def start(spec: ServerSpec, home: Path, env: Mapping[str, str]) -> Child:
+async def start(spec: ServerSpec, home: Path, env: Mapping[str, str], children: Path) -> Child:
     home.mkdir(parents=True, exist_ok=True)
-    more: dict[str, Any] = {} if sys.platform == "win32" else {"preexec_fn": _settle_in, "start_new_session": True}
+    more: dict[str, Any] = {}
+    if sys.platform != "win32":
+        settle_in = functools.partial(_settle_in, os.getpid(), children, leash.prepare(children))
+        more = {"preexec_fn": settle_in, "start_new_session": True}
     spawning = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
             spec.command or "",
