@@ -5,6 +5,7 @@ python tools/docs.py --check    exit code 1 and the names of the stale ones
 """
 
 import argparse
+import asyncio
 import os
 import re
 import sys
@@ -14,9 +15,11 @@ from pathlib import Path
 from dragoman.conformance.pages import dialect_page, pairs_page, recorded_page
 from dragoman.conformance.pairs import DIALECTS
 from dragoman.conformance.recorded import is_corpus, tally_pairs
+from dragoman.conformance.verification import verification_page
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
+VERIFICATION = DOCS / "verification.md"  # its own test looks whether it is fresh: it takes a while
 RECORDED = DOCS / "pairs-recorded.md"
 DATE = re.compile(r"Counted on (\d{4}-\d\d-\d\d)")
 
@@ -30,7 +33,8 @@ def steady_pages() -> dict[Path, str]:
 def generated_pages() -> dict[Path, str]:
     """All of them; the one over recorded traffic only where there is some."""
     root = corpus_root()
-    return {**steady_pages(), **({} if root is None else {RECORDED: fresh_recorded_page(root)})}
+    verified = {VERIFICATION: asyncio.run(verification_page())}
+    return {**steady_pages(), **verified, **({} if root is None else {RECORDED: fresh_recorded_page(root)})}
 
 
 def corpus_root() -> Path | None:
