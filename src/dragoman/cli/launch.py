@@ -41,7 +41,8 @@ def claude(url: str, model: str, key: str) -> Settings:
 
 
 def codex(url: str, model: str, key: str) -> Settings:
-    provider = f'{{name="dragoman", base_url="{url}/v1", wire_api="responses", env_key="DRAGOMAN_KEY"}}'
+    reach = f'name="dragoman", base_url="{url}/v1", wire_api="responses", env_key="DRAGOMAN_KEY"'
+    provider = f"{{{reach}, supports_websockets=false}}"  # it would try one first, and be refused
     told = [f'model="{model}"', 'model_provider="dragoman"', f"model_providers.dragoman={provider}"]
     return {"DRAGOMAN_KEY": key}, [word for setting in told for word in ("-c", setting)]
 
