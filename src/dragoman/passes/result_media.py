@@ -40,8 +40,10 @@ def _any_media(request: Request) -> bool:
     for message in request.messages:
         if message.role == "user":  # results stand in user turns
             for part in message.parts:
-                if type(part) is ToolResult and _has_media(part):
-                    return True
+                if type(part) is ToolResult:
+                    for inner in part.parts:
+                        if type(inner) is not Text and isinstance(inner, MEDIA):
+                            return True
     return False
 
 

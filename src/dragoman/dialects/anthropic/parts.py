@@ -62,7 +62,11 @@ def decode_blocks(blocks: list[Any], key: str) -> tuple[Part, ...]:
     try:
         for block in blocks:
             try:
-                decode = _DECODERS[block["type"]]
+                kind = block["type"]
+                if kind == "text" and len(block) == 2 and type(block["text"]) is str:
+                    parts.append(Text(text=block["text"]))  # the usual block, without a call
+                    continue
+                decode = _DECODERS[kind]
             except (KeyError, TypeError):  # not one we know, or no block at all
                 decode = decode_part
             parts.append(decode(block))

@@ -120,13 +120,14 @@ def decode_message(message: JsonObject) -> Message:
         found = repr(message.get("role"))
         raise DecodeError(f"expected one of {', '.join(ROLES)}, found {found}", "role") from None
     if len(message) == 2 and type(content) is list and content:  # the usual turn: a role and blocks, nothing else
-        only = content[0]
-        if len(content) == 1 and type(only) is dict and len(only) == 2 and only.get("type") == "text":
-            text = only.get("text")
-            if type(text) is str:
-                return Message(role=role, parts=(Text(text=text),), extras=LISTED)
+        if len(content) == 1:
+            only = content[0]
+            if type(only) is dict and len(only) == 2 and only.get("type") == "text":
+                text = only.get("text")
+                if type(text) is str:
+                    return Message(role=role, parts=(Text(text=text),), extras=LISTED)
         parts = decode_blocks(content, "content")
-        if len(parts) == 1 and is_plain(parts[0]):
+        if len(parts) == 1 and type(parts[0]) is Text and is_plain(parts[0]):
             return Message(role=role, parts=parts, extras=LISTED)
         return Message(role=role, parts=parts)
     del message["role"]

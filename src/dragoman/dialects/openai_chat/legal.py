@@ -11,7 +11,10 @@ from dragoman.notes import ROOT, At, Notes
 
 def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
     """A turn of which nothing can be said must go before its neighbours are joined."""
-    if all(message.parts and type(message.parts[0]) in SURE for message in request.messages):
+    for message in request.messages:
+        if not message.parts or type(message.parts[0]) not in SURE:
+            break
+    else:
         return request
     kept: list[Message] = []
     for i, message in enumerate(request.messages):

@@ -99,9 +99,9 @@ def encode_usual(message: Message) -> JsonObject | None:
     first = parts[0]
     text = None
     if type(first) is Text:
-        if not first.text or not is_plain(first):
-            return None
         text = first.text
+        if not text or first.extras or first.cache or first.citations or first.seal or first.logprobs is not None:
+            return None
         if len(parts) == 1:
             return {"role": role, "content": text}
     if role == "assistant":
@@ -119,7 +119,9 @@ def encode_usual(message: Message) -> JsonObject | None:
 
 def _encode_usual_result(part: ToolResult) -> JsonObject | None:
     inner = part.parts[0] if len(part.parts) == 1 else None
-    if type(inner) is not Text or not inner.text or not is_plain(inner):
+    if type(inner) is not Text or not inner.text or inner.extras or inner.cache:
+        return None
+    if inner.citations or inner.seal or inner.logprobs is not None:
         return None
     if part.failed is not None or part.name is not None or part.cache or part.freeform or part.extras:
         return None

@@ -194,7 +194,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
         extras = message.extras
         usual = None
         if not extras or extras is silent or is_silent(extras, NAME):
-            silent = extras
+            silent = extras or silent
             usual = encode_usual(message)
         if usual is not None:
             turns.append(usual)
