@@ -184,7 +184,7 @@ def _schema(kind: Any) -> JsonObject:
     if is_pydantic(kind):
         schema: JsonObject = kind.model_json_schema(ref_template="#/$defs/{model}")
         return schema
-    raise NotImplementedError
+    raise NotImplementedError  # how a hook tells msgspec that the type is not one of its own
 
 
 def _make(kind: Any, value: Any) -> Any:
