@@ -2,6 +2,7 @@
 
 import pytest
 
+from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models
 from dragoman.upstream.spec import Upstream
 from dragoman.upstream.urls import join_url, quote_segment
@@ -34,9 +35,31 @@ ROUTES = Routes(
         ("", ["gemini:gemini-2.5-flash"]),
     ],
 )
-def test_a_model_goes_to(model: str, expected: list[str]) -> None:
+def test_d5_a_model_goes_to_the_map_then_the_prefix_then_the_first(model: str, expected: list[str]) -> None:
     found = find_targets(ROUTES, model, lambda: 0.0)
     assert [f"{t.upstream.name}:{t.model}" for t in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "there", "expected"),
+    [
+        ("gpt-5", ("demo", "azure"), "azure"),  # whoever has OpenAI's models, when OpenAI itself is not there
+        ("gpt-5", ("azure", "openai"), "openai"),
+        ("gemini-3-pro", ("demo", "vertex"), "vertex"),
+        ("kimi-k2", ("demo", "moonshot"), "moonshot"),
+        ("accounts/fireworks/models/kimi-k2", ("moonshot", "fireworks"), "fireworks"),  # the longest prefix
+        ("kimi-k2", ("demo", "openai"), "demo"),
+    ],
+)
+def test_d5_the_prefixes_are_those_of_the_profiles(model: str, there: tuple[str, ...], expected: str) -> None:
+    upstreams = tuple(Upstream(name=f"my-{kind}", kind=kind, dialect="openai_chat") for kind in there)
+    assert find_targets(Routes(upstreams=upstreams), model, lambda: 0.0)[0].upstream.kind == expected
+
+
+@pytest.mark.parametrize(("kind", "prefix"), [(k.name, p) for k in load_rows().kinds.values() for p in k.prefixes])
+def test_d5_every_prefix_of_a_row_leads_to_its_upstream(kind: str, prefix: str) -> None:
+    upstreams = (DEMO, Upstream(name="mine", kind=kind, dialect="openai_chat"))
+    assert find_targets(Routes(upstreams=upstreams), f"{prefix}9", lambda: 0.0)[0].upstream.name == "mine"
 
 
 def test_weights_say_who_is_asked_first() -> None:

@@ -208,13 +208,17 @@ def _build(fields: dict[str, Any], file: str, key: str) -> Profile:
 
 
 def kind_of_model(model: str, rows: Rows | None = None) -> str | None:
-    """The kind a bare model name means by its beginning (mission D5); the longest prefix wins."""
+    """The kind a bare model name means by its beginning (mission D5)."""
+    return next(iter(kinds_of_model(model, rows)), None)
+
+
+def kinds_of_model(model: str, rows: Rows | None = None) -> list[str]:
+    """Every kind whose models begin like this one, the longest prefix first, then in the order of the rows."""
     name = model.removeprefix("models/").lower()
     bare = plain_model(model)
-    found = [
-        (len(prefix), kind.name)
+    lengths = {
+        kind.name: max(len(p) for p in kind.prefixes if name.startswith(p) or bare.startswith(p))
         for kind in (rows or load_rows()).kinds.values()
-        for prefix in kind.prefixes
-        if name.startswith(prefix) or bare.startswith(prefix)
-    ]
-    return max(found)[1] if found else None
+        if kind.prefixes and (name.startswith(kind.prefixes) or bare.startswith(kind.prefixes))
+    }
+    return sorted(lengths, key=lambda kind: -lengths[kind])

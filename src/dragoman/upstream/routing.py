@@ -3,25 +3,18 @@
 an alias -> what it stands for          fast = "gemini/gemini-2.5-flash"
 exactly a listed model -> its upstreams, in order, weighted
 upstream/model -> that upstream
-a known prefix -> the upstream of that kind  gpt- o1- o3- o4- -> openai, gemini- gemma- -> gemini, ...
+a known prefix -> the upstreams of that kind  gpt- o1 o3 o4 -> openai, gemini- gemma- -> gemini: profiles.toml has them
 else the first upstream
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from dragoman.upstream.profiles import kinds_of_model
 from dragoman.upstream.spec import DEMO, Target, Upstream
 
-PREFIXES: dict[str, tuple[str, ...]] = {
-    "openai": ("gpt-", "o1-", "o3-", "o4-", "o1", "o3", "o4", "chatgpt-", "codex-", "text-embedding-", "tts-"),
-    "gemini": ("gemini-", "gemma-", "learnlm-"),
-    "anthropic": ("claude-",),
-    "xai": ("grok-",),
-    "mistral": ("mistral-", "codestral-", "ministral-", "magistral-", "devstral-", "pixtral-"),
-    "deepseek": ("deepseek-",),
-}
 _LEGAL = re.compile(r"[A-Za-z0-9._:@/+\-]{1,200}")
 
 
@@ -82,11 +75,11 @@ def _find(routes: Routes, name: str, dice: Callable[[], float]) -> list[Target]:
     return [Target(upstream, _own_model(upstream, name)) for upstream in chosen]
 
 
-def _by_prefix(upstreams: Iterable[Upstream], name: str) -> list[Upstream]:
-    bare = name.rpartition("/")[2]
-    for kind, prefixes in PREFIXES.items():
-        if bare.startswith(prefixes):
-            return [u for u in upstreams if kind in (u.name, u.kind)]
+def _by_prefix(upstreams: Sequence[Upstream], name: str) -> list[Upstream]:
+    for kind in kinds_of_model(name):
+        found = [upstream for upstream in upstreams if kind in (upstream.name, upstream.kind)]
+        if found:
+            return found
     return []
 
 
