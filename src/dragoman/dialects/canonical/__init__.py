@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from msgspec import ValidationError, convert, to_builtins
+from msgspec import ValidationError, convert
 
 from dragoman.dialects._base import Dialect, What
 from dragoman.errors import DecodeError
@@ -27,12 +27,16 @@ def _read(value: object, kind: Any) -> Any:
         raise DecodeError(str(error)) from error
 
 
+def _write(value: object) -> Any:
+    return load_json(dump_json(value))  # lists, where to_builtins leaves tuples: what is printed and what is held are one
+
+
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
     return _read(wire.body, Request)  # type: ignore[no-any-return]  # convert gives what it is asked for
 
 
 def encode_request(request: Request, notes: Notes) -> WireRequest:
-    return WireRequest(body=to_builtins(request))
+    return WireRequest(body=_write(request))
 
 
 def decode_reply(wire: WireReply, notes: Notes) -> Reply:
@@ -40,7 +44,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
 
 
 def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> WireReply:
-    return WireReply(body=to_builtins(reply))
+    return WireReply(body=_write(reply))
 
 
 def decode_failure(wire: WireReply) -> Failure:
@@ -48,7 +52,7 @@ def decode_failure(wire: WireReply) -> Failure:
 
 
 def encode_failure(failure: Failure) -> WireReply:
-    return WireReply(body=to_builtins(failure), status=status_of(failure))
+    return WireReply(body=_write(failure), status=status_of(failure))
 
 
 class StreamDecoder:
