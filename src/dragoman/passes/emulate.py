@@ -11,6 +11,7 @@ from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, OutputFormat, Request, ServerTool, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.client_tools import read_client_tool
 from dragoman.passes.profile import Feature, Profile
 from dragoman.passes.rename import NOTHING, Renames
 from dragoman.passes.system import count_lead
@@ -41,7 +42,7 @@ def emulate(request: Request, profile: Profile, notes: Notes) -> tuple[Request, 
     if "custom_tools" in lacks:
         request, undo = _emulate_custom(request, profile, undo, notes)
     if "server_tools" in lacks:
-        request = _refuse_server_tools(request, profile, notes)
+        request = _tell_server_tools(request, profile, notes)
     request, undo = _emulate_output(request, profile, undo, notes)
     if "tool_choice" in lacks and request.tool_choice is not None:
         request = _emulate_choice(request, request.tool_choice, profile, notes)
@@ -124,21 +125,27 @@ def _plain_calls(message: Message, i: int, notes: Notes) -> Message:
     return message if same else replace(message, parts=tuple(parts))
 
 
-def _refuse_server_tools(request: Request, profile: Profile, notes: Notes) -> Request:
+def _tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Request:
     """A tool another provider runs itself: never an empty function the client cannot run (FIELD-CASES 70)."""
-    foreign = [
-        i for i, t in enumerate(request.tools or ()) if isinstance(t, ServerTool) and t.dialect != profile.dialect
-    ]
-    if not foreign or request.tools is None:
+    if request.tools is None or not any(_is_foreign(tool, profile) for tool in request.tools):
         return request
-    _refuse("server_tools", profile, f"/tools/{foreign[0]}")
-    for i in foreign:
-        tool = request.tools[i]
-        if isinstance(tool, ServerTool):
+    kept: list[AnyTool] = []
+    for i, tool in enumerate(request.tools):
+        at: At = ((ROOT, "tools"), i)
+        if not isinstance(tool, ServerTool) or tool.dialect == profile.dialect:
+            kept.append(tool)
+        elif (function := read_client_tool(tool)) is not None:
+            notes.altered(at, f"{tool.dialect}'s own tool, told as a function")
+            kept.append(function)
+        else:
+            _refuse("server_tools", profile, f"/tools/{i}")
             what = tool.body.get("type", tool.body.get("name"))
-            notes.dropped(((ROOT, "tools"), i), f"only {tool.dialect} runs the tool {what}")
-    left = tuple(tool for i, tool in enumerate(request.tools) if i not in foreign)
-    return replace(request, tools=left or None)
+            notes.dropped(at, f"only {tool.dialect} runs the tool {what}")
+    return replace(request, tools=tuple(kept) or None)
+
+
+def _is_foreign(tool: AnyTool, profile: Profile) -> bool:
+    return isinstance(tool, ServerTool) and tool.dialect != profile.dialect
 
 
 # ---------------------------------------------------------------- JSON answers (FIELD-CASES 71)

@@ -23,7 +23,7 @@ def recognise(body: JsonObject, what: What) -> int:
             kinds = {b.get("type") for m in messages if type(m) is dict for b in _blocks(m)}
             if kinds & {"tool_use", "tool_result", "thinking", "image", "document"}:
                 return 90
-            if any(type(t) is dict and "input_schema" in t for t in body.get("tools") or ()):
+            if any(type(t) is dict and ("input_schema" in t or "name" in t) for t in body.get("tools") or ()):
                 return 90
             return 50 if "max_tokens" in body else 10
         case "reply":
