@@ -28,7 +28,7 @@ def _read(value: object, kind: Any) -> Any:
 
 
 def _write(value: object) -> Any:
-    return load_json(dump_json(value))  # lists, where to_builtins leaves tuples: what is printed and what is held are one
+    return load_json(dump_json(value))  # lists, where to_builtins leaves tuples
 
 
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
