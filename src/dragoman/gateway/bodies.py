@@ -2,6 +2,7 @@
 
 import json
 import zlib
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +14,7 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 MAX_RATIO = 100
 RATIO_FREE_BYTES = 1024 * 1024
 MAX_MESSAGES = 10_000
+ZSTD_WINDOW_BITS = 23  # "an encoder must not use a window of more than 8 MB" (RFC 9659, section 3)
 
 # A second `model` could be read by us and by a provider in two ways.
 _TELLING = (b'"model"', b'"stream"', b'"messages"', b'"input"', b'"contents"', b'"tools"', b'"prompt"')
@@ -29,44 +31,50 @@ def inflate(data: bytes, encoding: str, limit: int = MAX_BODY_BYTES) -> bytes:
         case "" | "identity":
             return data
         case "gzip" | "x-gzip":
-            return _unzip(data, 31, limit)
+            return _unpack(data, lambda: zlib.decompressobj(31), zlib.error, limit)
         case "deflate":
-            return _unzip(data, 15, limit)
+            return _unpack(data, lambda: zlib.decompressobj(15), zlib.error, limit)
         case "zstd":
             return _unzstd(data, limit)
         case other:
             raise UpstreamError(_unsupported(f"content-encoding {other[:20]!r} is not one we read"))
 
 
-def _unzip(data: bytes, bits: int, limit: int) -> bytes:
+def _unpack(data: bytes, make: Callable[[], Any], wrong: type[Exception], limit: int) -> bytes:
+    """One frame after the other, as both formats allow, and no more than may come out of so few bytes."""
     most = min(limit, max(RATIO_FREE_BYTES, len(data) * MAX_RATIO))
-    inflater = zlib.decompressobj(bits)
-    try:
-        plain = inflater.decompress(data, most + 1)
-    except zlib.error as error:
-        raise DecodeError("the body is not what its content-encoding says") from error
-    if len(plain) > most:
-        raise UpstreamError(too_large(limit))
-    if not inflater.eof:
-        raise DecodeError("the body is not what its content-encoding says: it is cut off")
+    plain, rest = b"", data
+    while rest:
+        inflater = make()
+        try:
+            plain += inflater.decompress(rest, most + 1 - len(plain))
+        except wrong as error:
+            raise DecodeError("the body is not what its content-encoding says") from error
+        if len(plain) > most:
+            raise UpstreamError(too_large(limit))
+        if not inflater.eof:
+            raise DecodeError("the body is not what its content-encoding says: it is cut off")
+        rest = inflater.unused_data
     return plain
 
 
 def _unzstd(data: bytes, limit: int) -> bytes:
-    try:
-        zstd: Any = import_module("compression.zstd")  # Python 3.14 has it
-    except ImportError:
-        words = "zstd bodies need Python 3.14 here: send them plain or as gzip"
-        raise UpstreamError(_unsupported(words)) from None
-    most = min(limit, max(RATIO_FREE_BYTES, len(data) * MAX_RATIO))
-    inflater: Any = zstd.ZstdDecompressor()
-    try:
-        plain: bytes = inflater.decompress(data, most + 1)
-    except zstd.ZstdError as error:
-        raise DecodeError("the body is not what its content-encoding says") from error
-    if len(plain) > most:
-        raise UpstreamError(too_large(limit))
-    return plain
+    zstd = _find_zstd()
+    if zstd is None:
+        words = "zstd bodies need the package backports.zstd here: send them plain or as gzip"
+        raise UpstreamError(_unsupported(words))
+    options = {zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_BITS}
+    return _unpack(data, lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError, limit)
+
+
+def _find_zstd() -> Any:
+    """The module, loaded when somebody sends such a body."""
+    for name in ("compression.zstd", "backports.zstd"):  # Python has it from 3.14 on
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    return None
 
 
 def load_body(data: bytes) -> JsonObject:

@@ -4,8 +4,8 @@ import hashlib
 from datetime import UTC, datetime
 
 from dragoman.errors import UpstreamError
-from dragoman.gateway.bodies import load_body
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
+from dragoman.gateway.plain import read_object
 from dragoman.gateway.relay import no_model
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject
@@ -63,7 +63,7 @@ async def serve_running(gateway: Gateway, http: HttpRequest, words: dict[str, st
 
 async def serve_show(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
     """With the capabilities that make its clients offer tools and pictures (CLIENTS 18)."""
-    body = load_body(await http.read())
+    body = await read_object(gateway, http)
     asked = body.get("model") or body.get("name") or ""
     name = _known(gateway, asked if isinstance(asked, str) else "")
     family = _family(name)
