@@ -1,17 +1,27 @@
 """The one-shot learner: which refusals it understands, what it sends instead, and what it never gives up."""
 
+import json
+import re
 from typing import Any
 
 import pytest
 
+from dragoman.dialects import find_dialect
 from dragoman.failure import Failure
-from dragoman.model.messages import Extras, Seal, ToolCall
+from dragoman.model.messages import Extras, Message, Reasoning, Seal, Text, ToolCall
+from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.model.request import ReasoningSetting, Request
 from dragoman.notes import Notes
+from dragoman.passes.defaults import DEFAULTS, default_profile
 from dragoman.passes.profile import Profile
 from dragoman.upstream.learner import learn
 from dragoman.upstream.profiles import profile_for
+from dragoman.upstream.render import Asked, render
+from dragoman.upstream.send import Rendered
+from dragoman.upstream.spec import Target, Upstream
+from dragoman.upstream.station import Station
 from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
+from tests.recorded import cases, needs_corpus
 
 CHAT = Profile(kind="compatible", dialect="openai_chat", schema="openai")
 
@@ -51,6 +61,170 @@ def test_case_54_a_refused_parameter_is_left_out_once(message: str, field: str, 
     assert lesson.remember
     assert [(n.kind, n.where) for n in notes] == [("dropped", f"/{field}")]
     assert learn(refusal(message), lesson.request, CHAT, Notes()) is None  # once
+
+
+def test_case_54_stop_sequences_a_model_refuses_are_cut_on_our_side() -> None:
+    message = "Unsupported parameter: 'stop' is not supported with this model."
+    lesson = learn(refusal(message, param="stop", code="unsupported_parameter"), ask(stop=("END",)), CHAT, Notes())
+    assert lesson is not None
+    assert lesson.request.stop is None
+    assert lesson.undo.stops == ("END",)
+    assert lesson.remember == {"lacks": ("stop",)}
+
+
+def test_case_54_what_is_learned_is_sent_restored_and_remembered() -> None:
+    """Through the same way a gateway goes: no stop in the second body, the answer cut, none in the third."""
+    chat = find_dialect("openai_chat")
+    station = Station(Upstream(name="x", kind="compatible", dialect="openai_chat", base_url="http://h/v1"), lambda: 0.0)
+    asked = Asked(
+        dialect=chat,
+        request=ask(stop=("END",)),
+        raw=b"",
+        headers={},
+        notes=(),
+        same_wire=False,
+        put_model=lambda raw, *_: raw,
+    )
+
+    def made() -> Rendered:
+        return render(asked, station, Target(station.spec, "m"), stream=False, refuse=frozenset())
+
+    first = made()
+    assert json.loads(first.body)["stop"] == ["END"]
+    assert first.learn is not None
+    second = first.learn(refusal("Unsupported parameter: 'stop' is not supported with this model."))
+    assert second is not None
+    assert second.restore_reply is not None
+    answer = Reply(
+        id="r", model="m", choices=(Choice(parts=(Text(text="one END two"),), finish=Finish(reason="stop")),)
+    )
+    assert second.restore_reply(answer).choices[0].parts == (Text(text="one "),)
+    for body in (second.body, made().body):
+        assert "stop" not in json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("setting", "effort"),
+    [
+        (ReasoningSetting(effort="minimal"), "low"),
+        (ReasoningSetting(effort="xhigh"), "high"),
+        (ReasoningSetting(mode="off"), "low"),
+    ],
+)
+def test_case_51_an_effort_a_model_does_not_know_becomes_the_nearest_it_names(
+    setting: ReasoningSetting, effort: str
+) -> None:
+    message = "Unsupported value: 'x' is not supported with the 'm' model. Supported values are: 'low' and 'high'."
+    failure = refusal(message, param="reasoning_effort", code="unsupported_value")
+    lesson = learn(failure, ask(reasoning=setting), CHAT, Notes())
+    assert lesson is not None
+    assert lesson.request.reasoning is not None
+    assert lesson.request.reasoning.effort == effort
+    thinking = profile_for("compatible", "m", overrides=lesson.remember).thinking
+    assert thinking is not None
+    assert (thinking.efforts, thinking.off) == (("low", "high"), False)
+
+
+@pytest.mark.parametrize(
+    ("message", "role", "roles"),
+    [
+        ("unknown variant `developer`, expected one of `system`, `user`, `assistant`, `tool`", "developer", ["system"]),
+        (
+            "Unsupported value: 'messages[0].role' does not support 'developer' with this model.",
+            "developer",
+            ["system"],
+        ),
+        ("Unsupported value: 'messages[0].role' does not support 'system' with this model.", "system", []),
+        ("Role 'system' is fine, but the request is not", "system", None),
+    ],
+)
+def test_case_43_a_role_nobody_knows_is_said_otherwise(message: str, role: Any, roles: list[str] | None) -> None:
+    request = talk(Message(role=role, parts=(Text(text="Be kind."),)), user("q"))
+    lesson = learn(refusal(message), request, CHAT, Notes())
+    if roles is None:
+        assert lesson is None
+        return
+    assert lesson is not None
+    assert [m.role for m in lesson.request.messages] == [*roles, "user"]
+    assert "Be kind." in str(lesson.request.messages)
+    assert profile_for("openai", "gpt-4o", overrides=lesson.remember).developer is False
+
+
+def test_case_58_a_conversation_that_may_not_end_with_the_assistant_gets_a_last_word() -> None:
+    message = "This model does not support assistant message prefill. The conversation must end with a user message."
+    anthropic = profile_for("anthropic", "claude-sonnet-4-5")
+    lesson = learn(refusal(message), talk(user("q"), assistant("Sure")), anthropic, Notes())
+    assert lesson is not None
+    assert [m.role for m in lesson.request.messages] == ["user", "assistant", "user"]
+    assert lesson.remember == {"prefill": False}
+
+
+def test_case_15_thoughts_a_server_does_not_want_are_left_out_from_then_on() -> None:
+    message = "'messages.1' : for 'role:assistant' the following must be satisfied[('messages.1' : property "
+    message += "'reasoning_content' is unsupported)]"
+    request = talk(user("q"), assistant(Reasoning(text="hm"), "ok"), user("and"))
+    lesson = learn(refusal(message), request, CHAT, Notes())
+    assert lesson is not None
+    assert parts_of(lesson.request, Reasoning) == []
+    assert lesson.remember == {"echo": "forbidden"}
+
+
+def test_case_14_a_server_that_misses_a_thought_is_told_not_to_think() -> None:
+    message = "The `reasoning_content` in the thinking mode must be passed back to the API."
+    request = talk(user("q"), assistant(call("a")), user(result("a")))
+    lesson = learn(refusal(message), request, CHAT, Notes())
+    assert lesson is not None
+    assert lesson.request.extras["openai_chat"]["thinking"] == {"type": "disabled"}
+    assert lesson.remember["echo"] == "required"
+
+
+def test_case_55_a_refusal_a_relay_quotes_counts_too() -> None:
+    raw = '{"error": {"message": "Unsupported parameter: \'temperature\' is not supported with this model."}}'
+    extras: Extras = {"openai_chat": {"metadata": {"provider_name": "OpenAI", "raw": raw}}}
+    failure = refusal("Provider returned error", extras=extras)
+    lesson = learn(failure, ask(temperature=0.5), CHAT, Notes())
+    assert lesson is not None
+    assert lesson.request.temperature is None
+
+
+# Words of a recorded refusal -> what is sent instead; None: nothing can be left out, the client is told.
+RECORDED: dict[str, str | None] = {
+    "'stop' is not supported with this model": "stop sequences cut here",
+    "'temperature' is not supported with this model": "without temperature",  # inside what OpenRouter quotes
+    "'reasoning.effort' is not supported with this model": "without reasoning.effort",
+    "'minimal' is not supported with the": "the nearest effort",
+    "does not support 'developer' with this model": "developer said as system",
+    "Logprobs are not enabled for this model": "without Logprobs",
+    "unknown variant `image_url`": None,
+    "unknown variant `file`": None,
+    "unknown variant `video_url`": None,
+    "does not support assistant message prefill": "a last word of the user",
+    "does not support image modality": None,
+    "does not support function 'function_image_chat'": None,
+    "For 'integer' type, property 'minimum' is not supported": None,  # a schema: the passes know Anthropic's
+}
+ABOUT = re.compile(
+    r"unsupported|not support|not permitted|not enabled|not allowed|unknown (?:variant|name|param)", re.I
+)
+
+
+@needs_corpus
+def test_case_54_every_recorded_refusal_of_a_parameter_leads_to_the_right_request() -> None:
+    met: set[str] = set()
+    for dialect in DEFAULTS:
+        for case in cases(dialect) if dialect != "canonical" else ():
+            wire, reply = case.request(), case.reply()
+            if wire is None or reply is None or reply.status not in (400, 422):
+                continue
+            said = json.dumps(reply.body, ensure_ascii=False).replace('\\"', '"')
+            failure = find_dialect(dialect).decode_failure(reply)
+            request = find_dialect(dialect).decode_request(wire, Notes())
+            lesson = learn(failure, request, default_profile(dialect), Notes())
+            words = next((words for words in RECORDED if words in said), None)
+            assert words is not None or not ABOUT.search(said), f"{case.name}: {said}"
+            met.add(words or "")
+            assert (lesson.what if lesson else None) == RECORDED.get(words or ""), case.name
+    assert met - {""} == set(RECORDED)
 
 
 def test_the_field_of_an_error_counts_when_its_code_says_unsupported() -> None:

@@ -172,6 +172,15 @@ def test_a_secret_shows_itself_to_its_own_host_only() -> None:
 NOW = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 
 
+def test_case_135_a_call_the_model_failed_to_write_is_asked_for_once_more() -> None:
+    slip = Failure(kind="invalid_request", status=400, code="tool_use_failed", message="")
+    told = [
+        decide(slip, attempts=n, other=True, other_key=False, left_s=left, dice=0.5, budget=True)
+        for n, left in ((1, 600.0), (2, 600.0), (1, 0.0))
+    ]
+    assert told == [Again(0.0), GiveUp(), GiveUp()]
+
+
 @pytest.mark.parametrize(
     ("headers", "seconds"),
     [

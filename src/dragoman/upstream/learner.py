@@ -1,19 +1,24 @@
 """The one-shot learner: a refusal that names what it minds, and the request without it. A pure decision.
 
 A gateway asks it once per request, sends the adjusted request once, and remembers what was learned for the model at
-that server (FIELD-CASES 38, 50, 54, 128). What a request means is never given up: messages, tools, schemas of answers.
+that server (FIELD-CASES 12, 14, 15, 38, 43, 50, 54, 128). What a request means is never given up: messages, tools,
+schemas of answers.
 """
 
 import re
+from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from dragoman.failure import Failure
 from dragoman.model.request import Request, Tool
 from dragoman.notes import ROOT, Notes
+from dragoman.passes.effort import EFFORTS
+from dragoman.passes.emulate import Undo
+from dragoman.passes.legal import prepare
 from dragoman.passes.parameters import BETA
-from dragoman.passes.profile import Profile
+from dragoman.passes.profile import Profile, Thinking
 from dragoman.passes.reasoning import sign_calls
 from dragoman.passes.schemas import adapt_schemas
 
@@ -70,7 +75,7 @@ _SAID: tuple[re.Pattern[str], ...] = tuple(
         rf"property {_NAME} is unsupported",  # Groq
         rf"{_NAME}: Extra inputs are not permitted",  # Anthropic, pydantic
         rf"(?:parameter|field|property|argument) {_NAME} is not (?:supported|allowed|permitted)",
-        rf"{_NAME} is not supported (?:with|by|for) (?:this|the) model",
+        rf"{_NAME} (?:is|are) not (?:supported|enabled|available) (?:with|by|for|on) (?:this|the) model",  # Mistral
         rf"{_NAME} (?:is|are) deprecated for this model",
         rf"{_NAME} may only be set to",  # Anthropic, sampling with thinking
     )
@@ -80,25 +85,63 @@ _GRAMMAR = re.compile(r"failed to parse grammar|failed to initialize samplers|gr
 _UNSIGNED = re.compile(r"missing a `?thought_signature`?", re.IGNORECASE)
 _SPOILT = re.compile(r"(?:invalid|corrupted) (?:[`'\"]?signature|thought signature)", re.IGNORECASE)
 _SENTINEL = "skip_thought_signature_validator"
+_ROLE = re.compile(
+    r"role\W+does not support '(developer|system)'|unknown variant `(developer|system)`, expected|"
+    r"role['\"]?:? (developer|system)[\w ]* (?:is )?not supported|unsupported role:? '?(developer|system)",
+    re.IGNORECASE,
+)
+_KNOWN = re.compile(
+    r"(?:supported values are|input should be|must be one of|expected one of|valid values are):?(.+)", re.I
+)
+_UNWANTED = re.compile(
+    r"reasoning(?:_content)?['`\"]?,? (?:is |: ?)?(?:unsupported|Extra inputs|not (?:supported|permitted))", re.I
+)
+_PREFILL = re.compile(r"does not support assistant message prefill", re.IGNORECASE)
+_WANTED = re.compile(r"reasoning_content.{0,40}must be passed back", re.IGNORECASE)
+_DEEP = 4  # how far into the particulars of an error we look for words
+_LONG = 4_000  # and how many
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
-    """What to send instead, and what to remember: fields of a profile."""
+    """What to send instead, what to remember (fields of a profile), and what the way back has to put right for it."""
 
     request: Request
     what: str
     remember: dict[str, object] = {}
+    undo: Undo = Undo()
 
 
 def learn(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
     """The request that this refusal asks for, or None: then it is an ordinary failure."""
     if failure.kind != "invalid_request" or failure.status not in (400, 422, None):
         return None
-    for teach in (_learn_beta, _learn_grammar, _learn_signature, _learn_parameter):
+    for teach in _TEACHERS:
         lesson = teach(failure, request, profile, notes)
         if lesson is not None:
             return lesson
     return None
+
+
+def _words(failure: Failure) -> str:
+    """The message, and what stands in the particulars: a relay quotes the refusal of the server behind it there."""
+    found = [failure.message, *_texts(failure.extras, _DEEP)]
+    return "\n".join(found)[:_LONG]
+
+
+def _texts(value: object, deep: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif deep and isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner, deep - 1)
+
+
+def _prepare(request: Request, profile: Profile, notes: Notes, what: str, **fields: object) -> Lesson | None:
+    """The request as a target with these fields takes it; None if that is the same."""
+    prepared = prepare(request, replace(profile, **fields), notes)
+    if prepared.request is request:
+        return None
+    return Lesson(request=prepared.request, what=what, remember=to_builtins(fields), undo=prepared.undo)
 
 
 def _learn_parameter(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
@@ -106,6 +149,8 @@ def _learn_parameter(failure: Failure, request: Request, profile: Profile, notes
         if name in LIMITS:
             return _learn_limit(name, request, profile, notes)
         field = FIELDS.get(name.lower())
+        if field == "stop" and request.stop is not None:
+            return _prepare(request, profile, notes, "stop sequences cut here", lacks=(*profile.lacks, "stop"))
         if field is not None and getattr(request, field) is not None:
             notes.dropped((ROOT, field), f"refused: {failure.message[:200]}")
             changed = replace(request, **{field: None})
@@ -133,7 +178,8 @@ def _names(failure: Failure) -> list[str]:
 
     The field alone proves nothing: an ordinary mistake in a parameter names it too.
     """
-    said = [match.group(1) for pattern in _SAID for match in pattern.finditer(failure.message)]
+    words = _words(failure)
+    said = [match.group(1) for pattern in _SAID for match in pattern.finditer(words)]
     unsupported = failure.code in ("unsupported_parameter", "unsupported_value", "unknown_parameter") or said
     if failure.param and unsupported:
         said.insert(0, failure.param)
@@ -153,6 +199,52 @@ def _learn_limit(name: str, request: Request, profile: Profile, notes: Notes) ->
     extras = {**request.extras, "openai_chat": {**own, "~limit": other}}
     remember: dict[str, object] = {"spelling": {**profile.spelling, "~limit": other}}
     return Lesson(request=replace(request, extras=extras), what=f"{other} instead of {name}", remember=remember)
+
+
+def _learn_role(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """FIELD-CASES 43: the role developer, and older models that take no system text either."""
+    found = _ROLE.search(_words(failure))
+    role = next((group.lower() for group in found.groups() if group), None) if found is not None else None
+    if role == "developer":
+        return _prepare(request, profile, notes, "developer said as system", developer=False)
+    if role == "system":
+        what = "system text said by the user"
+        return _prepare(request, profile, notes, what, developer=False, lead_system="user", mid_system="user")
+    return None
+
+
+def _learn_prefill(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    if not _PREFILL.search(failure.message):
+        return None
+    return _prepare(request, profile, notes, "a last word of the user", prefill=False)
+
+
+def _learn_echo(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """Thoughts in the history: one server refuses them (FIELD-CASES 15), another wants every one (14)."""
+    words = _words(failure)
+    if profile.dialect != "openai_chat":
+        return None
+    if _WANTED.search(words) and profile.echo != "required":
+        off = profile.off or {"thinking": {"type": "disabled"}}
+        return _prepare(request, profile, notes, "not thinking: a thought is missing", echo="required", off=off)
+    if _UNWANTED.search(words) and profile.echo != "forbidden":
+        return _prepare(request, profile, notes, "without the thoughts of earlier turns", echo="forbidden")
+    return None
+
+
+def _learn_effort(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """A word for how much to think that this model does not know: the nearest one of those it names."""
+    words = _words(failure)
+    if request.reasoning is None or not ("effort" in (failure.param or "") or "effort" in words):
+        return None
+    listed = _KNOWN.search(words)
+    named = re.findall(r"[a-z]+", listed.group(1).lower()) if listed is not None else []
+    known = tuple(effort for effort in EFFORTS if effort in named)
+    if not known:
+        return None
+    usual = profile.thinking or Thinking()
+    thinking = replace(usual, efforts=known, off="none" in named)
+    return None if thinking == usual else _prepare(request, profile, notes, "the nearest effort", thinking=thinking)
 
 
 def _learn_beta(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
@@ -212,3 +304,16 @@ def _without_seals(request: Request, notes: Notes) -> Request | None:
     if all(a is b for a, b in zip(messages, request.messages, strict=True)):
         return None
     return replace(request, messages=tuple(messages))
+
+
+# From the particular to the general: the last one knows only names.
+_TEACHERS = (
+    _learn_beta,
+    _learn_grammar,
+    _learn_signature,
+    _learn_role,
+    _learn_prefill,
+    _learn_echo,
+    _learn_effort,
+    _learn_parameter,
+)

@@ -108,7 +108,14 @@ class _Way(Struct, frozen=True):
         if lesson is None:
             return None
         self.station.remember(self.dialect.name, self.target.model, lesson.remember)
-        return self.dress(_encode(self.dialect, lesson.request, self.notes, usage=self.usage), lesson.request)
+        way = self if lesson.undo.is_nothing() else replace(self, undo=_add(self.undo, lesson.undo))
+        return way.dress(_encode(self.dialect, lesson.request, self.notes, usage=self.usage), lesson.request)
+
+
+def _add(first: Undo, second: Undo) -> Undo:
+    """What a lesson emulates besides what the profile did; names were made legal before."""
+    said = {f: getattr(second, f) for f in Undo.__struct_fields__ if getattr(second, f) != getattr(Undo(), f)}
+    return replace(first, **{**said, "custom": first.custom | second.custom, "stops": first.stops + second.stops})
 
 
 def _restore(undo: Undo, reply: Reply) -> Reply:

@@ -21,6 +21,12 @@ FINAL: frozenset[FailureKind] = frozenset(
 )
 # The key's fault: another key or another upstream may do.
 KEY: frozenset[FailureKind] = frozenset({"unauthenticated", "forbidden", "no_credit"})
+# The model's own slip, told as a 400: the call it wrote is none. The next try may do better (FIELD-CASES 135, Groq).
+SLIPS = frozenset({"tool_use_failed"})
+# The same again at the same place is useless: it is the place that is wrong (F20, F30).
+PLACE = frozenset({"upstream_tls", "upstream_redirect", "upstream_url"})
+# Once more may help, a third time does not (F21).
+ODD = frozenset({"upstream_malformed", "upstream_response_too_large"})
 # What counts against the upstream itself.
 BROKEN: frozenset[FailureKind] = frozenset({"server_error", "overloaded", "timed_out", "cut_off", "unknown"})
 
@@ -54,6 +60,8 @@ def decide(
     most: int = MOST_ATTEMPTS,
 ) -> Decision:
     """`other`: an upstream not yet tried; `other_key`: an untried key here; `left_s`: of the deadline."""
+    if failure.code in SLIPS and attempts == 1 and left_s > 0 and budget:
+        return Again(0.0)
     if failure.kind in FINAL or attempts >= most or left_s <= 0 or not budget:
         return GiveUp()
     if failure.kind in KEY:
@@ -61,6 +69,8 @@ def decide(
     if other or (failure.kind == "rate_limited" and other_key):
         return Next()
     if failure.kind == "timed_out":  # it had its time; the same again would take as long
+        return GiveUp()
+    if failure.code in PLACE or (failure.code in ODD and attempts > 1):
         return GiveUp()
     wait = backoff_s(attempts, dice)
     if failure.retry_after_s is not None:
