@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from typing import Any, assert_never
 
+from dragoman.dialects._calls import arguments_as_object
+from dragoman.dialects._parts import is_plain, opaque_word
 from dragoman.dialects._seals import take_seal, write_seal
-from dragoman.dialects.anthropic.words import FOREIGN_TTLS, NAME, TTLS
+from dragoman.dialects._settings import encode_ttl
+from dragoman.dialects.anthropic.words import NAME, TTLS
 from dragoman.errors import DecodeError
 from dragoman.fields import (
     add_extras,
@@ -21,7 +24,7 @@ from dragoman.fields import (
     take_text,
     take_text_or_none,
 )
-from dragoman.jsontypes import JsonObject, dump_text, kind_of, load_json
+from dragoman.jsontypes import JsonObject, dump_text, kind_of
 from dragoman.model.messages import (
     Audio,
     Cache,
@@ -246,13 +249,6 @@ def _decode_cache(mark: JsonObject) -> Cache:
     return Cache(ttl=take_text_or_none(mark, "ttl"), extras=leftovers(mark, NAME))
 
 
-def is_plain(part: Part) -> bool:
-    """Whether a lone part could as well be written as a bare string."""
-    return type(part) is Text and not (
-        part.extras or part.cache or part.citations or part.seal or part.logprobs is not None
-    )
-
-
 # ---------------------------------------------------------------- encode
 
 DEFAULT_MEDIA_TYPES: dict[type[Part], str] = {Image: "image/png", Document: "application/pdf"}
@@ -325,12 +321,6 @@ def encode_part(part: Part, at: At, notes: Notes, *, to_client: bool = False) ->
             assert_never(part)
 
 
-def opaque_word(part: Opaque) -> str:
-    """What a foreign part calls itself, for a note."""
-    word = part.body.get("type")
-    return word if type(word) is str else "this part"
-
-
 def _encode_text(part: Text, at: At, notes: Notes, *, to_client: bool) -> JsonObject:
     block: JsonObject = {"type": "text", "text": part.text}
     if part.citations:
@@ -388,7 +378,8 @@ def encode_citation(citation: Citation, at: At, notes: Notes) -> JsonObject | No
 
 
 def encode_tool_call(part: ToolCall, at: At, notes: Notes, *, to_client: bool = False) -> JsonObject:
-    block: JsonObject = {"type": "tool_use", "id": part.id, "name": part.name, "input": _encode_input(part, at, notes)}
+    given = arguments_as_object(part, NAME, at, notes)
+    block: JsonObject = {"type": "tool_use", "id": part.id, "name": part.name, "input": given}
     if part.seal is not None:
         write_seal(block, part.seal, at, notes, to_client=to_client)
     if part.cache is not None:
@@ -396,28 +387,6 @@ def encode_tool_call(part: ToolCall, at: At, notes: Notes, *, to_client: bool = 
     if part.extras:
         add_extras(block, part.extras, NAME, at, notes)
     return block
-
-
-def _encode_input(part: ToolCall, at: At, notes: Notes) -> JsonObject:
-    """Anthropic demands an object; arguments that are none are kept as text under `_raw`, never as an empty call."""
-    if part.freeform:
-        notes.altered((at, "freeform"), "anthropic has no freeform calls: said as a function's")
-        notes.altered((at, "arguments"), "free text, said as the one argument input")
-        return {"input": part.arguments}
-    value: Any = None
-    if part.arguments:
-        try:
-            value = load_json(part.arguments)
-        except DecodeError:
-            notes.altered((at, "arguments"), "not valid JSON: kept as text under _raw")
-            return {"_raw": part.arguments}
-        if type(value) is dict:
-            return value
-    if value is None:
-        notes.altered((at, "arguments"), "no arguments: said as {}")
-        return {}
-    notes.altered((at, "arguments"), "not an object: kept as text under _raw")
-    return {"_raw": part.arguments}
 
 
 def _encode_tool_result(part: ToolResult, at: At, notes: Notes) -> JsonObject:
@@ -517,14 +486,9 @@ def _encode_source(part: Image | Document, at: At, notes: Notes) -> JsonObject:
 
 def encode_cache(cache: Cache, at: At, notes: Notes) -> JsonObject:
     mark: JsonObject = {"type": "ephemeral"}
-    if cache.ttl is not None:
-        ttl = cache.ttl if cache.ttl in TTLS else FOREIGN_TTLS.get(cache.ttl)
-        if ttl is None:
-            notes.dropped((at, "ttl"), f"anthropic keeps a cache for 5m or 1h, not {cache.ttl}")
-        else:
-            if ttl != cache.ttl:
-                notes.altered((at, "ttl"), f"anthropic keeps a cache for 5m or 1h: {cache.ttl} becomes {ttl}")
-            mark["ttl"] = ttl
+    ttl = encode_ttl(cache.ttl, TTLS, NAME, at, notes)
+    if ttl is not None:
+        mark["ttl"] = ttl
     if cache.extras:
         add_extras(mark, cache.extras, NAME, at, notes)
     return mark

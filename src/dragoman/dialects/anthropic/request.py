@@ -1,14 +1,16 @@
 """Anthropic Messages: the request, both ways. https://docs.anthropic.com/en/api/messages (digest read 2026-11-15)"""
 
-from typing import Any, assert_never
+from typing import Any
 
+from dragoman.dialects._parts import is_plain
+from dragoman.dialects._settings import encode_tier, note_missing, note_unnamed
+from dragoman.dialects._tools import encode_any_tool, freeform_as_function
 from dragoman.dialects.anthropic.parts import (
     decode_blocks,
     decode_content,
     encode_cache,
     encode_content,
     encode_parts,
-    is_plain,
     take_cache,
 )
 from dragoman.dialects.anthropic.words import (
@@ -22,6 +24,7 @@ from dragoman.dialects.anthropic.words import (
     NAME,
     ROLE_WORDS,
     ROLES,
+    TIERS,
     VERSION,
 )
 from dragoman.errors import DecodeError
@@ -240,7 +243,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     _encode_parameters(body, request, notes)
     _encode_reasoning(body, request, notes)
     _encode_output(body, request, notes)
-    _note_missing(request, notes)
+    note_missing(request, _NO_SUCH, NAME, notes)
     headers = _add_extras(body, request, notes)
     return WireRequest(path=PATH, body=body, headers=headers)
 
@@ -296,18 +299,7 @@ def _encode_tools(tools: tuple[AnyTool, ...], notes: Notes) -> list[JsonObject]:
 
 
 def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:
-    match tool:
-        case Tool():
-            return _encode_function(tool, at, notes)
-        case CustomTool():
-            return _encode_custom(tool, at, notes)
-        case ServerTool() if tool.dialect == NAME:
-            return tool.body
-        case ServerTool():
-            notes.dropped(at, f"only {tool.dialect} has the tool {tool.body.get('type', tool.body.get('name'))}")
-            return None
-        case _:
-            assert_never(tool)
+    return encode_any_tool(tool, NAME, _encode_function, _encode_freeform, at, notes)
 
 
 def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
@@ -330,16 +322,8 @@ def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
     return body
 
 
-def _encode_custom(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
-    """A freeform tool as a function with one string (FIELD-CASES 39); the grammar is told to the model."""
-    notes.altered(at, "anthropic has no freeform tools: said as a function with one string, input")
-    description = tool.description or ""
-    if tool.grammar is not None:
-        description += f"\n\nThe input must match this {tool.syntax or 'grammar'} grammar:\n{tool.grammar}"
-    schema: JsonObject = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-    body: JsonObject = {"name": tool.name, "description": description.strip(), "input_schema": schema}
-    add_extras(body, tool.extras, NAME, at, notes)
-    return body
+def _encode_freeform(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
+    return _encode_function(freeform_as_function(tool, NAME, at, notes), at, notes)
 
 
 def _encode_tool_choice(body: JsonObject, request: Request, notes: Notes) -> None:
@@ -388,22 +372,11 @@ def _encode_parameters(body: JsonObject, request: Request, notes: Notes) -> None
     if request.user is not None:
         body["metadata"] = {"user_id": request.user}
     if request.service_tier is not None:
-        _encode_tier(body, request.service_tier, notes)
+        tier = encode_tier(request.service_tier, TIERS, NAME, notes)
+        if tier is not None:
+            body["service_tier"] = tier
     if request.cache is not None:
         body["cache_control"] = encode_cache(request.cache, (ROOT, "cache"), notes)
-
-
-TIERS = {"auto": "auto", "standard_only": "standard_only", "default": "standard_only"}
-
-
-def _encode_tier(body: JsonObject, tier: str, notes: Notes) -> None:
-    word = TIERS.get(tier)
-    if word is None:
-        notes.dropped((ROOT, "service_tier"), f"anthropic has no tier {tier}")
-        return
-    if word != tier:
-        notes.altered((ROOT, "service_tier"), f"{tier} is anthropic's {word}")
-    body["service_tier"] = word
 
 
 def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
@@ -446,9 +419,7 @@ def _encode_output(body: JsonObject, request: Request, notes: Notes) -> None:
     if output.type != "json_schema":
         notes.dropped(at, f"anthropic has no output format {output.type}")
         return
-    for key, value in (("name", output.name), ("description", output.description), ("strict", output.strict)):
-        if value is not None:
-            notes.dropped((at, key), f"anthropic's output format has no {key}")
+    note_unnamed(output, NAME, at, notes)
     encoded: JsonObject = {"type": "json_schema"}
     if output.schema is not None:
         encoded["schema"] = output.schema
@@ -473,12 +444,6 @@ _NO_SUCH: tuple[str, ...] = (
     "store",
     "cache_key",
 )
-
-
-def _note_missing(request: Request, notes: Notes) -> None:
-    for field in _NO_SUCH:
-        if getattr(request, field) is not None:
-            notes.dropped((ROOT, field), f"anthropic has no {field}")
 
 
 def _add_extras(body: JsonObject, request: Request, notes: Notes) -> dict[str, str]:

@@ -40,8 +40,9 @@ DISPLAYS: dict[str, bool] = {"summarized": True, "omitted": False}
 DISPLAY_WORDS: dict[bool, str] = {show: word for word, show in DISPLAYS.items()}
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
-TTLS = ("5m", "1h")
-FOREIGN_TTLS = {"30m": "1h", "12h": "1h"}  # the crosswalk's convention: never shorter than asked, where there is one
+# the crosswalk's convention: never shorter than asked, where there is one
+TTLS = {"5m": "5m", "1h": "1h", "30m": "1h", "12h": "1h"}
+TIERS = {"auto": "auto", "standard_only": "standard_only", "default": "standard_only"}
 
 FAILURES: dict[str, FailureKind] = {
     "invalid_request_error": "invalid_request",

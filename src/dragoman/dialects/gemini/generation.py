@@ -5,6 +5,7 @@ What nobody takes of it stays under its key in the request's extras.
 
 from typing import Any
 
+from dragoman.dialects._settings import note_unnamed
 from dragoman.dialects.gemini.schema import read_schema, write_schema
 from dragoman.dialects.gemini.spelling import to_camel
 from dragoman.dialects.gemini.words import EFFORTS, NAME
@@ -231,9 +232,7 @@ def _encode_output(config: JsonObject, output: OutputFormat | None, notes: Notes
     if output is None:
         return
     at: At = (ROOT, "output")
-    for key, value in (("name", output.name), ("description", output.description), ("strict", output.strict)):
-        if value is not None:
-            notes.dropped((at, key), f"gemini's output format has no {key}")
+    note_unnamed(output, NAME, at, notes)
     own = output.extras.get(NAME, {})
     if "~responseMimeType" not in own:
         config["responseMimeType"] = TEXT_TYPE if output.type == "text" else JSON_TYPE

@@ -2,6 +2,7 @@
 
 from typing import Any, assert_never
 
+from dragoman.dialects._calls import arguments_as_object
 from dragoman.dialects._seals import take_seal, write_seal
 from dragoman.dialects.gemini.calls import Calls
 from dragoman.dialects.gemini.media import decode_media, encode_media
@@ -10,7 +11,7 @@ from dragoman.dialects.gemini.spelling import take_id, to_camel, write_extras
 from dragoman.dialects.gemini.words import NAME, SIGNATURE
 from dragoman.errors import DecodeError
 from dragoman.fields import leftovers, note_spelling, spelled
-from dragoman.jsontypes import JsonObject, dump_text, kind_of, load_json
+from dragoman.jsontypes import JsonObject, dump_text, kind_of
 from dragoman.model.messages import (
     Audio,
     Document,
@@ -294,7 +295,7 @@ def write_signature(block: JsonObject, seal: Seal, at: At, notes: Notes, *, to_c
 
 
 def _encode_call(part: ToolCall, at: At, notes: Notes, *, to_client: bool) -> JsonObject:
-    call: JsonObject = {"id": part.id, "name": part.name, "args": encode_arguments(part, at, notes)}
+    call: JsonObject = {"id": part.id, "name": part.name, "args": arguments_as_object(part, NAME, at, notes)}
     block: JsonObject = {"functionCall": call}
     if part.cache is not None:
         notes.dropped((at, "cache"), "gemini has no cache marks")
@@ -315,26 +316,3 @@ def _respell_call(call: JsonObject, block: JsonObject, own: JsonObject) -> None:
             call["args"] = None
     if "~thought" in own:
         block["thought"] = own["~thought"]
-
-
-def encode_arguments(part: ToolCall, at: At, notes: Notes) -> JsonObject:
-    """Gemini demands an object; arguments that are none are kept as text under `_raw`, never as an empty call."""
-    if part.freeform:
-        notes.altered((at, "freeform"), "gemini has no freeform calls: said as a function's")
-        notes.altered((at, "arguments"), "free text, said as the one argument input")
-        return {"input": part.arguments}
-    if not part.arguments:
-        notes.altered((at, "arguments"), "no arguments: said as {}")
-        return {}
-    try:
-        value = load_json(part.arguments)
-    except DecodeError:
-        notes.altered((at, "arguments"), "not valid JSON: kept as text under _raw")
-        return {"_raw": part.arguments}
-    if type(value) is dict:
-        return value
-    if value is None:
-        notes.altered((at, "arguments"), "no arguments: said as {}")
-        return {}
-    notes.altered((at, "arguments"), "not an object: kept as text under _raw")
-    return {"_raw": part.arguments}

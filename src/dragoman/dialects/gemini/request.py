@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 
 from msgspec.structs import replace
 
+from dragoman.dialects._settings import encode_tier, note_missing
 from dragoman.dialects.gemini.calls import History
 from dragoman.dialects.gemini.generation import CONFIG, encode_generation, take_generation
 from dragoman.dialects.gemini.parts import decode_parts, encode_part
@@ -197,10 +198,14 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     encode_choice(body, request, notes)
     encode_generation(body, request, notes)
     if request.service_tier is not None:
-        _encode_tier(body, request.service_tier, own, notes)
+        # a word of Gemini's own that the table does not have goes back as it came
+        words = TIERS | {request.service_tier: request.service_tier} if "~serviceTier" in own else TIERS
+        tier = encode_tier(request.service_tier, words, NAME, notes)
+        if tier is not None:
+            body["serviceTier"] = tier
     if request.store is not None:
         body["store"] = request.store
-    _note_missing(request, notes)
+    note_missing(request, _NO_SUCH, NAME, notes)
     if request.extras:
         write_extras(body, request.extras, ROOT, notes, CONFIG, "toolConfig")
     return WireRequest(path=_write_path(request, own, notes), body=body)
@@ -366,20 +371,4 @@ def _encode_parts(message: Message, at: At, notes: Notes, names: dict[str, str])
     return encoded
 
 
-def _encode_tier(body: JsonObject, tier: str, own: JsonObject, notes: Notes) -> None:
-    word = TIERS.get(tier) if own.get("~serviceTier") != tier else tier
-    if word is None:
-        notes.dropped((ROOT, "service_tier"), f"gemini has no tier {tier}")
-        return
-    if word != tier:
-        notes.altered((ROOT, "service_tier"), f"{tier} is gemini's {word}")
-    body["serviceTier"] = word
-
-
 _NO_SUCH: tuple[str, ...] = ("min_p", "verbosity", "user", "metadata", "cache", "cache_key")
-
-
-def _note_missing(request: Request, notes: Notes) -> None:
-    for field in _NO_SUCH:
-        if getattr(request, field) is not None:
-            notes.dropped((ROOT, field), f"gemini has no {field}")

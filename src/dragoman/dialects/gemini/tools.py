@@ -5,8 +5,9 @@ which of them stood together is spelling: `[{"functionDeclarations": 2, "googleS
 """
 
 from itertools import islice
-from typing import Any, assert_never
+from typing import Any
 
+from dragoman.dialects._tools import encode_any_tool, freeform_as_function
 from dragoman.dialects.gemini.schema import read_schema, write_schema
 from dragoman.dialects.gemini.spelling import SNAKE, to_camel, write_extras
 from dragoman.dialects.gemini.words import MODE_NUMBERS, MODE_WORDS, MODES, NAME
@@ -171,20 +172,12 @@ def _regroup(tools: list[tuple[str, Any]], groups: Groups) -> list[JsonObject] |
     return entries if next(rest, None) is None else None
 
 
-def encode_tool(tool: AnyTool, at: At, notes: Notes) -> tuple[str, Any] | None:
+def encode_tool(tool: AnyTool, at: At, notes: Notes) -> tuple[str, JsonObject] | None:
     """A function, to be listed with others under their key, or an entry of its own."""
-    match tool:
-        case Tool():
-            return FUNCTIONS, _encode_function(tool, at, notes)
-        case CustomTool():
-            return FUNCTIONS, _encode_custom(tool, at, notes)
-        case ServerTool() if tool.dialect == NAME:
-            return "", tool.body
-        case ServerTool():
-            notes.dropped(at, f"only {tool.dialect} has the tool {tool.body.get('type', tool.body.get('name'))}")
-            return None
-        case _:
-            assert_never(tool)
+    body = encode_any_tool(tool, NAME, _encode_function, _encode_freeform, at, notes)
+    if body is None:
+        return None
+    return "" if isinstance(tool, ServerTool) else FUNCTIONS, body
 
 
 def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
@@ -209,16 +202,8 @@ def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
     return body
 
 
-def _encode_custom(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
-    """A freeform tool as a function with one string (FIELD-CASES 39); the grammar is told to the model."""
-    notes.altered(at, "gemini has no freeform tools: said as a function with one string, input")
-    description = tool.description or ""
-    if tool.grammar is not None:
-        description += f"\n\nThe input must match this {tool.syntax or 'grammar'} grammar:\n{tool.grammar}"
-    schema: JsonObject = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-    body: JsonObject = {"name": tool.name, "description": description.strip(), "parametersJsonSchema": schema}
-    add_extras(body, tool.extras, NAME, at, notes)
-    return body
+def _encode_freeform(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
+    return _encode_function(freeform_as_function(tool, NAME, at, notes), at, notes)
 
 
 def encode_choice(body: JsonObject, request: Request, notes: Notes) -> None:

@@ -4,8 +4,9 @@ Tool results are turns of their own (`role: tool`) here and parts of the user's 
 results may lack ids: then results answer calls by name and order, over the whole history (FIELD-CASES 81).
 """
 
+from dragoman.dialects._parts import is_plain
 from dragoman.dialects._results import mark_failed, unmark_failed
-from dragoman.dialects.ollama.parts import Turn, add_spelled, is_plain, take_content, take_media, take_parts
+from dragoman.dialects.ollama.parts import Turn, add_spelled, take_content, take_media, take_parts
 from dragoman.dialects.ollama.words import NAME, ROLE_WORDS, ROLES, TOOL_ROLE
 from dragoman.errors import DecodeError
 from dragoman.fields import add_extras, expected, leftovers, need_object, note_spelling, spelled, take_text_or_none

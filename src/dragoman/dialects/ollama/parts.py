@@ -9,6 +9,8 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
+from dragoman.dialects._calls import arguments_as_object
+from dragoman.dialects._parts import opaque_word
 from dragoman.dialects._seals import SIDE, take_seal, write_seal
 from dragoman.dialects.ollama.media import decode_media, encode_media
 from dragoman.dialects.ollama.words import NAME
@@ -22,7 +24,7 @@ from dragoman.fields import (
     take_text,
     take_text_or_none,
 )
-from dragoman.jsontypes import JsonObject, dump_text, kind_of, load_json
+from dragoman.jsontypes import JsonObject, dump_text, kind_of
 from dragoman.model.messages import (
     Audio,
     Document,
@@ -204,13 +206,6 @@ def _decode_logprob(item: JsonObject) -> TokenLogprob:
 RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 1, Document: 1, Image: 2, Audio: 2, ToolCall: 3}
 
 
-def is_plain(part: Part) -> bool:
-    """Whether a part is a text and nothing else."""
-    return type(part) is Text and not (
-        part.extras or part.cache or part.citations or part.seal or part.logprobs is not None
-    )
-
-
 class Turn:
     """One Ollama message while it is put together from parts. `to_client`: in a reply, where opaque state may stand
     in the side field and the calls are numbered."""
@@ -279,7 +274,7 @@ class Turn:
             case ToolResult():
                 self._notes.dropped(at, "ollama's tool results stand in turns of their own, after the call")
             case Opaque():
-                self._notes.dropped(at, f"only {part.dialect} has {_opaque_word(part)}")
+                self._notes.dropped(at, f"only {part.dialect} has {opaque_word(part)}")
             case _:
                 assert_never(part)
 
@@ -372,12 +367,6 @@ class Turn:
             add_extras({}, extras, NAME, at, self._notes)
 
 
-def _opaque_word(part: Opaque) -> str:
-    """What a foreign part calls itself, for a note."""
-    word = part.body.get("type")
-    return word if type(word) is str else "this part"
-
-
 def add_spelled(message: JsonObject, extras: Extras) -> None:
     """Write a message's empty fields the way its own wire wrote them."""
     own = extras.get(NAME)
@@ -408,7 +397,7 @@ def encode_call(part: ToolCall, position: int, at: At, notes: Notes, *, to_clien
     if arguments == "text":
         function["arguments"] = part.arguments
     elif arguments is None or part.arguments != "{}":
-        function["arguments"] = encode_arguments(part, at, notes)
+        function["arguments"] = arguments_as_object(part, NAME, at, notes)
     elif arguments == "null":
         function["arguments"] = None
     call: JsonObject = {}
@@ -428,28 +417,6 @@ def encode_call(part: ToolCall, position: int, at: At, notes: Notes, *, to_clien
         if call["function"] is not function:  # keys of the function that only Ollama knows
             call["function"] = function | call["function"]
     return call
-
-
-def encode_arguments(part: ToolCall, at: At, notes: Notes) -> JsonObject:
-    """Ollama demands an object; arguments that are none are kept as text under `_raw`, never as an empty call."""
-    if part.freeform:
-        notes.altered((at, "freeform"), "ollama has no freeform calls: said as a function with one input")
-        notes.altered((at, "arguments"), "free text: said as the input of a function")
-        return {"input": part.arguments}
-    value: Any = None
-    if part.arguments:
-        try:
-            value = load_json(part.arguments)
-        except DecodeError:
-            notes.altered((at, "arguments"), "not valid JSON: kept as text under _raw")
-            return {"_raw": part.arguments}
-        if type(value) is dict:
-            return value
-    if value is None:
-        notes.altered((at, "arguments"), "no arguments: said as {}")
-        return {}
-    notes.altered((at, "arguments"), "not an object: kept as text under _raw")
-    return {"_raw": part.arguments}
 
 
 def encode_logprobs(logprobs: tuple[TokenLogprob, ...], at: At, notes: Notes) -> list[JsonObject]:

@@ -4,6 +4,7 @@ https://github.com/ollama/ollama docs/api.md and api/types.go at fb30760 (read 2
 
 from typing import Any
 
+from dragoman.dialects._settings import note_missing, note_unnamed
 from dragoman.dialects.ollama.messages import encode_messages, take_messages
 from dragoman.dialects.ollama.parts import Turn, take_media
 from dragoman.dialects.ollama.tools import decode_tool, encode_tools
@@ -194,7 +195,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
         body["logprobs"] = request.logprobs
     if request.top_logprobs is not None:
         body["top_logprobs"] = request.top_logprobs
-    _note_missing(request, notes)
+    note_missing(request, _NO_SUCH, NAME, notes)
     _add_extras(body, request, notes)
     return WireRequest(path=GENERATE_PATH if generate else CHAT_PATH, body=body)
 
@@ -245,9 +246,7 @@ def _encode_output(body: JsonObject, request: Request, notes: Notes) -> None:
     if output is None:
         return
     at: At = (ROOT, "output")
-    for key, value in (("name", output.name), ("description", output.description), ("strict", output.strict)):
-        if value is not None:
-            notes.dropped((at, key), f"ollama's format has no {key}")
+    note_unnamed(output, NAME, at, notes)
     if output.extras:
         add_extras({}, output.extras, NAME, at, notes)
     if output.schema is not None:
@@ -343,12 +342,6 @@ _NO_SUCH: tuple[str, ...] = (
     "cache",
     "cache_key",
 )
-
-
-def _note_missing(request: Request, notes: Notes) -> None:
-    for field in _NO_SUCH:
-        if getattr(request, field) is not None:
-            notes.dropped((ROOT, field), f"ollama has no {field}")
 
 
 def _add_extras(body: JsonObject, request: Request, notes: Notes) -> None:

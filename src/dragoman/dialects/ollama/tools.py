@@ -1,7 +1,6 @@
 """Ollama: tools, both ways. Schemas travel as they are; the server's own structs drop what they do not know."""
 
-from typing import assert_never
-
+from dragoman.dialects._tools import encode_any_tool, freeform_as_function
 from dragoman.dialects.ollama.words import NAME
 from dragoman.fields import add_extras, leftovers, note_omitted, take_text_or_none
 from dragoman.jsontypes import JsonObject
@@ -34,18 +33,7 @@ def encode_tools(tools: tuple[AnyTool, ...], at: At, notes: Notes) -> list[JsonO
 
 
 def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:
-    match tool:
-        case Tool():
-            return _encode_function(tool, at, notes)
-        case CustomTool():
-            return _encode_custom(tool, at, notes)
-        case ServerTool() if tool.dialect == NAME:
-            return tool.body
-        case ServerTool():
-            notes.dropped(at, f"only {tool.dialect} has the tool {tool.body.get('type', tool.body.get('name'))}")
-            return None
-        case _:
-            assert_never(tool)
+    return encode_any_tool(tool, NAME, _encode_function, _encode_freeform, at, notes)
 
 
 def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
@@ -66,14 +54,5 @@ def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
     return body
 
 
-def _encode_custom(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
-    """A freeform tool as a function with one string (FIELD-CASES 39); the grammar is told to the model."""
-    notes.altered(at, "ollama has no freeform tools: said as a function with one string, input")
-    description = tool.description or ""
-    if tool.grammar is not None:
-        description += f"\n\nThe input must match this {tool.syntax or 'grammar'} grammar:\n{tool.grammar}"
-    schema: JsonObject = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-    function: JsonObject = {"name": tool.name, "description": description.strip(), "parameters": schema}
-    body: JsonObject = {"type": "function", "function": function}
-    add_extras(body, tool.extras, NAME, at, notes)
-    return body
+def _encode_freeform(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
+    return _encode_function(freeform_as_function(tool, NAME, at, notes), at, notes)

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
+from dragoman.dialects._parts import is_plain, opaque_word
 from dragoman.dialects._seals import SIDE
 from dragoman.dialects.openai_chat.annotations import encode_annotations
 from dragoman.dialects.openai_chat.calls import (
@@ -22,8 +23,6 @@ from dragoman.dialects.openai_chat.parts import (
     encode_image,
     encode_text,
     encode_thinking,
-    is_plain,
-    opaque_word,
     take_word,
 )
 from dragoman.dialects.openai_chat.reasoning import (

@@ -5,13 +5,13 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from dragoman.dialects._parts import is_plain
 from dragoman.dialects._results import FAILED, mark_failed, unmark_failed
 from dragoman.dialects._seals import take_seal, write_seal
 from dragoman.dialects.openai_chat.parts import (
     add_outer,
     decode_part,
     encode_part,
-    is_plain,
     keep_inner,
     note_absent,
     take_word,

@@ -2,16 +2,14 @@
 
 from typing import Any
 
+from dragoman.dialects._parts import is_plain
 from dragoman.dialects.openai_chat.assistant import decode_assistant, decode_list, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import (
     CallIds,
     decode_result,
     encode_result,
 )
-from dragoman.dialects.openai_chat.parts import (
-    encode_part,
-    is_plain,
-)
+from dragoman.dialects.openai_chat.parts import encode_part
 from dragoman.dialects.openai_chat.words import NAME, ROLES
 from dragoman.errors import DecodeError
 from dragoman.fields import (

@@ -2,8 +2,10 @@
 
 from typing import assert_never
 
+from dragoman.dialects._parts import is_plain, opaque_word
 from dragoman.dialects._seals import take_seal, write_seal
-from dragoman.dialects.openai_chat.words import AUDIO_FORMATS, AUDIO_WORDS, FOREIGN_TTLS, NAME, TTLS
+from dragoman.dialects._settings import encode_ttl
+from dragoman.dialects.openai_chat.words import AUDIO_FORMATS, AUDIO_WORDS, NAME, OWN_TTLS, TTLS
 from dragoman.fields import OMIT, add_extras, leftovers, note_spelling, spelled
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import (
@@ -237,15 +239,8 @@ def take_cache(holder: JsonObject) -> Cache | None:
         note_spelling(mark, "key", key)
         ttl = take_word(mark, "ttl")
     else:  # a ttl we do not know stays an extra
-        ttl = take_word(mark, "ttl") if mark.get("ttl") in TTLS else None
+        ttl = take_word(mark, "ttl") if mark.get("ttl") in OWN_TTLS else None
     return Cache(ttl=ttl, extras=leftovers(mark, NAME))
-
-
-def is_plain(part: Part) -> bool:
-    """Whether a lone part could as well be written as a bare string."""
-    return type(part) is Text and not (
-        part.extras or part.cache or part.citations or part.seal or part.logprobs is not None
-    )
 
 
 # ---------------------------------------------------------------- encode
@@ -279,12 +274,6 @@ def encode_part(part: Part, at: At, notes: Notes, *, to_client: bool = False) ->
             return None
         case _:
             assert_never(part)
-
-
-def opaque_word(part: Opaque) -> str:
-    """What a foreign part calls itself, for a note."""
-    word = part.body.get("type")
-    return word if type(word) is str else "this part"
 
 
 def encode_text(part: Text, at: At, notes: Notes, *, to_client: bool = False) -> JsonObject:
@@ -440,20 +429,9 @@ def add_cache(block: JsonObject, cache: Cache, at: At, notes: Notes) -> None:
     key, mark = "prompt_cache_breakpoint", {"mode": "explicit"}
     if spelled(cache.extras, NAME, "~key") == "cache_control":
         key, mark = "cache_control", {"type": "ephemeral"}
-    ttl = encode_ttl(cache.ttl, at, notes) if key != "cache_control" else cache.ttl
+    ttl = encode_ttl(cache.ttl, TTLS, NAME, at, notes) if key != "cache_control" else cache.ttl
     if ttl is not None:
         mark["ttl"] = ttl
     if cache.extras:
         add_extras(mark, cache.extras, NAME, at, notes)
     block[key] = mark
-
-
-def encode_ttl(given: str | None, at: At, notes: Notes) -> str | None:
-    if given is None or given in TTLS:
-        return given
-    ttl = FOREIGN_TTLS.get(given)
-    if ttl is None:
-        notes.dropped((at, "ttl"), f"openai_chat keeps a cache for 30m or 12h, not {given}")
-    else:
-        notes.altered((at, "ttl"), f"openai_chat keeps a cache for 30m or 12h: {given} becomes {ttl}")
-    return ttl

@@ -3,9 +3,10 @@ https://platform.openai.com/docs/api-reference/chat/create (digest read 2026-11-
 
 from msgspec.structs import replace
 
+from dragoman.dialects._settings import encode_ttl
 from dragoman.dialects.openai_chat.calls import CallIds
 from dragoman.dialects.openai_chat.messages import decode_message, encode_message, encode_usual
-from dragoman.dialects.openai_chat.parts import add_outer, encode_ttl, keep_inner, note_absent, take_word
+from dragoman.dialects.openai_chat.parts import add_outer, keep_inner, note_absent, take_word
 from dragoman.dialects.openai_chat.tools import (
     encode_tool_choice,
     encode_tools,
@@ -13,7 +14,7 @@ from dragoman.dialects.openai_chat.tools import (
     take_tool_choice,
     take_tools,
 )
-from dragoman.dialects.openai_chat.words import EFFORTS, NAME, NO_EFFORT, TTLS
+from dragoman.dialects.openai_chat.words import EFFORTS, NAME, NO_EFFORT, OWN_TTLS, TTLS
 from dragoman.fields import (
     add_extras,
     is_silent,
@@ -175,7 +176,7 @@ def _take_cache(body: JsonObject) -> Cache | None:
     given = body.get("prompt_cache_options")
     if type(given) is not dict or given.get("mode") != "implicit" or not given.keys() <= {"mode", "ttl"}:
         return None
-    if given.get("ttl") is not None and given["ttl"] not in TTLS:
+    if given.get("ttl") is not None and given["ttl"] not in OWN_TTLS:
         return None
     del body["prompt_cache_options"], given["mode"]
     return Cache(ttl=take_word(given, "ttl"), extras=leftovers(given, NAME))
@@ -271,7 +272,7 @@ def _encode_renamed(body: JsonObject, request: Request, notes: Notes) -> None:
     if request.cache is not None:
         at: At = (ROOT, "cache")
         options: JsonObject = {"mode": "implicit"}
-        ttl = encode_ttl(request.cache.ttl, at, notes)
+        ttl = encode_ttl(request.cache.ttl, TTLS, NAME, at, notes)
         if ttl is not None:
             options["ttl"] = ttl
         add_extras(options, request.cache.extras, NAME, at, notes)

@@ -1,7 +1,8 @@
 """OpenAI Chat Completions: tools and the choice among them, both ways, `tools` and the older `functions` alike."""
 
-from typing import Any, assert_never
+from typing import Any
 
+from dragoman.dialects._tools import encode_any_tool
 from dragoman.dialects.openai_chat.parts import add_outer, keep_inner, take_word
 from dragoman.dialects.openai_chat.words import CHOICES, NAME
 from dragoman.errors import DecodeError
@@ -181,18 +182,7 @@ def has_tools(body: JsonObject) -> bool:
 
 
 def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:
-    match tool:
-        case Tool():
-            return _encode_function(tool, at, notes)
-        case CustomTool():
-            return _encode_custom(tool, at, notes)
-        case ServerTool() if tool.dialect == NAME:
-            return tool.body
-        case ServerTool():
-            notes.dropped(at, f"only {tool.dialect} has the tool {tool.body.get('type', tool.body.get('name'))}")
-            return None
-        case _:
-            assert_never(tool)
+    return encode_any_tool(tool, NAME, _encode_function, _encode_freeform, at, notes)
 
 
 def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
@@ -227,7 +217,7 @@ def _encode_parameters(tool: Tool, at: At, notes: Notes) -> JsonObject | None:
     return parameters
 
 
-def _encode_custom(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
+def _encode_freeform(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
     inner: JsonObject = {"name": tool.name}
     if tool.description is not None:
         inner["description"] = tool.description

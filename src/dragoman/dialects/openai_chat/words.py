@@ -58,8 +58,9 @@ CHOICES: dict[str, Literal["auto", "none", "required"]] = {
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 NO_EFFORT = "none"
 
-TTLS = ("30m", "12h")
-FOREIGN_TTLS = {"5m": "30m", "1h": "30m"}  # the crosswalk's convention: 12h costs more and is never chosen for anybody
+OWN_TTLS = ("30m", "12h")
+# the crosswalk's convention: 12h costs more and is never chosen for anybody
+TTLS = {"30m": "30m", "12h": "12h", "5m": "30m", "1h": "30m"}
 
 # Where servers put what the model thought (provider-quirks, FIELD-CASES 74). The first is the one we write.
 REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")

@@ -8,10 +8,10 @@ from base64 import b64encode
 from collections.abc import Iterable
 
 from dragoman.dialects._seals import take_seal, write_seal
+from dragoman.dialects._settings import encode_ttl
 from dragoman.dialects.openai_responses.words import (
     CONTENT_PREFIXES,
     CONTENT_TYPES,
-    FOREIGN_TTLS,
     NAME,
     TEXT_TYPES,
     TTLS,
@@ -373,14 +373,9 @@ def is_omitted(extras: Extras, key: str) -> bool:
 
 def encode_cache(cache: Cache, at: At, notes: Notes, *, mode: str = "explicit") -> JsonObject:
     mark: JsonObject = {"mode": mode}
-    if cache.ttl is not None:
-        ttl = cache.ttl if cache.ttl in TTLS else FOREIGN_TTLS.get(cache.ttl)
-        if ttl is None:
-            notes.dropped((at, "ttl"), f"openai keeps a cache for 30m or 12h, not {cache.ttl}")
-        else:
-            if ttl != cache.ttl:
-                notes.altered((at, "ttl"), f"openai keeps a cache for 30m or 12h: {cache.ttl} becomes {ttl}")
-            mark["ttl"] = ttl
+    ttl = encode_ttl(cache.ttl, TTLS, "openai", at, notes)
+    if ttl is not None:
+        mark["ttl"] = ttl
     if cache.extras:
         add_extras(mark, cache.extras, NAME, at, notes)
     return mark

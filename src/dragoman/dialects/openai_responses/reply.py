@@ -254,7 +254,7 @@ def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Re
     if head.usage is not None:
         body["usage"] = encode_usage(head.usage, (ROOT, "usage"), notes)
     if head.service_tier is not None:
-        if head.service_tier in TIERS or NAME in head.extras:
+        if TIERS.get(head.service_tier) == head.service_tier or NAME in head.extras:
             body["service_tier"] = head.service_tier
         else:
             notes.dropped((ROOT, "service_tier"), f"responses has no tier {head.service_tier}")

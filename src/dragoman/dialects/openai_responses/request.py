@@ -5,6 +5,7 @@ https://platform.openai.com/docs/api-reference/responses/create (digest read 202
 from hashlib import sha256
 from typing import Literal
 
+from dragoman.dialects._settings import encode_tier, note_missing
 from dragoman.dialects.openai_responses.messages import decode_items, encode_items
 from dragoman.dialects.openai_responses.parts import encode_cache, is_omitted, is_plain
 from dragoman.dialects.openai_responses.tools import (
@@ -16,7 +17,6 @@ from dragoman.dialects.openai_responses.tools import (
 )
 from dragoman.dialects.openai_responses.words import (
     EFFORT_OFF,
-    FOREIGN_TIERS,
     FORMAT_WORDS,
     FORMATS,
     LOGPROBS,
@@ -217,7 +217,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
         body["model"] = request.model
     _encode_messages(body, request, notes)
     body.update(encode_settings(request, notes))
-    _note_missing(request, notes)
+    note_missing(request, _NO_SUCH, "responses", notes)
     _add_extras(body, request, notes)
     return WireRequest(path=PATH, body=body)
 
@@ -285,22 +285,15 @@ def _encode_parameters(body: JsonObject, request: Request, notes: Notes) -> None
     if request.cache is not None:
         body["prompt_cache_options"] = encode_cache(request.cache, (ROOT, "cache"), notes, mode="implicit")
     if request.service_tier is not None:
-        _encode_tier(body, request, notes)
+        # a word that came in our own wire is one that its server knows
+        words = TIERS | {request.service_tier: request.service_tier} if NAME in request.extras else TIERS
+        tier = encode_tier(request.service_tier, words, "responses", notes)
+        if tier is not None:
+            body["service_tier"] = tier
     if request.logprobs is True:
         body["include"] = [LOGPROBS]
     elif request.logprobs is not None:
         notes.dropped((ROOT, "logprobs"), "responses gives none unless asked")
-
-
-def _encode_tier(body: JsonObject, request: Request, notes: Notes) -> None:
-    tier = request.service_tier or ""
-    word = FOREIGN_TIERS.get(tier, tier)
-    if word not in TIERS and NAME not in request.extras:
-        notes.dropped((ROOT, "service_tier"), f"responses has no tier {tier}")
-        return
-    if word != tier:
-        notes.altered((ROOT, "service_tier"), f"{tier} is openai's {word}")
-    body["service_tier"] = word
 
 
 def _encode_user(body: JsonObject, request: Request, notes: Notes) -> None:
@@ -391,12 +384,6 @@ _NO_SUCH: tuple[str, ...] = (
     "presence_penalty",
     "seed",
 )
-
-
-def _note_missing(request: Request, notes: Notes) -> None:
-    for field in _NO_SUCH:
-        if getattr(request, field) is not None:
-            notes.dropped((ROOT, field), f"responses has no {field}")
 
 
 def _add_extras(body: JsonObject, request: Request, notes: Notes) -> None:

@@ -1,9 +1,8 @@
 """OpenAI Responses: tools and the choice among them, both ways."""
 
-from typing import assert_never
-
 from msgspec.structs import replace
 
+from dragoman.dialects._tools import encode_any_tool
 from dragoman.dialects.openai_responses.namespaces import SPACE, flat_name
 from dragoman.dialects.openai_responses.words import MODES, NAME
 from dragoman.fields import (
@@ -205,18 +204,7 @@ def _bringers(request: Request) -> set[str]:
 
 
 def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:
-    match tool:
-        case Tool():
-            return _encode_function(tool, at, notes)
-        case CustomTool():
-            return _encode_custom(tool, at, notes)
-        case ServerTool() if tool.dialect == NAME:
-            return tool.body
-        case ServerTool():
-            notes.dropped(at, f"only {tool.dialect} has the tool {tool.body.get('type', tool.body.get('name'))}")
-            return None
-        case _:
-            assert_never(tool)
+    return encode_any_tool(tool, NAME, _encode_function, _encode_freeform, at, notes)
 
 
 def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
@@ -243,7 +231,7 @@ def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
     return body
 
 
-def _encode_custom(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
+def _encode_freeform(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
     body: JsonObject = {"type": "custom", "name": tool.name}
     if tool.description is not None:
         body["description"] = tool.description

@@ -44,10 +44,12 @@ EFFORT_OFF = "none"
 SUMMARIES = ("auto", "concise", "detailed")
 LOGPROBS = "message.output_text.logprobs"  # in `include`
 
-TIERS = ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")
-FOREIGN_TIERS = {"standard_only": "default", "standard": "default"}
-TTLS = ("30m", "12h")
-FOREIGN_TTLS = {"5m": "30m", "1h": "30m"}  # the crosswalk's convention: 12h costs more, so nobody gets it unasked
+TIERS = {word: word for word in ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")} | {
+    "standard_only": "default",
+    "standard": "default",
+}
+# the crosswalk's convention: 12h costs more, so nobody gets it unasked
+TTLS = {"30m": "30m", "12h": "12h", "5m": "30m", "1h": "30m"}
 MIN_OUTPUT = 16
 MAX_USER = 64  # characters of safety_identifier, as the specification has it; the package says 128
 

@@ -1,0 +1,43 @@
+"""Settings of a request that several dialects say alike, or lack alike."""
+
+from collections.abc import Collection, Mapping
+
+from dragoman.model.request import OutputFormat, Request
+from dragoman.notes import ROOT, At, Notes
+
+
+def note_missing(request: Request, fields: Collection[str], dialect: str, notes: Notes) -> None:
+    """What was asked for and the dialect has no word for."""
+    for field in fields:
+        if getattr(request, field) is not None:
+            notes.dropped((ROOT, field), f"{dialect} has no {field}")
+
+
+def note_unnamed(output: OutputFormat, dialect: str, at: At, notes: Notes) -> None:
+    """An output format that is its schema and nothing else."""
+    for key, value in (("name", output.name), ("description", output.description), ("strict", output.strict)):
+        if value is not None:
+            notes.dropped((at, key), f"{dialect}'s output format has no {key}")
+
+
+def encode_tier(tier: str, words: Mapping[str, str], dialect: str, notes: Notes) -> str | None:
+    """The dialect's word for a service tier."""
+    word = words.get(tier)
+    if word is None:
+        notes.dropped((ROOT, "service_tier"), f"{dialect} has no tier {tier}")
+    elif word != tier:
+        notes.altered((ROOT, "service_tier"), f"{tier} is {dialect}'s {word}")
+    return word
+
+
+def encode_ttl(ttl: str | None, words: Mapping[str, str], dialect: str, at: At, notes: Notes) -> str | None:
+    """How long a dialect keeps a cache that somebody asked for. `words` has its own, and the nearest for others'."""
+    if ttl is None:
+        return None
+    word = words.get(ttl)
+    own = " or ".join(dict.fromkeys(words.values()))
+    if word is None:
+        notes.dropped((at, "ttl"), f"{dialect} keeps a cache for {own}, not {ttl}")
+    elif word != ttl:
+        notes.altered((at, "ttl"), f"{dialect} keeps a cache for {own}: {ttl} becomes {word}")
+    return word

@@ -1,0 +1,61 @@
+"""The turns most conversations consist of: a text; a text and calls; the result of a call.
+
+An encoder looks at each turn the short way first. What is usual has nothing beside its words: nothing to spell, nothing
+to lose, so a dialect writes it in a few steps. The long way is right for every turn; the short one only saves time.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from dragoman.dialects._results import FAILED
+from dragoman.fields import is_silent
+from dragoman.jsontypes import JsonObject
+from dragoman.model.messages import Extras, Message, Part, Text, ToolCall, ToolResult
+from dragoman.notes import At, Notes
+
+EncodeTurn: TypeAlias = Callable[[Message, At, Notes], list[JsonObject]]
+EncodeUsual: TypeAlias = Callable[[Message, At, Notes], list[JsonObject] | None]
+
+
+def encode_turns(
+    messages: tuple[Message, ...],
+    first: int,
+    dialect: str,
+    usual: EncodeUsual,
+    whole: EncodeTurn,
+    at: At,
+    notes: Notes,
+) -> list[JsonObject]:
+    """Every turn from the first one on, the short way where there is one. `at` is the place of the turns."""
+    turns: list[JsonObject] = []
+    silent: Extras = {}  # extras found to have nothing for us; turns of one wire mostly share them
+    for i in range(first, len(messages)):
+        message = messages[i]
+        extras = message.extras
+        said = None
+        if not extras or extras is silent or is_silent(extras, dialect):
+            silent = extras or silent
+            said = usual(message, (at, i), notes)
+        turns.extend(whole(message, (at, i), notes) if said is None else said)
+    return turns
+
+
+def usual_text(part: Part) -> str | None:
+    """The words of a part that is nothing else; None for an empty text and for every other part."""
+    if type(part) is not Text or part.extras or part.cache or part.citations or part.seal:
+        return None
+    return part.text or None if part.logprobs is None else None
+
+
+def is_usual_call(part: Part) -> bool:
+    return type(part) is ToolCall and not (part.freeform or part.extras or part.seal or part.cache)
+
+
+def usual_result(part: Part) -> str | None:
+    """The words of a result that is nothing else, and does not look like a failed one."""
+    if type(part) is not ToolResult or len(part.parts) != 1:
+        return None
+    if part.extras or part.failed is not None or part.name is not None or part.cache or part.freeform:
+        return None
+    text = usual_text(part.parts[0])
+    return None if text is None or text.startswith(FAILED) else text
