@@ -55,7 +55,7 @@ def provider(request: pytest.FixtureRequest, court: Court) -> Iterator[Provider]
     for station in court.house.gateway.now.stations.values():
         station._breakers.clear()
         for key in station.keys.keys:
-            key.rests_until = 0.0
+            key.rests.clear()
     found.name = f"{request.param}-model"  # type: ignore[attr-defined]
     yield found
     assert found.refusals == []

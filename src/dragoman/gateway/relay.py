@@ -4,6 +4,7 @@ decode -> (previous_response_id) -> route -> per attempt: passes, encode, send -
 """
 
 import asyncio
+import logging
 from datetime import UTC, datetime
 from typing import cast, get_args
 from urllib.parse import parse_qs
@@ -20,6 +21,7 @@ from dragoman.gateway.state import Gateway, Generation
 from dragoman.gateway.stored import Resolved, remember, resolve
 from dragoman.gateway.xray import Xray, show
 from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.lines import Line
 from dragoman.model.events import ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import Folder
 from dragoman.model.reply import Reply, Usage
@@ -29,6 +31,7 @@ from dragoman.upstream.render import HOP, Asked, render
 from dragoman.upstream.send import Answer, Attempt, Job, Piece
 from dragoman.wire import WireRequest
 
+log = logging.getLogger(__name__)
 PING_S = 15.0
 AFTER_END_S = 1.0
 PINGS: dict[str, bytes] = {
@@ -112,6 +115,7 @@ class Scope:
         for note in self.notes:
             metrics.note(note.kind)
         gateway.log.say(
+            log,
             "request",
             id=self.http.id,
             door=self.door,
@@ -245,6 +249,7 @@ async def answer_with(scope: Scope) -> HttpResponse:
         stream=stream,
         deadline=scope.started + scope.now.settings.deadline_s,
         who=scope.http.key_id or scope.http.client,
+        asked=asked.raw,
         tokens=len(asked.raw) // CHARS_PER_TOKEN + (asked.request.max_output or 0),
         attempts=scope.attempts,
         keep_wire=scope.keep,
@@ -400,7 +405,7 @@ class Pump:
         try:
             out = self._encoder.feed(events)
         except Exception as error:  # after the first byte an error can only be said in the stream
-            scope.gateway.log.warning("encode_failed", id=scope.http.id, error=type(error).__name__)
+            log.warning(Line("encode_failed", {"id": scope.http.id, "error": type(error).__name__}))
             self._ended = True
             scope.failure = Failure(kind="server_error", message="the answer cannot be said in this dialect")
             fresh = scope.dialect.stream_encoder(Notes(), scope.asked.request if scope.asked else None)

@@ -3,7 +3,8 @@
 attempts <= 3 in all, over retries and fallbacks, and none once the client has seen a byte
 full jitter, base 0.5 s, cap 8 s; a provider's hint is a minimum; a hint over 60 s or over what is left of the
 deadline is no reason to wait
-retries never exceed a fifth of what is in flight (at least 3)
+the same again at the same upstream never exceeds a fifth of what is in flight there (at least 3); elsewhere it is that
+upstream's first
 """
 
 from msgspec import Struct
@@ -62,13 +63,13 @@ def decide(
     """`other`: an upstream not yet tried; `other_key`: an untried key here; `left_s`: of the deadline."""
     if failure.code in SLIPS and attempts == 1 and left_s > 0 and budget:
         return Again(0.0)
-    if failure.kind in FINAL or attempts >= most or left_s <= 0 or not budget:
+    if failure.kind in FINAL or attempts >= most or left_s <= 0:
         return GiveUp()
     if failure.kind in KEY:
         return Next() if other or other_key else GiveUp()
     if other or (failure.kind == "rate_limited" and other_key):
         return Next()
-    if failure.kind == "timed_out":  # it had its time; the same again would take as long
+    if failure.kind == "timed_out" or not budget:  # it had its time: the same again would take as long
         return GiveUp()
     if failure.code in PLACE or (failure.code in ODD and attempts > 1):
         return GiveUp()

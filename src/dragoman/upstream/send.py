@@ -24,10 +24,11 @@ from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
 from dragoman.upstream.broken import MAX_ERROR_BYTES, malformed
+from dragoman.upstream.course import Course
 from dragoman.upstream.gate import Ticket
 from dragoman.upstream.hints import read_hint
 from dragoman.upstream.keys import Key
-from dragoman.upstream.retry import MOST_ATTEMPTS, Again, GiveUp, decide
+from dragoman.upstream.retry import LONGEST_HINT_S, MOST_ATTEMPTS, Again, GiveUp, decide
 from dragoman.upstream.spec import Auth, Target
 from dragoman.upstream.station import Station
 from dragoman.upstream.urls import join_url
@@ -79,6 +80,7 @@ class Job(Struct, kw_only=True):
     stream: bool
     deadline: float
     who: str = ""
+    asked: bytes = b""  # the client's body, to tell one request from another
     tokens: int = 0
     attempts: list[Attempt] = []
     keep_wire: bool = False  # for X-ray
@@ -94,7 +96,10 @@ class Piece(Struct):
 class Answer:
     """A provider that has begun to answer. Whoever holds it calls `close`, once or more."""
 
-    def __init__(self, sender: "Sender", station: Station, target: Target, key: Key, rendered: Rendered) -> None:
+    def __init__(
+        self, sender: "Sender", job: Job, station: Station, target: Target, key: Key, rendered: Rendered
+    ) -> None:
+        self._who, self._asked = job.who, job.asked
         self.station = station
         self.target = target
         self.rendered = rendered
@@ -191,9 +196,10 @@ class Answer:
         breaker = self.station.breaker(self._key, self.target.model)
         now = self._sender.clock()
         if self.failure is not None:
-            self.station.learn(self._key, self.target.model, self.failure, now, self._sender.dice())
+            station, dice = self.station, self._sender.dice()
+            station.learn(self._key, self.target.model, self.failure, now, dice, self._who, _about(self._asked))
         elif self._ended or self._finished:
-            breaker.succeeded(now)
+            breaker.succeeded(now, self._who)
         else:
             breaker.abandoned()
         if self._ticket is not None:
@@ -216,74 +222,81 @@ class Sender:
 
     async def ask(self, job: Job) -> Answer:
         """The first answer that begins; an UpstreamError when there is none to be had."""
-        tried: dict[str, set[int]] = {}
-        left = list(job.targets)
-        count, retrying = 0, False
-        while True:
-            station, target, key = await self._choose(job, left, tried)
-            count += 1
-            if retrying:
-                station.budget.retrying += 1
-            try:
-                return await self._try(job, station, target, key)
-            except UpstreamError as error:
-                failure = error.failure
-            finally:
-                if retrying:
-                    station.budget.retrying -= 1
-            here = tried.setdefault(station.spec.name, set())
-            now = self.clock()
-            others = [pair for pair in left if pair[0] is not station]
-            if failure.code in ("queue_full", "queue_timeout"):
-                station.breaker(key, target.model).abandoned()
-                if not others:  # waiting was tried already, or there is no room to wait
-                    raise UpstreamError(failure)
-            else:
-                station.learn(key, target.model, failure, now, self.dice())
-            decision = decide(
-                failure,
-                attempts=count,
-                other=bool(others),
-                other_key=len([k for k in station.keys.keys if not k.disabled]) > len(here | {key.number}),
-                left_s=job.deadline - now,
-                dice=self.dice(),
-                budget=station.budget.allows(),
-                most=MOST_ATTEMPTS,
-            )
-            retrying = True
-            match decision:
-                case GiveUp():
-                    raise UpstreamError(for_client(failure, station.spec.name))
-                case Again(wait_s=wait):
-                    await asyncio.sleep(wait)
-                case _:
-                    here.add(key.number)
-                    if others and not self._other_key(station, target, here):
-                        left = others
+        course = Course(job.targets)
+        try:
+            while True:
+                station, target, key = await self._choose(job, course)
+                course.attempts += 1
+                try:
+                    return await self._try(job, station, target, key)
+                except UpstreamError as error:
+                    failure = error.failure
+                course.free()
+                await self._go_on(job, course, station, target, key, failure)
+        finally:
+            course.free()
 
-    def _other_key(self, station: Station, target: Target, tried: set[int]) -> bool:
-        return station.pick(target.model, self.clock(), tried) is not None
+    async def _go_on(
+        self, job: Job, course: Course, station: Station, target: Target, key: Key, failure: Failure
+    ) -> None:
+        """After a failure: prepares the next attempt, or raises."""
+        now = self.clock()
+        others = course.others(target)
+        if failure.code in ("queue_full", "queue_timeout"):
+            station.breaker(key, target.model).abandoned()
+            if not others:  # waiting was tried already, or there is no room to wait
+                raise UpstreamError(failure)
+        else:
+            station.learn(key, target.model, failure, now, self.dice(), job.who, _about(job.asked))
+        decision = decide(
+            failure,
+            attempts=course.attempts,
+            other=bool(others),
+            other_key=course.has_other_key(station, target, key),
+            left_s=job.deadline - now,
+            dice=self.dice(),
+            budget=station.budget.allows(),
+            most=MOST_ATTEMPTS,
+        )
+        match decision:
+            case GiveUp():
+                raise UpstreamError(_soonest(for_client(failure, station.spec.name), job, now))
+            case Again(wait_s=wait):
+                course.hold(station.budget)
+                await self._sit_out(station, wait, failure)
+            case _:
+                course.go_on(station, target, key, now)
 
-    async def _choose(
-        self, job: Job, left: list[tuple[Station, Target]], tried: dict[str, set[int]]
-    ) -> tuple[Station, Target, Key]:
+    async def _choose(self, job: Job, course: Course) -> tuple[Station, Target, Key]:
         """The first target that has a usable key; waits when one will have one soon."""
         while True:
             now = self.clock()
+            left = course.left
             for station, target in left:
-                key = station.pick(target.model, now, tried.get(station.spec.name, set()))
+                key = station.pick(target.model, now, course.tried(station, target))
                 if key is not None:
                     return station, target, key
             for station, target in left:
-                key = station.probe(now) if station.keys.wait_s(now) == 0 else None
+                key = station.probe(target.model, now) if station.keys.wait_s(now, target.model) == 0 else None
                 if key is not None:
                     return station, target, key
-            waits = [station.wait_s(target.model, now) for station, target in left]
-            wait = max(min(waits), 0.01)
-            resting = all(station.keys.wait_s(now) > 0 for station, _ in left)
-            if not resting or wait > min(60.0, job.deadline - now):
-                raise UpstreamError(_closed([s.spec.name for s, _ in left], wait, resting=resting))
-            await asyncio.sleep(wait)
+            wait, first = min(((s.wait_s(t.model, now), s) for s, t in left), key=lambda found: found[0])
+            wait = max(wait, 0.01)
+            resting = all(station.keys.wait_s(now, target.model) > 0 for station, target in left)
+            failure = _closed([s.spec.name for s, _ in left], wait, resting=resting)
+            if not resting or wait > min(LONGEST_HINT_S, job.deadline - now):
+                raise UpstreamError(failure)
+            await self._sit_out(first, wait * (1 + 0.1 * self.dice()), failure)
+
+    async def _sit_out(self, station: Station, wait_s: float, failure: Failure) -> None:
+        """Waits for a cool-down to end, beside as many others as may wait at this upstream (F14)."""
+        if station.sitting_out >= station.spec.queue:
+            raise UpstreamError(failure)
+        station.sitting_out += 1
+        try:
+            await asyncio.sleep(wait_s)
+        finally:
+            station.sitting_out -= 1
 
     async def _try(self, job: Job, station: Station, target: Target, key: Key) -> Answer:
         rendered = job.render(station, target)
@@ -302,7 +315,7 @@ class Sender:
         job.attempts.append(attempt)
         if job.keep_wire:
             attempt.body = rendered.body
-        answer = Answer(self, station, target, key, rendered)
+        answer = Answer(self, job, station, target, key, rendered)
         station.budget.in_flight += 1
         breaker = station.breaker(key, target.model)
         breaker.begin(self.clock())
@@ -482,6 +495,18 @@ def for_client(failure: Failure, name: str) -> Failure:
             words = f"{name} does not allow this: {failure.message}"
         return Failure(kind="server_error", status=502, code="upstream_auth", message=words)
     return failure
+
+
+def _soonest(failure: Failure, job: Job, now: float) -> Failure:
+    """A client that has to come again comes when the first of its targets may be asked again (F14)."""
+    if failure.kind != "rate_limited":
+        return failure
+    wait = min(station.wait_s(target.model, now) for station, target in job.targets)
+    return replace(failure, retry_after_s=wait) if wait > 0 else failure
+
+
+def _about(asked: bytes) -> int | None:
+    return hash(asked) if asked else None
 
 
 def _is_whole(opened: "Opened", dialect: Dialect) -> bool:

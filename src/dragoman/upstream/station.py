@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from dragoman.failure import Failure
-from dragoman.upstream.breaker import Breaker
+from dragoman.upstream.breaker import Breaker, how_failed
 from dragoman.upstream.gate import Gate
 from dragoman.upstream.keys import Key, KeyRing
 from dragoman.upstream.places import Places
@@ -35,6 +35,7 @@ class Station:
         self.learned: dict[tuple[str, str], dict[str, object]] = {}  # by dialect and model: fields of its profile
         self.sent = 0
         self.failed = 0
+        self.sitting_out = 0  # requests that wait for a cool-down to end
         self._breakers: OrderedDict[tuple[int, str], Breaker] = OrderedDict()
         self._last_probe = -PROBE_EVERY_S
 
@@ -49,20 +50,20 @@ class Station:
 
     def pick(self, model: str, now: float, tried: set[int]) -> Key | None:
         """A key that may be used for this model now."""
-        key = self.keys.pick(now, tuple(tried))
+        key = self.keys.pick(now, tuple(tried), model)
         if key is not None and self.breaker(key, model).allows(now):
             return key
         for other in self.keys.keys:
-            usable = not other.disabled and other.rests_until <= now and other.number not in tried
+            usable = not other.disabled and other.until(model) <= now and other.number not in tried
             if usable and self.breaker(other, model).allows(now):
                 return other
         return None
 
-    def probe(self, now: float) -> Key | None:
+    def probe(self, model: str, now: float) -> Key | None:
         """When every way is closed, one request a second may still try (a process must not lock itself out)."""
         if now - self._last_probe < PROBE_EVERY_S:
             return None
-        key = self.keys.pick(now)
+        key = self.keys.pick(now, model=model)
         if key is not None:
             self._last_probe = now
         return key
@@ -70,18 +71,20 @@ class Station:
     def wait_s(self, model: str, now: float) -> float:
         """Until there is a way again."""
         waits = [
-            max(key.rests_until - now, self.breaker(key, model).wait_s(now), 0.0)
+            max(key.until(model) - now, self.breaker(key, model).wait_s(now), 0.0)
             for key in self.keys.keys
             if not key.disabled
         ]
         return min(waits, default=EXHAUSTED_S)
 
-    def learn(self, key: Key, model: str, failure: Failure, now: float, dice: float) -> None:
-        """What a failure says about this key and this upstream."""
+    def learn(
+        self, key: Key, model: str, failure: Failure, now: float, dice: float, who: str = "", about: int | None = None
+    ) -> None:
+        """What a failure says about this key and this upstream; `about` tells one request from another."""
         self.failed += 1
         breaker = self.breaker(key, model)
         if failure.kind == "rate_limited":
-            self.keys.rest(key, now + (failure.retry_after_s or SHORT_REST_S), "rate limited")
+            self.keys.rest(key, now + (failure.retry_after_s or SHORT_REST_S), "rate limited", model, now)
             breaker.abandoned()
         elif failure.kind == "no_credit":
             self.keys.rest(key, now + (failure.retry_after_s or EXHAUSTED_S), "no credit")
@@ -91,9 +94,9 @@ class Station:
                 self.keys.disable(key, "refused")
             breaker.abandoned()
         elif failure.kind in BROKEN:
-            breaker.failed(now, dice)
+            breaker.failed(now, dice, how_failed(failure), who, about)
         else:
-            breaker.succeeded(now)  # it answered: the request was at fault
+            breaker.succeeded(now, who)  # it answered: the request was at fault
 
     def remember(self, dialect: str, model: str, fields: dict[str, object]) -> None:
         """What a refusal taught about a model: said once a process, not once a request (DESIGN 6)."""

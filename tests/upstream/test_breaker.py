@@ -1,0 +1,135 @@
+"""The breaker, event by event: it opens for what the upstream is to blame for, and for nothing else."""
+
+import pytest
+
+from dragoman.failure import Failure, FailureKind
+from dragoman.upstream.breaker import Breaker, How, how_failed
+from dragoman.upstream.station import Station
+from tests.gateway.house import upstream
+
+Step = tuple[str, str, int]  # away, silent, wrong or good; who asked; which request
+
+
+def play(steps: list[Step], breaker: Breaker | None = None) -> Breaker:
+    breaker = breaker or Breaker()
+    for moment, (what, who, about) in enumerate(steps):
+        if what == "good":
+            breaker.succeeded(moment * 0.1, who)
+        else:
+            breaker.failed(moment * 0.1, 0.5, what, who, about)  # type: ignore[arg-type]
+    return breaker
+
+
+def many(what: str, count: int, who: str = "a", first: int = 0) -> list[Step]:
+    return [(what, who, first + i) for i in range(count)]
+
+
+def mixed(good: str, bad: list[Step]) -> list[Step]:
+    return [step for failing in bad for step in (failing, ("good", good, 0))]
+
+
+ROWS: list[tuple[str, list[Step], str]] = [
+    ("five times away, one request tried again and again", [("away", "a", 1)] * 5, "open"),
+    ("four times away", [("away", "a", 1)] * 4, "closed"),
+    ("a success between", [*many("away", 4), ("good", "a", 0), *many("away", 4)], "closed"),
+    ("five requests of one asker without an answer", many("silent", 5), "open"),
+    ("one request without an answer, five times", [("silent", "a", 1)] * 5, "closed"),
+    ("one request that breaks the server, a hundred times", [("wrong", "a", 1)] * 100, "closed"),
+    ("five different requests answered 500", many("wrong", 5), "closed"),
+    ("twenty different requests answered 500, nobody else there", many("wrong", 20), "open"),
+    ("twenty of one asker's while another is served", [("good", "b", 0), *many("wrong", 20)], "closed"),
+    ("the same, and the asker was served itself", [("good", "b", 0), ("good", "a", 0), *many("wrong", 20)], "closed"),
+    ("a hundred of one asker's between another's good ones", mixed("b", many("wrong", 100)), "closed"),
+    ("five of one asker's silent while another is served", [("good", "b", 0), *many("silent", 5)], "closed"),
+    ("five of two askers' silent", [*many("silent", 3), *many("silent", 2, "b", 10)], "open"),
+    ("twenty of two askers' wrong", [*many("wrong", 10), *many("wrong", 10, "b", 10)], "open"),
+    ("away is nobody's fault but its own", [("good", "b", 0), *many("away", 5)], "open"),
+    ("half of twenty", mixed("b", [*many("wrong", 5), *many("wrong", 6, "b", 10)]), "open"),
+    (
+        "less than half of many",
+        [s for n in range(20) for s in (("wrong", "ab"[n % 2], n), ("good", "a", 0), ("good", "b", 0))],
+        "closed",
+    ),
+]
+
+
+@pytest.mark.parametrize(("steps", "state"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_a_breaker_counts_what_the_upstream_is_to_blame_for(steps: list[Step], state: str) -> None:
+    assert play(steps).state == state
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "code", "how"),
+    [
+        ("overloaded", 503, "upstream_unreachable", "away"),
+        ("timed_out", 504, "upstream_connect", "away"),
+        ("server_error", 502, "upstream_tls", "away"),
+        ("server_error", 502, "upstream_redirect", "away"),
+        ("overloaded", 503, None, "away"),
+        ("overloaded", 529, None, "away"),
+        ("overloaded", None, None, "away"),  # in a stream
+        ("server_error", 502, None, "away"),  # a proxy in front of it
+        ("timed_out", 504, None, "away"),
+        ("server_error", 502, "upstream_disconnected", "silent"),
+        ("timed_out", 504, "upstream_timeout", "silent"),
+        ("cut_off", 502, "upstream_truncated", "silent"),
+        ("server_error", 500, None, "wrong"),
+        ("server_error", 501, "internal_error", "wrong"),
+        ("server_error", None, None, "wrong"),
+        ("server_error", 502, "upstream_malformed", "wrong"),
+        ("server_error", 502, "upstream_response_too_large", "wrong"),
+        ("unknown", None, None, "wrong"),
+    ],
+)
+def test_a_failure_says_how_the_upstream_failed(
+    kind: FailureKind, status: int | None, code: str | None, how: How
+) -> None:
+    assert how_failed(Failure(kind=kind, status=status, code=code, message="")) == how
+
+
+def test_failures_of_requests_from_before_it_opened_do_not_keep_it_open_longer() -> None:
+    breaker = play(many("away", 50))
+    assert not breaker.allows(29.0)
+    assert breaker.allows(31.0)
+
+
+def test_a_probe_that_is_known_to_fail_does_not_count_and_a_new_one_does() -> None:
+    breaker = play(many("wrong", 20))
+    breaker.begin(35.0)
+    breaker.failed(35.0, 0.5, "wrong", "a", 3)
+    assert breaker.allows(35.0), "the next may try"
+    breaker.begin(36.0)
+    breaker.failed(36.0, 0.5, "wrong", "a", 99)
+    assert not breaker.allows(37.0)
+    assert breaker.state == "open"
+
+
+def test_a_request_that_failed_long_ago_counts_again() -> None:
+    breaker = Breaker()
+    for moment in range(0, 600, 60):
+        breaker.failed(float(moment), 0.5, "silent", "a", 1)
+    assert breaker.state == "open"
+
+
+def test_a_breaker_is_for_one_key_and_one_model_of_an_upstream() -> None:
+    station = Station(upstream("one", "openai_chat", "http://x.test", keys=("k1-secret", "k2-secret")), lambda: 0.0)
+    first, second = station.keys.keys
+    gone = Failure(kind="overloaded", status=503, message="")
+    for _ in range(5):
+        station.learn(first, "m", gone, 0.0, 0.5)
+    states = {(k, m): station.breaker(station.keys.keys[k], m).state for k in (0, 1) for m in ("m", "n")}
+    assert states == {(0, "m"): "open", (0, "n"): "closed", (1, "m"): "closed", (1, "n"): "closed"}
+    picked = station.pick("m", 0.0, set())
+    assert picked is second
+
+
+def test_a_rate_limit_rests_a_key_for_its_model_and_a_used_up_balance_for_all() -> None:
+    station = Station(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
+    key = station.keys.keys[0]
+    station.learn(key, "m", Failure(kind="rate_limited", message="", retry_after_s=20.0), 0.0, 0.5)
+    assert station.pick("m", 19.0, set()) is None
+    assert station.wait_s("m", 5.0) == 15.0
+    assert station.pick("n", 1.0, set()) is key
+    assert station.breaker(key, "m").state == "closed"
+    station.learn(key, "n", Failure(kind="no_credit", message=""), 0.0, 0.5)
+    assert station.pick("o", 1.0, set()) is None
