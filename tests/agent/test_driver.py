@@ -17,6 +17,7 @@ from dragoman.model.fold import unfold
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import AnyTool, Request, Tool
+from dragoman.notes import Note
 from dragoman.tools import Toolbox, ToolCollection
 from dragoman.upstream.demo import demo_events
 
@@ -428,3 +429,28 @@ def test_a_loop_in_a_plain_function_counts_as_deeper_too() -> None:
     tools = ToolCollection([deeper])
     assert last(run(Scripted(say(call("deeper")), say("done")), tools)).reason == "done"
     assert depth == 4
+
+
+class Losing(Scripted):
+    """A model that loses something different in each turn, and one thing in all of them."""
+
+    def turn_notes(self) -> tuple[Note, ...]:
+        always = Note("dropped", "/top_k", "it has none")
+        return (always, Note("altered", f"/messages/{len(self.asked)}", "said in other words"))
+
+
+def test_each_turn_tells_what_it_lost_and_the_end_tells_all_of_it_once() -> None:
+    steps = run(Losing(say("let me see", call("now")), say("It is noon.")), [now])
+    places = [[note.where for note in step.notes] for step in steps if isinstance(step, TurnDone)]
+    assert places == [["/top_k", "/messages/1"], ["/top_k", "/messages/2"]]
+    assert [note.where for note in last(steps).notes] == ["/top_k", "/messages/1", "/messages/2"]
+
+
+def test_a_turn_that_fails_has_lost_what_it_lost() -> None:
+    steps = run(Losing(Failure(kind="overloaded", message="busy")), [now])
+    assert [note.where for note in last(steps).notes] == ["/top_k", "/messages/1"]
+
+
+def test_a_limit_of_the_cost_needs_a_price() -> None:
+    with pytest.raises(DragomanError, match="price"):
+        run(Scripted(say("hi")), limits=Limits(cost=1.0))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.agent.loop import Answered, Ask, Begun, Expired, Failed, Happening, Replied, Run, State, decide, mark_of
-from dragoman.agent.steps import Limits, Stopped, add_usage
+from dragoman.agent.steps import Limits, Price, Stopped, add_usage
 from dragoman.failure import Failure
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
@@ -147,11 +147,42 @@ def test_time_is_up_between_steps() -> None:
     assert play(begin(), Begun(0), said(Text(text="late but whole"), now=400))[-1] == "stop done"
 
 
-def test_tokens_are_counted_over_all_turns() -> None:
-    limits = Limits(tokens=100)
+@pytest.mark.parametrize(
+    ("limits", "verdicts"),
+    [
+        (Limits(tokens=200), ["ask", "run f", "ask", "run g"]),
+        (Limits(tokens=199), ["ask", "run f", "ask", "stop tokens"]),  # 60 and 70 were used, 70 would be again
+        (Limits(tokens=119), ["ask", "stop tokens"]),
+        (Limits(cost=2.5, price=Price(input=10_000, output=30_000)), ["ask", "run f", "ask", "stop cost"]),
+        (Limits(cost=2.7, price=Price(input=10_000, output=30_000)), ["ask", "run f", "ask", "run g"]),
+        (Limits(cost=1.7, price=Price(input=10_000, output=30_000)), ["ask", "run f", "ask", "stop cost"]),
+        (Limits(cost=1.5, price=Price(input=10_000, output=30_000)), ["ask", "stop cost"]),
+        (
+            Limits(cost=2.1, price=Price(input=10_000, output=30_000, cache_read=1_000)),
+            ["ask", "run f", "ask", "run g"],
+        ),
+    ],
+)
+def test_a_turn_that_would_surely_cost_too_much_is_not_begun(limits: Limits, verdicts: list[str]) -> None:
+    """The next turn reads at least what the last one read and said."""
     script: list[Happening] = [Begun(0), said(call(), usage=Usage(input=40, output=20)), told("x")]
-    assert play(begin(limits), *script, said(call("g"), usage=Usage(input=40)))[-1] == "stop tokens"
-    assert play(begin(limits), *script, said(call("g"), usage=Usage(input=39)))[-1] == "run g"
+    again = said(call("g"), usage=Usage(input=60, output=5, reasoning=5))
+    assert play(begin(limits), *script, again)[: len(verdicts)] == verdicts
+
+
+def test_a_provider_that_does_not_count_is_counted_by_a_rule_of_thumb() -> None:
+    long = call(arguments='{"a": "' + "x" * 4000 + '"}')
+    assert play(begin(Limits(tokens=1500)), Begun(0), said(long)) == ["ask", "stop tokens"]
+    assert play(begin(Limits(tokens=3000)), Begun(0), said(long)) == ["ask", "run f"]
+    state, _ = decide(begin(), Begun(0))
+    _, command = decide(state, said(Text(text="hi"), why="stop"))
+    assert isinstance(command, Stopped)
+    assert command.usage == Usage()  # a guess is nobody's bill
+
+
+def test_pauses_cost_too() -> None:
+    pause = said(Text(text="."), why="pause", usage=Usage(input=50))
+    assert play(begin(Limits(tokens=120)), Begun(0), pause, pause) == ["ask", "ask", "stop tokens"]
 
 
 def test_a_failure_stops_it_with_all_there_was() -> None:

@@ -39,7 +39,7 @@ def model() -> Scripted:
 
 def test_two_turns_are_one_reply() -> None:
     reply = folded(stream(model(), show="nothing"))
-    assert reply.choices[0].parts == (Text(text="Let me see. "), Text(text="It is noon."))
+    assert reply.choices[0].parts == (Text(text="Let me see. \n\n"), Text(text="It is noon."))
     assert reply.choices[0].finish is not None
     assert reply.choices[0].finish.reason == "stop"
     assert reply.usage == Usage(input=20, output=10)
@@ -49,7 +49,32 @@ def test_two_turns_are_one_reply() -> None:
 def test_calls_can_be_told_in_it(show: Show, kind: type) -> None:
     parts = folded(stream(model(), show=show)).choices[0].parts
     told = [part.text for part in parts if isinstance(part, Text | Reasoning) and type(part) is kind]
-    assert [text for text in told if "[now" in text] == ["[now {}]\n", "[now answered: noon]\n"]
+    assert [text for text in told if "[now" in text] == ["[now {}]\n[now answered: noon]\n"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("See", "See\n\n"), ("See.\n", "See.\n\n"), ("See.\n\n", "See.\n\n"), ("a\n\n\n", "a\n\n\n")],
+)
+def test_texts_of_two_turns_do_not_run_into_each_other(before: str, after: str) -> None:
+    parts = folded(stream(Scripted(say(before, call("now")), say("It is noon.")), show="nothing")).choices[0].parts
+    assert parts == (Text(text=after), Text(text="It is noon."))
+
+
+def test_texts_of_one_turn_stay_as_they_are() -> None:
+    parts = folded(stream(Scripted(say("one", "two")), show="nothing")).choices[0].parts
+    assert parts == (Text(text="one"), Text(text="two"))
+
+
+def test_a_thought_is_never_changed_and_what_is_told_begins_on_a_line_of_its_own() -> None:
+    """A thought may be sealed: its seal fits no other text."""
+    model = Scripted(say(Reasoning(text="Which hour?"), call("now")), say(Reasoning(text="I see."), "Noon."))
+    parts = folded(stream(model)).choices[0].parts
+    assert [part.text for part in parts if isinstance(part, Reasoning)] == [
+        "Which hour?",
+        "\n[now {}]\n[now answered: noon]\n",
+        "I see.",
+    ]
 
 
 def test_the_callers_own_calls_are_passed_on() -> None:
@@ -61,6 +86,8 @@ def test_the_callers_own_calls_are_passed_on() -> None:
 
 def test_a_limit_ends_it_as_cut_short_and_says_which() -> None:
     reply = folded(stream(Scripted(say(call("now")), repeat=True)))
+    told = "".join(part.text for part in reply.choices[0].parts if isinstance(part, Reasoning))
+    assert told.endswith("[stopped: tool_repeat]\n")
     finish = reply.choices[0].finish
     assert finish is not None
     assert (finish.reason, finish.message) == ("length", "stopped: tool_repeat")

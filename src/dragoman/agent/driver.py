@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from dragoman.model.fold import Folder
 from dragoman.model.messages import ToolCall, ToolResult
 from dragoman.model.reply import Reply
 from dragoman.model.request import AnyTool, Request, ServerTool
+from dragoman.notes import Note
 from dragoman.tools.function import TooLongError, say_error, within
 from dragoman.tools.results import fail, limit
 from dragoman.tools.toolbox import Toolbox
@@ -37,23 +38,38 @@ class Model(Protocol):
     def ask(self, request: Request) -> AsyncIterator[Event]: ...
 
 
+@runtime_checkable
+class Noting(Protocol):
+    """A Model that knows what its turns could not carry."""
+
+    def turn_notes(self) -> tuple[Note, ...]:
+        """Of the turn that was asked last, once it has ended."""
+
+
+def notes_of(model: object) -> tuple[Note, ...]:
+    return model.turn_notes() if isinstance(model, Noting) else ()
+
+
 async def run_loop(
     model: Model, toolbox: Toolbox, request: Request, limits: Limits | None = None
 ) -> AsyncGenerator[Step, None]:
     """The steps of one loop, the last of them Stopped. Tools in `request.tools` are the caller's own: a call of one
     ends the loop. Those of the toolbox are added, anew for each turn."""
     limits = limits or Limits()
+    if limits.cost is not None and limits.price is None:
+        raise DragomanError("a limit of the cost needs a price")
     depth = _depth.get()
     if depth >= limits.depth:
         raise DragomanError(f"agents within tools of agents, {depth} deep: no further")
     clock = asyncio.get_running_loop().time
     state = State(request=request, limits=limits, until=clock() + limits.total_s, caller=_names(request.tools or ()))
     happening: Happening = Begun(clock())
+    notes: dict[Note, None] = {}
     while True:
         state, command = decide(state, happening)
         match command:
             case Stopped():
-                yield command
+                yield replace(command, notes=tuple(notes))
                 return
             case Ask(request=asked):
                 turn = _Turn(model, toolbox, state, clock)
@@ -61,6 +77,7 @@ async def run_loop(
                     async for step in steps:
                         yield step
                 happening = turn.outcome
+                notes.update(dict.fromkeys(turn.notes))
             case Run(calls=calls):
                 batch = _Batch(toolbox, state, depth, clock)
                 async with aclosing(batch.steps(calls)) as steps:
@@ -79,23 +96,16 @@ class _Turn:
     def __init__(self, model: Model, toolbox: Toolbox, state: State, clock: Callable[[], float]) -> None:
         self._model, self._toolbox, self._state, self._clock = model, toolbox, state, clock
         self.outcome: Happening = Expired()
+        self.notes: tuple[Note, ...] = ()
 
     async def steps(self, request: Request) -> AsyncGenerator[Step, None]:
         number = self._state.turn
         yield TurnStarted(turn=number)
         folder = Folder()
         try:
-            async with asyncio.timeout_at(self._state.until):
-                request = replace(request, tools=await self._tools(request))
-            events = self._model.ask(request)
-            async with aclosing(_closable(events)) as heard:
-                while True:
-                    async with asyncio.timeout_at(self._state.until):
-                        event = await anext(heard, None)
-                    if event is None:
-                        break
-                    folder.feed(event)
-                    yield Heard(turn=number, event=event)
+            async with aclosing(self._heard(request, folder)) as heard:
+                async for step in heard:
+                    yield step
         except TimeoutError:
             if self._clock() < self._state.until:  # somebody else's
                 self.outcome = Failed(Failure(kind="timed_out", message="a step took longer than it may"))
@@ -106,12 +116,27 @@ class _Turn:
         except DragomanError as error:
             self.outcome = Failed(Failure(kind="server_error", message=str(error)))
             return
+        finally:
+            self.notes = notes_of(self._model)
         reply = _folded(folder)
         if isinstance(reply, Reply):
             self.outcome = Replied(reply, self._clock())
-            yield TurnDone(turn=number, reply=reply)
+            yield TurnDone(turn=number, reply=reply, notes=self.notes)
         else:
             self.outcome = Failed(reply)
+
+    async def _heard(self, request: Request, folder: Folder) -> AsyncGenerator[Step, None]:
+        async with asyncio.timeout_at(self._state.until):
+            request = replace(request, tools=await self._tools(request))
+        events = self._model.ask(request)
+        async with aclosing(_closable(events)) as heard:
+            while True:
+                async with asyncio.timeout_at(self._state.until):
+                    event = await anext(heard, None)
+                if event is None:
+                    return
+                folder.feed(event)
+                yield Heard(turn=self._state.turn, event=event)
 
     async def _tools(self, request: Request) -> tuple[AnyTool, ...] | None:
         """The caller's own first; a tool of the toolbox that bears the name of one of them stays out."""

@@ -8,15 +8,29 @@ from typing import TypeAlias, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent.steps import Limits, Stopped, StopReason, add_usage, count_tokens
+from dragoman.agent.steps import Limits, Stopped, StopReason, add_usage, count_cost, count_tokens
 from dragoman.errors import DragomanError
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, dump_text, load_json
-from dragoman.model.messages import Message, ToolCall, ToolResult
+from dragoman.model.messages import (
+    Audio,
+    Document,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Video,
+)
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 
 Mark: TypeAlias = tuple[str, str]  # a call's name and arguments: equal marks are identical calls
+CHARS_PER_TOKEN = 4
+MEDIA_TOKENS = 1000  # a picture, by a rule of thumb
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -27,6 +41,9 @@ class State(Struct, frozen=True, kw_only=True):
     turn: int = 0
     calls: int = 0
     usage: Usage = Usage()
+    tokens: int = 0  # counted by providers, or guessed where one does not count
+    cost: float = 0.0
+    last: Usage = Usage()  # of the last turn, said or guessed
     reply: Reply | None = None
     last_turn: tuple[Mark, ...] = ()  # what the last turn called
     same_turns: int = 0  # how many turns in a row called that
@@ -111,12 +128,16 @@ def _ask(state: State, now: float) -> tuple[State, Command]:
         return state, _stop(state, "time")
     if state.turn >= state.limits.turns:
         return state, _stop(state, "turns")
+    dear = _too_dear(state)
+    if dear is not None:
+        return state, _stop(state, dear)
     return replace(state, turn=state.turn + 1), Ask(state.request)
 
 
 def _hear(state: State, reply: Reply, now: float) -> tuple[State, Command]:
     choice = reply.choices[0] if reply.choices else None
     parts = choice.parts if choice is not None else ()
+    state = _settle(state, reply, parts)
     request = state.request
     if parts:
         request = replace(request, messages=(*request.messages, Message(role="assistant", parts=parts)))
@@ -140,14 +161,55 @@ def _refuse(state: State, calls: tuple[ToolCall, ...], now: float) -> StopReason
     limits = state.limits
     if now >= state.until:
         return "time"
-    if limits.tokens is not None and count_tokens(state.usage) >= limits.tokens:
-        return "tokens"
+    dear = _too_dear(state)
+    if dear is not None:
+        return dear
     counted = _count(state, calls)
     if counted.same_turns > limits.repeats or _longest_run(state, calls) > limits.repeats:
         return "tool_repeat"
     if counted.calls > limits.calls:
         return "calls"
     return "turns" if state.turn >= limits.turns else None
+
+
+def _settle(state: State, reply: Reply, parts: tuple[Part, ...]) -> State:
+    """Adds what this turn used. A provider that does not count must not make the loop free of charge."""
+    usage = reply.usage
+    if usage is None or count_tokens(usage) == 0:
+        asked = sum(_guess(message.parts) for message in state.request.messages)
+        usage = Usage(input=asked, output=_guess(parts))
+    price = state.limits.price
+    return replace(
+        state,
+        tokens=state.tokens + count_tokens(usage),
+        cost=state.cost + (count_cost(usage, price) if price is not None else 0.0),
+        last=usage,
+    )
+
+
+def _guess(parts: tuple[Part, ...]) -> int:
+    tokens = 0
+    for part in parts:
+        match part:
+            case Text(text=text) | Reasoning(text=text) | Refusal(text=text) | ToolCall(arguments=text):
+                tokens += len(text) // CHARS_PER_TOKEN + 1
+            case ToolResult(parts=inner):
+                tokens += _guess(inner)
+            case Image() | Document() | Audio() | Video():
+                tokens += MEDIA_TOKENS
+            case _:
+                pass
+    return tokens
+
+
+def _too_dear(state: State) -> StopReason | None:
+    """Whether another turn would break a limit for sure: it reads at least what the last one read and said."""
+    limits, again = state.limits, Usage(cache_read=count_tokens(state.last))
+    if limits.tokens is not None and state.tokens + count_tokens(again) > limits.tokens:
+        return "tokens"
+    if limits.cost is None or limits.price is None:
+        return None
+    return "cost" if state.cost + count_cost(again, limits.price) > limits.cost else None
 
 
 def _count(state: State, calls: tuple[ToolCall, ...]) -> State:

@@ -12,6 +12,8 @@ from dragoman.model.messages import Reasoning, Text, ToolCall
 from dragoman.model.reply import Finish
 
 Show: TypeAlias = Literal["reasoning", "text", "nothing"]
+Told: TypeAlias = CallStarted | CallFinished | Stopped
+APART = "\n\n"
 
 
 class OneStream:
@@ -19,6 +21,9 @@ class OneStream:
 
     Calls of the toolbox are not parts of the answer; `show` says whether they are told in it as reasoning or as text.
     Calls of the caller's own tools are passed on. A loop that a limit stopped ends with finish `length`.
+
+    Many dialects have one text in an answer, and every client joins what it gets: so the text before a call ends with
+    an empty line, and what is told of calls one after another is one part.
     """
 
     def __init__(
@@ -26,25 +31,32 @@ class OneStream:
         *,
         caller: frozenset[str] = frozenset(),
         show: Show = "reasoning",
-        tell: "Callable[[CallStarted | CallFinished], str] | None" = None,
+        tell: "Callable[[Told], str] | None" = None,
     ) -> None:
         self._caller = caller
         self._show: Show = show
-        self._tell = tell or tell_call
+        self._tell = tell or tell_step
         self._started = False
-        self._next = 0
+        self.said = False  # whether there is any text of the model in it
+        self.places = 0  # how many parts there are
         self._places: dict[int, int] = {}  # this turn's index -> ours
         self._passed_calls = False
+        self._texts: dict[int, str] = {}  # open texts of the model, the last they said
+        self._held: tuple[PartEnd, str] | None = None  # the end of a text, and the last it said
+        self._thought = "\n"  # the last that was said as reasoning
+        self._thoughts: set[int] = set()
+        self._telling: int | None = None  # a told part that may grow
 
     def feed(self, step: Step) -> list[Event]:
         match step:
             case Heard(event=event):
-                return self._hear(event)
+                heard = self._hear(event)
+                return [*self._close(), *heard] if heard else heard
             case TurnStarted():
                 self._places = {}
                 return []
             case CallStarted() | CallFinished():
-                return self._tell_call(step)
+                return [*self._end_text(apart=True), *self._say(self._tell(step))]
             case TurnDone():
                 return []
             case Stopped():
@@ -60,44 +72,99 @@ class OneStream:
             case PartStart(choice=choice) if choice:
                 return []
             case PartStart():
-                self._passed_calls = self._passed_calls or isinstance(event.part, ToolCall)
-                self._places[event.index] = self._next
-                self._next += 1
-                return [replace(event, index=self._places[event.index])]
-            case PartDelta() | PartEnd():
+                return [self._begin(event)]
+            case PartDelta():
                 place = self._places.get(event.index)
-                return [] if place is None else [replace(event, index=place)]
+                return [] if place is None else [self._grow(replace(event, index=place))]
+            case PartEnd():
+                place = self._places.get(event.index)
+                return [] if place is None else self._hold(replace(event, index=place))
             case ReplyEnd() | ReplyFailed():
                 return []
             case _:
                 return [event]
 
-    def _tell_call(self, step: CallStarted | CallFinished) -> list[Event]:
-        words = self._tell(step) if self._show != "nothing" else ""
-        if not words or not self._started:
+    def _begin(self, event: PartStart) -> PartStart:
+        place, self.places = self.places, self.places + 1
+        self._places[event.index] = place
+        match event.part:
+            case ToolCall():
+                self._passed_calls = True
+            case Text(text=text):
+                self._texts[place] = text
+                self.said = self.said or bool(text)
+            case Reasoning(text=text):
+                self._thoughts.add(place)
+                self._thought = text or self._thought
+            case _:
+                pass
+        return replace(event, index=place)
+
+    def _grow(self, event: PartDelta) -> PartDelta:
+        if event.text and event.index in self._texts:
+            self._texts[event.index] = (self._texts[event.index] + event.text)[-2:]
+            self.said = True
+        elif event.text and event.index in self._thoughts:
+            self._thought = event.text
+        return event
+
+    def _hold(self, event: PartEnd) -> list[Event]:
+        """The end of a text waits until it is known whether more text will follow a call."""
+        last = self._texts.pop(event.index, "")
+        if not last:
+            return [event]
+        before = self._close()
+        self._held = (event, last)
+        return before
+
+    def _end_text(self, *, apart: bool) -> list[Event]:
+        if self._held is None:
             return []
-        place, self._next = self._next, self._next + 1
-        part = Text(text="") if self._show == "text" else Reasoning(text="")
-        return [PartStart(index=place, part=part), PartDelta(index=place, text=words), PartEnd(index=place)]
+        (end, last), self._held = self._held, None
+        gap = APART[: max(0, 2 - (len(last) - len(last.rstrip("\n"))))] if apart else ""
+        return [PartDelta(index=end.index, text=gap), end] if gap else [end]
+
+    def _close(self) -> list[Event]:
+        """Whatever waits for its end has it now."""
+        told, self._telling = self._telling, None
+        return [*self._end_text(apart=False), *([] if told is None else [PartEnd(index=told)])]
+
+    def _say(self, words: str) -> list[Event]:
+        if not words or not self._started or self._show == "nothing":
+            return []
+        if self._telling is not None:
+            return [PartDelta(index=self._telling, text=words)]
+        place, self.places = self.places, self.places + 1
+        self._telling = place
+        if self._show == "text":
+            return [PartStart(index=place, part=Text(text="")), PartDelta(index=place, text=words)]
+        lead = "" if self._thought.endswith("\n") else "\n"
+        self._thought = "\n"
+        return [PartStart(index=place, part=Reasoning(text="")), PartDelta(index=place, text=lead + words)]
 
     def _end(self, stopped: Stopped) -> list[Event]:
         if stopped.reason == "failed":
             failure = stopped.failure or Failure(kind="unknown", message="the model's turn failed")
-            return [ReplyFailed(failure=failure)]
+            return [*self._close(), ReplyFailed(failure=failure)]
         if not self._started:
             return [ReplyFailed(failure=Failure(kind="timed_out", message="there was no time for an answer"))]
         choice = stopped.reply.choices[0] if stopped.reply is not None and stopped.reply.choices else None
         finish = choice.finish if choice is not None else None
+        said: list[Event] = []
         if stopped.reason not in ("done", "caller"):
             finish = Finish(reason="length", message=f"stopped: {stopped.reason}")
+            said = [*self._end_text(apart=True), *self._say(self._tell(stopped))]
         elif finish is not None and finish.reason == "tool_call" and not self._passed_calls:
             finish = Finish(reason="stop")
-        return [ReplyEnd(finishes=(finish,), usage=stopped.usage)]
+        return [*said, *self._close(), ReplyEnd(finishes=(finish,), usage=stopped.usage)]
 
 
-def tell_call(step: CallStarted | CallFinished) -> str:
-    """One line for a call and one for its end."""
+def tell_step(step: Told, label: Callable[[str], str] = str, most: int = 300) -> str:
+    """One line for a call, one for its end, one for a limit that stopped it all."""
+    if isinstance(step, Stopped):
+        return f"[stopped: {step.reason}]\n"
+    name = label(step.call.name)
     if isinstance(step, CallStarted):
-        return f"[{step.call.name} {step.call.arguments[:300]}]\n"
-    said = " ".join(part.text for part in step.result.parts if isinstance(part, Text))
-    return f"[{step.call.name} {'failed' if step.result.failed else 'answered'}: {said[:300]}]\n"
+        return f"[{name} {step.call.arguments[:most]}]\n"
+    said = " ".join(" ".join(part.text for part in step.result.parts if isinstance(part, Text)).split())
+    return f"[{name} {'failed' if step.result.failed else 'answered'}: {said[:most]}]\n"

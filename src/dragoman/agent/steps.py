@@ -13,6 +13,7 @@ from dragoman.failure import Failure
 from dragoman.model.events import Event
 from dragoman.model.messages import Message, ToolCall, ToolResult
 from dragoman.model.reply import Reply, Usage
+from dragoman.notes import Note
 
 StopReason: TypeAlias = Literal[
     "done",  # the model has said what it wanted; the reply's finish tells how
@@ -20,14 +21,24 @@ StopReason: TypeAlias = Literal[
     "calls",  # it wanted more calls
     "tool_repeat",  # it made the same call again and again
     "time",  # the whole took too long
-    "tokens",  # the whole cost too much
+    "tokens",  # another turn would take it over the tokens it may use
+    "cost",  # or over what it may cost
     "caller",  # it called a tool that is the caller's own to run
     "failed",  # a model turn failed; `failure` says why
 ]
 
 
+class Price(Struct, frozen=True, kw_only=True):
+    """Of a million tokens, in whatever money its owner counts. We know no prices: they change without telling us."""
+
+    input: float
+    output: float  # of reasoning too
+    cache_read: float | None = None  # None: as input
+    cache_write: float | None = None
+
+
 class Limits(Struct, frozen=True, kw_only=True):
-    """RELIABILITY 2.2. Each can be changed; none can be left out, but the tokens."""
+    """RELIABILITY 2.2. Each can be changed; a cost needs a price."""
 
     turns: int = 10
     calls: int = 32
@@ -37,7 +48,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     result_bytes: int = 256 * 1024  # of text, for each result
     media_bytes: int = 4 * 1024 * 1024  # of pictures and files, for each result
     at_once: int = 8  # calls that run at the same time
-    tokens: int | None = None  # of all turns together
+    tokens: int | None = 4_000_000  # of all turns together, what goes in and what comes out
+    cost: float | None = None  # of all turns together, at `price`
+    price: Price | None = None
     depth: int = 4  # loops within tools of loops
 
 
@@ -55,6 +68,7 @@ class Heard(Struct, frozen=True, kw_only=True):
 class TurnDone(Struct, frozen=True, kw_only=True):
     turn: int
     reply: Reply
+    notes: tuple[Note, ...] = ()  # what this turn could not carry on its way there and back
 
 
 class CallStarted(Struct, frozen=True, kw_only=True):
@@ -79,6 +93,7 @@ class Stopped(Struct, frozen=True, kw_only=True):
     turns: int
     calls: int  # that were run
     failure: Failure | None = None
+    notes: tuple[Note, ...] = ()  # of all turns, each once
 
 
 Step: TypeAlias = TurnStarted | Heard | TurnDone | CallStarted | CallFinished | Stopped
@@ -106,3 +121,14 @@ def _add(one: int | None, other: int | None) -> int | None:
 def count_tokens(usage: Usage) -> int:
     counts = (usage.input, usage.cache_read, usage.cache_write, usage.output, usage.reasoning)
     return sum(count for count in counts if count is not None)
+
+
+def count_cost(usage: Usage, price: Price) -> float:
+    read = price.input if price.cache_read is None else price.cache_read
+    written = price.input if price.cache_write is None else price.cache_write
+    return (
+        (usage.input or 0) * price.input
+        + (usage.cache_read or 0) * read
+        + (usage.cache_write or 0) * written
+        + ((usage.output or 0) + (usage.reasoning or 0)) * price.output
+    ) / 1_000_000

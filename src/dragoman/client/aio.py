@@ -248,6 +248,7 @@ class _Upstreams:
 
     def __init__(self, client: AsyncClient, asked: Asked, notes: list[Note], stream: bool) -> None:
         self._client, self._asked, self._notes, self._stream = client, asked, notes, stream
+        self._last: tuple[Note, ...] = ()  # of the last turn
 
     async def ask(self, request: Request) -> AsyncIterator[Event]:
         asked = self._asked
@@ -262,7 +263,11 @@ class _Upstreams:
                     yield event
         finally:
             self._client.done(sent)
-            self._notes.extend(note for note in notes_of(sent) if note not in self._notes)
+            self._last = notes_of(sent)
+            self._notes.extend(note for note in self._last if note not in self._notes)
+
+    def turn_notes(self) -> tuple[Note, ...]:
+        return self._last
 
 
 def _drop(loop: asyncio.AbstractEventLoop, done: Callable[[Sent], None], sent: Sent) -> None:

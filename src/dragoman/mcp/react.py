@@ -21,6 +21,7 @@ from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.reply import Finish
 from dragoman.model.request import AnyTool, Request, Tool
+from dragoman.notes import Note
 
 ERROR = "[ERROR] "
 MOST_CALLS = 16
@@ -271,6 +272,10 @@ class ReactModel:
             async for event in heard:
                 for out in turn.feed(event):
                     yield out
+
+    def turn_notes(self) -> tuple[Note, ...]:
+        told = getattr(self._model, "turn_notes", None)
+        return told() if told is not None else ()
 
     def _next_id(self) -> str:
         self._count += 1
