@@ -3,9 +3,11 @@
 Rows of upstream/profiles.toml start from these. Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
+from typing import Literal
+
 from msgspec.structs import replace
 
-from dragoman.passes.profile import Media, Profile, Spelling, Thinking
+from dragoman.passes.profile import Feature, Media, Policy, Profile, Spelling, Thinking
 
 VISIBLE = "!-~"  # any visible ASCII character
 
@@ -115,11 +117,17 @@ def default_profile(dialect: str) -> Profile:
     return DEFAULTS[dialect]
 
 
-def _one_way(profile: Profile, *, native: bool) -> Profile:
-    return replace(profile, native=native, policy={**profile.policy, "stop": "drop", "choices": "drop"})
+# Their makers' servers search the web; others that speak the dialect mostly do not, and their rows say nothing.
+SEARCHERS = frozenset({"openai_responses", "anthropic", "gemini"})
 
 
 # A conversion has no way back on which we could cut an answer at a stop sequence or gather several answers in one.
+def _one_way(profile: Profile, *, native: bool) -> Profile:
+    searches: Literal["yes", "no"] = "yes" if profile.dialect in SEARCHERS else "no"
+    policy: dict[Feature, Policy] = {**profile.policy, "stop": "drop", "choices": "drop"}
+    return replace(profile, native=native, searches=searches, policy=policy)
+
+
 _ONE_WAY = {
     (name, native): _one_way(profile, native=native) for name, profile in DEFAULTS.items() for native in (False, True)
 }

@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from dragoman.errors import LossError
 from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
-from dragoman.model.request import AnyTool, CustomTool, OutputFormat, Request, ServerTool, Tool, ToolChoice
+from dragoman.model.request import AnyTool, CustomTool, OutputFormat, Request, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.client_tools import read_client_tool
+from dragoman.passes.answers import Expected
 from dragoman.passes.profile import Feature, Profile
 from dragoman.passes.rename import NOTHING, Renames
+from dragoman.passes.server_tools import tell_server_tools
 from dragoman.passes.system import count_lead
 from dragoman.passes.thinking import ask_for_call, is_thinking
 
@@ -27,11 +28,15 @@ class Undo(Struct, frozen=True, kw_only=True):
     renames: Renames = NOTHING
     custom: frozenset[str] = frozenset()  # freeform tools, by the client's names
     json_tool: str | None = None  # the tool whose call is the answer
+    expected: Expected | None = None  # an answer nobody else holds to its form
     stops: tuple[str, ...] = ()  # sequences to cut at
     copies: int = 1  # how many times to ask
 
     def is_nothing(self) -> bool:
-        return not (self.custom or self.json_tool or self.stops or self.renames.names or self.renames.taken)
+        return self.is_only_names() and not (self.renames.names or self.renames.taken)
+
+    def is_only_names(self) -> bool:
+        return not (self.custom or self.json_tool or self.expected or self.stops)
 
 
 def emulate(request: Request, profile: Profile, notes: Notes) -> tuple[Request, Undo]:
@@ -42,7 +47,7 @@ def emulate(request: Request, profile: Profile, notes: Notes) -> tuple[Request, 
     if "custom_tools" in lacks:
         request, undo = _emulate_custom(request, profile, undo, notes)
     if "server_tools" in lacks:
-        request = _tell_server_tools(request, profile, notes)
+        request = tell_server_tools(request, profile, notes)
     request, undo = _emulate_output(request, profile, undo, notes)
     if "tool_choice" in lacks and request.tool_choice is not None:
         request = _emulate_choice(request, request.tool_choice, profile, notes)
@@ -125,29 +130,6 @@ def _plain_calls(message: Message, i: int, notes: Notes) -> Message:
     return message if same else replace(message, parts=tuple(parts))
 
 
-def _tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Request:
-    """A tool another provider runs itself: never an empty function the client cannot run (FIELD-CASES 70)."""
-    if request.tools is None or not any(_is_foreign(tool, profile) for tool in request.tools):
-        return request
-    kept: list[AnyTool] = []
-    for i, tool in enumerate(request.tools):
-        at: At = ((ROOT, "tools"), i)
-        if not isinstance(tool, ServerTool) or tool.dialect == profile.dialect:
-            kept.append(tool)
-        elif (function := read_client_tool(tool)) is not None:
-            notes.altered(at, f"{tool.dialect}'s own tool, told as a function")
-            kept.append(function)
-        else:
-            _refuse("server_tools", profile, f"/tools/{i}")
-            what = tool.body.get("type", tool.body.get("name"))
-            notes.dropped(at, f"only {tool.dialect} runs the tool {what}")
-    return replace(request, tools=tuple(kept) or None)
-
-
-def _is_foreign(tool: AnyTool, profile: Profile) -> bool:
-    return isinstance(tool, ServerTool) and tool.dialect != profile.dialect
-
-
 # ---------------------------------------------------------------- JSON answers (FIELD-CASES 71)
 
 
@@ -162,14 +144,21 @@ def _emulate_output(request: Request, profile: Profile, undo: Undo, notes: Notes
         return _leave_out(request, "output", feature, profile, notes), undo
     _refuse(feature, profile, "/output")
     free = request.tools is None and request.tool_choice is None and not is_thinking(request, profile)
-    if feature == "json_schema" and "json" in profile.lacks and free and profile.forced_choice != "no":
+    if _is_object(output.schema) and "json" in profile.lacks and free and profile.forced_choice != "no":
         notes.altered((ROOT, "output"), f"the arguments of a forced call, {JSON_TOOL}, are the answer")
         tool = Tool(name=JSON_TOOL, description=output.description or "Give the answer.", parameters=output.schema)
         forced = ToolChoice(mode="required", names=(JSON_TOOL,))
-        return replace(request, output=None, tools=(tool,), tool_choice=forced), replace(undo, json_tool=JSON_TOOL)
+        undo = replace(undo, json_tool=JSON_TOOL, expected=Expected(schema=output.schema))
+        return replace(request, output=None, tools=(tool,), tool_choice=forced), undo
     notes.altered((ROOT, "output"), "asked for in words")
     kept = OutputFormat(type="json") if "json" not in profile.lacks else None
+    undo = replace(undo, expected=Expected(schema=output.schema, loose=kept is None))
     return replace(_instruct(request, _ask_for_json(output)), output=kept), undo
+
+
+def _is_object(schema: JsonObject | None) -> bool:
+    """Whether an answer can be the arguments of a call."""
+    return schema is not None and (schema.get("type") == "object" or "properties" in schema)
 
 
 def _ask_for_json(output: OutputFormat) -> str:

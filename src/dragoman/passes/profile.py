@@ -74,6 +74,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tools_for_history: bool = False  # calls in the history need tools in the request
     tool_names: Spelling | None = None
     call_ids: Spelling | None = None
+    arguments: Literal["any", "object"] = "any"  # of calls in the history; object: any other text is refused
 
     # turns
     join_turns: bool = False  # neighbours of one role are refused, or badly read
@@ -94,6 +95,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # reasoning
     echo: Literal["accepted", "required", "forbidden", "signed"] = "accepted"
     echo_field: str | None = None
+    echo_of: Literal["turns", "calls"] = "turns"  # whose thoughts are required: of every turn, or of those with calls
     seals_bound_to: Literal["dialect", "upstream", "model"] = "dialect"
     sentinel: str | None = None  # what a call without its seal may carry instead
     thinking: Thinking | None = None  # None: whatever was asked is passed on
@@ -121,6 +123,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     blank_stops: bool = True
     cache_marks: int | None = None  # how many, None: any number
 
+    searches: Literal["no", "yes", "alone"] = "no"  # the web, by itself; alone: only where there are no functions
     media: Media = Media()
     lacks: tuple[Feature, ...] = ()
     policy: dict[Feature, Policy] = {}  # what to do about what it lacks; emulate unless said

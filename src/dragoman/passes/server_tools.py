@@ -1,0 +1,151 @@
+"""Tools another provider would run itself.
+
+Said in the target's words where it has the same, as functions where the client runs them, else left out; never an empty
+function that nobody can run (FIELD-CASES 70). Of the tools providers run only the web search is common to several
+(crosswalk, "Server tools": map it by name, with domains and location where both have them).
+"""
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.errors import LossError
+from dragoman.jsontypes import JsonObject
+from dragoman.model.request import AnyTool, Request, ServerTool
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.client_tools import read_client_tool
+from dragoman.passes.profile import Profile
+
+
+class Search(Struct, frozen=True, kw_only=True):
+    """A web search the provider runs, as far as several can be told the same."""
+
+    only: list[Any] | None = None  # domains
+    never: list[Any] | None = None
+    place: JsonObject | None = None  # Anthropic and Responses say it alike
+    other: tuple[str, ...] = ()  # keys that only its own provider knows
+
+
+def tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Request:
+    if request.tools is None or not any(_is_foreign(tool, profile) for tool in request.tools):
+        return request
+    kept: list[AnyTool] = []
+    gone: set[str] = set()  # names that can no longer be chosen
+    for i, tool in enumerate(request.tools):
+        if not isinstance(tool, ServerTool) or tool.dialect == profile.dialect:
+            kept.append(tool)
+            continue
+        told = _tell(tool, i, request, profile, notes)
+        if told is not None:
+            kept.append(told)
+        if told is None or isinstance(told, ServerTool):
+            gone.add(str(tool.body.get("name")))
+    return _choose_among(replace(request, tools=tuple(kept) or None), gone, notes)
+
+
+def _is_foreign(tool: AnyTool, profile: Profile) -> bool:
+    return isinstance(tool, ServerTool) and tool.dialect != profile.dialect
+
+
+def _tell(tool: ServerTool, i: int, request: Request, profile: Profile, notes: Notes) -> AnyTool | None:
+    at: At = ((ROOT, "tools"), i)
+    function = read_client_tool(tool)
+    if function is not None:
+        notes.altered(at, f"{tool.dialect}'s own tool, told as a function")
+        return function
+    search = read_search(tool)
+    if search is not None and _may_search(request, profile):
+        notes.altered(at, f"the web search of {profile.kind or profile.dialect} in its place")
+        return write_search(search, profile.dialect, (at, "body"), notes)
+    what = tool.body.get("type", tool.body.get("name"))
+    if profile.policy_of("server_tools") == "refuse":
+        raise LossError(f"/tools/{i}", f"{profile.kind or profile.dialect} has no {what}")
+    notes.dropped(at, f"only {tool.dialect} runs the tool {what}")
+    return None
+
+
+def _may_search(request: Request, profile: Profile) -> bool:
+    if profile.searches == "alone":
+        return all(isinstance(tool, ServerTool) for tool in request.tools or ())
+    return profile.searches == "yes"
+
+
+def _choose_among(request: Request, gone: set[str], notes: Notes) -> Request:
+    """A choice must not name a tool that went, nor one the target does not know by a name."""
+    choice = request.tool_choice
+    if choice is None or choice.names is None or gone.isdisjoint(choice.names):
+        return request
+    notes.altered((ROOT, "tool_choice"), "names a tool the target does not know by that name: left to the model")
+    names = tuple(name for name in choice.names if name not in gone)
+    choice = replace(choice, names=names) if names else replace(choice, mode="auto", names=None)
+    return replace(request, tool_choice=choice)
+
+
+# ---------------------------------------------------------------- web search
+
+
+def read_search(tool: ServerTool) -> Search | None:
+    body = tool.body
+    match tool.dialect:
+        case "anthropic" if str(body.get("type")).startswith("web_search_"):
+            return _search(body, body, ("type", "name"))
+        case "openai_responses" if str(body.get("type")).startswith("web_search"):
+            filters = body.get("filters")
+            return _search(body, filters if isinstance(filters, dict) else {}, ("type", "filters"))
+        case "gemini" if "googleSearch" in body:
+            inner = body["googleSearch"] if isinstance(body["googleSearch"], dict) else {}
+            return Search(never=_domains(inner, "excludeDomains"), other=_others(inner, ("excludeDomains",)))
+        case _:
+            return None
+
+
+def _search(body: JsonObject, filters: JsonObject, known: tuple[str, ...]) -> Search:
+    place = body.get("user_location")
+    return Search(
+        only=_domains(filters, "allowed_domains"),
+        never=_domains(filters, "blocked_domains"),
+        place=place if isinstance(place, dict) else None,
+        other=_others(body, (*known, "user_location", "allowed_domains", "blocked_domains")),
+    )
+
+
+def _domains(body: JsonObject, key: str) -> list[Any] | None:
+    found = body.get(key)
+    return found if isinstance(found, list) and found else None
+
+
+def _others(body: JsonObject, known: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(key for key, value in body.items() if key not in known and value is not None)
+
+
+# What each calls it, and which of our three facts it can be told.
+_HEADS: dict[str, JsonObject] = {
+    "anthropic": {"type": "web_search_20250305", "name": "web_search"},
+    "openai_responses": {"type": "web_search"},
+    "gemini": {"googleSearch": {}},
+}
+
+
+def write_search(search: Search, dialect: str, at: At, notes: Notes) -> ServerTool:
+    body: JsonObject = dict(_HEADS[dialect])
+    lost = list(search.other)
+    if dialect == "gemini":
+        lost += [word for word, said in (("domains", search.only or search.never), ("location", search.place)) if said]
+        return _written(dialect, body, lost, at, notes)
+    if search.place is not None:
+        body["user_location"] = search.place
+    if search.only is not None:
+        told: JsonObject = {"allowed_domains": search.only}
+        body |= told if dialect == "anthropic" else {"filters": told}
+    if search.never is not None and dialect == "anthropic" and search.only is None:
+        body["blocked_domains"] = search.never  # "cannot be used alongside allowed_domains"
+    elif search.never is not None:
+        lost.append("blocked_domains")
+    return _written(dialect, body, lost, at, notes)
+
+
+def _written(dialect: str, body: JsonObject, lost: list[str], at: At, notes: Notes) -> ServerTool:
+    if lost:
+        notes.dropped(at, f"the web search of {dialect} is not told: {', '.join(lost)}")
+    return ServerTool(dialect=dialect, body=body)

@@ -1,0 +1,114 @@
+"""Tools another provider would run itself: a web search is said in the target's words, the rest is never half said."""
+
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.errors import LossError
+from dragoman.model.messages import Message, Text
+from dragoman.model.request import Request, ServerTool, Tool, ToolChoice
+from dragoman.notes import Notes
+from dragoman.passes.legal import legalise
+from dragoman.passes.profile import Profile
+from dragoman.upstream.profiles import profile_for
+
+PARIS = {"type": "approximate", "city": "Paris", "country": "FR"}
+ANTHROPIC = {"type": "web_search_20250305", "name": "web_search"}
+RESPONSES = {"type": "web_search"}
+GOOGLE: dict[str, Any] = {"googleSearch": {}}
+
+# What was asked, of whom; what the target is told; what it is not.
+SEARCHES: list[tuple[str, dict[str, Any], str, dict[str, Any], str]] = [
+    ("anthropic", ANTHROPIC, "openai_responses", RESPONSES, ""),
+    ("anthropic", ANTHROPIC, "gemini", GOOGLE, ""),
+    ("anthropic", ANTHROPIC | {"max_uses": 8}, "openai_responses", RESPONSES, "max_uses"),
+    (
+        "anthropic",
+        ANTHROPIC | {"allowed_domains": ["a.org"], "user_location": PARIS},
+        "openai_responses",
+        RESPONSES | {"filters": {"allowed_domains": ["a.org"]}, "user_location": PARIS},
+        "",
+    ),
+    ("anthropic", ANTHROPIC | {"blocked_domains": ["b.org"]}, "openai_responses", RESPONSES, "blocked_domains"),
+    ("anthropic", ANTHROPIC | {"allowed_domains": ["a.org"]}, "gemini", GOOGLE, "domains"),
+    ("openai_responses", RESPONSES, "anthropic", ANTHROPIC, ""),
+    ("openai_responses", {"type": "web_search_preview"}, "gemini", GOOGLE, ""),
+    (
+        "openai_responses",
+        RESPONSES | {"filters": {"allowed_domains": ["a.org"]}, "search_context_size": "low", "user_location": PARIS},
+        "anthropic",
+        ANTHROPIC | {"allowed_domains": ["a.org"], "user_location": PARIS},
+        "search_context_size",
+    ),
+    ("gemini", GOOGLE, "anthropic", ANTHROPIC, ""),
+    (
+        "gemini",
+        {"googleSearch": {"excludeDomains": ["b.org"]}},
+        "anthropic",
+        ANTHROPIC | {"blocked_domains": ["b.org"]},
+        "",
+    ),
+    ("gemini", GOOGLE, "openai_responses", RESPONSES, ""),
+]
+KINDS = {"anthropic": "anthropic", "openai_responses": "openai", "gemini": "gemini"}
+MODELS = {"anthropic": "claude-sonnet-5-5", "openai_responses": "gpt-5", "gemini": "gemini-3-pro"}
+
+
+def ask(*tools: Any, choice: ToolChoice | None = None) -> Request:
+    talk = (Message(role="user", parts=(Text(text="news?"),)),)
+    return Request(model="m", messages=talk, tools=tools, tool_choice=choice)
+
+
+def target(dialect: str, model: str = "") -> Profile:
+    return profile_for(KINDS[dialect], model or MODELS[dialect], dialect)
+
+
+@pytest.mark.parametrize(("home", "body", "dialect", "told", "lost"), SEARCHES)
+def test_a_web_search_is_said_in_the_targets_words(
+    home: str, body: dict[str, Any], dialect: str, told: dict[str, Any], lost: str
+) -> None:
+    notes = Notes()
+    tools = legalise(ask(ServerTool(dialect=home, body=body)), target(dialect), notes).tools
+    assert tools == (ServerTool(dialect=dialect, body=told),)
+    dropped = [note.why for note in notes if note.kind == "dropped"]
+    assert len(dropped) == bool(lost)
+    assert all(lost in why for why in dropped)
+
+
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [("gemini-3-pro", {"googleSearch": {}}), ("gemini-2.5-flash", None), ("gemma-3-27b-it", None)],
+)
+def test_before_gemini_3_a_search_gives_way_to_functions(model: str, told: dict[str, Any] | None) -> None:
+    request = ask(ServerTool(dialect="anthropic", body=ANTHROPIC), Tool(name="f", parameters={"type": "object"}))
+    tools = legalise(request, target("gemini", model), Notes()).tools or ()
+    assert [tool.body for tool in tools if isinstance(tool, ServerTool)] == ([told] if told else [])
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "ollama"])
+def test_where_nobody_searches_the_tool_goes_and_so_does_its_name_in_the_choice(dialect: str) -> None:
+    """A choice that names a tool which is not there is a 400 at every provider."""
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [{"role": "user", "content": "news?"}],
+        "tools": [ANTHROPIC, {"name": "f", "input_schema": {"type": "object"}}],
+        "tool_choice": {"type": "tool", "name": "web_search"},
+    }
+    converted = dragoman.convert(body, to=dialect)
+    assert "web_search" not in converted.json().decode()
+    assert {note.where for note in converted.notes} >= {"/tools/0", "/tool_choice"}
+
+
+def test_a_search_that_has_no_name_at_the_target_cannot_be_chosen_by_name() -> None:
+    choice = ToolChoice(mode="required", names=("web_search",))
+    request = legalise(ask(ServerTool(dialect="anthropic", body=ANTHROPIC), choice=choice), target("gemini"), Notes())
+    assert request.tool_choice is None or request.tool_choice.names is None
+
+
+def test_a_refused_tool_is_named() -> None:
+    code = ServerTool(dialect="anthropic", body={"type": "code_execution_20250825", "name": "code_execution"})
+    profile = Profile(dialect="openai_chat", lacks=("server_tools",), policy={"server_tools": "refuse"})
+    with pytest.raises(LossError, match="code_execution_20250825"):
+        legalise(ask(code), profile, Notes())
