@@ -102,7 +102,7 @@ FITTING: list[tuple[Any, Any, Any, Any]] = [
     (Tree, {"name": "a", "kids": [{"name": "b"}]}, Tree("a", [Tree("b")]), {"name": "a", "kids": [{}]}),
     (Person, {"name": "a"}, {"name": "a"}, {"age": 1}),
     (Box, {"size": {"x": 1}, "tags": ["a"]}, Box(Point(1), {"a"}), {"size": 1}),
-    (Pair, [1, "a"], Pair(1, "a"), [1]),
+    (Pair, {"left": 1, "right": "a"}, Pair(1, "a"), {"left": 1}),
     (Order, {"item": "a", "count": 2}, Order(item="a", count=2), {"item": "a", "count": "x"}),
     (list[Order], [{"item": "a"}], [Order(item="a")], [{}]),
     (Order | None, None, None, {"count": 1}),
@@ -172,6 +172,7 @@ LENIENT: list[tuple[Any, Any, Any]] = [
     (list[int], ["1", 2], [1, 2]),
     (Point, '{"x": 1}', Point(1)),
     (Point, {"x": 1.0}, Point(1)),
+    (Pair, [1, "a"], Pair(1, "a")),
     (dict[str, int], '{"a": 1}', {"a": 1}),
     (str, "5", "5"),  # what is text stays text
     (str, '{"x": 1}', '{"x": 1}'),

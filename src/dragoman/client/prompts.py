@@ -27,9 +27,11 @@ from dragoman.model.request import (
 )
 from dragoman.notes import NoteKind, Notes
 from dragoman.tools.collection import collect
-from dragoman.tools.hints import Misfit, describe, name_of, read_hint
+from dragoman.tools.hints import name_of, read_hint
 from dragoman.tools.results import File, part_of_bytes, sniff
+from dragoman.tools.schemas import describe
 from dragoman.tools.toolbox import Toolbox
+from dragoman.tools.values import Misfit, convert
 from dragoman.wire import WireRequest
 
 Picture: TypeAlias = str | bytes | PathLike[str] | Image
@@ -277,7 +279,7 @@ def parse(output: Any, text: str) -> Any:
     if wrapped and isinstance(value, dict) and set(value) == {_WRAPPED}:
         value = value[_WRAPPED]
     try:
-        return read_hint(output).convert(value)
+        return convert(value, read_hint(output))
     except Misfit as error:
         raise DecodeError(f"the answer is not {name_of(output)}: {error}") from error
 

@@ -2,8 +2,10 @@
 
 toolbox.py     what the agent loop asks of tools: RunnableTool, Toolbox
 function.py    FunctionTool, @tool              collection.py  ToolCollection
-signature.py   a callable -> its arguments      hints.py       a type hint -> JSON Schema and conversion
-docstrings.py  what the docstring says          results.py     any value -> parts of a ToolResult
+signature.py   a callable -> its arguments      docstrings.py  what the docstring says
+hints.py       a type hint, read                schemas.py     hints -> JSON Schema
+records.py     classes with fields              values.py      JSON -> values of a hint
+results.py     any value -> parts of a ToolResult
 """
 
 from dragoman.tools.collection import ToolCollection, collect

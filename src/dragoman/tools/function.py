@@ -16,9 +16,9 @@ from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import ToolCall, ToolResult
 from dragoman.model.request import Tool
-from dragoman.tools.hints import Misfit
 from dragoman.tools.results import fail, limit, make_result
 from dragoman.tools.signature import read_signature
+from dragoman.tools.values import Misfit
 
 TOOL_S = 120.0  # RELIABILITY 2.2
 GRACE_S = 1.0  # for a cancelled tool to clean up

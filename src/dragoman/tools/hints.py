@@ -1,143 +1,269 @@
-"""A type hint as JSON Schema, and values of it made from JSON. msgspec does both; what it lacks is added here.
+"""A type hint, ready to be described as JSON Schema (schemas.py) and to make values of (values.py).
 
-Added: Path, pydantic models (if their package is there, it is their own code that runs), sets of abstract types, unions
-msgspec refuses, text and constraints in Annotated in the forms people use, and a second, more lenient look at a value:
-models write "5" for 5, 5.0 for 5, and JSON in a string where an object was asked for.
+msgspec does both for most types. What it does not take is put into words it does, and where there are none, a stand-in
+takes its place: a type of ours that msgspec asks about, at any depth. So Path, pydantic models, unions of several
+classes, enums of mixed values and classes that hold any of these work everywhere; what JSON has no form for at all is
+refused when the tool is made, with words that say what to write instead.
 """
 
 import collections.abc
 import datetime
+import enum
 import inspect
 import pathlib
+import re
 import types
 import typing
-from collections.abc import Sequence
-from typing import Annotated, Any, Union, get_args, get_origin
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import Meta, Struct
 
 from dragoman.errors import DragomanError
-from dragoman.jsontypes import Json, JsonObject, load_json
+from dragoman.tools.records import Field, Shape, is_named_tuple, is_record, read_shape
 
-REFERENCE = "#/$defs/{name}"
+PATHS = (pathlib.Path, pathlib.PurePath, pathlib.PosixPath, pathlib.PurePosixPath)
 _LISTS = (collections.abc.Iterable, collections.abc.Collection, collections.abc.Container, collections.abc.Reversible)
+_SETS = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
-_PATHS = (pathlib.Path, pathlib.PurePath, pathlib.PosixPath, pathlib.PurePosixPath)
 _UNIONS = (Union, types.UnionType)
-
-
-class Misfit(DragomanError):
-    """A value that is not what its hint says; the words are for the model."""
+_CLOCKS = {datetime.datetime: "date-time", datetime.time: "time"}  # of which msgspec says only that they are text
+_PLAIN = str | int | float | bool | None
+S = TypeVar("S", bound="StandIn")
+_MODULES = re.compile(r"\b\w+\.")
+_INSTEAD = {
+    collections.abc.Callable: "a model cannot write a function; take its name, as Literal['a', 'b']",
+    type: "a model cannot write a type; take its name, as Literal['a', 'b']",
+    collections.abc.Iterator: "write list[...]",
+    collections.abc.Generator: "write list[...]",
+    collections.abc.AsyncIterator: "write list[...]",
+    collections.abc.AsyncIterable: "write list[...]",
+    collections.deque: "write list[...]",
+    collections.OrderedDict: "write dict[str, ...]",
+    collections.defaultdict: "write dict[str, ...]",
+    collections.Counter: "write dict[str, int]",
+}
 
 
 class Hint(Struct, frozen=True):
-    """A hint, ready to describe and convert."""
+    """A type in words msgspec knows, stand-ins included."""
 
     kind: Any
-    members: "tuple[Hint, ...]" = ()  # of a union that is tried one by one
-
-    def convert(self, value: Json) -> Any:
-        """The value of this type; Misfit says what is wrong and where."""
-        if not self.members:
-            return _convert(value, self.kind)
-        wrongs = []
-        for strict in (True, False):
-            for member in self.members:
-                try:
-                    return _convert(value, member.kind, (strict,)) if not member.members else member.convert(value)
-                except Misfit as error:
-                    wrongs.append(str(error))
-        raise Misfit("; or ".join(dict.fromkeys(wrongs)))
 
 
 def read_hint(hint: Any) -> Hint:
     """DragomanError when there is no JSON for such a type."""
-    kind = plain(hint)
+    return Hint(Reading().plain(hint))
+
+
+# ---------------------------------------------------------------- stand-ins
+
+
+class _Anything(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True  # msgspec looks whether a hook has made what it was asked for
+
+
+class StandIn(metaclass=_Anything):
+    """Never made: msgspec sees a type it does not know, and asks."""
+
+
+class Choice(StandIn):
+    """A union that is tried member by member."""
+
+    members: ClassVar[tuple[Any, ...]]
+
+
+class Record(StandIn):
+    """A class whose fields msgspec does not all take."""
+
+    shape: ClassVar[Shape]
+
+
+class Values(StandIn):
+    """An enum of text and numbers together."""
+
+    values: ClassVar[type[enum.Enum]]
+
+
+def _stand_in(name: str, which: type[S], **holds: Any) -> type[S]:
+    return cast(type[S], _Anything(name, (which,), holds))
+
+
+def is_stand_in(kind: Any, which: type[StandIn] = StandIn) -> bool:
+    return isinstance(kind, type) and issubclass(kind, which)
+
+
+def is_pydantic(kind: Any) -> bool:
+    return isinstance(kind, type) and hasattr(kind, "model_validate") and hasattr(kind, "model_json_schema")
+
+
+# ---------------------------------------------------------------- what msgspec takes
+
+
+def is_native(hint: Any) -> bool:
+    return not any(_is_odd(one) for one in _walk(hint, {})) and _accepts(hint)
+
+
+def _accepts(hint: Any) -> bool:
     try:
-        describe([Hint(kind)])
-        msgspec.json.Decoder(kind, dec_hook=_make)
-    except TypeError as error:
-        bare = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-        if get_origin(bare) in _UNIONS:
-            return Hint(kind, tuple(read_hint(member) for member in get_args(bare)))
-        words = str(error).splitlines()[-1]
-        raise DragomanError(f"{name_of(hint)} cannot be described as JSON: {words}") from error
-    return Hint(kind)
+        msgspec.json.Decoder(hint, dec_hook=lambda kind, value: value)
+        msgspec.json.schema_components([hint], schema_hook=_known)
+    except (TypeError, NameError, AttributeError, RecursionError):
+        return False
+    return True
 
 
-def describe(hints: Sequence[Hint]) -> tuple[list[JsonObject], JsonObject]:
-    """A schema for each, and the definitions they share."""
-    flat: list[Any] = []
-    for hint in hints:
-        flat.extend(_leaves(hint))
-    made, shared = msgspec.json.schema_components(flat, schema_hook=_schema, ref_template=REFERENCE)
-    schemas = iter(made)
-    definitions: JsonObject = {}
-    described = [_lift(_assemble(hint, schemas), definitions) for hint in hints]
-    for name, schema in shared.items():
-        definitions.setdefault(name, _lift(schema, definitions))
-    return described, definitions
+def _known(kind: Any) -> dict[str, Any]:
+    if kind in PATHS or is_pydantic(kind) or is_stand_in(kind):
+        return {"type": "string"}  # whatever: it is only asked whether there is an answer
+    raise NotImplementedError  # how a hook tells msgspec that the type is not one of its own
 
 
-def _leaves(hint: Hint) -> list[Any]:
-    if not hint.members:
-        return [hint.kind]
-    return [kind for member in hint.members for kind in _leaves(member)]
-
-
-def _assemble(hint: Hint, schemas: Any) -> JsonObject:
-    if not hint.members:
-        return dict(next(schemas))
-    schema: JsonObject = {"anyOf": [_assemble(member, schemas) for member in hint.members]}
-    words = description_of(hint.kind)
-    return {**schema, "description": words} if words else schema
-
-
-def _lift(schema: Any, definitions: JsonObject) -> Any:
-    """Definitions that a pydantic model brought along, up to where all of them are."""
-    if isinstance(schema, dict):
-        for name, inner in (schema.get("$defs") or {}).items():
-            definitions.setdefault(name, _lift(inner, definitions))
-        return {key: _lift(value, definitions) for key, value in schema.items() if key != "$defs"}
-    if isinstance(schema, list | tuple):
-        return [_lift(item, definitions) for item in schema]
-    return schema
-
-
-# ---------------------------------------------------------------- hints as msgspec knows them
-
-
-def plain(hint: Any) -> Any:
-    """The same type in words msgspec knows."""
-    if hint is inspect.Parameter.empty or hint is object:
-        return Any
-    if isinstance(hint, typing.TypeVar):
-        return plain(hint.__bound__) if hint.__bound__ is not None else Any
-    if hint is datetime.datetime:
-        return Annotated[hint, Meta(extra_json_schema={"format": "date-time"})]
-    origin, arguments = get_origin(hint), get_args(hint)
+def _is_odd(hint: Any) -> bool:
+    """What msgspec refuses, or takes and describes worse than it could be."""
+    if hint in (inspect.Parameter.empty, object, typing.LiteralString, *_CLOCKS):
+        return True
+    origin = get_origin(hint)
     if origin is Annotated:
-        return _annotated(plain(arguments[0]), arguments[1:])
-    if origin in _LISTS or hint in _LISTS:
-        return list[plain(arguments[0]) if arguments else Any]  # type: ignore[misc]  # a type made at run time
-    if origin is typing.Literal or not arguments:
-        return hint
-    if origin in _UNIONS:
-        return Union[tuple(plain(member) for member in arguments)]  # noqa: UP007  # made at run time
-    if origin in (list, set, frozenset, tuple, dict) or isinstance(origin, type):
-        return _rebuild(hint, origin, arguments)
-    return hint
+        return not all(isinstance(item, Meta) for item in hint.__metadata__) or get_args(hint)[0] in (*_CLOCKS,)
+    if origin in _SETS or hint in _SETS:
+        return not get_args(hint) or get_args(hint)[0] in (Any, object) or _unhashable(get_args(hint)[0]) is not None
+    if origin in _LISTS or hint in _LISTS or isinstance(hint, typing.TypeVar) or hasattr(hint, "__value__"):
+        return True
+    if is_record(hint):  # a NamedTuple as an array has no names; msgspec does not look for "Attributes:"
+        kind = origin or hint
+        return is_named_tuple(kind) or bool(read_shape(hint).doc.arguments)
+    return isinstance(hint, type) and issubclass(hint, enum.Enum) and _is_mixed(hint)
 
 
-def _rebuild(hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
-    changed = tuple(member if member is Ellipsis else plain(member) for member in arguments)
-    if changed == arguments:
-        return hint
-    try:
-        return origin[changed]
-    except TypeError:
-        return hint
+def _unhashable(hint: Any) -> Any:
+    """The first class in a hint whose values no set can hold."""
+    for one in (hint, *get_args(hint)):
+        kind: Any = get_origin(one) or one
+        if getattr(kind, "__hash__", None) is None:
+            return kind
+    return None
+
+
+def _is_mixed(kind: type[enum.Enum]) -> bool:
+    kinds = {type(member.value) for member in kind}
+    return len(kinds) > 1 or not kinds <= {str, int}
+
+
+def _walk(hint: Any, seen: dict[int, Any]) -> Iterator[Any]:
+    """A hint and all that is in it, each once."""
+    if id(hint) in seen:
+        return
+    seen[id(hint)] = hint  # kept, so that no other object gets its id
+    yield hint
+    if get_origin(hint) is Literal:
+        return
+    for one in get_args(hint):
+        yield from _walk(one, seen)
+    if is_record(hint):
+        for field in read_shape(hint).fields:
+            yield from _walk(field.hint, seen)
+
+
+# ---------------------------------------------------------------- the rest in words it takes
+
+
+class Reading:
+    """One hint. Classes that refer to themselves are read once."""
+
+    def __init__(self) -> None:
+        self._records: list[tuple[Any, type[Record]]] = []
+
+    def plain(self, hint: Any) -> Any:
+        if isinstance(hint, str | typing.ForwardRef):
+            words = f"{getattr(hint, '__forward_arg__', hint)!r} is only a name here"
+            raise DragomanError(f"{words}: write the type itself, and a class where it is in itself")
+        if is_native(hint):
+            return hint
+        if hint in (inspect.Parameter.empty, object):
+            return Any
+        if hint in _CLOCKS:
+            return Annotated[hint, Meta(extra_json_schema={"format": _CLOCKS[hint]})]
+        if hint is typing.LiteralString:
+            return str
+        if get_origin(hint) in _SETS or hint in _SETS:
+            return self._set(hint, get_origin(hint) or hint, get_args(hint))
+        if hasattr(hint, "__value__"):  # a TypeAliasType
+            return self.plain(hint.__value__)
+        if isinstance(hint, typing.TypeVar):
+            return self._variable(hint)
+        if isinstance(hint, type) and issubclass(hint, enum.Enum):
+            return _values(hint)
+        return self._record(hint) if is_record(hint) else self._compound(hint, get_origin(hint), get_args(hint))
+
+    def _variable(self, hint: Any) -> Any:
+        if hint.__constraints__:
+            return self.plain(Union[hint.__constraints__])  # noqa: UP007  # made at run time
+        return Any if hint.__bound__ is None else self.plain(hint.__bound__)
+
+    def _compound(self, hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
+        if origin is Annotated:
+            return _annotated(self.plain(arguments[0]), arguments[1:])
+        if origin in _LISTS or hint in _LISTS:
+            return list[self.plain(arguments[0]) if arguments else Any]  # type: ignore[misc]  # made at run time
+        if origin in _UNIONS:
+            return _unite(tuple(self.plain(member) for member in arguments))
+        if arguments and isinstance(origin, type) and origin not in _INSTEAD:
+            changed = tuple(member if member is Ellipsis else self.plain(member) for member in arguments)
+            rebuilt = origin[changed]  # type: ignore[index]  # made at run time
+            if _accepts(rebuilt):
+                return rebuilt
+        raise _refuse(hint, origin or hint)
+
+    def _set(self, hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
+        """What JSON can hold and a set too."""
+        if not arguments or arguments[0] in (Any, object):
+            return origin[_PLAIN]
+        if (wrong := _unhashable(arguments[0])) is not None:
+            raise DragomanError(f"{name_of(hint)}: {name_of(wrong)} cannot be in a set; write list[{name_of(wrong)}]")
+        return origin[self.plain(arguments[0])]
+
+    def _record(self, hint: Any) -> type[Record]:
+        for known, made in self._records:
+            if known == hint:
+                return made
+        shape = read_shape(hint)
+        record = _stand_in(shape.title, Record)
+        self._records.append((hint, record))
+        fields = tuple(_with_hint(field, self._field(hint, field)) for field in shape.fields)
+        record.shape = msgspec.structs.replace(shape, fields=fields)
+        return record
+
+    def _field(self, hint: Any, field: Field) -> Any:
+        try:
+            return self.plain(field.hint)
+        except DragomanError as error:
+            raise DragomanError(f"{name_of(hint)}.{field.name}: {error}") from error
+
+
+def _with_hint(field: Field, kind: Any) -> Field:
+    return Field(field.name, field.key, kind, field.required, field.default)
+
+
+def _unite(members: tuple[Any, ...]) -> Any:
+    union: Any = Union.__getitem__(members)
+    return union if _accepts(union) else _stand_in("Choice", Choice, members=members)
+
+
+def _values(kind: type[enum.Enum]) -> type[Values]:
+    wrong = next((member for member in kind if not isinstance(member.value, _PLAIN)), None)
+    if wrong is not None:
+        words = "give its members text or numbers as values"
+        raise DragomanError(f"{kind.__name__}.{wrong.name} cannot be described as JSON: {words}")
+    return _stand_in(kind.__name__, Values, values=kind)
+
+
+def _refuse(hint: Any, kind: Any) -> DragomanError:
+    name = name_of(kind)
+    words = _INSTEAD.get(kind, f"write str, or another type that JSON has, and make the {name} in the function")
+    return DragomanError(f"{name_of(hint)} cannot be described as JSON: {words}")
 
 
 def _annotated(kind: Any, metadata: tuple[Any, ...]) -> Any:
@@ -159,7 +285,28 @@ def _annotated(kind: Any, metadata: tuple[Any, ...]) -> Any:
                 if value is not None and not callable(value):
                     said.setdefault(name, value)
     metas = [*kept, *([Meta(**said)] if said else [])]
-    return Annotated[(kind, *metas)] if metas else kind
+    return _limited(kind, metas) if metas else kind
+
+
+def _limited(kind: Any, metas: list[Meta]) -> Any:
+    limited = Annotated[(kind, *metas)]
+    if _accepts(limited):
+        return limited
+    if is_stand_in(kind, Choice):  # to each member what can be said of it
+        members = tuple(_narrowed(member, metas) for member in kind.members)
+        kind = _stand_in("Choice", Choice, members=members)
+        texts = [Meta(description=meta.description) for meta in metas if meta.description]
+        return Annotated[(kind, *texts)] if texts else kind
+    words = f"{metas[-1]!r} says nothing about {name_of(kind)}"
+    raise DragomanError(words)
+
+
+def _narrowed(kind: Any, metas: list[Meta]) -> Any:
+    for meta in metas:
+        limits = {name: getattr(meta, name) for name in _LIMITS if getattr(meta, name) is not None}
+        narrowed = Annotated[kind, Meta(**limits)] if limits else kind
+        kind = narrowed if _accepts(narrowed) else kind
+    return kind
 
 
 def description_of(kind: Any) -> str:
@@ -171,74 +318,6 @@ def description_of(kind: Any) -> str:
 
 
 def name_of(hint: Any) -> str:
+    if get_args(hint) and not isinstance(hint, type):
+        return _MODULES.sub("", str(hint))
     return getattr(hint, "__name__", None) or str(hint).removeprefix("typing.")
-
-
-def is_pydantic(kind: Any) -> bool:
-    return isinstance(kind, type) and hasattr(kind, "model_validate") and hasattr(kind, "model_json_schema")
-
-
-def _schema(kind: Any) -> JsonObject:
-    if kind in _PATHS:
-        return {"type": "string", "format": "path"}
-    if is_pydantic(kind):
-        schema: JsonObject = kind.model_json_schema(ref_template="#/$defs/{model}")
-        return schema
-    raise NotImplementedError  # how a hook tells msgspec that the type is not one of its own
-
-
-def _make(kind: Any, value: Any) -> Any:
-    if kind in _PATHS and isinstance(value, str):
-        return kind(value)
-    if is_pydantic(kind):
-        try:
-            return kind.model_validate(value)
-        except ValueError as error:  # pydantic's ValidationError is one
-            raise ValueError(_first_line_of(error)) from error
-    if isinstance(kind, type) and isinstance(value, kind):
-        return value
-    raise ValueError(f"Expected `{name_of(kind)}`, got `{type(value).__name__}`")
-
-
-def _first_line_of(error: ValueError) -> str:
-    try:
-        wrongs = error.errors(include_url=False)  # type: ignore[attr-defined]
-    except (AttributeError, TypeError):
-        return str(error)
-    return "; ".join(f"{'.'.join(str(step) for step in w['loc']) or 'value'}: {w['msg']}" for w in wrongs[:5])
-
-
-# ---------------------------------------------------------------- values
-
-
-def _convert(value: Json, kind: Any, looks: tuple[bool, ...] = (True, False)) -> Any:
-    """As it is, then leniently, then with JSON taken out of strings and whole floats as integers."""
-    wrong: Exception | None = None
-    for strict in looks:
-        try:
-            return msgspec.convert(value, kind, strict=strict, str_keys=True, dec_hook=_make)
-        except (msgspec.ValidationError, ValueError) as error:
-            wrong = wrong or error
-    eased = _ease(value)
-    if False in looks and eased is not value:
-        try:
-            return msgspec.convert(eased, kind, strict=False, str_keys=True, dec_hook=_make)
-        except (msgspec.ValidationError, ValueError):
-            pass
-    raise Misfit(str(wrong).replace("`", "")) from wrong
-
-
-def _ease(value: Json) -> Json:
-    """What a model meant, where it wrote JSON into a string or 5.0 for 5."""
-    if isinstance(value, str) and value.strip()[:1] in ("{", "["):
-        try:
-            return load_json(value)
-        except DragomanError:
-            return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {key: _ease(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_ease(item) for item in value]
-    return value

@@ -14,7 +14,10 @@ from dragoman.errors import DragomanError
 from dragoman.jsontypes import Json, JsonObject, copy_json, kind_of, load_json
 from dragoman.model.messages import ToolCall
 from dragoman.tools.docstrings import Doc, read_docstring
-from dragoman.tools.hints import Hint, Misfit, describe, description_of, read_hint
+from dragoman.tools.hints import Hint, description_of, read_hint
+from dragoman.tools.records import NOTHING, read_shape
+from dragoman.tools.schemas import describe, with_default
+from dragoman.tools.values import Misfit, convert
 
 _SIMPLE = (bool, int, float, str)
 _MOST_NAMED = 12  # names an error lists
@@ -84,12 +87,9 @@ class Signature(Struct, frozen=True, kw_only=True):
 
 def _take(argument: Argument, value: Json, values: dict[str, Any], wrongs: list[str]) -> None:
     try:
-        values[argument.name] = argument.hint.convert(value)
+        values[argument.name] = convert(value, argument.hint, argument.name)
     except Misfit as error:
-        words = str(error)
-        inside = f" (in {argument.name}" if " - at $" in words else ""
-        words = words.replace(" - at $", f"{inside}", 1) + (")" if inside else "")
-        wrongs.append(f"{argument.name}: {words}")
+        wrongs.append(f"{argument.name}: {error}")
 
 
 def read_arguments(text: str) -> JsonObject:
@@ -124,6 +124,9 @@ def read_signature(function: Callable[..., Any]) -> Signature:
         hint = hints.get(parameter.name, parameter.annotation)
         if hint is ToolCall:
             wants_call = parameter.name
+            continue
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
+            arguments += [_argument(function, one, one.annotation, doc) for one in _unpacked(hint)]
             continue
         argument = _argument(function, parameter, hint, doc)
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -185,6 +188,17 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
+def _unpacked(hint: Any) -> list[inspect.Parameter]:
+    """`**options: Unpack[Options]`: the keys of the TypedDict are arguments."""
+    name = inspect.Parameter.KEYWORD_ONLY
+    return [
+        inspect.Parameter(
+            field.name, name, annotation=field.hint, default=inspect.Parameter.empty if field.required else NOTHING
+        )
+        for field in read_shape(typing.get_args(hint)[0]).fields
+    ]
+
+
 def _argument(function: Any, parameter: inspect.Parameter, hint: Any, doc: Doc) -> Argument:
     empty = parameter.default is inspect.Parameter.empty
     if hint is inspect.Parameter.empty and not empty and type(parameter.default) in _SIMPLE:
@@ -230,9 +244,4 @@ def _property(argument: Argument, schema: JsonObject) -> JsonObject:
     text = description_of(argument.hint.kind) or argument.text
     if text:
         schema = {**schema, "description": text}
-    if not argument.required and argument.default not in (inspect.Parameter.empty, None):
-        try:
-            schema = {**schema, "default": msgspec.to_builtins(argument.default, enc_hook=str)}
-        except (TypeError, ValueError, RecursionError):
-            return schema
-    return schema
+    return with_default(schema, NOTHING if argument.default is inspect.Parameter.empty else argument.default)
