@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.errors import LossError, pointer
+from dragoman.errors import LossError
 
 NoteKind: TypeAlias = Literal["dropped", "altered", "invented", "repaired"]
 
@@ -62,9 +62,11 @@ class Notes:
 
 
 def spell(at: At) -> str:
-    """The JSON pointer for a place."""
-    steps: list[str | int] = []
+    """The JSON pointer for a place: `errors.pointer` of its steps, in fewer steps of our own."""
+    where = ""
     while at:
         at, step = at
-        steps.append(step)
-    return pointer(tuple(reversed(steps)))
+        if type(step) is str and ("~" in step or "/" in step):
+            step = step.replace("~", "~0").replace("/", "~1")
+        where = f"/{step}{where}"
+    return where

@@ -42,13 +42,20 @@ def encode_turns(
 
 def usual_text(part: Part) -> str | None:
     """The words of a part that is nothing else; None for an empty text and for every other part."""
-    if type(part) is not Text or part.extras or part.cache or part.citations or part.seal:
+    if type(part) is not Text or part.extras or part.cache or part.citations or part.seal or part.logprobs is not None:
         return None
-    return part.text or None if part.logprobs is None else None
+    return part.text or None
 
 
-def is_usual_call(part: Part) -> bool:
-    return type(part) is ToolCall and not (part.freeform or part.extras or part.seal or part.cache)
+def usual_calls(parts: tuple[Part, ...], first: int) -> list[ToolCall] | None:
+    """The parts from the first one on, if they are calls and nothing else."""
+    calls: list[ToolCall] = []
+    for i in range(first, len(parts)):
+        part = parts[i]
+        if type(part) is not ToolCall or part.extras or part.freeform or part.seal or part.cache:
+            return None
+        calls.append(part)
+    return calls
 
 
 def usual_result(part: Part) -> str | None:

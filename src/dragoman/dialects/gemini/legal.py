@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from dragoman.dialects.gemini.parts import is_sayable
-from dragoman.model.messages import Message
+from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, Notes
 
@@ -11,6 +11,8 @@ from dragoman.notes import ROOT, Notes
 def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
     """A turn of which nothing can be said would be a content without parts, which Gemini refuses; its neighbours then
     meet, so this comes before they are joined. Parts of a turn that stays are the encoder's to leave out."""
+    if all(message.parts and _is_surely_heard(message.parts[0]) for message in request.messages):
+        return request
     kept = tuple(message for message in request.messages if _is_heard(message))
     if len(kept) == len(request.messages):
         return request
@@ -18,6 +20,12 @@ def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
         if not _is_heard(message):
             notes.dropped(((ROOT, "messages"), i), "gemini can say nothing of this turn")
     return replace(request, messages=kept)
+
+
+def _is_surely_heard(part: Part) -> bool:
+    """A quick look that is right about nearly every turn; a False only means: look closer."""
+    kind = type(part)
+    return kind is ToolResult or kind is ToolCall or (type(part) is Text and part.text != "")
 
 
 def _is_heard(message: Message) -> bool:

@@ -69,8 +69,12 @@ def decode_parts(items: list[Any], calls: Calls) -> tuple[Part, ...]:
 
 def decode_part(part: JsonObject, calls: Calls) -> Part:
     text = part.get("text")
-    if type(text) is str and len(part) == 1:  # the usual case
-        return Text(text=text) if text else Text(text="", extras=EMPTY)
+    if len(part) == 1:
+        if type(text) is str:
+            return Text(text=text) if text else Text(text="", extras=EMPTY)
+        usual = _decode_usual(part, calls)
+        if usual is not None:
+            return usual
     kinds = [KINDS[key] for key, value in part.items() if key in KINDS and value is not None]
     match kinds:
         case ["text"] if type(text) is str:
@@ -86,6 +90,24 @@ def decode_part(part: JsonObject, calls: Calls) -> Part:
             return _decode_text(part)  # a signature alone (FIELD-CASES 12)
         case _:
             return Opaque(dialect=NAME, body=part)  # code, server tools, tomorrow's parts
+
+
+def _decode_usual(part: JsonObject, calls: Calls) -> ToolCall | ToolResult | None:
+    """A call or a result as most are, in few steps; None for the rest."""
+    call = part.get("functionCall")
+    if type(call) is dict and len(call) == 3:
+        call_id, name, given = call.get("id"), call.get("name"), call.get("args")
+        if type(call_id) is str and call_id and type(name) is str and type(given) is dict:
+            arguments = dump_text(given)
+            return ToolCall(id=calls.call(call_id, name, arguments), name=name, arguments=arguments)
+    result = part.get("functionResponse")
+    if type(result) is dict and len(result) == 3:
+        call_id, name, response = result.get("id"), result.get("name"), result.get("response")
+        if type(call_id) is str and call_id and type(name) is str and type(response) is dict and len(response) == 1:
+            output = response.get("output")
+            if type(output) is str:
+                return ToolResult(call_id=calls.result(call_id, name), name=name, parts=(Text(text=output),))
+    return None
 
 
 def _decode_text(part: JsonObject) -> Text | Reasoning:

@@ -9,10 +9,13 @@ from urllib.parse import quote, unquote
 
 from msgspec.structs import replace
 
+from dragoman.dialects._calls import arguments_as_object
 from dragoman.dialects._settings import encode_tier, note_missing
+from dragoman.dialects._usual import encode_turns, usual_calls, usual_result, usual_text
 from dragoman.dialects.gemini.calls import History
 from dragoman.dialects.gemini.generation import CONFIG, encode_generation, take_generation
 from dragoman.dialects.gemini.parts import decode_parts, encode_part
+from dragoman.dialects.gemini.results import write_name
 from dragoman.dialects.gemini.spelling import to_camel, write_extras
 from dragoman.dialects.gemini.tools import encode_choice, encode_tools, take_choice, take_tools
 from dragoman.dialects.gemini.words import NAME, ROLE_WORDS, ROLES, TIERS
@@ -124,15 +127,25 @@ def _take_contents(body: JsonObject, history: History) -> tuple[Message, ...]:
 
 
 def _decode_content(content: JsonObject, history: History) -> Message:
-    word = content.pop("role", None)
+    word, given = content.get("role"), content.get("parts")
+    if (
+        len(content) == 2
+        and type(given) is list
+        and given
+        and (word == "model" or (word == "user" and len(given) == 1))
+    ):
+        history.begin(model=word == "model")  # the usual turn: nothing to spell, and no results among other parts
+        return Message(role=ROLES[word], parts=decode_parts(given, history))
+    content.pop("role", None)
     role = ROLES.get(word, "user") if type(word) is str else "user"
     if word != ROLE_WORDS[role] or role == "system":
         note_spelling(content, "role", "absent" if word is None else word)
     history.begin(model=role == "assistant")
     parts = _take_parts(content, history)
-    results = sum(type(part) is ToolResult for part in parts)
-    if 0 < results < len(parts):
-        note_spelling(content, "mixed", True)
+    if len(parts) > 1:
+        results = sum(type(part) is ToolResult for part in parts)
+        if 0 < results < len(parts):
+            note_spelling(content, "mixed", True)
     return Message(role=role, parts=parts, extras=leftovers(content, NAME))
 
 
@@ -245,10 +258,14 @@ def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
             body["systemInstruction"] = system
     names = _names_of_calls(messages)
     silent = _calls_without_ids(messages)
-    contents: list[JsonObject] = []
-    for i in range(lead, len(messages)):
-        message = _leave_out_ids(messages[i], silent) if silent else messages[i]
-        contents.extend(_encode_content(message, (at, i), notes, names))
+
+    def encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
+        return None if silent else _encode_usual(message, at, notes, names)
+
+    def encode_whole(message: Message, at: At, notes: Notes) -> list[JsonObject]:
+        return _encode_content(_leave_out_ids(message, silent) if silent else message, at, notes, names)
+
+    contents = encode_turns(messages, lead, NAME, encode_usual, encode_whole, at, notes)
     form = spelled(request.extras, NAME, "~contents")
     text = _lone_text(contents[0]["parts"]) if form == "string" and len(contents) == 1 else None
     if text is not None:
@@ -323,6 +340,33 @@ def _encode_system(messages: tuple[Message, ...], request: Request, at: At, note
 def _note_developer(message: Message, at: At, notes: Notes) -> None:
     if message.role == "developer":
         notes.altered((at, "role"), "gemini does not tell developer from system")
+
+
+def _encode_usual(message: Message, at: At, notes: Notes, names: dict[str, str]) -> list[JsonObject] | None:
+    parts, role = message.parts, message.role
+    if not parts or (role != "assistant" and role != "user"):
+        return None
+    text = usual_text(parts[0])
+    blocks: list[JsonObject] = [] if text is None else [{"text": text}]
+    if len(parts) == 1 and text is not None:
+        return [{"role": ROLE_WORDS[role], "parts": blocks}]
+    if role == "assistant":
+        calls = usual_calls(parts, len(blocks))
+        if calls is None:
+            return None
+        for i, call in enumerate(calls, len(blocks)):
+            arguments = arguments_as_object(call, NAME, ((at, "parts"), i), notes)
+            blocks.append({"functionCall": {"id": call.id, "name": call.name, "args": arguments}})
+        return [{"role": "model", "parts": blocks}]
+    result = parts[0]
+    if len(parts) == 1 and type(result) is ToolResult:
+        text = usual_result(result)
+        if text is not None:
+            answer: JsonObject = {"id": result.call_id}
+            write_name(answer, result, ((at, "parts"), 0), notes, names)
+            answer["response"] = {"output": text}
+            return [{"role": "user", "parts": [{"functionResponse": answer}]}]
+    return None
 
 
 def _encode_content(message: Message, at: At, notes: Notes, names: dict[str, str]) -> list[JsonObject]:

@@ -101,7 +101,7 @@ def encode_result(part: ToolResult, at: At, notes: Notes, names: dict[str, str])
     result: JsonObject = {}
     if "~id" not in own:
         result["id"] = part.call_id
-    _encode_name(result, part, at, notes, names)
+    write_name(result, part, at, notes, names)
     text, media = _gather(part, at, notes)
     response = _encode_response(part, text, at, notes)
     if response or own.get("~response") not in ("absent", "null"):
@@ -122,7 +122,7 @@ def encode_result(part: ToolResult, at: At, notes: Notes, names: dict[str, str])
     return block
 
 
-def _encode_name(result: JsonObject, part: ToolResult, at: At, notes: Notes, names: dict[str, str]) -> None:
+def write_name(result: JsonObject, part: ToolResult, at: At, notes: Notes, names: dict[str, str]) -> None:
     """Gemini refuses a result without the name of its function (FIELD-CASES 67); the call has it (mission A7)."""
     if part.name is not None:
         result["name"] = part.name

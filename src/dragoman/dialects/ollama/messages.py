@@ -4,8 +4,10 @@ Tool results are turns of their own (`role: tool`) here and parts of the user's 
 results may lack ids: then results answer calls by name and order, over the whole history (FIELD-CASES 81).
 """
 
+from dragoman.dialects._calls import arguments_as_object
 from dragoman.dialects._parts import is_plain
 from dragoman.dialects._results import mark_failed, unmark_failed
+from dragoman.dialects._usual import encode_turns, usual_calls, usual_result, usual_text
 from dragoman.dialects.ollama.parts import Turn, add_spelled, take_content, take_media, take_parts
 from dragoman.dialects.ollama.words import NAME, ROLE_WORDS, ROLES, TOOL_ROLE
 from dragoman.errors import DecodeError
@@ -34,6 +36,9 @@ def take_messages(body: JsonObject) -> tuple[Message, ...]:
     return tuple(history.messages)
 
 
+PLAIN_ROLES = ("user", "assistant", "system")  # those we write as we read them
+
+
 class _History:
     """The messages read so far, and the calls among them that wait for a result."""
 
@@ -43,7 +48,11 @@ class _History:
         self._minted: set[str] = set()  # ids of calls that came without one
 
     def read(self, message: JsonObject) -> None:
-        word = message.pop("role", None)
+        word, content = message.get("role"), message.get("content")
+        if len(message) == 2 and type(content) is str and word in PLAIN_ROLES:  # most turns are a text and no more
+            self.messages.append(Message(role=ROLES[word], parts=(Text(text=content),)))
+            return
+        message.pop("role", None)
         if type(word) is not str:
             raise expected("string", word, "role")
         plain = word.lower()  # as the server does
@@ -54,10 +63,6 @@ class _History:
             note_spelling(message, "role", word)
         if role is None:
             self.messages.append(Message(role="user", parts=(self._read_result(message),)))
-            return
-        content = message.get("content")
-        if len(message) == 1 and type(content) is str:  # most turns are a text and nothing else
-            self.messages.append(Message(role=role, parts=(Text(text=content),)))
             return
         parts = tuple(take_parts(message, self._mint_id, asked=True))
         self._waiting.extend((part.id, part.name) for part in parts if type(part) is ToolCall)
@@ -121,9 +126,14 @@ class _History:
 
 def encode_messages(messages: tuple[Message, ...], at: At, notes: Notes) -> list[JsonObject]:
     names = _CallNames(messages)
-    turns: list[JsonObject] = []
-    for i, message in enumerate(messages):
-        turns.extend(_encode_message(message, names, (at, i), notes))
+
+    def encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
+        return _encode_usual(message, names, at, notes)
+
+    def encode_whole(message: Message, at: At, notes: Notes) -> list[JsonObject]:
+        return _encode_message(message, names, at, notes)
+
+    turns = encode_turns(messages, 0, NAME, encode_usual, encode_whole, at, notes)
     if messages and not turns:
         notes.dropped(at, "nothing is left of it that ollama could say")
     return turns
@@ -145,6 +155,33 @@ class _CallNames:
         return self._names.get(call_id)
 
 
+def _encode_usual(message: Message, names: _CallNames, at: At, notes: Notes) -> list[JsonObject] | None:
+    parts, role = message.parts, message.role
+    if not parts or role == "developer":
+        return None
+    text = usual_text(parts[0])
+    if len(parts) == 1 and text is not None:
+        return [{"role": role, "content": text}]
+    if role == "assistant":
+        first = 0 if text is None else 1
+        made = usual_calls(parts, first)
+        if made is None:
+            return None
+        calls: list[JsonObject] = []
+        for i, call in enumerate(made, first):
+            arguments = arguments_as_object(call, NAME, ((at, "parts"), i), notes)
+            calls.append({"id": call.id, "function": {"name": call.name, "arguments": arguments}})
+        return [{"role": role, "content": text or "", "tool_calls": calls}]
+    result = parts[0]
+    if len(parts) == 1 and role == "user" and type(result) is ToolResult:
+        text = usual_result(result)
+        if text is not None:
+            turn: JsonObject = {"role": TOOL_ROLE, "content": text}
+            _encode_names(turn, result, names, ((at, "parts"), 0), notes)
+            return [turn]
+    return None
+
+
 def _encode_message(message: Message, names: _CallNames, at: At, notes: Notes) -> list[JsonObject]:
     """One turn as one message, or as several where results of tools stand in it."""
     role = spelled(message.extras, NAME, "~role")
@@ -152,8 +189,6 @@ def _encode_message(message: Message, names: _CallNames, at: At, notes: Notes) -
         role = ROLE_WORDS[message.role]
         if message.role == "developer":
             notes.altered((at, "role"), "ollama does not tell developer from system")
-    if len(message.parts) == 1 and not message.extras and is_plain(message.parts[0]):  # most turns
-        return [{"role": role, "content": message.parts[0].text}]  # type: ignore[union-attr]  # it is a Text
     turns: list[JsonObject] = []
     turn: Turn | None = None
     for i, part in enumerate(message.parts):

@@ -77,9 +77,13 @@ def take_calls(message: JsonObject, ids: CallIds) -> list[Part]:
 
 
 def decode_call(call: JsonObject, ids: CallIds) -> Part:
-    kind = call.get("type")
+    kind, call_id = call.get("type"), call.get("id")
     place, key = ("custom", "input") if kind == "custom" else ("function", "arguments")
     inner = call.get(place)
+    if len(call) == 3 and kind == "function" and type(inner) is dict and len(inner) == 2:  # the usual case
+        name, arguments = inner.get("name"), inner.get("arguments")
+        if type(name) is str and type(arguments) is str and type(call_id) is str and call_id:
+            return ToolCall(id=call_id, name=name, arguments=arguments)
     if type(inner) is not dict or type(inner.get("name")) is not str:
         return Opaque(dialect=NAME, body={"type": OPAQUE_CALL, "call": call})
     if kind == place:
@@ -89,15 +93,12 @@ def decode_call(call: JsonObject, ids: CallIds) -> Part:
     del call[place]
     name = inner.pop("name")
     arguments = take_arguments(inner, key, call)
-    call_id = call.get("id")
     if type(call_id) is str and call_id:
         del call["id"]
     else:
         note_spelling(call, "id", call.pop("id", "absent"))
         call_id = ids.make(name)
     keep_inner(call, place, inner)
-    if not call:  # the usual case
-        return ToolCall(id=call_id, name=name, arguments=arguments, freeform=place == "custom")
     return ToolCall(
         id=call_id,
         name=name,

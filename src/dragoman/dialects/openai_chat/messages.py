@@ -3,9 +3,12 @@
 from typing import Any
 
 from dragoman.dialects._parts import is_plain
+from dragoman.dialects._results import FAILED
+from dragoman.dialects._usual import usual_calls, usual_result, usual_text
 from dragoman.dialects.openai_chat.assistant import decode_assistant, decode_list, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import (
     CallIds,
+    decode_call,
     decode_result,
     encode_result,
 )
@@ -14,6 +17,7 @@ from dragoman.dialects.openai_chat.words import NAME, ROLES
 from dragoman.errors import DecodeError
 from dragoman.fields import (
     add_extras,
+    decode_each,
     expected,
     leftovers,
     note_spelling,
@@ -25,7 +29,6 @@ from dragoman.model.messages import (
     Message,
     Part,
     Text,
-    ToolCall,
     ToolResult,
 )
 from dragoman.notes import At, Notes
@@ -34,6 +37,9 @@ from dragoman.notes import At, Notes
 
 
 def decode_message(message: JsonObject, ids: CallIds) -> Message:
+    usual = _decode_usual(message, ids)
+    if usual is not None:
+        return usual
     role = take_text(message, "role")
     if role == "assistant":
         return Message(role="assistant", parts=decode_assistant(message, ids), extras=leftovers(message, NAME))
@@ -45,6 +51,26 @@ def decode_message(message: JsonObject, ids: CallIds) -> Message:
     if role not in ROLES:
         raise DecodeError(f"expected one of {', '.join(ROLES)}, found {role!r}", "role")
     return Message(role=ROLES[role], parts=_take_content(message), extras=leftovers(message, NAME))
+
+
+def _decode_usual(message: JsonObject, ids: CallIds) -> Message | None:
+    """The turns most conversations consist of (a text; a text and calls; a result) in few steps; None for the rest."""
+    role, content = message.get("role"), message.get("content")
+    text = content if type(content) is str and content else None
+    if len(message) == 2 and text is not None and type(role) is str and role in ROLES:
+        return Message(role=ROLES[role], parts=(Text(text=text),))
+    if len(message) != 3:
+        return None
+    if role == "tool" and text is not None and not text.startswith(FAILED):
+        call_id = message.get("tool_call_id")
+        if type(call_id) is str and call_id:
+            return Message(role="user", parts=(ToolResult(call_id=call_id, parts=(Text(text=text),)),))
+    calls = message.get("tool_calls")
+    silent = content is None and "content" in message
+    if role == "assistant" and type(calls) is list and calls and (silent or text is not None):
+        made = decode_each(calls, "tool_calls", lambda call: decode_call(call, ids))
+        return Message(role="assistant", parts=made if text is None else (Text(text=text), *made))
+    return None
 
 
 def _take_content(message: JsonObject) -> tuple[Part, ...]:
@@ -88,42 +114,27 @@ def encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
     return [turn]
 
 
-def encode_usual(message: Message) -> JsonObject | None:
-    """The turns most conversations consist of (a text; a result; a text and calls) in few steps; None for the rest.
-    The turn's own extras must be silent."""
-    role, parts = message.role, message.parts
+def encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
+    parts = message.parts
     if not parts:
         return None
-    first = parts[0]
-    text = None
-    if type(first) is Text:
-        text = first.text
-        if not text or first.extras or first.cache or first.citations or first.seal or first.logprobs is not None:
+    text = usual_text(parts[0])
+    if len(parts) == 1 and text is not None:
+        return [{"role": message.role, "content": text}]
+    if message.role == "assistant":
+        made = usual_calls(parts, 0 if text is None else 1)
+        if made is None:
             return None
-        if len(parts) == 1:
-            return {"role": role, "content": text}
-    if role == "assistant":
-        calls: list[JsonObject] = []
-        for part in parts if text is None else parts[1:]:
-            if type(part) is not ToolCall or part.freeform or part.extras or part.seal or part.cache:
-                return None
-            function = {"name": part.name, "arguments": part.arguments}
-            calls.append({"id": part.id, "type": "function", "function": function})
-        return {"role": "assistant", "content": text, "tool_calls": calls}
-    if type(first) is ToolResult and len(parts) == 1 and role == "user":
-        return _encode_usual_result(first)
+        calls = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in made
+        ]
+        return [{"role": "assistant", "content": text, "tool_calls": calls}]
+    result = parts[0]
+    if len(parts) == 1 and message.role == "user" and type(result) is ToolResult:
+        text = usual_result(result)
+        return None if text is None else [{"role": "tool", "tool_call_id": result.call_id, "content": text}]
     return None
-
-
-def _encode_usual_result(part: ToolResult) -> JsonObject | None:
-    inner = part.parts[0] if len(part.parts) == 1 else None
-    if type(inner) is not Text or not inner.text or inner.extras or inner.cache:
-        return None
-    if inner.citations or inner.seal or inner.logprobs is not None:
-        return None
-    if part.failed is not None or part.name is not None or part.cache or part.freeform or part.extras:
-        return None
-    return {"role": "tool", "tool_call_id": part.call_id, "content": inner.text}
 
 
 def _encode_mixed(message: Message, at: At, notes: Notes) -> list[JsonObject]:

@@ -4,6 +4,7 @@ https://platform.openai.com/docs/api-reference/chat/create (digest read 2026-11-
 from msgspec.structs import replace
 
 from dragoman.dialects._settings import encode_ttl
+from dragoman.dialects._usual import encode_turns
 from dragoman.dialects.openai_chat.calls import CallIds
 from dragoman.dialects.openai_chat.messages import decode_message, encode_message, encode_usual
 from dragoman.dialects.openai_chat.parts import add_outer, keep_inner, note_absent, take_word
@@ -17,7 +18,6 @@ from dragoman.dialects.openai_chat.tools import (
 from dragoman.dialects.openai_chat.words import EFFORTS, NAME, NO_EFFORT, OWN_TTLS, TTLS
 from dragoman.fields import (
     add_extras,
-    is_silent,
     leftovers,
     note_spelling,
     spelled,
@@ -29,7 +29,7 @@ from dragoman.fields import (
     take_texts_or_none,
 )
 from dragoman.jsontypes import JsonObject
-from dragoman.model.messages import Cache, Extras, Message, ToolCall, ToolResult
+from dragoman.model.messages import Cache, Message, ToolCall, ToolResult
 from dragoman.model.request import OutputFormat, ReasoningSetting, Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.effort import effort_of_budget, lowest_known
@@ -188,24 +188,17 @@ def _take_cache(body: JsonObject) -> Cache | None:
 def encode_request(request: Request, notes: Notes) -> WireRequest:
     body: JsonObject = {"model": request.model}
     at: At = (ROOT, "messages")
-    turns: list[JsonObject] = []
-    usual_only = True
-    silent: Extras = {}  # extras found to have nothing for us; turns of one wire mostly share them
-    for i, message in enumerate(request.messages):
-        extras = message.extras
-        usual = None
-        if not extras or extras is silent or is_silent(extras, NAME):
-            silent = extras or silent
-            usual = encode_usual(message)
-        if usual is not None:
-            turns.append(usual)
-        else:
-            usual_only = False
-            turns.extend(encode_message(message, (at, i), notes))
+    unusual: list[Message] = []
+
+    def encode_whole(message: Message, at: At, notes: Notes) -> list[JsonObject]:
+        unusual.append(message)
+        return encode_message(message, at, notes)
+
+    turns = encode_turns(request.messages, 0, NAME, encode_usual, encode_whole, at, notes)
     body["messages"] = turns
     if request.messages and not turns:
         notes.dropped(at, "no turn left that openai_chat could say")
-    if not usual_only:
+    if unusual:
         _note_freeform(request, notes)
     encode_tools(body, request, notes)
     encode_tool_choice(body, request, notes)

@@ -1,5 +1,9 @@
 """OpenAI Responses: the input, both ways: a list of items on the wire, turns for us."""
 
+from collections.abc import Iterable
+
+from dragoman.dialects._results import FAILED
+from dragoman.dialects._usual import encode_turns, usual_calls, usual_result, usual_text
 from dragoman.dialects.openai_responses.items import decode_model_item, encode_item, group_parts
 from dragoman.dialects.openai_responses.parts import decode_content, encode_input, is_content, is_plain
 from dragoman.dialects.openai_responses.results import decode_result, encode_result, is_result
@@ -14,7 +18,7 @@ from dragoman.dialects.openai_responses.words import (
 from dragoman.errors import DecodeError
 from dragoman.fields import add_extras, leftovers, note_spelling, spelled, take_choice
 from dragoman.jsontypes import JsonObject, kind_of
-from dragoman.model.messages import Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
+from dragoman.model.messages import Extras, Message, Opaque, Part, Reasoning, Refusal, Role, Text, ToolCall, ToolResult
 from dragoman.notes import At, Notes
 
 # ---------------------------------------------------------------- decode
@@ -33,6 +37,9 @@ def decode_items(items: list[object]) -> tuple[Message, ...]:
     return turns.end()
 
 
+NEW_ITEM: Extras = {NAME: {"~item": "new"}}  # a text that does not go on with the message before it
+
+
 class _Turns:
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -41,6 +48,8 @@ class _Turns:
 
     def add(self, item: JsonObject) -> None:
         kind = item.get("type")
+        if self._add_usual(item, kind):
+            return
         if kind == "message" or (kind is None and "role" in item):
             self._add_message(item)
         elif kind == "reasoning" or (type(kind) is str and kind in CALLS):
@@ -49,6 +58,37 @@ class _Turns:
             self._extend("user", [decode_result(item)])
         else:
             self._extend(owner_of(item), [Opaque(dialect=NAME, body=item)])
+
+    def _add_usual(self, item: JsonObject, kind: object) -> bool:
+        """The items most conversations consist of (a text, a call, a result), in few steps; False for the rest."""
+        match kind, len(item):
+            case None, 2:
+                return self._add_words(item.get("role"), item.get("content"))
+            case "function_call", 4:
+                call_id, name, arguments = item.get("call_id"), item.get("name"), item.get("arguments")
+                if type(call_id) is not str or type(name) is not str or type(arguments) is not str:
+                    return False
+                self._extend("assistant", (ToolCall(id=call_id, name=name, arguments=arguments),))
+                return True
+            case "function_call_output", 3:
+                call_id, output = item.get("call_id"), item.get("output")
+                if type(call_id) is not str or type(output) is not str or not output or output.startswith(FAILED):
+                    return False
+                self._extend("user", (ToolResult(call_id=call_id, parts=(Text(text=output),)),))
+                return True
+            case _:
+                return False
+
+    def _add_words(self, role: object, content: object) -> bool:
+        if type(content) is not str or type(role) is not str or role not in ROLES:
+            return False
+        if role == "assistant":
+            new = isinstance(self._last("assistant"), Text | Refusal)
+            self._extend("assistant", (Text(text=content, extras=NEW_ITEM) if new else Text(text=content),))
+        else:
+            self._close()
+            self.messages.append(Message(role=ROLES[role], parts=(Text(text=content),)))
+        return True
 
     def _add_message(self, item: JsonObject) -> None:
         if item.get("role") == "assistant":
@@ -64,7 +104,7 @@ class _Turns:
     def _last(self, role: Role) -> Part | None:
         return self.parts[-1] if self.parts and self.role == role else None
 
-    def _extend(self, role: Role, parts: list[Part]) -> None:
+    def _extend(self, role: Role, parts: Iterable[Part]) -> None:
         if role != self.role:
             self._close()
             self.role = role
@@ -119,14 +159,36 @@ def owner_of(item: JsonObject) -> Role:
 
 def encode_items(messages: tuple[Message, ...], first: int, at: At, notes: Notes) -> list[JsonObject]:
     """The turns from the first one on as items. `at` is the place of the turns."""
-    items: list[JsonObject] = []
-    for i in range(first, len(messages)):
-        message = messages[i]
-        encode = _encode_turn if message.role == "assistant" else _encode_said
-        said = encode(message, (at, i), notes)
-        if message.parts and not said:
-            notes.dropped((at, i), "nothing of this turn can be said")
-        items.extend(said)
+    return encode_turns(messages, first, NAME, _encode_usual, _encode_message, at, notes)
+
+
+def _encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
+    parts = message.parts
+    if not parts:
+        return None
+    text = usual_text(parts[0])
+    items: list[JsonObject] = [] if text is None else [{"role": message.role, "content": text}]
+    if len(parts) == 1 and text is not None:
+        return items
+    if message.role == "assistant":
+        calls = usual_calls(parts, len(items))
+        if calls is None:
+            return None
+        for call in calls:
+            item = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+            items.append(item)
+        return items
+    result = parts[0]
+    if len(parts) == 1 and type(result) is ToolResult:
+        text = usual_result(result)
+        return None if text is None else [{"type": "function_call_output", "call_id": result.call_id, "output": text}]
+    return None
+
+
+def _encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
+    items = (_encode_turn if message.role == "assistant" else _encode_said)(message, at, notes)
+    if message.parts and not items:
+        notes.dropped(at, "nothing of this turn can be said")
     return items
 
 
