@@ -143,6 +143,14 @@ def test_text_is_cut_between_characters_and_over_all_parts() -> None:
     assert result.parts[2] == Text(text="\n[cut: the result has 1 bytes, 0 are shown]")
 
 
+def test_a_result_that_was_cut_is_not_cut_again() -> None:
+    """A tool cuts its own result, and the loop looks at it once more."""
+    once = limit(ToolResult(call_id="c", parts=(Text(text="a" * 300),)), 100)
+    assert once.parts == (Text(text="a" * 100 + "\n[cut: the result has 300 bytes, 100 are shown]"),)
+    assert limit(once, 100) is once
+    assert limit(once, 99) is not once
+
+
 def test_a_result_within_the_limit_is_the_same_result() -> None:
     result = ToolResult(call_id="c", parts=(Text(text="a" * 1000), Text(text="é" * 1000)))
     assert limit(result) is result

@@ -2,6 +2,7 @@
 
 import base64
 import mimetypes
+import re
 from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
@@ -28,6 +29,7 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xfb", "audio/mpeg"),
     (b"fLaC", "audio/flac"),
 )
+_CUT = re.compile(r"\n\[cut: the result has \d+ bytes, \d+ are shown\]\Z")
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 _PARTS = (Text, Image, Document, Audio, Video)
 
@@ -188,6 +190,9 @@ def _cut(part: Text, left: int) -> tuple[Text, int]:
     size = len(data) or len(text)
     if size <= left:
         return part, left - size
+    done = _CUT.search(text)
+    if done is not None and size - len(done[0]) <= left:
+        return part, 0  # the tool has cut it already, and says from what
     shown = data[: max(left, 0)].decode("utf-8", "ignore")
     return Text(text=f"{shown}\n[cut: the result has {size} bytes, {max(left, 0)} are shown]"), 0
 
