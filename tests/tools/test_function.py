@@ -6,9 +6,11 @@ import json
 import sys
 import threading
 import time
+import types
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
-from typing import Any
+from pathlib import Path
+from typing import Any, Required, TypedDict, Unpack
 
 import pytest
 
@@ -96,8 +98,6 @@ CALLABLES = [
     Weather(),
     pieces,
     later_pieces,
-    functools.partial(plain, days=2),
-    functools.partial(later, days=2),
     lambda city, days=1: later(city, days),
 ]
 
@@ -108,6 +108,104 @@ def test_any_callable_is_a_tool(function: Any) -> None:
     assert (text_of(result), result.failed, result.call_id) == ("Oslo 2", None, "c1")
     schema = (function if isinstance(function, FunctionTool) else FunctionTool(function, name="f")).parameters
     assert list(schema["properties"]) == ["city", "days"]
+
+
+@pytest.mark.parametrize("function", [plain, later, Weather().at, Weather()], ids=str)
+def test_what_a_partial_has_bound_is_not_the_model_s_to_say(function: Any) -> None:
+    bound = functools.partial(function, days=2)
+    assert list(FunctionTool(bound, name="f").parameters["properties"]) == ["city"]
+    assert text_of(run(bound, {"city": "Oslo"})) == "Oslo 2"
+    assert "days: there is no such argument" in text_of(run(bound, {"city": "Oslo", "days": 9}))
+
+
+def test_a_partial_may_bind_what_json_cannot_say() -> None:
+    def ask(sql: str, database: threading.Lock) -> str:
+        return f"{sql} {database is lock}"
+
+    lock = threading.Lock()
+    assert text_of(run(functools.partial(ask, database=lock), {"sql": "select"})) == "select True"
+
+
+class Options(TypedDict, total=False):
+    limit: Required[int]
+    deep: bool
+
+
+def test_keywords_of_a_typed_dict_are_arguments() -> None:
+    def find(what: str, **options: Unpack[Options]) -> Any:
+        """Finds.
+
+        Args:
+            limit: at most
+        """
+        return [what, options]
+
+    schema = FunctionTool(find).parameters
+    assert schema["properties"] == {
+        "what": {"type": "string"},
+        "limit": {"type": "integer", "description": "at most"},
+        "deep": {"type": "boolean"},
+    }
+    assert schema["required"] == ["what", "limit"]
+    assert text_of(run(find, {"what": "a", "limit": "3"})) == '["a",{"limit":3}]'
+    assert "limit: is missing" in text_of(run(find, {"what": "a"}))
+
+
+LATER = """
+from __future__ import annotations
+import dataclasses
+
+from dragoman.tools import FunctionTool
+
+
+@dataclasses.dataclass
+class There:
+    here: There | None = None
+
+
+def make():
+    @dataclasses.dataclass
+    class Here:
+        x: int
+
+    def take(here: Here, there: There, other: Here | There | None = None) -> Nowhere:
+        return here.x
+
+    return FunctionTool(take)
+"""
+
+
+def test_hints_are_read_where_annotations_are_only_text() -> None:
+    """`from __future__ import annotations`: also of classes inside a function; what it returns does not matter."""
+    scope: dict[str, Any] = {"__name__": "later"}
+    sys.modules["later"] = types.ModuleType("later")
+    sys.modules["later"].__dict__.update(scope)
+    try:
+        exec(LATER, sys.modules["later"].__dict__)  # noqa: S102  # the text above
+        made = sys.modules["later"].make()
+        assert made.parameters["required"] == ["here", "there"]
+        assert text_of(run(made, {"here": {"x": "5"}, "there": {"here": {}}, "other": {"x": 1}})) == "5"
+    finally:
+        del sys.modules["later"]
+
+
+def test_a_name_nobody_knows_says_what_to_do() -> None:
+    def take(value: "Gone") -> None:  # type: ignore[name-defined]  # noqa: F821
+        """Takes."""
+
+    with pytest.raises(DragomanError, match=r"take: name 'Gone' is not defined .* define it in the module"):
+        FunctionTool(take)
+
+
+def test_defaults_that_are_no_json_are_not_told() -> None:
+    def f(a: float = float("nan"), b: Any = threading.Lock(), c: Path = Path("x"), d: ToolCall | None = None) -> None:  # noqa: B008
+        """F."""
+
+    assert FunctionTool(f).parameters["properties"] == {
+        "a": {"type": "number"},
+        "b": {},
+        "c": {"type": "string", "format": "path", "default": "x"},
+    }
 
 
 def test_positional_and_variable_arguments_arrive() -> None:

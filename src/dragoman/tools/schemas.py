@@ -120,9 +120,19 @@ def with_default(schema: JsonObject, default: Any) -> JsonObject:
     if default is NOTHING or default is None:
         return schema
     try:
-        return {**schema, "default": msgspec.to_builtins(default, enc_hook=str)}
+        said = msgspec.to_builtins(default, enc_hook=_plain)
+        whole = msgspec.json.decode(msgspec.json.encode(said)) == said  # NaN is not
     except (TypeError, ValueError, RecursionError):
         return schema
+    return {**schema, "default": said} if whole else schema
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, PATHS):
+        return str(value)
+    if is_pydantic(type(value)):
+        return value.model_dump(mode="json")
+    raise TypeError
 
 
 def _stand_ins(kinds: list[Any]) -> Iterator[type[StandIn]]:

@@ -3,6 +3,8 @@
 import contextlib
 import functools
 import inspect
+import sys
+import types
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -122,7 +124,7 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     wants_call: str | None = None
     for parameter in _parameters(function):
         hint = hints.get(parameter.name, parameter.annotation)
-        if hint is ToolCall:
+        if hint is ToolCall or hint == ToolCall | None:
             wants_call = parameter.name
             continue
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
@@ -162,6 +164,8 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise DragomanError(f"{function!r} does not say what it takes") from error
+    bound = function.keywords if isinstance(function, functools.partial) else {}
+    parameters = [parameter for parameter in parameters if parameter.name not in bound]  # not the model's to say
     if parameters and parameters[0].name in ("self", "cls") and parameters[0].annotation is inspect.Parameter.empty:
         return parameters[1:]  # a method that is bound later
     return parameters
@@ -177,15 +181,31 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     elif not inspect.isroutine(shown):
         shown = type(shown).__call__
     shown = inspect.unwrap(shown)
-    names: dict[str, Any] = {}
-    with contextlib.suppress(TypeError, ValueError):
-        names = dict(inspect.getclosurevars(shown).nonlocals)
+    said = {name: hint for name, hint in getattr(shown, "__annotations__", {}).items() if name != "return"}
+    around = getattr(inspect.unwrap(getattr(shown, "__func__", shown)), "__globals__", {})
+    bare = types.SimpleNamespace(__annotations__=said)
     try:
-        return typing.get_type_hints(shown, localns=names or None, include_extras=True)
+        return typing.get_type_hints(bare, around, _names_around(shown), include_extras=True)
     except NameError as error:
-        raise DragomanError(f"{getattr(shown, '__qualname__', shown)}: {error} in its type hints") from error
+        name = getattr(shown, "__qualname__", shown)
+        raise DragomanError(f"{name}: {error} where its type hints can be read: define it in the module") from error
     except (TypeError, AttributeError):
         return {}
+
+
+def _names_around(function: Any) -> dict[str, Any]:
+    """What a hint in quotes may mean in a function made inside another: what that one has, if it still runs."""
+    names: dict[str, Any] = {}
+    outer = getattr(function, "__qualname__", "").rpartition(".<locals>.")[0]
+    frame = sys._getframe() if outer else None
+    while frame is not None:
+        if frame.f_code.co_qualname == outer:
+            names.update(frame.f_locals)
+            break
+        frame = frame.f_back
+    with contextlib.suppress(TypeError, ValueError):
+        names.update(inspect.getclosurevars(function).nonlocals)
+    return names
 
 
 def _unpacked(hint: Any) -> list[inspect.Parameter]:
