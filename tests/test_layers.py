@@ -17,6 +17,7 @@ RANKS = {
     "failure": 0,
     "errors": 0,
     "notes": 0,
+    "lines": 0,
     "wire": 0,
     "model": 1,
     "fields": 2,

@@ -34,14 +34,14 @@ class Running:
 
 
 @contextmanager
-def serving(folder: Path, *words: str) -> Iterator[Running]:
+def serving(folder: Path, *words: str, env: dict[str, str] | None = None) -> Iterator[Running]:
     process = subprocess.Popen(
         [*COMMAND, "serve", "--port", "0", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env=environment(folder),
+        env=env or environment(folder),
     )
     try:
         assert process.stdout is not None

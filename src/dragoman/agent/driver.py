@@ -5,6 +5,7 @@ Request with events, and a Toolbox (tools/toolbox.py) that lists tools and runs 
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -16,6 +17,7 @@ from dragoman.agent.loop import Answered, Ask, Begun, Command, Expired, Failed, 
 from dragoman.agent.steps import CallFinished, CallStarted, Heard, Limits, Step, Stopped, TurnDone, TurnStarted
 from dragoman.errors import DragomanError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.lines import Line
 from dragoman.model.events import Event, ReplyFailed
 from dragoman.model.fold import Folder
 from dragoman.model.messages import ToolCall, ToolResult
@@ -26,6 +28,7 @@ from dragoman.tools.function import TooLongError, say_error, within
 from dragoman.tools.results import fail, limit
 from dragoman.tools.toolbox import Toolbox
 
+log = logging.getLogger(__name__)
 _depth: ContextVar[int] = ContextVar("dragoman_agent_depth", default=0)
 
 
@@ -69,6 +72,7 @@ async def run_loop(
         state, command = decide(state, happening)
         match command:
             case Stopped():
+                log.debug(Line("loop_stopped", {"turns": state.turn, "why": command.reason}))
                 yield replace(command, notes=tuple(notes))
                 return
             case Ask(request=asked):
@@ -198,6 +202,9 @@ class _Batch:
             result = await self._run(call, self._state.until - begun)
             self.results[place] = result
             seconds = self._clock() - begun
+            if log.isEnabledFor(logging.DEBUG):
+                fields = {"turn": turn, "tool": call.name, "failed": result.failed, "ms": round(seconds * 1000)}
+                log.debug(Line("tool_called", fields))
             self._queue.put_nowait(CallFinished(turn=turn, call=call, result=result, seconds=seconds))
 
     async def _run(self, call: ToolCall, left_s: float) -> ToolResult:

@@ -1,5 +1,7 @@
 """Errors on their way to a client: classified once, written in the client's dialect."""
 
+import logging
+
 from dragoman.dialects._base import Dialect
 from dragoman.dialects.jsonrpc import NAME
 from dragoman.errors import DecodeError, LossError, UpstreamError
@@ -7,6 +9,9 @@ from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest, HttpResponse
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import dump_json
+from dragoman.lines import Line
+
+log = logging.getLogger(__name__)
 
 OWN_STATUSES = (401, 403, 405, 413, 415, 421, 431, 502, 508)  # said as they are, whatever a dialect would make of them
 
@@ -15,7 +20,7 @@ def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Excepti
     """The response for an error; what the request held is given back."""
     failure = classify(error)
     if failure.code == "internal":
-        gateway.log.warning("internal_error", id=http.id, error=type(error).__name__, at=_place(error))
+        log.warning(Line("internal_error", {"id": http.id, "error": type(error).__name__, "at": _place(error)}))
     response = fail(dialect, failure)
     scope = http.scope
     if scope is not None:
@@ -23,7 +28,8 @@ def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Excepti
         scope.finish()
     else:
         gateway.metrics.request("other", "", response.status, 0.0)
-        gateway.log.debug("refused", id=http.id, status=response.status, why=failure.message)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug(Line("refused", {"id": http.id, "status": response.status, "why": failure.message}))
     return response
 
 

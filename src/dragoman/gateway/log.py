@@ -1,118 +1,168 @@
-"""Logs: one summary line a request, for people or as JSON. No secret, no body, no control character gets in."""
+"""Where the log goes: lines for people or as JSON, one a request. No secret, no body, no control character gets in.
+
+Each module has a logger of its own name (mission D11) and gives it a Line. A running server has one sink for all of
+them: bounded, many lines at once, in another thread, so that a reader that sleeps holds nobody up (F49).
+"""
 
 import asyncio
 import logging
-import re
+import os
 import sys
+import threading
+import time
+from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Any
 
-from dragoman.jsontypes import dump_json
+from msgspec import Struct
 
-LOGGER = "dragoman"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-MAX_FIELD = 2048
+from dragoman.gateway.xray import hide_secrets
+from dragoman.jsontypes import dump_json
+from dragoman.lines import Line, plain
+
+ROOT = "dragoman"
 FLUSH_S = 0.05
 MOST_LINES = 10_000
+LAST_S = 1.0  # for what is left when the process ends
+INFO, WARNING = logging.INFO, logging.WARNING
 
 
-def plain(value: object) -> str:
-    """A value on one line: control characters are shown, not obeyed (T40)."""
-    text = str(value)
-    if not text.isprintable():
-        text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    return text if len(text) <= MAX_FIELD else text[:MAX_FIELD] + "..."
+class Entry(Struct, gc=False):
+    """One line that is not written yet."""
+
+    at: float
+    level: int
+    logger: str
+    line: Line
 
 
 class Sink(logging.Handler):
-    """Lines to standard error, many at once and in another thread: a reader that sleeps holds nobody up (F49)."""
+    """Lines to standard error."""
 
-    def __init__(self) -> None:
+    def __init__(self, form: str, file: int, clock: Callable[[], float] = time.time) -> None:
         super().__init__()
-        self._lines: list[str] = []
-        self._writing = False
-        self._dropped = 0
+        self._form = write_json if form == "json" else write_human
+        self._file = file
+        self._clock = clock
+        self._lines: list[Entry] = []
+        self._batches: SimpleQueue[list[Entry]] = SimpleQueue()
+        self._writer: threading.Thread | None = None
+        self._turn = threading.Lock()  # whoever has no loop hands over at once, from any thread
+        self._handing = False
+        self._handed = self._written = 0  # lines; each is counted by one thread only
+        self._full = self._failed = self._told = 0  # lines dropped, and how many of them the log tells of
+
+    @property
+    def dropped(self) -> int:
+        """Lines nobody will read: the reader slept or is gone."""
+        return self._full + self._failed
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.put(record.getMessage())
+        line = record.msg if isinstance(record.msg, Line) else foreign_line(record)
+        self.put(record.levelno, record.name, line)
 
-    def put(self, line: str) -> None:
-        if len(self._lines) >= MOST_LINES:
-            self._dropped += 1
+    def put(self, level: int, logger: str, line: Line) -> None:
+        if len(self._lines) + self._handed - self._written >= MOST_LINES:
+            self._full += 1
             return
-        self._lines.append(line)
-        if not self._writing:
+        self._lines.append(Entry(self._clock(), level, logger, line))
+        if not self._handing:
             try:
                 loop = asyncio.get_running_loop()
             except RuntimeError:
-                self.flush()
+                self._hand_over()
                 return
-            self._writing = True
-            loop.call_later(FLUSH_S, self._hand_over, loop)
-
-    def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        loop.run_in_executor(None, self._write, self._take()).add_done_callback(lambda _: self._written(loop))
-
-    def _written(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._writing = False
-        if self._lines and not loop.is_closed():
-            self._writing = True
-            loop.call_later(FLUSH_S, self._hand_over, loop)
+            self._handing = True
+            loop.call_later(FLUSH_S, self._hand_over)
 
     def flush(self) -> None:
-        """What is left, at the end."""
-        if self._lines:
-            self._write(self._take())
+        """What is left, at the end; a reader that sleeps is not waited for."""
+        self._hand_over()
+        until = time.monotonic() + LAST_S
+        while self._written < self._handed and time.monotonic() < until:
+            time.sleep(0.005)
 
-    def _take(self) -> str:
-        if self._dropped:
-            self._lines.append(f"log_dropped lines={self._dropped}")
-            self._dropped = 0
-        lines, self._lines = self._lines, []
-        return "\n".join([*lines, ""])
+    def _hand_over(self) -> None:
+        with self._turn:
+            self._hand_lines()
 
-    def _write(self, text: str) -> None:
-        try:
-            sys.stderr.write(text)
-            sys.stderr.flush()
-        except (OSError, ValueError):
-            self._dropped += text.count("\n")
+    def _hand_lines(self) -> None:
+        self._handing = False
+        if self._lines and (untold := self.dropped - self._told):
+            self._lines.append(Entry(self._clock(), WARNING, __name__, Line("log_dropped", {"lines": untold})))
+            self._told += untold
+        if not self._lines:
+            return
+        batch, self._lines = self._lines, []
+        self._handed += len(batch)
+        if self._writer is None:  # not before a worker has its own process
+            self._writer = threading.Thread(target=self._write, name="log", daemon=True)
+            self._writer.start()
+        self._batches.put(batch)
+
+    def _write(self) -> None:
+        while True:
+            batch = self._batches.get()
+            data = "".join(self._form(entry) for entry in batch).encode("utf-8", "backslashreplace")
+            try:
+                while data:  # not through sys.stderr: its lock would be held for as long as the reader sleeps
+                    data = data[os.write(self._file, data) :]
+            except OSError:
+                self._failed += len(batch)
+            self._written += len(batch)
+
+
+def write_human(entry: Entry) -> str:
+    at = time.strftime("%H:%M:%S", time.localtime(entry.at))
+    level = "" if entry.level == INFO else f"{logging.getLevelName(entry.level)} "
+    name = "" if entry.level == INFO else f"{entry.logger.removeprefix('dragoman.')} "
+    return f"{at} {level}{name}{entry.line}\n"
+
+
+def write_json(entry: Entry) -> str:
+    at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(entry.at)) + f".{int(entry.at * 1000) % 1000:03d}Z"
+    head = {"time": at, "level": logging.getLevelName(entry.level).lower(), "logger": entry.logger}
+    clean = {name: clean_value(value) for name, value in entry.line.said().items()}
+    return dump_json({**head, "event": plain(entry.line.event), **clean}).decode("utf-8", "replace") + "\n"
+
+
+def clean_value(value: object) -> object:
+    """Numbers stay numbers; everything else is text on one line."""
+    return value if isinstance(value, int | float) else plain(value)
+
+
+def foreign_line(record: logging.LogRecord) -> Line:
+    """What another package has to say: its words without secrets, and of an exception only its name."""
+    fields: dict[str, object] = {"said": hide_secrets(record.getMessage())}
+    if record.exc_info and record.exc_info[0] is not None:
+        fields["error"] = record.exc_info[0].__name__
+    return Line("log", fields)
 
 
 class Log:
+    """The log of a gateway. Without a sink, lines go where the program that holds it has sent its own logging."""
+
     def __init__(self, form: str = "human", *, verbose: bool = False) -> None:
         self.form = form
-        self.logger = logging.getLogger(LOGGER)
-        self.logger.setLevel(logging.DEBUG if verbose else logging.INFO)
-        self._sink: Sink | None = None
+        self.sink: Sink | None = None
+        logging.getLogger(ROOT).setLevel(logging.DEBUG if verbose else logging.INFO)
 
     def to_stderr(self) -> None:
-        """Where a server's log goes."""
-        self._sink = Sink()
-        self.logger.handlers = [self._sink]
-        self.logger.propagate = False
+        """Where a server's log goes: ours, and what other packages warn of."""
+        self.sink = Sink(self.form, sys.stderr.fileno())
+        root = logging.getLogger()
+        root.handlers = [self.sink]
+        root.setLevel(logging.WARNING)
 
     def flush(self) -> None:
-        if self._sink is not None:
-            self._sink.flush()
+        if self.sink is not None:
+            self.sink.flush()
 
-    def say(self, event: str, **fields: Any) -> None:
-        self._write(logging.INFO, event, fields)
-
-    def warning(self, event: str, **fields: Any) -> None:
-        self._write(logging.WARNING, event, fields)
-
-    def debug(self, event: str, **fields: Any) -> None:
-        if self.logger.isEnabledFor(logging.DEBUG):
-            self._write(logging.DEBUG, event, fields)
-
-    def _write(self, level: int, event: str, fields: dict[str, Any]) -> None:
-        said = {key: value for key, value in fields.items() if value not in (None, "", 0, (), [])}
-        if self.form == "json":
-            clean = {key: plain(v) if isinstance(v, str) else v for key, v in said.items()}
-            line = dump_json({"level": logging.getLevelName(level).lower(), "event": event, **clean}).decode()
+    def say(self, logger: logging.Logger, event: str, **fields: Any) -> None:
+        """The line of a request: what `logger.info` would do, without its cost."""
+        if not logger.isEnabledFor(INFO):
+            return
+        if self.sink is not None:
+            self.sink.put(INFO, logger.name, Line(event, fields))
         else:
-            line = " ".join([event, *(f"{key}={plain(value)}" for key, value in said.items())])
-        if self._sink is not None:
-            self._sink.put(line)  # what logging would do, without its cost
-        else:
-            self.logger.log(level, "%s", line)
+            logger.info(Line(event, fields))

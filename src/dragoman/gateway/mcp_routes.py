@@ -6,6 +6,7 @@ GET    /mcp/list
 POST   /generate_with_mcp   JSON-RPC as at /generate; params also `mcp_servers`, `max_iterations`, `mode`
 """
 
+import logging
 from urllib.parse import parse_qs
 
 from msgspec.structs import replace
@@ -24,10 +25,12 @@ from dragoman.gateway.plain import read_object
 from dragoman.gateway.relay import Scope, take_in
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of, load_object
+from dragoman.lines import Line
 from dragoman.mcp.react import ERROR
 from dragoman.mcp.servers import MissingPackageError, UnknownServerError
 from dragoman.mcp.spec import BadServerError
 
+log = logging.getLogger(__name__)
 METHODS = (METHOD, "generate_with_mcp")
 ITERATIONS = 5
 STDIO_KEYS = ("command", "args", "env", "cwd")
@@ -47,7 +50,7 @@ async def serve_mcp_add(gateway: Gateway, http: HttpRequest, words: dict[str, st
         return deny(400, str(error), "invalid_mcp_server")
     except (ConfigError, MissingPackageError) as error:
         return deny(500, str(error), "mcp_registry")
-    gateway.log.say("mcp_added", server=body["name"], url=body["url"], key=http.key_id)
+    log.info(Line("mcp_added", {"server": body["name"], "url": body["url"], "key": http.key_id}))
     return json_response({"status": "ok", "name": body["name"], "url": body["url"], "replaced": replaced})
 
 
@@ -62,7 +65,7 @@ async def serve_mcp_remove(gateway: Gateway, http: HttpRequest, words: dict[str,
         return deny(404, str(error), "mcp_server_not_found")
     except ConfigError as error:
         return deny(500, str(error), "mcp_registry")
-    gateway.log.say("mcp_removed", server=name, key=http.key_id)
+    log.info(Line("mcp_removed", {"server": name, "key": http.key_id}))
     return json_response({"status": "ok", "name": name})
 
 

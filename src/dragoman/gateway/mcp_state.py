@@ -6,7 +6,6 @@ from weakref import WeakKeyDictionary
 
 from dragoman.gateway.config import state_folder
 from dragoman.gateway.state import Gateway
-from dragoman.jsontypes import JsonObject
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.servers import Servers, registry_path
 
@@ -21,11 +20,7 @@ def servers_of(gateway: Gateway) -> Servers:
             settings.store_path.parent if settings.store_path else state_folder(os.environ)
         )
         path = settings.mcp.file or registry_path(settings.source, folder)
-
-        def report(event: str, fields: JsonObject) -> None:
-            gateway.log.warning(event, **fields)
-
-        found = _servers[gateway] = Servers(Registry(Path(path)), folder=folder, report=report)
+        found = _servers[gateway] = Servers(Registry(Path(path)), folder=folder)
         gateway.closers.append(found.close)
     found.fixed = settings.mcp.servers  # a reload may have changed them
     return found

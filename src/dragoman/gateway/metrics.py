@@ -77,7 +77,7 @@ class Metrics:
             if name not in seen:
                 seen.add(name)
                 lines.append(f"# TYPE {name} gauge")
-            lines.append(f"{name}{_labels(**labels)} {value:g}")
+            lines.append(f"{name}{_labels(**labels)} {_number(value)}")
         return "\n".join(lines) + "\n"
 
 
@@ -89,6 +89,11 @@ def _labels(**labels: str) -> str:
         for name, value in labels.items()
     )
     return "{" + ",".join(escaped) + "}"
+
+
+def _number(value: float) -> str:
+    """All its digits: a sum of seconds that loses its last ones stops to grow."""
+    return str(int(value)) if value == int(value) else repr(round(value, 6))
 
 
 def _counter(lines: list[str], name: str, what: str, values: dict[str, int]) -> None:
@@ -103,5 +108,5 @@ def _histogram(lines: list[str], name: str, what: str, table: dict[str, Histogra
         for bound, count in zip((*map(str, BOUNDS), "+Inf"), histogram.counts, strict=True):
             running += count
             lines.append(f"{name}_bucket{_labels(door=door, le=bound)} {running}")
-        lines.append(f"{name}_sum{_labels(door=door)} {histogram.total:g}")
+        lines.append(f"{name}_sum{_labels(door=door)} {_number(histogram.total)}")
         lines.append(f"{name}_count{_labels(door=door)} {running}")

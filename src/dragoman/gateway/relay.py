@@ -48,6 +48,7 @@ DATED = ("openai_chat", "openai_responses", "ollama")  # their replies say when;
 RATE_HEADERS = ("x-ratelimit-", "anthropic-ratelimit-")
 BIG_BYTES = 1024 * 1024
 MAX_NOTES_HEADER = 3500
+MOST_MENDED = 5  # that a line of the log tells
 CHARS_PER_TOKEN = 4
 SHUT = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
 OLD = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took longer than it may")
@@ -131,7 +132,12 @@ class Scope:
             attempts=len(self.attempts) if len(self.attempts) > 1 else None,
             failure=(self.failure.code or self.failure.kind) if self.failure else None,
             notes=len(self.notes),
+            mended=say_mended(self.notes),
         )
+        if log.isEnabledFor(logging.DEBUG):
+            for note in self.notes:
+                fields = {"id": self.http.id, "kind": note.kind, "where": note.where, "why": note.why}
+                log.debug(Line("note", fields))
 
     def _keep(self) -> None:
         attempts: list[JsonObject] = [
@@ -161,6 +167,19 @@ class Scope:
                 seconds=round(self.gateway.clock() - self.started, 4),
             )
         )
+
+
+def say_mended(notes: tuple[Note, ...]) -> str:
+    """What was taken out of a conversation or mended in it, and why (mission E4). Other notes are only counted."""
+    if not notes:
+        return ""
+    found = [
+        f"{note.where}: {note.why}"
+        for note in notes
+        if note.where.startswith("/messages/") and note.kind in ("dropped", "repaired") and "/extras/" not in note.where
+    ]
+    more = [f"and {len(found) - MOST_MENDED} more"] if len(found) > MOST_MENDED else []
+    return "; ".join(found[:MOST_MENDED] + more)
 
 
 def read_refuse(http: HttpRequest) -> frozenset[NoteKind]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TextIO
@@ -18,7 +19,9 @@ from dragoman.gateway.log import Log
 from dragoman.gateway.server import bind, make_server, run_loop, supervise
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.state import Gateway
+from dragoman.lines import Line
 
+log = logging.getLogger(__name__)
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
 WATCH_S = 1.0
 LOAD_S = 0.1  # after the start: then the HTTP client is loaded, if nobody needed it before
@@ -84,14 +87,14 @@ def serve(options: Options, env: Mapping[str, str], out: TextIO, err: TextIO) ->
     except OSError as error:
         print(f"dragoman serve: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=err)
         return 1
-    log = Log(settings.log, verbose=options.verbose or bool(env.get("DRAGOMAN_VERBOSE")))
-    log.to_stderr()
+    journal = Log(settings.log, verbose=options.verbose or bool(env.get("DRAGOMAN_VERBOSE")))
+    journal.to_stderr()
     port = listener.getsockname()[1]
     out.write(banner(replace(settings, port=port), doorman, env))
     out.flush()
 
     def work(number: int) -> None:
-        run_loop(_main(options, settings, doorman, log, env, listener))
+        run_loop(_main(options, settings, doorman, journal, env, listener))
 
     if options.workers > 1:
         return supervise(options.workers, work)
@@ -100,9 +103,9 @@ def serve(options: Options, env: Mapping[str, str], out: TextIO, err: TextIO) ->
 
 
 async def _main(
-    options: Options, settings: Settings, doorman: Doorman, log: Log, env: Mapping[str, str], listener: object
+    options: Options, settings: Settings, doorman: Doorman, journal: Log, env: Mapping[str, str], listener: object
 ) -> None:
-    gateway = Gateway(settings, doorman, log=log, share=max(1, options.workers))
+    gateway = Gateway(settings, doorman, log=journal, share=max(1, options.workers))
     server = make_server(gateway, Asgi(App(gateway)), lambda: reload(gateway, options, env))
     gc.collect()
     gc.freeze()  # what is there now stays; looking through it again and again is wasted
@@ -116,7 +119,7 @@ async def _main(
         if watcher is not None:
             watcher.cancel()
         await gateway.close()
-        log.flush()
+        journal.flush()
 
 
 def reload(gateway: Gateway, options: Options, env: Mapping[str, str]) -> bool:
@@ -128,10 +131,10 @@ def reload(gateway: Gateway, options: Options, env: Mapping[str, str]) -> bool:
         doorman = make_doorman(settings, env)
         check_exposure(settings, doorman)
     except ConfigError as error:
-        gateway.log.warning("config_rejected", why=str(error), generation=gateway.now.number)
+        log.warning(Line("config_rejected", {"why": str(error), "generation": gateway.now.number}))
         return False
     gateway.replace(settings, doorman)
-    gateway.log.say("config_loaded", generation=gateway.now.number, source=settings.source)
+    log.info(Line("config_loaded", {"generation": gateway.now.number, "source": settings.source}))
     return True
 
 

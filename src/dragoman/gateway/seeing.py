@@ -1,5 +1,11 @@
 """/health, /metrics and X-ray."""
 
+import asyncio
+import gc
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response, text_response
@@ -87,8 +93,22 @@ async def serve_metrics(gateway: Gateway, http: HttpRequest, words: dict[str, st
         gauges.append(("dragoman_breaker_open", label, float(station.worst_state() == "open")))
         gauges.append(("dragoman_keys_resting", label, sum(key.rests_until > now for key in station.keys.keys)))
     gauges.append(("dragoman_config_generation", {}, gateway.now.number))
+    gauges.append(("dragoman_log_dropped", {}, gateway.log.sink.dropped if gateway.log.sink else 0))
+    gauges += _process()
     text = gateway.metrics.text(sorted(gauges, key=lambda gauge: gauge[0]))
     return text_response(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+def _process() -> Iterator[tuple[str, dict[str, str], float]]:
+    """The process itself, by the names Prometheus' own clients use; memory and files only where /proc tells."""
+    yield "dragoman_tasks", {}, len(asyncio.all_tasks())
+    for number, row in enumerate(gc.get_stats()):
+        yield "python_gc_collections", {"generation": str(number)}, row["collections"]
+    here = Path("/proc/self")
+    if (here / "statm").exists():
+        pages = int((here / "statm").read_text().split()[1])
+        yield "process_resident_memory_bytes", {}, float(pages * os.sysconf("SC_PAGE_SIZE"))
+        yield "process_open_fds", {}, float(len(list((here / "fd").iterdir())) - 1)  # one is for looking
 
 
 async def serve_xray_list(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:

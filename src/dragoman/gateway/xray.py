@@ -60,10 +60,14 @@ def show(data: bytes) -> Json:
         return mask(data.decode("utf-8", "replace"))
 
 
+def hide_secrets(text: str) -> str:
+    return _SECRETS.sub("[redacted]", text)
+
+
 def mask(value: Any) -> Json:
     if isinstance(value, str):
         text = _BASE64.sub(lambda found: f"[{len(found[0])} characters of base64]", value)
-        text = _SECRETS.sub("[redacted]", text)
+        text = hide_secrets(text)
         return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}... [{len(text)} characters]"
     if isinstance(value, dict):
         return {key: mask(item) for key, item in value.items()}

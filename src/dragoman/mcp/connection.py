@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
+from dragoman.lines import Line
 from dragoman.mcp import leash
 from dragoman.mcp.content import make_result
 from dragoman.mcp.pins import Change, Pins, digest, has_hidden, show_hidden
@@ -43,10 +44,15 @@ MOMENT_S = 0.5  # for what missed its deadline to say so
 TOO_LATE = "it did not answer in time"
 _CLOSED = (-32000, -32600)  # connection closed, session terminated
 
+log = logging.getLogger(__name__)
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 logging.getLogger("mcp").propagate = False  # what it has to say comes back as errors, and is told once
 
 Report: TypeAlias = Callable[[str, JsonObject], None]
+
+
+def _log_event(event: str, fields: JsonObject) -> None:
+    log.warning(Line(event, fields))
 
 
 class Offer(Struct, frozen=True, kw_only=True):
@@ -72,7 +78,7 @@ class Connection:
         self.protocol = ""
         self.transport = spec.transport
         self._pins, self._home, self._env = pins, home, env
-        self._report: Report = report or (lambda event, fields: None)
+        self._report: Report = report or _log_event
         self._client: Client | None = None
         self._task: asyncio.Task[None] | None = None
         self._up: asyncio.Event = asyncio.Event()

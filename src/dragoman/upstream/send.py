@@ -6,6 +6,7 @@ breaks ends with ReplyFailed.
 """
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from dragoman.dialects._base import Dialect, StreamDecoder
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, load_json
+from dragoman.lines import Line
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
@@ -38,6 +40,7 @@ if TYPE_CHECKING:  # whoever sends loads it; a server listens before its HTTP cl
     from dragoman.upstream.later import LateTransport
     from dragoman.upstream.transport import Opened, Transport
 
+log = logging.getLogger(__name__)
 HOLD_S = 15.0  # a stream that has started but says nothing is committed after this, so that its client hears pings
 MAX_MESSAGE = 2000
 MOST_LESSONS = 3  # things a model refuses that one request may teach
@@ -329,6 +332,7 @@ class Sender:
                 await self._send(job, answer, attempt, key)
         except UpstreamError as error:
             attempt.failure = error.failure.code or error.failure.kind
+            _tell(attempt, error.failure.message)
             if answer._ticket is not None:
                 station.places.leave(answer._ticket, sent=answer._sent)
                 answer._ticket = None
@@ -339,6 +343,7 @@ class Sender:
             answer.close()
             raise
         station.sent += 1
+        _tell(attempt)
         return answer
 
     def _drop(self, answer: Answer) -> None:
@@ -560,6 +565,13 @@ def _says_something(event: Event) -> bool:
             return True
         case _:
             return False
+
+
+def _tell(attempt: Attempt, why: str = "") -> None:
+    if log.isEnabledFor(logging.DEBUG):
+        fields = {"upstream": attempt.upstream, "model": attempt.model, "key": attempt.key, "status": attempt.status}
+        times = {"waited_ms": round(attempt.waited_s * 1000), "failure": attempt.failure, "why": why}
+        log.debug(Line("attempt", fields | times))
 
 
 def _say(error: Exception) -> str:

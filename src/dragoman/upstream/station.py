@@ -1,9 +1,11 @@
 """Station: what a running process knows about one upstream: its gate, keys, breakers and retry budget."""
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 
 from dragoman.failure import Failure
+from dragoman.lines import Line
 from dragoman.upstream.breaker import Breaker, how_failed
 from dragoman.upstream.gate import Gate
 from dragoman.upstream.keys import Key, KeyRing
@@ -12,6 +14,7 @@ from dragoman.upstream.retry import BROKEN, RetryBudget
 from dragoman.upstream.secret import origin_of
 from dragoman.upstream.spec import Upstream
 
+log = logging.getLogger(__name__)
 MAX_BREAKERS = 1000
 PROBE_EVERY_S = 1.0
 EXHAUSTED_S = 300.0
@@ -84,23 +87,36 @@ class Station:
         self.failed += 1
         breaker = self.breaker(key, model)
         if failure.kind == "rate_limited":
-            self.keys.rest(key, now + (failure.retry_after_s or SHORT_REST_S), "rate limited", model, now)
+            rest_s = failure.retry_after_s or SHORT_REST_S
+            self.keys.rest(key, now + rest_s, "rate limited", model, now)
+            self._tell("key_rests", key, model, failure, rest_s)
             breaker.abandoned()
         elif failure.kind == "no_credit":
-            self.keys.rest(key, now + (failure.retry_after_s or EXHAUSTED_S), "no credit")
+            rest_s = failure.retry_after_s or EXHAUSTED_S
+            self.keys.rest(key, now + rest_s, "no credit")
+            self._tell("key_rests", key, model, failure, rest_s)
             breaker.abandoned()
         elif failure.kind == "unauthenticated":
+            self._tell("key_refused", key, model, failure, 0.0)
             if len(self.keys.keys) > 1:
                 self.keys.disable(key, "refused")
             breaker.abandoned()
         elif failure.kind in BROKEN:
+            was = breaker.state
             breaker.failed(now, dice, how_failed(failure), who, about)
+            if breaker.state == "open" and was != "open":
+                self._tell("upstream_left_alone", key, model, failure, breaker.wait_s(now))
         else:
             breaker.succeeded(now, who)  # it answered: the request was at fault
+
+    def _tell(self, event: str, key: Key, model: str, failure: Failure, rest_s: float) -> None:
+        who = {"upstream": self.spec.name, "model": model, "key": key.secret.hint if key.secret else ""}
+        log.warning(Line(event, {**who, "for_s": round(rest_s, 1), "why": failure.code or failure.kind}))
 
     def remember(self, dialect: str, model: str, fields: dict[str, object]) -> None:
         """What a refusal taught about a model: said once a process, not once a request (DESIGN 6)."""
         if fields and (len(self.learned) < MAX_BREAKERS or (dialect, model) in self.learned):
+            log.info(Line("learned", {"upstream": self.spec.name, "model": model, "fields": ", ".join(fields)}))
             known = self.learned.get((dialect, model), {})
             self.learned[dialect, model] = {**known, **{key: _both(known.get(key), fields[key]) for key in fields}}
 
