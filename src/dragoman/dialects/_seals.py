@@ -12,6 +12,8 @@ from dragoman.model.messages import Seal
 from dragoman.notes import At, Notes
 
 SIDE = "dragoman"
+WORD = b'"dragoman"'
+_LISTS = ("messages", "input", "contents", "content", "parts", "tool_calls", "summary", "output")  # of turns and parts
 
 
 def write_seal(block: JsonObject, seal: Seal, at: At, notes: Notes, *, to_client: bool) -> None:
@@ -33,3 +35,16 @@ def take_seal(block: JsonObject) -> Seal | None:
         return None
     del block[SIDE]
     return seal
+
+
+def strip_side(body: object) -> bool:
+    """Takes the side field off every turn and part of a request's body; whether there was one. Schemas, arguments and
+    results are the client's own: there the same word is no word of ours."""
+    found = False
+    for name in _LISTS:
+        inner = body.get(name) if type(body) is dict else None
+        for item in inner if type(inner) is list else ():
+            if type(item) is dict:
+                found = item.pop(SIDE, None) is not None or found
+                found = strip_side(item) or found
+    return found

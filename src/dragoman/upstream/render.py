@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
+from dragoman.dialects._seals import WORD, strip_side
 from dragoman.failure import Failure
-from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.events import Event
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
@@ -129,7 +130,8 @@ def _encode(dialect: Dialect, request: Request, notes: Notes, *, usage: bool) ->
         headers.setdefault("anthropic-version", ANTHROPIC_VERSION)
     if dialect.name == "openai_chat" and usage:
         _ask_for_usage(wire.body)
-    return Rendered(dialect=dialect, path=wire.path, body=dump_json(wire.body), headers=headers, notes=notes)
+    body = without_side(dump_json(wire.body))
+    return Rendered(dialect=dialect, path=wire.path, body=body, headers=headers, notes=notes)
 
 
 def choose_dialect(upstream: Upstream, client: str, model: str) -> str:
@@ -163,7 +165,15 @@ def _as_is(asked: Asked, dialect: Dialect, target: Target, notes: Notes) -> Rend
     if dialect.name == "gemini":
         verb = asked.path.rpartition(":")[2]
         path, body = f"/v1beta/models/{quote_segment(target.model)}:{verb}", asked.raw
-    return Rendered(dialect=dialect, path=path, body=body, headers=headers, notes=notes, as_is=True)
+    return Rendered(dialect=dialect, path=path, body=without_side(body), headers=headers, notes=notes, as_is=True)
+
+
+def without_side(body: bytes) -> bytes:
+    """No provider sees our side field; a body without it keeps every byte."""
+    if WORD not in body:
+        return body
+    value = load_json(body)
+    return dump_json(value) if strip_side(value) else body
 
 
 def _ask_for_usage(body: JsonObject) -> None:
