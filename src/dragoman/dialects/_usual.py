@@ -47,22 +47,24 @@ def usual_text(part: Part) -> str | None:
     return part.text or None
 
 
-def usual_calls(parts: tuple[Part, ...], first: int) -> list[ToolCall] | None:
+def usual_calls(parts: tuple[Part, ...], first: int, dialect: str) -> list[ToolCall] | None:
     """The parts from the first one on, if they are calls and nothing else."""
     calls: list[ToolCall] = []
     for i in range(first, len(parts)):
         part = parts[i]
-        if type(part) is not ToolCall or part.extras or part.freeform or part.seal or part.cache:
+        if type(part) is not ToolCall or part.freeform or part.seal or part.cache:
+            return None
+        if part.extras and not is_silent(part.extras, dialect):
             return None
         calls.append(part)
     return calls
 
 
-def usual_result(part: Part) -> str | None:
-    """The words of a result that is nothing else, and does not look like a failed one."""
-    if type(part) is not ToolResult or len(part.parts) != 1:
+def usual_result(part: ToolResult, dialect: str) -> str | None:
+    """The words of a result that is nothing but words and perhaps a name, and does not look like a failed one."""
+    if len(part.parts) != 1 or part.failed is not None or part.cache or part.freeform:
         return None
-    if part.extras or part.failed is not None or part.name is not None or part.cache or part.freeform:
+    if part.extras and not is_silent(part.extras, dialect):
         return None
     text = usual_text(part.parts[0])
     return None if text is None or text.startswith(FAILED) else text

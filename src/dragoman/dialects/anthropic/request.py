@@ -182,10 +182,10 @@ def _take_reasoning(body: JsonObject) -> ReasoningSetting | None:
     thinking = take_object_or_none(body, "thinking")
     if thinking is None:
         return None if effort is None else ReasoningSetting(effort=effort)
-    mode = MODES.get(thinking.get("type", ""))
+    mode = MODES.get(str(thinking.get("type")))
     if mode is not None:
         del thinking["type"]
-    show = DISPLAYS.get(thinking.get("display", ""))
+    show = DISPLAYS.get(str(thinking.get("display")))
     if show is not None:
         del thinking["display"]
     return ReasoningSetting(

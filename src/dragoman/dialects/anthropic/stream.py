@@ -58,6 +58,23 @@ class _Block:
         self.seal: Seal | None = None
         self.opened = False
 
+    def keep(self, delta: JsonObject) -> None:
+        """Into the block, until it is whole: nobody but Anthropic knows what it is."""
+        if delta.get("type") == "input_json_delta":
+            self.json.append("" + delta["partial_json"])
+            return
+        for key, value in delta.items():
+            if key != "type":
+                so_far = self.body.get(key)
+                self.body[key] = so_far + value if type(so_far) is type(value) is str else value
+
+
+def _index_of(body: JsonObject) -> int | None:
+    index = body.get("index")
+    if index is not None and type(index) is not int:
+        raise expected("integer", index, "index")
+    return index
+
 
 class StreamDecoder:
     def __init__(self, notes: Notes) -> None:
@@ -98,6 +115,8 @@ class StreamDecoder:
                 self._delta(body, events)
             except KeyError as error:
                 raise DecodeError("expected string, found null", "delta", str(error.args[0])) from None
+            except TypeError:  # `"" + text` raises it: the cheapest way to see that it is text
+                raise DecodeError("not a delta of this stream") from None
             return
         match kind or frame.event:
             case "content_block_start":
@@ -146,7 +165,7 @@ class StreamDecoder:
             raise DecodeError("content_block_start before message_start")
         block = _Block(self._count, need_object(body.get("content_block")))
         self._count += 1
-        self._blocks[body.get("index")] = block
+        self._blocks[_index_of(body)] = block
         match block.body.get("type"):
             case "text" | "thinking" | "redacted_thinking":
                 # thinking starts without its signature in some streams, and with an empty one in others
@@ -170,15 +189,18 @@ class StreamDecoder:
             raise DecodeError("content_block_delta outside its block")
         if type(delta) is not dict:
             raise expected("object", delta, "delta")
+        if not block.opened:
+            block.keep(delta)
+            return
         match delta.get("type"):
             case "text_delta":
-                events.append(PartDelta(index=block.index, text=delta["text"]))
+                events.append(PartDelta(index=block.index, text="" + delta["text"]))
             case "thinking_delta":
-                events.append(PartDelta(index=block.index, text=delta["thinking"]))
+                events.append(PartDelta(index=block.index, text="" + delta["thinking"]))
             case "input_json_delta":
-                piece = delta["partial_json"]
+                piece = "" + delta["partial_json"]
                 block.json.append(piece)
-                if piece and block.opened:
+                if piece:
                     events.append(PartDelta(index=block.index, text=piece))
             case "signature_delta":
                 value = (block.seal.value if block.seal else "") + delta["signature"]
@@ -186,15 +208,11 @@ class StreamDecoder:
             case "citations_delta":
                 citation = decode_citation(need_object(delta.get("citation")))
                 events.append(PartDelta(index=block.index, citations=(citation,)))
-            case _ if not block.opened:
-                for key, value in delta.items():
-                    if key != "type":
-                        block.body[key] = value
             case _:
                 events.append(Aside(dialect=NAME, body=body))
 
     def _stop_block(self, body: JsonObject, events: list[Event]) -> None:
-        block = self._blocks.pop(body.get("index"), None)
+        block = self._blocks.pop(_index_of(body), None)
         if block is None:
             raise DecodeError("content_block_stop outside its block")
         if not block.opened:
@@ -331,7 +349,10 @@ class StreamEncoder:
                 assert_never(event)
 
     def _send(self, body: JsonObject) -> None:
-        self._out.append(b"event: %b\ndata: %b\n\n" % (body["type"].encode(), dump_json(body)))
+        name = body.get("type")
+        if type(name) is str:
+            self._out.append(b"event: %b\n" % name.encode())
+        self._out.append(b"data: %b\n\n" % dump_json(body))
 
     def _start(self, event: ReplyStart) -> None:
         usage = encode_usage(event.usage or Usage(), (ROOT, "usage"), Notes())

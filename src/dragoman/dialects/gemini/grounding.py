@@ -55,7 +55,8 @@ def _read_grounding(grounding: JsonObject, spans: "_Spans") -> Iterable[Cited]:
         return
     for support in _objects(grounding.get("groundingSupports")):
         place = spans.find(support["segment"]) if type(support.get("segment")) is dict else spans.whole()
-        for number in support.get("groundingChunkIndices") or ():
+        numbers = support.get("groundingChunkIndices")
+        for number in numbers if type(numbers) is list else ():
             if type(number) is not int or not 0 <= number < len(chunks) or type(chunks[number]) is not dict:
                 continue
             source = next((chunks[number][kind] for kind in SOURCES if type(chunks[number].get(kind)) is dict), None)

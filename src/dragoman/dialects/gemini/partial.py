@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from dragoman.errors import DecodeError
+from dragoman.fields import look_list, need_object
 from dragoman.jsontypes import JsonObject, dump_text
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
@@ -23,12 +24,12 @@ class PartialCall:
     def __init__(self, part: JsonObject) -> None:
         call = part["functionCall"]
         self.part = part
-        self.arguments: JsonObject = dict(call.get("args") or {})
+        self.arguments: JsonObject = dict(need_object(call.get("args") or {}))
         self._growing: str | None = None  # the path whose string goes on
 
     def grow(self, call: JsonObject) -> None:
-        for piece in call.get("partialArgs") or ():
-            path = piece.get("jsonPath")
+        for piece in look_list(call, "partialArgs"):
+            path = need_object(piece).get("jsonPath")
             steps = _read_path(path)
             value = next((piece[key] for key in _VALUES if key in piece), None)
             holder = self._reach(steps[:-1], steps[-1])

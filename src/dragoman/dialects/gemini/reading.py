@@ -22,7 +22,7 @@ from dragoman.dialects.gemini.spelling import to_camel
 from dragoman.dialects.gemini.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
-from dragoman.fields import leftovers
+from dragoman.fields import leftovers, look_list
 from dragoman.framing.sse import SseDecoder
 from dragoman.jsontypes import JsonObject, kind_of, load_json
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
@@ -108,7 +108,7 @@ class StreamDecoder:
             return
         if not self._started:
             self._start(body, events)
-        for place, candidate in enumerate(body.get("candidates") or ()):
+        for place, candidate in enumerate(look_list(body, "candidates")):
             if type(candidate) is not dict:
                 raise DecodeError(f"expected object, found {kind_of(candidate)}", "candidates", place)
             number = candidate.get("index")
@@ -145,7 +145,7 @@ class StreamDecoder:
             choice = self._choices[number] = _Choice()
         content = candidate.get("content")
         first = True
-        for part in (content.get("parts") or ()) if type(content) is dict else ():
+        for part in look_list(content, "parts") if type(content) is dict else ():
             if type(part) is not dict:
                 raise DecodeError(f"expected object, found {kind_of(part)}", "content", "parts")
             text = part.get("text")

@@ -4,6 +4,7 @@ The path says the model and, with its method, whether to stream:
 `/v1beta/models/{model}:streamGenerateContent?alt=sse`; on Vertex a longer prefix stands before `models/`.
 """
 
+from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -256,16 +257,11 @@ def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
         system = _encode_system(messages[:lead], request, at, notes)
         if system is not None:
             body["systemInstruction"] = system
-    names = _names_of_calls(messages)
-    silent = _calls_without_ids(messages)
-
-    def encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
-        return None if silent else _encode_usual(message, at, notes, names)
-
-    def encode_whole(message: Message, at: At, notes: Notes) -> list[JsonObject]:
-        return _encode_content(_leave_out_ids(message, silent) if silent else message, at, notes, names)
-
-    contents = encode_turns(messages, lead, NAME, encode_usual, encode_whole, at, notes)
+    names, silent = _look_at_calls(messages)
+    if silent:
+        messages = tuple(_leave_out_ids(message, silent) for message in messages)
+    usual, whole = partial(_encode_usual, names), partial(_encode_content, names)
+    contents = encode_turns(messages, lead, NAME, usual, whole, at, notes)
     form = spelled(request.extras, NAME, "~contents")
     text = _lone_text(contents[0]["parts"]) if form == "string" and len(contents) == 1 else None
     if text is not None:
@@ -281,27 +277,21 @@ def _lone_text(parts: list[JsonObject]) -> str | None:
     return parts[0]["text"] if len(parts) == 1 and list(parts[0]) == ["text"] else None
 
 
-def _names_of_calls(messages: tuple[Message, ...]) -> dict[str, str]:
-    return {
-        part.id: part.name
-        for message in messages
-        if message.role == "assistant"
-        for part in message.parts
-        if type(part) is ToolCall
-    }
+def _look_at_calls(messages: tuple[Message, ...]) -> tuple[dict[str, str], set[str]]:
+    """The names of all calls by id, and the ids of those that Gemini made without one, and that go back so."""
+    names: dict[str, str] = {}
+    silent: set[str] = set()
+    for message in messages:
+        if message.role == "assistant":
+            for part in message.parts:
+                if type(part) is ToolCall:
+                    names[part.id] = part.name
+                    if part.extras and "~id" in part.extras.get(NAME, ()):
+                        silent.add(part.id)
+    return names, silent
 
 
-def _calls_without_ids(messages: tuple[Message, ...]) -> frozenset[str]:
-    """Calls that Gemini made without an id, and that go back so."""
-    return frozenset(
-        part.id
-        for message in messages
-        for part in message.parts
-        if type(part) is ToolCall and part.extras and "~id" in part.extras.get(NAME, ())
-    )
-
-
-def _leave_out_ids(message: Message, silent: frozenset[str]) -> Message:
+def _leave_out_ids(message: Message, silent: set[str]) -> Message:
     """A result whose call bears no id bears none either: with one it would answer nobody. Clients of the canonical
     form bring results that do not know how their call was spelt."""
     if not any(type(part) is ToolResult and part.call_id in silent for part in message.parts):
@@ -309,7 +299,7 @@ def _leave_out_ids(message: Message, silent: frozenset[str]) -> Message:
     return replace(message, parts=tuple(_without_id(part, silent) for part in message.parts))
 
 
-def _without_id(part: Part, silent: frozenset[str]) -> Part:
+def _without_id(part: Part, silent: set[str]) -> Part:
     if type(part) is not ToolResult or part.call_id not in silent:
         return part
     own = {"~id": "absent", **part.extras.get(NAME, {})}
@@ -342,7 +332,7 @@ def _note_developer(message: Message, at: At, notes: Notes) -> None:
         notes.altered((at, "role"), "gemini does not tell developer from system")
 
 
-def _encode_usual(message: Message, at: At, notes: Notes, names: dict[str, str]) -> list[JsonObject] | None:
+def _encode_usual(names: dict[str, str], message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
     parts, role = message.parts, message.role
     if not parts or (role != "assistant" and role != "user"):
         return None
@@ -351,7 +341,7 @@ def _encode_usual(message: Message, at: At, notes: Notes, names: dict[str, str])
     if len(parts) == 1 and text is not None:
         return [{"role": ROLE_WORDS[role], "parts": blocks}]
     if role == "assistant":
-        calls = usual_calls(parts, len(blocks))
+        calls = usual_calls(parts, len(blocks), NAME)
         if calls is None:
             return None
         for i, call in enumerate(calls, len(blocks)):
@@ -360,7 +350,7 @@ def _encode_usual(message: Message, at: At, notes: Notes, names: dict[str, str])
         return [{"role": "model", "parts": blocks}]
     result = parts[0]
     if len(parts) == 1 and type(result) is ToolResult:
-        text = usual_result(result)
+        text = usual_result(result, NAME)
         if text is not None:
             answer: JsonObject = {"id": result.call_id}
             write_name(answer, result, ((at, "parts"), 0), notes, names)
@@ -369,7 +359,7 @@ def _encode_usual(message: Message, at: At, notes: Notes, names: dict[str, str])
     return None
 
 
-def _encode_content(message: Message, at: At, notes: Notes, names: dict[str, str]) -> list[JsonObject]:
+def _encode_content(names: dict[str, str], message: Message, at: At, notes: Notes) -> list[JsonObject]:
     """One content, or two: results want one of their own ("the function-response turn should hold only function
     responses"). A content without parts is refused and left out."""
     own = message.extras.get(NAME, {}) if message.extras else {}
@@ -390,7 +380,7 @@ def _encode_content(message: Message, at: At, notes: Notes, names: dict[str, str
 
 def _encode_role(message: Message, own: JsonObject, at: At, notes: Notes) -> JsonObject:
     word = own.get("~role")
-    if word is not None and ROLES.get(word, "user") == message.role:
+    if word is not None and ROLES.get(str(word), "user") == message.role:
         return {} if word == "absent" else {"role": word}
     if message.role in ("system", "developer"):
         notes.altered((at, "role"), "gemini has one place for system text, at the front: said by the user")

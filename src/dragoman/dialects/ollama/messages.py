@@ -4,9 +4,11 @@ Tool results are turns of their own (`role: tool`) here and parts of the user's 
 results may lack ids: then results answer calls by name and order, over the whole history (FIELD-CASES 81).
 """
 
+from functools import partial
+
 from dragoman.dialects._calls import arguments_as_object
 from dragoman.dialects._parts import is_plain
-from dragoman.dialects._results import mark_failed, unmark_failed
+from dragoman.dialects._results import FAILED, mark_failed, unmark_failed
 from dragoman.dialects._usual import encode_turns, usual_calls, usual_result, usual_text
 from dragoman.dialects.ollama.parts import Turn, add_spelled, take_content, take_media, take_parts
 from dragoman.dialects.ollama.words import NAME, ROLE_WORDS, ROLES, TOOL_ROLE
@@ -52,6 +54,8 @@ class _History:
         if len(message) == 2 and type(content) is str and word in PLAIN_ROLES:  # most turns are a text and no more
             self.messages.append(Message(role=ROLES[word], parts=(Text(text=content),)))
             return
+        if word == TOOL_ROLE and type(content) is str and self._read_usual_result(message, content):
+            return
         message.pop("role", None)
         if type(word) is not str:
             raise expected("string", word, "role")
@@ -67,6 +71,18 @@ class _History:
         parts = tuple(take_parts(message, self._mint_id, asked=True))
         self._waiting.extend((part.id, part.name) for part in parts if type(part) is ToolCall)
         self.messages.append(Message(role=role, parts=parts, extras=leftovers(message, NAME)))
+
+    def _read_usual_result(self, message: JsonObject, text: str) -> bool:
+        """A result with an id, a name and words, in few steps; False for every other one."""
+        call_id, name = message.get("tool_call_id"), message.get("tool_name")
+        if len(message) != 4 or type(call_id) is not str or type(name) is not str:
+            return False
+        if self._is_strange(call_id) or text.startswith(FAILED):
+            return False
+        self._answer(call_id)
+        result = ToolResult(call_id=call_id, parts=(Text(text=text),), name=name)
+        self.messages.append(Message(role="user", parts=(result,)))
+        return True
 
     def _mint_id(self, position: int, name: str) -> str:
         """The same history gives the same ids next time."""
@@ -109,14 +125,20 @@ class _History:
             call_id = found or call_id
         if call_id is None:
             return f"call_{len(self.messages)}"  # it answers nothing; passes deal with that
+        self._answer(call_id)
+        return call_id
+
+    def _answer(self, call_id: str) -> None:
+        """A call that has its result waits no longer."""
         for place, (waiting, _) in enumerate(self._waiting):
             if waiting == call_id:
                 del self._waiting[place]
                 break
-        return call_id
 
     def _is_strange(self, call_id: str) -> bool:
         """Whether no call has this id, but one has none: a client that keeps ids of results only (CLIENTS 18)."""
+        if not self._minted:
+            return False
         known = {waiting for waiting, _ in self._waiting}
         return call_id not in known and bool(known & self._minted)
 
@@ -126,14 +148,8 @@ class _History:
 
 def encode_messages(messages: tuple[Message, ...], at: At, notes: Notes) -> list[JsonObject]:
     names = _CallNames(messages)
-
-    def encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
-        return _encode_usual(message, names, at, notes)
-
-    def encode_whole(message: Message, at: At, notes: Notes) -> list[JsonObject]:
-        return _encode_message(message, names, at, notes)
-
-    turns = encode_turns(messages, 0, NAME, encode_usual, encode_whole, at, notes)
+    usual, whole = partial(_encode_usual, names), partial(_encode_message, names)
+    turns = encode_turns(messages, 0, NAME, usual, whole, at, notes)
     if messages and not turns:
         notes.dropped(at, "nothing is left of it that ollama could say")
     return turns
@@ -155,7 +171,7 @@ class _CallNames:
         return self._names.get(call_id)
 
 
-def _encode_usual(message: Message, names: _CallNames, at: At, notes: Notes) -> list[JsonObject] | None:
+def _encode_usual(names: _CallNames, message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
     parts, role = message.parts, message.role
     if not parts or role == "developer":
         return None
@@ -164,7 +180,7 @@ def _encode_usual(message: Message, names: _CallNames, at: At, notes: Notes) -> 
         return [{"role": role, "content": text}]
     if role == "assistant":
         first = 0 if text is None else 1
-        made = usual_calls(parts, first)
+        made = usual_calls(parts, first, NAME)
         if made is None:
             return None
         calls: list[JsonObject] = []
@@ -174,7 +190,7 @@ def _encode_usual(message: Message, names: _CallNames, at: At, notes: Notes) -> 
         return [{"role": role, "content": text or "", "tool_calls": calls}]
     result = parts[0]
     if len(parts) == 1 and role == "user" and type(result) is ToolResult:
-        text = usual_result(result)
+        text = usual_result(result, NAME)
         if text is not None:
             turn: JsonObject = {"role": TOOL_ROLE, "content": text}
             _encode_names(turn, result, names, ((at, "parts"), 0), notes)
@@ -182,7 +198,7 @@ def _encode_usual(message: Message, names: _CallNames, at: At, notes: Notes) -> 
     return None
 
 
-def _encode_message(message: Message, names: _CallNames, at: At, notes: Notes) -> list[JsonObject]:
+def _encode_message(names: _CallNames, message: Message, at: At, notes: Notes) -> list[JsonObject]:
     """One turn as one message, or as several where results of tools stand in it."""
     role = spelled(message.extras, NAME, "~role")
     if role is None:

@@ -56,7 +56,7 @@ def take_parts(message: JsonObject, mint_id: MintId, *, asked: bool) -> list[Par
         parts.append(thought)
     text = take_content(message)
     media = take_media(message) if asked else take_answered_media(message)
-    calls = take_calls(message, mint_id)
+    calls = take_calls(message, mint_id, asked=asked)
     seal = take_side(message, "content")
     if text or seal is not None or (asked and text is not None and not (parts or media or calls)):
         parts.append(Text(text=text or "", seal=seal))
@@ -115,7 +115,7 @@ def take_answered_media(message: JsonObject) -> list[Part]:
     return [replace(part, extras=own) for part in take_media(message)]
 
 
-def take_calls(message: JsonObject, mint_id: MintId) -> list[Part]:
+def take_calls(message: JsonObject, mint_id: MintId, *, asked: bool) -> list[Part]:
     calls = take_list_or_none(message, "tool_calls")
     if calls is None:
         return []
@@ -124,14 +124,18 @@ def take_calls(message: JsonObject, mint_id: MintId) -> list[Part]:
     parts: list[Part] = []
     try:
         for call in calls:
-            parts.append(_decode_call(need_object(call), len(parts), mint_id))
+            parts.append(_decode_call(need_object(call), len(parts), mint_id, asked=asked))
     except DecodeError as error:
         raise error.under("tool_calls", len(parts)) from None
     return parts
 
 
-def _decode_call(call: JsonObject, position: int, mint_id: MintId) -> Part:
-    function = call.get("function")
+def _decode_call(call: JsonObject, position: int, mint_id: MintId, *, asked: bool) -> Part:
+    function, call_id = call.get("function"), call.get("id")
+    if asked and len(call) == 2 and type(function) is dict and len(function) == 2 and type(call_id) is str and call_id:
+        name, given = function.get("name"), function.get("arguments")
+        if type(name) is str and type(given) is dict:  # the usual case
+            return ToolCall(id=call_id, name=name, arguments=dump_text(given))
     if type(function) is not dict:
         return Opaque(dialect=NAME, body=call)
     del call["function"]
@@ -147,7 +151,8 @@ def _decode_call(call: JsonObject, position: int, mint_id: MintId) -> Part:
         else:
             note_spelling(call, "id", "empty")
         call_id = mint_id(position, name)
-    note_spelling(call, "index", function.pop("index", None))
+    if not asked or "index" in function:  # calls of a reply have one, unless their server is old
+        note_spelling(call, "index", function.pop("index", None))
     if call.get("type") == "function":  # not Ollama's, but many clients send it
         note_spelling(call, "type", call.pop("type"))
     seal = take_seal(call)

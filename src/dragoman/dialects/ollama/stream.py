@@ -204,7 +204,7 @@ class StreamDecoder:
 
     def _call(self, message: JsonObject, events: list[Event]) -> None:
         before = self._calls
-        for part in take_calls(message, lambda position, name: self._mint_id(before + position, name)):
+        for part in take_calls(message, lambda position, name: self._mint_id(before + position, name), asked=False):
             self._calls += 1
             self._whole(part, events)
 

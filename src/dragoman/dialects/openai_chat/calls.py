@@ -255,7 +255,7 @@ def _spell_result(body: JsonObject, part: ToolResult, at: At, notes: Notes) -> N
         if "~name" in own:
             body["name"] = part.name
         else:
-            notes.dropped((at, "name"), "openai_chat's results have no name, only the id of their call")
+            note_name(at, notes)
     if part.extras:
         add_extras(body, part.extras, NAME, at, notes)
     if not own:
@@ -270,6 +270,10 @@ def _spell_result(body: JsonObject, part: ToolResult, at: At, notes: Notes) -> N
         del body["tool_call_id"]
     elif "~call_id" in own:
         body["tool_call_id"] = own["~call_id"]
+
+
+def note_name(at: At, notes: Notes) -> None:
+    notes.dropped((at, "name"), "openai_chat's results have no name, only the id of their call")
 
 
 def _encode_inner(part: Part, at: At, notes: Notes) -> JsonObject | None:

@@ -11,6 +11,7 @@ from dragoman.dialects.openai_chat.calls import (
     decode_call,
     decode_result,
     encode_result,
+    note_name,
 )
 from dragoman.dialects.openai_chat.parts import encode_part
 from dragoman.dialects.openai_chat.words import NAME, ROLES
@@ -122,7 +123,7 @@ def encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | N
     if len(parts) == 1 and text is not None:
         return [{"role": message.role, "content": text}]
     if message.role == "assistant":
-        made = usual_calls(parts, 0 if text is None else 1)
+        made = usual_calls(parts, 0 if text is None else 1, NAME)
         if made is None:
             return None
         calls = [
@@ -132,8 +133,11 @@ def encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | N
         return [{"role": "assistant", "content": text, "tool_calls": calls}]
     result = parts[0]
     if len(parts) == 1 and message.role == "user" and type(result) is ToolResult:
-        text = usual_result(result)
-        return None if text is None else [{"role": "tool", "tool_call_id": result.call_id, "content": text}]
+        text = usual_result(result, NAME)
+        if text is not None:
+            if result.name is not None:
+                note_name(((at, "parts"), 0), notes)
+            return [{"role": "tool", "tool_call_id": result.call_id, "content": text}]
     return None
 
 

@@ -132,14 +132,16 @@ def _decode_choice(given: Any) -> ToolChoice | None:
 
 def _is_named(given: JsonObject, kind: str) -> bool:
     inner = given.get(kind)
-    return given.keys() == {"type", kind} and type(inner) is dict and inner.keys() == {"name"}
+    if type(inner) is not dict or type(inner.get("name")) is not str:
+        return False
+    return given.keys() == {"type", kind} and inner.keys() == {"name"}
 
 
 def _decode_allowed(given: JsonObject) -> ToolChoice | None:
     inner = given.get("allowed_tools")
     if given.keys() != {"type", "allowed_tools"} or type(inner) is not dict or inner.keys() != {"mode", "tools"}:
         return None
-    mode, tools = CHOICES.get(inner["mode"]), inner["tools"]
+    mode, tools = CHOICES.get(str(inner["mode"])), inner["tools"]
     if mode is None or type(tools) is not list:
         return None
     names = [_name_of(tool) for tool in tools]

@@ -16,7 +16,7 @@ from dragoman.dialects.openai_responses.words import (
     USER_ITEMS,
 )
 from dragoman.errors import DecodeError
-from dragoman.fields import add_extras, leftovers, note_spelling, spelled, take_choice
+from dragoman.fields import add_extras, decode_each, leftovers, note_spelling, spelled, take_choice
 from dragoman.jsontypes import JsonObject, kind_of
 from dragoman.model.messages import Extras, Message, Opaque, Part, Reasoning, Refusal, Role, Text, ToolCall, ToolResult
 from dragoman.notes import At, Notes
@@ -27,13 +27,7 @@ from dragoman.notes import At, Notes
 def decode_items(items: list[object]) -> tuple[Message, ...]:
     """The items of an input as turns: adjacent items of the model are one, adjacent results are one."""
     turns = _Turns()
-    for i, item in enumerate(items):
-        if type(item) is not dict:
-            raise DecodeError(f"expected object, found {kind_of(item)}", "input", i)
-        try:
-            turns.add(item)
-        except DecodeError as error:
-            raise error.under("input", i) from None
+    decode_each(items, "input", turns.add)
     return turns.end()
 
 
@@ -61,23 +55,20 @@ class _Turns:
 
     def _add_usual(self, item: JsonObject, kind: object) -> bool:
         """The items most conversations consist of (a text, a call, a result), in few steps; False for the rest."""
-        match kind, len(item):
-            case None, 2:
-                return self._add_words(item.get("role"), item.get("content"))
-            case "function_call", 4:
-                call_id, name, arguments = item.get("call_id"), item.get("name"), item.get("arguments")
-                if type(call_id) is not str or type(name) is not str or type(arguments) is not str:
-                    return False
+        count = len(item)
+        if kind is None and count == 2:
+            return self._add_words(item.get("role"), item.get("content"))
+        if kind == "function_call" and count == 4:
+            call_id, name, arguments = item.get("call_id"), item.get("name"), item.get("arguments")
+            if type(call_id) is str and type(name) is str and type(arguments) is str:
                 self._extend("assistant", (ToolCall(id=call_id, name=name, arguments=arguments),))
                 return True
-            case "function_call_output", 3:
-                call_id, output = item.get("call_id"), item.get("output")
-                if type(call_id) is not str or type(output) is not str or not output or output.startswith(FAILED):
-                    return False
+        elif kind == "function_call_output" and count == 3:
+            call_id, output = item.get("call_id"), item.get("output")
+            if type(call_id) is str and type(output) is str and output and not output.startswith(FAILED):
                 self._extend("user", (ToolResult(call_id=call_id, parts=(Text(text=output),)),))
                 return True
-            case _:
-                return False
+        return False
 
     def _add_words(self, role: object, content: object) -> bool:
         if type(content) is not str or type(role) is not str or role not in ROLES:
@@ -171,7 +162,7 @@ def _encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | 
     if len(parts) == 1 and text is not None:
         return items
     if message.role == "assistant":
-        calls = usual_calls(parts, len(items))
+        calls = usual_calls(parts, len(items), NAME)
         if calls is None:
             return None
         for call in calls:
@@ -180,8 +171,12 @@ def _encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | 
         return items
     result = parts[0]
     if len(parts) == 1 and type(result) is ToolResult:
-        text = usual_result(result)
-        return None if text is None else [{"type": "function_call_output", "call_id": result.call_id, "output": text}]
+        text = usual_result(result, NAME)
+        if text is not None:
+            answer: JsonObject = {"type": "function_call_output", "call_id": result.call_id, "output": text}
+            if result.name is not None:
+                answer["name"] = result.name
+            return [answer]
     return None
 
 
