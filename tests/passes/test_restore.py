@@ -28,7 +28,7 @@ def reply(*parts: Text | ToolCall, reason: str = "stop") -> Reply:
 
 
 def streamed(events: list[Event], undo: Undo) -> Reply | Failure:
-    restorer = Restorer(undo)
+    restorer = Restorer(undo, Notes())
     return fold([out for event in events for out in restorer.feed(event)])
 
 
@@ -89,7 +89,7 @@ def test_case_39_a_freeform_tool_goes_there_and_comes_back() -> None:
     assert isinstance(prepared.request.tools[0], Tool)
 
     fresh = ToolCall(id="c2", name="apply_patch", arguments='{"input":"*** End\\n"}')
-    back = restore(reply(fresh, reason="tool_call"), prepared.undo)
+    back = restore(reply(fresh, reason="tool_call"), prepared.undo, Notes())
     assert back.choices[0].parts == (call("c2", "apply_patch", "*** End\n", freeform=True),)
     assert streamed(list(unfold(reply(fresh, reason="tool_call"))), prepared.undo) == back
 
@@ -111,7 +111,7 @@ def test_case_71_a_forced_tools_arguments_are_the_answer() -> None:
     assert prepared.request.output is None
     assert prepared.request.tool_choice == ToolChoice(mode="required", names=(JSON_TOOL,))
     answered = reply(ToolCall(id="c", name=JSON_TOOL, arguments='{"a":"b"}'), reason="tool_call")
-    back = restore(answered, prepared.undo)
+    back = restore(answered, prepared.undo, Notes())
     assert back.choices[0] == Choice(parts=(Text(text='{"a":"b"}'),), finish=Finish(reason="stop"))
     assert streamed(list(unfold(answered)), prepared.undo) == back
 
@@ -119,7 +119,7 @@ def test_case_71_a_forced_tools_arguments_are_the_answer() -> None:
 def test_case_71_real_calls_stay_untouched() -> None:
     undo = Undo(json_tool=JSON_TOOL)
     called = reply(call("c", "lookup"), reason="tool_call")
-    assert restore(called, undo) is called
+    assert restore(called, undo, Notes()) is called
 
 
 def test_case_71_nothing_is_forced_when_the_caller_has_tools() -> None:
@@ -136,12 +136,12 @@ def test_case_71_nothing_is_forced_when_the_caller_has_tools() -> None:
 
 def test_case_65_the_text_is_cut_and_the_finish_says_why() -> None:
     undo = Undo(stops=("END", "STOP"))
-    back = restore(reply(Text(text="one two END three"), call("c")), undo)
+    back = restore(reply(Text(text="one two END three"), call("c")), undo, Notes())
     assert back.choices[0] == Choice(parts=(Text(text="one two "),), finish=Finish(reason="sequence", sequence="END"))
 
 
 def test_case_65_a_sequence_split_over_deltas_is_found_and_the_rest_is_silent() -> None:
-    restorer = Restorer(Undo(stops=("END",)))
+    restorer = Restorer(Undo(stops=("END",)), Notes())
     events: list[Event] = [ReplyStart(id="r", model="m"), PartStart(index=0, part=Text(text=""))]
     events += [PartDelta(index=0, text=text) for text in ("a E", "N", "D b", "c")]
     events += [PartEnd(index=0), PartStart(index=1, part=call("c")), PartEnd(index=1)]
@@ -201,4 +201,4 @@ def test_a_restored_stream_folds_to_the_restored_reply(answer: Reply, undo: Undo
             events += [PartDelta(index=event.index, text=text[i : i + size]) for i in range(0, len(text), size)]
         else:
             events.append(event)
-    assert streamed(events, undo) == restore(answer, undo)
+    assert streamed(events, undo) == restore(answer, undo, Notes())

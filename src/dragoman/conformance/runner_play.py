@@ -192,10 +192,10 @@ class Player:
                 answer = await self._exchange(lesson.request, notes)
         if isinstance(answer.reply, Reply) and not prepared.undo.is_nothing():
             if answer.events:
-                restorer = Restorer(prepared.undo)
+                restorer = Restorer(prepared.undo, notes)
                 answer.events = [event for old in answer.events for event in restorer.feed(old)]
                 return Answer(reply=_fold(answer.events), events=answer.events)
-            answer.reply = restore(answer.reply, prepared.undo)
+            answer.reply = restore(answer.reply, prepared.undo, notes)
         return answer
 
     async def _exchange(self, request: Request, notes: Notes) -> Answer:

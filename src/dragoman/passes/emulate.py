@@ -143,17 +143,23 @@ def _emulate_output(request: Request, profile: Profile, undo: Undo, notes: Notes
     if profile.policy_of(feature) == "drop":
         return _leave_out(request, "output", feature, profile, notes), undo
     _refuse(feature, profile, "/output")
-    free = request.tools is None and request.tool_choice is None and not is_thinking(request, profile)
-    if _is_object(output.schema) and "json" in profile.lacks and free and profile.forced_choice != "no":
+    if _is_object(output.schema) and "json" in profile.lacks and _can_force(request, profile):
         notes.altered((ROOT, "output"), f"the arguments of a forced call, {JSON_TOOL}, are the answer")
         tool = Tool(name=JSON_TOOL, description=output.description or "Give the answer.", parameters=output.schema)
         forced = ToolChoice(mode="required", names=(JSON_TOOL,))
-        undo = replace(undo, json_tool=JSON_TOOL, expected=Expected(schema=output.schema))
+        undo = replace(undo, json_tool=JSON_TOOL, expected=Expected(schema=output.schema, loose=True))
         return replace(request, output=None, tools=(tool,), tool_choice=forced), undo
     notes.altered((ROOT, "output"), "asked for in words")
     kept = OutputFormat(type="json") if "json" not in profile.lacks else None
     undo = replace(undo, expected=Expected(schema=output.schema, loose=kept is None))
     return replace(_instruct(request, _ask_for_json(output)), output=kept), undo
+
+
+def _can_force(request: Request, profile: Profile) -> bool:
+    """ "forced only if the caller gave no tool_choice and no thinking" (FIELD-CASES 71), and where it can be forced."""
+    if profile.forced_choice == "no" or not {"tool_choice", "named_choice", "forced_choice"}.isdisjoint(profile.lacks):
+        return False
+    return request.tools is None and request.tool_choice is None and not is_thinking(request, profile)
 
 
 def _is_object(schema: JsonObject | None) -> bool:

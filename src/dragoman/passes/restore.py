@@ -1,10 +1,10 @@
 """The way back: a reply as the client asked for it, not as the target could be asked.
 
-`Restorer` works on events and on whole replies, and both come out the same: fold(restored events) is the restored
-reply of the folded events.
+One code for both forms (FIELD-CASES 144): a whole reply is restored as the events it could have come in, so
+fold(restored events) is the restored reply of the folded events. A misfit that the caller refuses raises LossError.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -12,12 +12,26 @@ from msgspec.structs import replace
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import load_json
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
-from dragoman.model.messages import Part, Text, ToolCall
-from dragoman.model.reply import Choice, Finish, Reply
+from dragoman.model.fold import fold, unfold
+from dragoman.model.messages import Refusal, Text, ToolCall
+from dragoman.model.reply import Finish, Reply
+from dragoman.notes import ROOT, Notes
+from dragoman.passes.answers import JsonText, judge
 from dragoman.passes.emulate import INPUT, Undo
-from dragoman.passes.rename import restore_call
+from dragoman.passes.rename import restore_call, restore_reply
 
 Index: TypeAlias = int
+
+
+def restore(reply: Reply, undo: Undo, notes: Notes) -> Reply:
+    """A whole reply, as the client asked for it; the same object if it is that already."""
+    if undo.is_nothing():
+        return reply
+    if undo.is_only_names():
+        return restore_reply(reply, undo.renames)
+    restorer = Restorer(undo, notes)
+    restored = fold([out for event in unfold(reply) for out in restorer.feed(event)])
+    return restored if isinstance(restored, Reply) and restored != reply else reply
 
 
 def unwrap_input(arguments: str) -> str:
@@ -47,154 +61,196 @@ def held_back(text: str, stops: tuple[str, ...]) -> int:
     return 0
 
 
+class _Choice:
+    """One answer as far as it has come."""
+
+    __slots__ = ("answer", "around", "called", "cut", "ids", "refused", "text")
+
+    def __init__(self) -> None:
+        self.ids: set[str] = set()  # of its calls
+        self.called = False  # a real call
+        self.refused = False
+        self.cut: str | None = None  # the sequence it was cut at
+        self.text: list[str] = []  # what it said, where that is to be judged
+        self.answer: list[str] | None = None  # what it said as a call
+        self.around = False  # something around the JSON was left out
+
+
+class _Part:
+    """A part that cannot go on as it comes."""
+
+    __slots__ = ("choice", "cuts", "finish", "held", "kept", "reader", "silent")
+
+    def __init__(self, choice: _Choice) -> None:
+        self.choice = choice
+        self.silent = False  # after the end of its choice
+        self.cuts = False  # text that ends at a stop sequence
+        self.finish: Callable[[str], str] | None = None  # of arguments that are only known whole
+        self.held = ""  # arguments so far, or text that may begin a stop sequence
+        self.reader: JsonText | None = None
+        self.kept: list[str] | None = None  # where to put what it says, if that is to be judged
+
+
 class Restorer:
     """Events in, events out; `stopped` tells that no more text is wanted from upstream."""
 
-    def __init__(self, undo: Undo) -> None:
-        self.undo = undo
-        self.seen: dict[int, set[str]] = {}  # choice -> ids of its calls
-        self.calls: dict[int, set[Index]] = {}  # choice -> real calls
-        self.answers: set[int] = set()  # choices whose answer came as a call
-        self.buffers: dict[Index, list[str]] = {}  # freeform calls on their way
-        self.held: dict[Index, str] = {}  # text that may begin a stop sequence
-        self.choice_of: dict[Index, int] = {}
-        self.cut: dict[int, str] = {}  # choice -> the sequence it was cut at
-        self.silent: set[Index] = set()
+    def __init__(self, undo: Undo, notes: Notes) -> None:
+        self.undo, self.notes = undo, notes
+        self._choices: dict[int, _Choice] = {}
+        self._parts: dict[Index, _Part] = {}
 
     @property
     def stopped(self) -> bool:
-        return bool(self.cut)
+        return any(choice.cut is not None for choice in self._choices.values())
 
     def feed(self, event: Event) -> Iterator[Event]:
         match event:
             case PartDelta():
-                yield from self._delta(event)
+                part = self._parts.get(event.index)
+                if part is None:
+                    yield event
+                else:
+                    yield from self._delta(part, event)
             case PartStart():
                 yield from self._start(event)
             case PartEnd():
-                yield from self._end(event)
+                part = self._parts.pop(event.index, None)
+                yield from (event,) if part is None else self._end(part, event)
             case ReplyEnd():
-                finishes = tuple(self._finish(f, i) for i, f in enumerate(event.finishes))
-                yield event if finishes == event.finishes else replace(event, finishes=finishes)
+                yield self._finish_all(event)
             case _:
                 yield event
 
+    # ------------------------------------------------------------ parts
+
     def _start(self, event: PartStart) -> Iterator[Event]:
-        choice, part = event.choice, event.part
-        self.choice_of[event.index] = choice
-        if choice in self.cut:
-            self.silent.add(event.index)
-            return
-        if isinstance(part, ToolCall):
-            yield from self._start_call(event, part)
-        elif isinstance(part, Text) and self.undo.stops:
-            self.held[event.index] = ""
-            yield replace(event, part=replace(part, text=""))
-            yield from self._text(PartDelta(index=event.index, text=part.text))
+        choice = self._choices.setdefault(event.choice, _Choice())
+        part = event.part
+        if choice.cut is not None:
+            self._parts[event.index] = silent = _Part(choice)
+            silent.silent = True
+        elif isinstance(part, ToolCall):
+            yield from self._start_call(event, part, choice)
+        elif isinstance(part, Text) and (self.undo.stops or self.undo.expected is not None):
+            yield from self._start_text(event, part, choice)
         else:
+            choice.refused = choice.refused or isinstance(part, Refusal)
             yield event
 
-    def _start_call(self, event: PartStart, part: ToolCall) -> Iterator[Event]:
-        choice = event.choice
+    def _start_text(self, event: PartStart, part: Text, choice: _Choice) -> Iterator[Event]:
+        self._parts[event.index] = growing = _Part(choice)
+        growing.cuts = bool(self.undo.stops)
+        if self.undo.expected is not None:
+            growing.kept = choice.text
+            growing.reader = JsonText() if self.undo.expected.loose else None
+        yield replace(event, part=replace(part, text=""))
+        yield from self._delta(growing, PartDelta(index=event.index, text=part.text))
+
+    def _start_call(self, event: PartStart, part: ToolCall, choice: _Choice) -> Iterator[Event]:
         if part.name == self.undo.json_tool:
-            self.answers.add(choice)
+            self._parts[event.index] = growing = _Part(choice)
+            choice.answer = growing.kept = [part.arguments]
             yield replace(event, part=Text(text=part.arguments, seal=part.seal))
             return
-        seen = self.seen.setdefault(choice, set())
-        call = restore_call(part, self.undo.renames, seen)
-        seen.add(call.id)
-        self.calls.setdefault(choice, set()).add(event.index)
-        if call.name in self.undo.custom:
-            self.buffers[event.index] = [call.arguments]
-            call = replace(call, freeform=True, arguments="")
+        call = restore_call(part, self.undo.renames, choice.ids)
+        choice.ids.add(call.id)
+        choice.called = True
+        finish = self._finisher(call)
+        if finish is not None:
+            self._parts[event.index] = growing = _Part(choice)
+            growing.finish, growing.held = finish, call.arguments
+            call = replace(call, freeform=call.name in self.undo.custom, arguments="")
         yield event if call is part else replace(event, part=call)
 
-    def _delta(self, event: PartDelta) -> Iterator[Event]:
-        if event.index in self.silent:
+    def _finisher(self, call: ToolCall) -> Callable[[str], str] | None:
+        """What the arguments of a call need, once they are whole."""
+        return unwrap_input if call.name in self.undo.custom else None
+
+    def _delta(self, part: _Part, event: PartDelta) -> Iterator[Event]:
+        if part.silent:
             return
-        buffer = self.buffers.get(event.index)
-        if buffer is not None:
-            buffer.append(event.text)
-        elif event.index in self.held:
-            yield from self._text(event)
+        if part.finish is not None:
+            part.held += event.text
+        elif part.cuts:
+            yield from self._cut(part, event)
         else:
+            yield from self._say(part, event)
+
+    def _cut(self, part: _Part, event: PartDelta) -> Iterator[Event]:
+        """Text up to a stop sequence; what may begin one is held back."""
+        text = part.held + event.text
+        found = find_stop(text, self.undo.stops)
+        if found is None:
+            kept = held_back(text, self.undo.stops)
+            part.held = text[len(text) - kept :]
+            said = text[: len(text) - kept]
+            if said or event.citations or event.logprobs is not None:
+                yield from self._say(part, replace(event, text=said))
+            return
+        place, part.choice.cut = found
+        part.held = ""
+        if text[:place]:
+            yield from self._say(part, PartDelta(index=event.index, text=text[:place]))
+        yield from self._end(part, PartEnd(index=event.index))
+        part.silent = True
+
+    def _say(self, part: _Part, event: PartDelta) -> Iterator[Event]:
+        if part.reader is not None:
+            text = part.reader.feed(event.text)
+            event = event if text == event.text else replace(event, text=text)
+        if part.kept is not None:
+            part.kept.append(event.text)
+        if event.text or event.citations or event.logprobs is not None:
             yield event
 
-    def _text(self, event: PartDelta) -> Iterator[Event]:
-        stops = self.undo.stops
-        text = self.held[event.index] + event.text
-        found = find_stop(text, stops)
-        if found is not None:
-            place, stop = found
-            self.cut[self.choice_of[event.index]] = stop
-            self.silent.add(event.index)
-            self.held[event.index] = ""
-            if text[:place]:
-                yield PartDelta(index=event.index, text=text[:place])
-            yield PartEnd(index=event.index)
+    def _end(self, part: _Part, event: PartEnd) -> Iterator[Event]:
+        if part.silent:
             return
-        kept = held_back(text, stops)
-        self.held[event.index] = text[len(text) - kept :]
-        said = text[: len(text) - kept]
-        if said or event.citations or event.logprobs is not None:
-            yield replace(event, text=said)
-
-    def _end(self, event: PartEnd) -> Iterator[Event]:
-        if event.index in self.silent:
-            return
-        buffer = self.buffers.pop(event.index, None)
-        if buffer is not None:
-            text = unwrap_input("".join(buffer))
+        held, part.held = part.held, ""
+        if part.finish is not None:
+            text = part.finish(held)
             if text:
                 yield PartDelta(index=event.index, text=text)
-        held = self.held.pop(event.index, "")
-        if held:
-            yield PartDelta(index=event.index, text=held)
+        elif held:
+            yield from self._say(part, PartDelta(index=event.index, text=held))
+        if part.reader is not None:
+            rest = part.reader.close()
+            part.choice.around = part.choice.around or part.reader.around
+            if part.kept is not None:
+                part.kept.append(rest)
+            if rest:
+                yield PartDelta(index=event.index, text=rest)
         yield event
 
-    def _finish(self, finish: Finish | None, choice: int) -> Finish | None:
-        if choice in self.cut:
-            return Finish(reason="sequence", sequence=self.cut[choice])
-        if finish is not None and finish.reason == "tool_call" and choice in self.answers and choice not in self.calls:
+    # ------------------------------------------------------------ the end
+
+    def _finish_all(self, event: ReplyEnd) -> ReplyEnd:
+        finishes = tuple(self._finish(finish, i) for i, finish in enumerate(event.finishes))
+        if self.undo.expected is not None:
+            for i in sorted(self._choices.keys() | set(range(len(finishes)))):
+                self._judge(i, finishes[i] if i < len(finishes) else None)
+        return event if finishes == event.finishes else replace(event, finishes=finishes)
+
+    def _finish(self, finish: Finish | None, number: int) -> Finish | None:
+        choice = self._choices.get(number)
+        if choice is None:
+            return finish
+        if choice.cut is not None:
+            return Finish(reason="sequence", sequence=choice.cut)
+        if finish is not None and finish.reason == "tool_call" and choice.answer is not None and not choice.called:
             return Finish(reason="stop")
         return finish
 
-
-def restore(reply: Reply, undo: Undo) -> Reply:
-    """A whole reply, as the client asked for it."""
-    if undo.is_nothing():
-        return reply
-    choices = tuple(_restore_choice(choice, undo) for choice in reply.choices)
-    if all(a is b for a, b in zip(choices, reply.choices, strict=True)):
-        return reply
-    return replace(reply, choices=choices)
-
-
-def _restore_choice(choice: Choice, undo: Undo) -> Choice:
-    seen: set[str] = set()
-    parts: list[Part] = []
-    finish, answered, called = choice.finish, False, False
-    for part in choice.parts:
-        if isinstance(part, ToolCall) and part.name == undo.json_tool:
-            answered = True
-            parts.append(Text(text=part.arguments, seal=part.seal))
-            continue
-        if isinstance(part, ToolCall):
-            called = True
-            call = restore_call(part, undo.renames, seen)
-            seen.add(call.id)
-            if call.name in undo.custom:
-                call = replace(call, freeform=True, arguments=unwrap_input(call.arguments))
-            parts.append(call)
-            continue
-        found = find_stop(part.text, undo.stops) if undo.stops and isinstance(part, Text) else None
-        if found is not None and isinstance(part, Text):
-            parts.append(replace(part, text=part.text[: found[0]]))
-            finish = Finish(reason="sequence", sequence=found[1])
-            break
-        parts.append(part)
-    else:
-        if finish is not None and finish.reason == "tool_call" and answered and not called:
-            finish = Finish(reason="stop")
-    same = len(parts) == len(choice.parts) and all(a is b for a, b in zip(parts, choice.parts, strict=True))
-    return choice if same and finish is choice.finish else replace(choice, parts=tuple(parts), finish=finish)
+    def _judge(self, number: int, finish: Finish | None) -> None:
+        """An answer nobody held to its form is told apart from one that keeps it. One that was cut off, refused, or
+        wants tools first is no answer yet."""
+        choice = self._choices.get(number, _Choice())
+        if choice.around:
+            self.notes.altered(((ROOT, "choices"), number), "what the model said around its JSON is left out")
+        if self.undo.expected is None or choice.called or choice.refused:
+            return
+        if finish is not None and finish.reason not in ("stop", "other"):
+            return
+        why = judge("".join(choice.text if choice.answer is None else choice.answer), self.undo.expected)
+        if why is not None:
+            self.notes.dropped(((ROOT, "choices"), number), f"the answer is not what was asked for: {why}")

@@ -9,12 +9,15 @@ from msgspec.structs import replace
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._seals import WORD, strip_side
+from dragoman.errors import LossError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject, dump_json, load_json
-from dragoman.model.events import Event
+from dragoman.model.events import Event, ReplyFailed
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
+from dragoman.model.usage import add_usage
 from dragoman.notes import Note, Notes
+from dragoman.passes.answers import ask_again
 from dragoman.passes.emulate import Undo
 from dragoman.passes.legal import prepare
 from dragoman.passes.profile import Profile
@@ -99,9 +102,18 @@ class _Way(Struct, frozen=True):
         made.learn = partial(self.relearn, sent)
         made.headers[HOP] = str(self.hops + 1)
         if not self.undo.is_nothing() and not made.as_is:
-            made.restore = _restorer(Restorer(self.undo))
-            made.restore_reply = partial(_restore, self.undo)
+            made.restore = _restorer(Restorer(self.undo, self.notes))
+            made.restore_reply = self.restore
+            if self.undo.expected is not None:
+                second = _SecondTry(self, sent)
+                made.restore_reply, made.learn = second.restore, second.learn
         return made
+
+    def restore(self, reply: Reply) -> Reply:
+        try:
+            return restore_reply(reply, self.undo, self.notes)
+        except LossError as error:
+            raise UpstreamError(_misfit(error.why)) from error
 
     def relearn(self, sent: Request, failure: Failure) -> Rendered | None:
         """What to send instead of what was refused, if the refusal tells."""
@@ -119,8 +131,45 @@ def _add(first: Undo, second: Undo) -> Undo:
     return replace(first, **{**said, "custom": first.custom | second.custom, "stops": first.stops + second.stops})
 
 
-def _restore(undo: Undo, reply: Reply) -> Reply:
-    return restore_reply(reply, undo)
+class _SecondTry:
+    """An answer that is not what was asked for, where nobody else holds the model to it, is asked for once more."""
+
+    def __init__(self, way: _Way, sent: Request) -> None:
+        self._way, self._sent = way, sent
+        self._again: Request | None = None
+        self._first: Reply | None = None
+
+    def restore(self, reply: Reply) -> Reply:
+        trial = Notes()
+        restored = restore_reply(reply, self._way.undo, trial)
+        why = next((note.why for note in trial if note.kind == "dropped"), None)
+        self._again = ask_again(self._sent, restored, why) if why is not None else None
+        if why is None or self._again is None:
+            return self._way.restore(reply)
+        self._first = reply
+        raise UpstreamError(_misfit(why))
+
+    def learn(self, failure: Failure) -> Rendered | None:
+        if failure.code != MISFIT or self._again is None:
+            return self._way.relearn(self._sent, failure)
+        made = self._way.dress(_encode(self._way.dialect, self._again, self._way.notes, usage=False), self._again)
+        made.restore_reply, made.learn = self._restore_second, None
+        return made
+
+    def _restore_second(self, reply: Reply) -> Reply:
+        """It cost what both cost."""
+        spent = self._first.usage if self._first is not None else None
+        if spent is not None:
+            reply = replace(reply, usage=add_usage(spent, reply.usage))
+        return self._way.restore(reply)
+
+
+MISFIT = "answer_misfit"
+
+
+def _misfit(why: str) -> Failure:
+    """The model's slip: not the caller's fault, nor the upstream's."""
+    return Failure(kind="refused", status=502, code=MISFIT, message=why)
 
 
 def _encode(dialect: Dialect, request: Request, notes: Notes, *, usage: bool) -> Rendered:
@@ -189,5 +238,8 @@ def _restorer(restorer: Restorer) -> Callable[[list[Event]], list[Event]]:
 
 
 def _each(restorer: Restorer, events: list[Event]) -> Iterator[Event]:
-    for event in events:
-        yield from restorer.feed(event)
+    try:
+        for event in events:
+            yield from restorer.feed(event)
+    except LossError as error:
+        yield ReplyFailed(failure=_misfit(error.why))
