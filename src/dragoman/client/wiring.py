@@ -159,10 +159,10 @@ def _env_url(kind: Kind, env: Mapping[str, str]) -> str | None:
 def _upstream(
     name: str, kind: Kind, key: str | None, base_url: str | None, dialect: str | None, timeouts: Timeouts
 ) -> Upstream:
-    url = base_url or kind.base_url
+    dialects = (dialect.replace("-", "_"),) if dialect is not None else kind.dialects
+    url = base_url or kind.url_of(dialects[0])
     if not _URL.fullmatch(url) or "{" in url:
         raise ConfigError(WHERE, "base_url", f"{name} needs one: http(s)://host[:port][/path]")
-    dialects = (dialect.replace("-", "_"),) if dialect is not None else kind.dialects
     auth = "bearer" if kind.auth == "none" and key is not None else kind.auth
     return Upstream(
         name=name,

@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 from dragoman.dialects import NAMES
 from dragoman.errors import ConfigError
 from dragoman.gateway.auth import weak_secret
+from dragoman.gateway.config_file import find_line, parse, read_text
 from dragoman.gateway.mcp_settings import read_mcp
 from dragoman.gateway.settings import PORT, Settings
 from dragoman.jsontypes import kind_of
@@ -46,7 +46,13 @@ def load_settings(path: Path | None, env: Mapping[str, str]) -> Settings:
     """From a file, or from what this machine offers."""
     if path is None:
         return discover(env)
-    return read_settings(read_file(path), str(path), env)
+    text = read_text(path)
+    try:
+        return read_settings(parse(text, path), str(path), env)
+    except ConfigError as error:
+        if error.file != str(path) or error.line is not None:
+            raise
+        raise ConfigError(error.file, error.key, error.why, find_line(text, error.key)) from error
 
 
 def find_file(folder: Path, env: Mapping[str, str]) -> Path | None:
@@ -54,20 +60,6 @@ def find_file(folder: Path, env: Mapping[str, str]) -> Path | None:
     if said:
         return Path(said)
     return next((folder / name for name in FILES if (folder / name).is_file()), None)
-
-
-def read_file(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), "", f"cannot be read: {error}") from error
-    try:
-        data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except ValueError as error:
-        raise ConfigError(str(path), "", f"is not {'TOML' if path.suffix == '.toml' else 'JSON'}: {error}") from error
-    if not isinstance(data, dict):
-        raise ConfigError(str(path), "", f"expected an object, found {kind_of(data)}")
-    return data
 
 
 class _Reader:
@@ -219,15 +211,15 @@ def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str]) -> Ups
     if reader.data.get("kind") is not None and said not in kinds:
         raise ConfigError(file, reader.key("kind"), f"no such kind {said!r}; there are {', '.join(kinds)}")
     kind = kinds.get(said, kinds[DEFAULT_KIND])
-    base_url = reader.text("base_url", "" if kind.name == DEFAULT_KIND else kind.base_url)
+    dialects = reader.texts("dialects") or reader.texts("dialect") or kind.dialects
+    dialects = tuple(word.replace("-", "_") for word in dialects)
+    base_url = reader.text("base_url", "" if kind.name == DEFAULT_KIND else kind.url_of((*dialects, "")[0]))
     if not base_url or "{" in base_url:
         raise ConfigError(
             file, reader.key("base_url"), f"is needed for {name}" + (f" ({base_url})" if base_url else "")
         )
     if not re.fullmatch(r"https?://[^\s/@?#]+[^\s#@]*", base_url):
         raise ConfigError(file, reader.key("base_url"), "expected http(s)://host[:port][/path]")
-    dialects = reader.texts("dialects") or reader.texts("dialect") or kind.dialects
-    dialects = tuple(word.replace("-", "_") for word in dialects)
     if wrong := [word for word in dialects if word not in NAMES or word == "canonical"]:
         raise ConfigError(file, reader.key("dialect"), f"no such dialect {wrong[0]!r}")
     auth = reader.text("auth", kind.auth)

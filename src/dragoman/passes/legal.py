@@ -14,6 +14,7 @@ from dragoman.errors import LossError
 from dragoman.model.messages import Opaque, ToolCall
 from dragoman.model.request import Request, Tool, ToolChoice
 from dragoman.notes import ROOT, Notes
+from dragoman.passes.arguments import mend_arguments
 from dragoman.passes.borders import begin_with_user, drop_empty_text, drop_silent_turns, end_with_user, strip_last_text
 from dragoman.passes.emulate import Undo, emulate
 from dragoman.passes.joining import join_apart, join_calls, set_results_apart
@@ -57,7 +58,7 @@ def _refuse_orders(request: Request, profile: Profile) -> None:
     """Codex ends a request for a compaction with one; a plain answer would be taken for the whole conversation."""
     last = len(request.messages) - 1
     for j, part in enumerate(request.messages[last].parts if last >= 0 else ()):
-        if type(part) is Opaque and part.dialect != profile.dialect and (part.dialect, part.body.get("type")) in ORDERS:
+        if type(part) is Opaque and part.dialect != profile.dialect and (part.dialect, str(part.body.get("type"))) in ORDERS:
             where = f"/messages/{last}/parts/{j}"
             raise LossError(where, f"only {part.dialect} can carry out {part.body['type']}")
 
@@ -77,7 +78,7 @@ def _reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
     request = replay_reasoning(request, profile, notes)
     request = fit_thinking(request, profile, notes)
     if profile.echo == "required" and not profile.is_off(request.extras):
-        request = require_echo(request, profile.dialect, notes)
+        request = require_echo(request, profile, notes)
     if profile.thinking_first:
         request = begin_loops_with_thinking(request, notes)
     request = fit_forced_choice(request, profile, notes)
@@ -107,7 +108,7 @@ def _pairing(request: Request, profile: Profile, notes: Notes) -> Request:
         request = name_results(request, notes)
     if profile.tools_for_history and not request.tools:
         request = _declare_history(request, notes)
-    return request
+    return mend_arguments(request, profile, notes)
 
 
 def _declare_history(request: Request, notes: Notes) -> Request:

@@ -45,7 +45,7 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
                 most if most is not None and value > most else least if least is not None and value < least else value
             )
             if fitted != value:
-                changes[field] = type(value)(fitted)
+                changes[field] = int(fitted) if fitted == int(fitted) and type(value) is int else fitted
                 notes.altered((ROOT, field), f"{profile.kind} takes {_range(least, most)}")
     for field, words in profile.words.items():
         value = getattr(request, field)

@@ -179,18 +179,37 @@ def _has_echo(message: Message, dialect: str) -> bool:
     return "reasoning_content" in own or "reasoning_content" in own.get("~blank", ())
 
 
-def require_echo(request: Request, dialect: str, notes: Notes) -> Request:
+LOST = "(not kept)"  # stands for a thought that is gone, where a model cannot be told not to think
+
+
+def require_echo(request: Request, profile: Profile, notes: Notes) -> Request:
     """Thinking off for this request, if the target wants every thought back and one is missing.
 
     DeepSeek: "The reasoning_content in the thinking mode must be passed back". Leaving the switch out is not enough,
-    it thinks by default (FIELD-CASES 14).
+    it thinks by default (FIELD-CASES 14). Kimi: "thinking is enabled but reasoning_content is missing in assistant
+    tool call message"; its newer models always think.
     """
     if request.reasoning is not None and request.reasoning.mode == "off":
         return request
-    for message in request.messages:
-        if message.role == "assistant" and not _has_echo(message, dialect):
-            return switch_off(request, "a turn of the history has lost its reasoning", notes)
-    return request
+    lost = [
+        i
+        for i, message in enumerate(request.messages)
+        if message.role == "assistant"
+        and not _has_echo(message, profile.dialect)
+        and (profile.echo_of == "turns" or any(isinstance(part, ToolCall) for part in message.parts))
+    ]
+    if not lost:
+        return request
+    if profile.thinking is None or profile.thinking.off:
+        return switch_off(request, "a turn of the history has lost its reasoning", notes)
+    messages = list(request.messages)
+    for i in lost:
+        notes.invented(
+            ((((ROOT, "messages"), i), "parts"), 0), "this turn has lost its reasoning, and the model wants it"
+        )
+        stand_in = _echo(Reasoning(text=LOST), False, profile, ROOT, notes)
+        messages[i] = replace(messages[i], parts=(stand_in or Reasoning(text=LOST), *messages[i].parts))
+    return replace(request, messages=tuple(messages))
 
 
 def begin_loops_with_thinking(request: Request, notes: Notes) -> Request:

@@ -30,6 +30,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     title: str
     dialects: tuple[str, ...]
     base_url: str
+    urls: dict[str, str] = {}  # of dialects that have another one
     auth: Auth = "bearer"
     keys: tuple[str, ...] = ()  # environment variables, the first that is set
     prefixes: tuple[str, ...] = ()
@@ -37,6 +38,9 @@ class Kind(Struct, frozen=True, kw_only=True):
     notes: str = ""
     profile: dict[str, Any] = {}
     by_dialect: dict[str, dict[str, Any]] = {}
+
+    def url_of(self, dialect: str) -> str:
+        return self.urls.get(dialect, self.base_url)
 
 
 class Family(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
