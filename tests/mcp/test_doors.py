@@ -255,7 +255,47 @@ def test_generate_with_mcp(house: House, mode: str) -> None:
 def test_generate_with_mcp_may_stream(house: House) -> None:
     _, headers, data = ask(house, "/generate_with_mcp", rpc(NATIVE, True, mcp_servers=["time"]))
     assert "ndjson" in headers["content-type"]
+    result = json.loads(data.splitlines()[-1])["result"]  # as much as an answer in one piece tells
+    assert result["iterations"] == 2
+    assert [call["tool"] for call in result["mcp_calls"]] == ["time.convert_time"]
     assert ANSWER in "".join(p.text for p in read("jsonrpc", data, stream=True).choices[0].parts if isinstance(p, Text))
+
+
+@pytest.mark.parametrize("path", ["/generate_with_mcp", "/generate"])
+def test_a_batch_is_answered_call_by_call(house: House, path: str) -> None:
+    """Ids come back as they were said, a notification gets no answer, and a bad call does not lose the others."""
+    mine = {"mcp_servers": ["time"]} if path == "/generate_with_mcp" else {}
+    ids = [7, "seven", None, 1.5]
+    calls = [rpc(NATIVE, number == 0, **mine) | {"id": own} for number, own in enumerate(ids)]
+    silent = rpc("say hello", False, **mine)
+    del silent["id"]
+    unknown = rpc("hi", False) | {"id": "u", "method": "sing"}
+    refused = rpc("hi", False, temperature="hot") | {"id": "r"}
+    headers = {"x-dragoman-mcp": "time"} if path == "/generate" else {}
+    status, got, data = ask(house, path, [*calls, silent, unknown, refused, 3], headers)
+    answers = json.loads(data)
+    assert (status, got["content-type"]) == (200, "application/json")
+    assert [answer["id"] for answer in answers] == [*ids, "u", "r", None]
+    for answer in answers[:4]:
+        assert ANSWER in answer["result"]["generated_text"]
+    assert [answer["error"]["code"] for answer in answers[4:]] == [-32601, -32602, -32600]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"jsonrpc": "2.0", "method": "generate_content", "params": {"model": "demo", "messages": []}}, 204, None),
+        ([{"jsonrpc": "2.0", "method": "sing"}], 204, None),
+        ([], 200, -32600),
+        ("not an object", 200, -32600),
+        ({"jsonrpc": "2.0", "id": 1, "method": "sing"}, 200, -32601),
+        ({"jsonrpc": "2.0", "id": 1, "method": "generate_with_mcp", "params": 3}, 200, -32602),
+    ],
+)
+def test_what_is_no_call_is_answered_as_json_rpc_says(house: House, body: Any, status: int, code: int | None) -> None:
+    got, _, data = ask(house, "/generate_with_mcp", body)
+    assert got == status
+    assert (json.loads(data)["error"]["code"] if data else None) == code
 
 
 def test_without_servers_it_is_plain_generation(house: House) -> None:

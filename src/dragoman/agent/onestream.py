@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from dragoman.agent.steps import CallFinished, CallStarted, Heard, Step, Stopped, TurnDone, TurnStarted
 from dragoman.failure import Failure
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
-from dragoman.model.messages import Reasoning, Text, ToolCall
+from dragoman.model.messages import Opaque, Reasoning, Text, ToolCall
 from dragoman.model.reply import Finish
 
 Show: TypeAlias = Literal["reasoning", "text", "nothing"]
@@ -41,6 +41,8 @@ class OneStream:
         self.places = 0  # how many parts there are
         self._places: dict[int, int] = {}  # this turn's index -> ours
         self._passed_calls = False
+        self._turn = 0
+        self._ids: dict[str, int] = {}  # a part's own id -> the turn that used it
         self._texts: dict[int, str] = {}  # open texts of the model, the last they said
         self._held: tuple[PartEnd, str] | None = None  # the end of a text, and the last it said
         self._thought = "\n"  # the last that was said as reasoning
@@ -52,8 +54,8 @@ class OneStream:
             case Heard(event=event):
                 heard = self._hear(event)
                 return [*self._close(), *heard] if heard else heard
-            case TurnStarted():
-                self._places = {}
+            case TurnStarted(turn=turn):
+                self._places, self._turn = {}, turn
                 return []
             case CallStarted() | CallFinished():
                 return [*self._end_text(apart=True), *self._say(self._tell(step))]
@@ -87,6 +89,7 @@ class OneStream:
     def _begin(self, event: PartStart) -> PartStart:
         place, self.places = self.places, self.places + 1
         self._places[event.index] = place
+        event = self._keep_ids_apart(event)
         match event.part:
             case ToolCall():
                 self._passed_calls = True
@@ -99,6 +102,16 @@ class OneStream:
             case _:
                 pass
         return replace(event, index=place)
+
+    def _keep_ids_apart(self, event: PartStart) -> PartStart:
+        """Ids are unique in one reply, and some servers count anew in each: what is said twice is left out."""
+        extras = event.part.extras if not isinstance(event.part, Opaque) else {}
+        for dialect, keys in extras.items():
+            used = [key for key in ("id", "~id") if key in keys]
+            if any(self._ids.setdefault(str(keys[key]), self._turn) != self._turn for key in used):
+                fewer = {key: value for key, value in keys.items() if key not in used}
+                return replace(event, part=replace(event.part, extras={**extras, dialect: fewer}))
+        return event
 
     def _grow(self, event: PartDelta) -> PartDelta:
         if event.text and event.index in self._texts:

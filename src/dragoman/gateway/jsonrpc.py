@@ -1,8 +1,11 @@
 """The JSON-RPC door (mission D2): a call or a batch of calls, each served as a conversation of its own."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
 
 from dragoman.dialects.jsonrpc import Call, Fault, decode_calls, dialect_for, encode_answers, encode_error
+from dragoman.dialects.jsonrpc.words import METHOD
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import inflate
@@ -14,23 +17,31 @@ from dragoman.jsontypes import dump_json
 
 PATH = "/generate"
 MOST_CALLS = 100
+ServeCall: TypeAlias = Callable[[Gateway, HttpRequest, Call], Awaitable[HttpResponse]]
 
 
 async def serve_jsonrpc(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    return await serve_calls(gateway, http, serve_call)
+
+
+async def serve_calls(
+    gateway: Gateway, http: HttpRequest, serve: ServeCall, methods: tuple[str, ...] = (METHOD,)
+) -> HttpResponse:
+    """A body of calls, each served by `serve`; only a call that stands alone may stream."""
     raw = inflate(await http.read(), http.headers.get("content-encoding", ""), gateway.now.settings.max_body_bytes)
-    batch = decode_calls(raw)
+    batch = decode_calls(raw, methods)
     if len(batch.calls) > MOST_CALLS:
         failure = Failure(kind="invalid_request", status=400, message=f"more than {MOST_CALLS} calls in a batch")
         raise UpstreamError(failure)
     first = batch.calls[0]
     if batch.single and isinstance(first, Call) and not first.notification:
-        return await _serve_call(gateway, http, first)
-    answers = await asyncio.gather(*(_answer(gateway, http, call, i) for i, call in enumerate(batch.calls)))
+        return await serve(gateway, http, first)
+    answers = await asyncio.gather(*(_answer(gateway, http, call, i, serve) for i, call in enumerate(batch.calls)))
     body = encode_answers(batch, answers)
     return HttpResponse(204) if body is None else HttpResponse(200, body, headers={"content-type": JSON_TYPE})
 
 
-async def _serve_call(gateway: Gateway, http: HttpRequest, call: Call) -> HttpResponse:
+async def serve_call(gateway: Gateway, http: HttpRequest, call: Call) -> HttpResponse:
     dialect = dialect_for(call.id)
     try:
         return await converse(gateway, http, dialect, PATH, "jsonrpc", raw=dump_json(call.params))
@@ -38,7 +49,9 @@ async def _serve_call(gateway: Gateway, http: HttpRequest, call: Call) -> HttpRe
         return refuse(gateway, http, dialect, error)
 
 
-async def _answer(gateway: Gateway, http: HttpRequest, call: Call | Fault, number: int) -> bytes | None:
+async def _answer(
+    gateway: Gateway, http: HttpRequest, call: Call | Fault, number: int, serve: ServeCall
+) -> bytes | None:
     """One call of a batch, never streamed; a bad one does not lose the others."""
     if isinstance(call, Fault):
         return None if call.notification else encode_error(call.id, call.error)
@@ -46,7 +59,7 @@ async def _answer(gateway: Gateway, http: HttpRequest, call: Call | Fault, numbe
     own.id, own.key_id = f"{http.id}.{number}", http.key_id
     whole = {key: value for key, value in call.params.items() if key != "stream"}
     try:
-        response = await _serve_call(gateway, own, Call(method=call.method, params=whole, id=call.id))
+        response = await serve(gateway, own, Call(method=call.method, params=whole, id=call.id))
         if response.close is not None:
             response.close()
         return response.body

@@ -12,19 +12,21 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent import CallFinished, CallStarted, Heard, Limits, Model, OneStream, Step, Stopped, run_loop
-from dragoman.agent.onestream import Show
+from dragoman.agent import CallFinished, Heard, Limits, Model, OneStream, Step, Stopped, TurnDone, run_loop
+from dragoman.agent.driver import notes_of
+from dragoman.agent.onestream import Show, Told, tell_step
 from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError, DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpResponse
 from dragoman.gateway.mcp_settings import SHOWS
 from dragoman.gateway.mcp_state import servers_of
-from dragoman.gateway.relay import CHARS_PER_TOKEN, Scope, answer_with, no_model, respond
-from dragoman.mcp.react import ReactModel
+from dragoman.gateway.relay import Scope, answer_with, count_estimate, no_model, respond
+from dragoman.jsontypes import JsonObject
+from dragoman.mcp.react import ERROR, ReactModel
 from dragoman.mcp.servers import MissingPackageError, UnknownServerError
 from dragoman.mcp.toolbox import McpToolbox
-from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyFailed
+from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.fold import Folder
 from dragoman.model.messages import Text
 from dragoman.model.request import Request, ServerTool
@@ -38,7 +40,8 @@ HEADER, SHOW_HEADER, MODE_HEADER = "x-dragoman-mcp", "x-dragoman-mcp-show", "x-d
 Mode: TypeAlias = Literal["auto", "native", "react"]
 MODES: dict[str, Mode] = {"": "auto", "auto": "auto", "native": "native", "react": "react"}
 _NO_TOOLS = re.compile(r"\btools?\b|\bfunctions?\b", re.I)
-TOLD = 300  # characters of a call or a result that a client is shown
+STORY = "x_dragoman"  # a key of the answer's last frame, as others have `x_groq`: every client may ignore it
+EXPLAINING = ("gemini",)  # dialects with a place for why an answer ended
 
 
 class Wish(Struct, kw_only=True):
@@ -48,6 +51,7 @@ class Wish(Struct, kw_only=True):
     mode: Mode = "auto"
     show: Show = "reasoning"
     limits: Limits = Limits()
+    calls: bool = False  # the answer lists every call, and says in words that there is none (mission D9)
 
 
 def read_wish(scope: Scope) -> Wish | None:
@@ -76,6 +80,7 @@ async def answer_in_loop(scope: Scope, wish: Wish | None = None) -> HttpResponse
         raise DecodeError("nothing was asked")
     if (asked.request.choices or 1) > 1:
         raise DecodeError("one answer at a time with MCP tools")
+    wish.limits = with_price(scope, asked.request.model, wish.limits)
     answer = LoopAnswer(scope, toolbox, wish)
     await answer.begin()
     scope.answer = answer
@@ -86,6 +91,20 @@ async def answer_in_loop(scope: Scope, wish: Wish | None = None) -> HttpResponse
     if answer.stopped is not None:
         response.headers["x-dragoman-stop"] = answer.stopped.reason
     return response
+
+
+def with_price(scope: Scope, model: str, limits: Limits) -> Limits:
+    """A limit of the cost holds only where a price is known; without one nothing is spent."""
+    if limits.cost is None:
+        return limits
+    targets = scope.now.targets(model, scope.gateway.dice)
+    names = [model, *(target.model for _, target in targets), "*"]
+    prices = scope.now.settings.mcp.prices
+    price = next((prices[name] for name in names if name in prices), None)
+    if price is None:
+        words = f"mcp.cost is set, but mcp.prices has no price of {model[:200]!r}"
+        raise UpstreamError(Failure(kind="server_error", status=500, code="mcp_no_price", message=words))
+    return replace(limits, price=price)
 
 
 async def find_toolbox(scope: Scope, names: tuple[str, ...] | None) -> McpToolbox | None:
@@ -115,7 +134,7 @@ class UpstreamModel:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self.first: Answer | None = None
-        self.notes: dict[Note, None] = {}
+        self._rendered: Rendered | None = None  # of the last turn
 
     async def ask(self, request: Request) -> AsyncGenerator[Event, None]:
         scope = self._scope
@@ -129,19 +148,21 @@ class UpstreamModel:
             stream=True,
             deadline=scope.gateway.clock() + scope.now.settings.deadline_s,
             who=scope.http.key_id or scope.http.client,
-            tokens=len(asked.raw) // CHARS_PER_TOKEN + (request.max_output or 0),
+            tokens=count_estimate(request) + (request.max_output or 0),
             attempts=scope.attempts,
             keep_wire=scope.keep,
         )
         answer = await scope.gateway.sender.ask(job)
-        self.first = self.first or answer
+        self.first, self._rendered = self.first or answer, answer.rendered
         try:
             while (piece := await answer.next()) is not None:
                 for event in piece.events:
                     yield event
         finally:
             answer.close()
-            self.notes.update(dict.fromkeys(answer.rendered.notes))
+
+    def turn_notes(self) -> tuple[Note, ...]:
+        return tuple(self._rendered.notes) if self._rendered is not None else ()
 
 
 def _with(asked: Asked | None, request: Request) -> Asked:
@@ -188,40 +209,13 @@ class EitherModel:
         async for event in self._react.ask(request):
             yield event
 
+    def turn_notes(self) -> tuple[Note, ...]:
+        return notes_of(self._chosen or self._native)
+
 
 def refuses_tools(failure: Failure) -> bool:
     """ "... does not support tools": providers have no code for it, only words."""
     return failure.kind == "invalid_request" and bool(_NO_TOOLS.search(failure.message))
-
-
-class Joined:
-    """What is told of calls one after another is one part: a part a line is more than some dialects can say."""
-
-    def __init__(self) -> None:
-        self._open: int | None = None  # a told part whose end is held back
-
-    def feed(self, events: list[Event], *, told: bool) -> list[Event]:
-        if not events:
-            return events
-        if not told:
-            return [*self._end(), *events] if self._open is not None else events
-        out: list[Event] = []
-        for event in events:
-            match event:
-                case PartStart() if self._open is None:
-                    self._open = event.index
-                    out.append(event)
-                case PartDelta() if self._open is not None:
-                    out.append(replace(event, index=self._open))
-                case PartStart() | PartEnd():
-                    pass
-                case _:
-                    out.append(event)
-        return out
-
-    def _end(self) -> list[Event]:
-        place, self._open = self._open, None
-        return [] if place is None else [PartEnd(index=place)]
 
 
 class LoopAnswer(Answer):
@@ -248,7 +242,7 @@ class LoopAnswer(Answer):
         own = frozenset(tool.name for tool in asked.request.tools or () if not isinstance(tool, ServerTool))
         self._toolbox = toolbox
         self._one = OneStream(caller=own, show=wish.show, tell=self._tell)
-        self._joined = Joined()
+        self._dialect, self._list_calls = scope.dialect.name, wish.calls
         self._waiting: list[Event] = []
         self._over = False
         self._gone = False
@@ -268,12 +262,11 @@ class LoopAnswer(Answer):
             raise UpstreamError(Failure(kind="timed_out", status=504, message="there was no time for an answer"))
         self.station: Station = first.station
         self.target: Target = first.target
-        self._take_notes()
+        self._take_notes(self._model.turn_notes())  # in time for the headers
 
     async def next(self) -> Piece | None:
         while not self._waiting and not self._over:
             self._waiting = await self._step()
-        self._take_notes()
         events, self._waiting = self._waiting, []
         return Piece(b"", events) if events else None
 
@@ -295,7 +288,34 @@ class LoopAnswer(Answer):
             self._over = True
             return []
         self._watch(step)
-        return self._joined.feed(self._one.feed(step), told=isinstance(step, CallStarted | CallFinished))
+        events = self._one.feed(step)
+        if isinstance(step, Stopped) and isinstance(events[-1], ReplyEnd):
+            return [*events[:-1], *self._dress(events[-1], step)]
+        return events
+
+    def _dress(self, end: ReplyEnd, stopped: Stopped) -> list[Event]:
+        """The end, which tells why the loop ended where a stream has no header for it any more."""
+        story: JsonObject = {STORY: {"stop": stopped.reason, "turns": stopped.turns, "calls": stopped.calls}}
+        if self._list_calls:
+            story |= {"iterations": stopped.turns, "mcp_calls": [self._write_call(step) for step in self.calls]}
+        finishes = end.finishes
+        if self._dialect not in EXPLAINING:
+            finishes = tuple(finish and replace(finish, message=None) for finish in finishes)
+        said: list[Event] = []
+        if self._list_calls and not self._one.said and stopped.reason not in ("done", "caller"):
+            words = f"{ERROR}no answer after {stopped.turns} iterations ({stopped.reason})"
+            place = self._one.places
+            said = [PartStart(index=place, part=Text(text="")), PartDelta(index=place, text=words)]
+            said.append(PartEnd(index=place))
+        return [*said, replace(end, finishes=finishes, extras={self._dialect: story})]
+
+    def _write_call(self, step: CallFinished) -> JsonObject:
+        return {
+            "tool": self._toolbox.label(step.call.name),
+            "arguments": step.call.arguments,
+            "failed": bool(step.result.failed),
+            "seconds": round(step.seconds, 3),
+        }
 
     def _watch(self, step: Step) -> None:
         match step:
@@ -308,23 +328,17 @@ class LoopAnswer(Answer):
                 self.calls.append(step)
             case Heard(turn=turn):
                 self.turns = turn
+            case TurnDone(notes=notes):
+                self._take_notes(notes)
             case _:
                 pass
 
-    def _take_notes(self) -> None:
+    def _take_notes(self, notes: tuple[Note, ...]) -> None:
         known = set(self.rendered.notes.items)
-        self.rendered.notes.items.extend(note for note in self._model.notes if note not in known)
+        self.rendered.notes.items.extend(note for note in notes if note not in known)
 
-    def label(self, name: str) -> str:
-        return self._toolbox.label(name)
-
-    def _tell(self, step: CallStarted | CallFinished) -> str:
-        name = self._toolbox.label(step.call.name)
-        if isinstance(step, CallStarted):
-            return f"[{name} {step.call.arguments[:TOLD]}]\n"
-        said = " ".join(part.text for part in step.result.parts if isinstance(part, Text))
-        said = " ".join(said.split())[:TOLD]
-        return f"[{name} {'failed' if step.result.failed else 'answered'}: {said}]\n"
+    def _tell(self, step: Told) -> str:
+        return tell_step(step, self._toolbox.label)
 
     def close(self) -> None:
         """Ends the loop wherever it stands; its upstream socket and its calls end with it."""

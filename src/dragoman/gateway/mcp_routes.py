@@ -12,21 +12,19 @@ from urllib.parse import parse_qs
 from msgspec.structs import replace
 
 from dragoman.agent.steps import Limits
-from dragoman.dialects.jsonrpc import Fault, decode_calls, dialect_for, encode_answers
+from dragoman.dialects.jsonrpc import Call, dialect_for
 from dragoman.dialects.jsonrpc.words import METHOD
-from dragoman.errors import ConfigError, DecodeError, UpstreamError
-from dragoman.failure import Failure
-from dragoman.gateway.bodies import inflate
+from dragoman.errors import ConfigError, DecodeError
 from dragoman.gateway.failing import refuse
-from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, json_response
-from dragoman.gateway.mcp_loop import MODES, LoopAnswer, Wish, answer_in_loop
+from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
+from dragoman.gateway.jsonrpc import PATH, serve_calls
+from dragoman.gateway.mcp_loop import MODES, Wish, answer_in_loop
 from dragoman.gateway.mcp_state import servers_of
 from dragoman.gateway.plain import read_object
 from dragoman.gateway.relay import Scope, take_in
 from dragoman.gateway.state import Gateway
-from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of, load_object
+from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of
 from dragoman.lines import Line
-from dragoman.mcp.react import ERROR
 from dragoman.mcp.servers import MissingPackageError, UnknownServerError
 from dragoman.mcp.spec import BadServerError
 
@@ -87,26 +85,18 @@ def deny(status: int, words: str, code: str) -> HttpResponse:
 
 
 async def serve_generate_with_mcp(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    raw = inflate(await http.read(), http.headers.get("content-encoding", ""), gateway.now.settings.max_body_bytes)
-    batch = decode_calls(raw, METHODS)
-    if not batch.single:
-        raise UpstreamError(Failure(kind="invalid_request", status=400, message="one call at a time here, no batch"))
-    call = batch.calls[0]
-    if isinstance(call, Fault):
-        body = encode_answers(batch, [None])
-        return HttpResponse(204) if body is None else HttpResponse(200, body, headers={"content-type": JSON_TYPE})
+    return await serve_calls(gateway, http, serve_mcp_call, METHODS)
+
+
+async def serve_mcp_call(gateway: Gateway, http: HttpRequest, call: Call) -> HttpResponse:
     dialect = dialect_for(call.id)
     try:
         wish = take_wish(call.params, gateway)
         scope = http.scope = Scope(gateway, http, dialect, "generate_with_mcp")
-        await take_in(scope, "/generate", dump_json(call.params))
-        response = await answer_in_loop(scope, wish)
+        await take_in(scope, PATH, dump_json(call.params))
+        return await answer_in_loop(scope, wish)
     except Exception as error:
         return refuse(gateway, http, dialect, error)
-    answer = scope.answer
-    if isinstance(answer, LoopAnswer) and response.stream is None:
-        response.body = tell(response.body, answer)
-    return response
 
 
 def take_wish(params: JsonObject, gateway: Gateway) -> Wish:
@@ -125,25 +115,4 @@ def take_wish(params: JsonObject, gateway: Gateway) -> Wish:
         raise DecodeError(f"expected one of {', '.join(word for word in MODES if word)}", "mode")
     limits: Limits = replace(settings.limits, turns=turns)
     chosen = tuple(names) if names is not None else settings.default
-    return Wish(names=chosen, mode=MODES[mode or ""], show="nothing", limits=limits)
-
-
-def tell(data: bytes, answer: LoopAnswer) -> bytes:
-    """What the loop did, beside the answer; a loop that ended without one says why."""
-    body = load_object(data)
-    result, stopped = body.get("result"), answer.stopped
-    if not isinstance(result, dict) or stopped is None:
-        return data
-    if not result.get("generated_text") and stopped.reason not in ("done", "caller"):
-        result["generated_text"] = f"{ERROR}no answer after {stopped.turns} iterations ({stopped.reason})"
-    result["iterations"] = stopped.turns
-    result["mcp_calls"] = [
-        {
-            "tool": answer.label(step.call.name),
-            "arguments": step.call.arguments,
-            "failed": bool(step.result.failed),
-            "seconds": round(step.seconds, 3),
-        }
-        for step in answer.calls
-    ]
-    return dump_json(body)
+    return Wish(names=chosen, mode=MODES[mode or ""], show="nothing", limits=limits, calls=True)

@@ -8,13 +8,16 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.agent.onestream import Show
-from dragoman.agent.steps import Limits
+from dragoman.agent.steps import Limits, Price
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import kind_of
 from dragoman.mcp.spec import ServerSpec, read_spec
 
 SHOWS: dict[str, Show] = {"reasoning": "reasoning", "text": "text", "nothing": "nothing"}
-KEYS = {"file", "default", "show", "servers", "turns", "calls", "repeats", "tool_s", "total_s"}
+WHOLE = ("turns", "calls", "repeats")
+SECONDS = ("tool_s", "total_s")
+KEYS = {"file", "default", "show", "servers", *WHOLE, *SECONDS, "result_bytes", "tokens", "cost", "prices"}
+MOST_BYTES, MOST_TOKENS = 64 * 1024 * 1024, 1_000_000_000
 
 
 class McpSettings(Struct, frozen=True, kw_only=True):
@@ -24,6 +27,7 @@ class McpSettings(Struct, frozen=True, kw_only=True):
     show: Show = "reasoning"  # how calls are told to clients
     servers: dict[str, ServerSpec] = {}
     limits: Limits = Limits()
+    prices: dict[str, Price] = {}  # model -> what a million tokens cost; "*" is every other
 
 
 def read_mcp(table: Any, file: str, expand: Callable[[str, str], str]) -> McpSettings:
@@ -45,27 +49,53 @@ def read_mcp(table: Any, file: str, expand: Callable[[str, str], str]) -> McpSet
     show = table.get("show", "reasoning")
     if show not in SHOWS:
         raise ConfigError(file, "mcp.show", f"expected one of {', '.join(SHOWS)}")
-    path = table.get("file")
+    path, prices = table.get("file"), _prices(table.get("prices"), file)
+    limits = _limits(table, file)
+    if limits.cost is not None and not prices:
+        raise ConfigError(file, "mcp.cost", "expected mcp.prices beside it: nobody else knows what a model costs")
     return McpSettings(
         file=Path(path) if isinstance(path, str) else None,
         default=tuple(default),
         show=SHOWS[show],
         servers=servers,
-        limits=_limits(table, file),
+        limits=limits,
+        prices=prices,
     )
 
 
 def _limits(table: Mapping[str, Any], file: str) -> Limits:
+    most: dict[str, float] = dict.fromkeys((*WHOLE, *SECONDS), 3600)
+    most |= {"result_bytes": MOST_BYTES, "tokens": MOST_TOKENS, "cost": 1e9}
     said: dict[str, Any] = {}
-    for key in ("turns", "calls", "repeats", "tool_s", "total_s"):
-        value = table.get(key)
-        if value is None:
-            continue
-        whole = key in ("turns", "calls", "repeats")
-        if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not 0 < value <= 3600:
-            raise ConfigError(file, f"mcp.{key}", "expected a number, more than 0 and at most 3600")
-        said[key] = value if whole else float(value)
+    for key, limit in most.items():
+        if key in table:
+            exact = key not in (*SECONDS, "cost")
+            said[key] = _number(table[key], limit, f"mcp.{key}", file, exact=exact)
     return Limits(**said)
+
+
+def _number(value: Any, most: float, at: str, file: str, *, exact: bool) -> float:
+    if isinstance(value, bool) or not isinstance(value, int if exact else int | float) or not 0 < value <= most:
+        kind = "a whole number" if exact else "a number"
+        raise ConfigError(file, at, f"expected {kind}, more than 0 and at most {most:g}")
+    return value if exact else float(value)
+
+
+def _prices(table: Any, file: str) -> dict[str, Price]:
+    if table is None:
+        return {}
+    if not isinstance(table, dict):
+        raise ConfigError(file, "mcp.prices", f"expected a table, found {kind_of(table)}")
+    return {model: _price(row, f"mcp.prices.{model}", file) for model, row in table.items()}
+
+
+def _price(row: Any, at: str, file: str) -> Price:
+    if not isinstance(row, dict) or not {"input", "output"} <= set(row) <= set(Price.__struct_fields__):
+        raise ConfigError(file, at, "expected input and output, and cache_read and cache_write if they differ")
+    for key, value in row.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+            raise ConfigError(file, f"{at}.{key}", "expected a price of a million tokens")
+    return Price(**row)
 
 
 def _expand(value: Any, at: str, expand: Callable[[str, str], str]) -> Any:
