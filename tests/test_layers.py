@@ -59,7 +59,7 @@ OUTSIDE = {
     "msgspec": 0,
     "aiohttp": 5,
     "uvicorn": 7,
-    "httptools": 7,
+    "httptools": 5,
     "uvloop": 7,
     "pytest": 7,
     "mcp": 5,

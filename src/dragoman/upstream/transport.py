@@ -5,84 +5,75 @@ attempt, and a key only goes to the origin it is bound to. Every wait has an end
 """
 
 import asyncio
+import re
+import socket
 import ssl
 from collections.abc import Callable
-from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any
-
-import aiohttp
-from aiohttp.client_reqrep import ClientRequest
-from aiohttp.connector import Connection
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.upstream.broken import MAX_REPLY_BYTES, MAX_STREAM_BYTES, malformed, too_large
+from dragoman.upstream.connection import Connection, HungUp, NotHttp
+from dragoman.upstream.dial import default_tls, dial
+from dragoman.upstream.pool import Pool
 from dragoman.upstream.spec import Timeouts
 
-POOL_IDLE_S = 20.0  # below what servers commonly keep (FIELD-CASES 107)
-DNS_CACHE_S = 300
+_UNSAFE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # in a header's value (RFC 9110, 5.5)
 
 
-class Sending:
-    """What the connector tells about the request that is being sent."""
+class Place(NamedTuple):
+    """Where a URL leads: whom to call and what to ask for."""
 
-    __slots__ = ("on_sent", "reused", "sent")
-
-    def __init__(self, on_sent: Callable[[], None]) -> None:
-        self.on_sent = on_sent
-        self.sent = False
-        self.reused = False
+    origin: tuple[bool, str, int]  # whether TLS, host, port
+    target: str
+    host: str  # as the header says it
 
 
-_SENDING: ContextVar[Sending | None] = ContextVar("sending", default=None)
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Says when a request really leaves, and whether on a connection that had been used before."""
-
-    async def connect(self, req: ClientRequest, traces: Any, timeout: Any) -> Connection:
-        connection = await super().connect(req, traces, timeout)
-        sending = _SENDING.get()
-        if sending is not None:
-            protocol: Any = connection.protocol
-            # a parser is only there once a response has been read on this connection
-            sending.reused = getattr(protocol, "_parser", None) is not None
-            sending.sent = True
-            sending.on_sent()
-        return connection
-
-
-@lru_cache(64)
-def _limits(connect_s: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
+@lru_cache(4096)
+def find_place(url: str) -> Place:
+    """A ValueError when the URL is none."""
+    parts = urlsplit(url)
+    tls = {"http": False, "https": True}.get(parts.scheme)
+    if tls is None or not parts.hostname or parts.username is not None:
+        raise ValueError("expected http(s)://host")
+    name = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
+    shown = f"[{name}]" if ":" in name else name
+    port = parts.port or (443 if tls else 80)
+    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    query = f"?{quote(parts.query, safe='/?%:@!$&()*+,;=~-._')}" if parts.query else ""
+    return Place((tls, name, port), path + query, shown if parts.port is None else f"{shown}:{port}")
 
 
 class Opened:
     """A response whose head has arrived. Whoever opened it closes it."""
 
-    __slots__ = ("_idle_s", "_loop", "_response", "_seen", "_size", "_stalled", "_timer", "headers", "status")
+    __slots__ = ("_connection", "_idle_s", "_pool", "_size", "headers", "status")
 
-    def __init__(self, response: aiohttp.ClientResponse, idle_s: float, loop: asyncio.AbstractEventLoop) -> None:
-        self._response = response
+    def __init__(self, connection: Connection, idle_s: float, pool: Pool) -> None:
+        self._connection: Connection | None = connection
         self._idle_s = idle_s
-        self._loop = loop
-        self._seen = loop.time()
+        self._pool = pool
         self._size = 0
-        self._stalled = False
-        self._timer: asyncio.TimerHandle | None = None
-        self.status = response.status
-        self.headers = {name.lower(): value for name, value in response.headers.items()}
+        self.status = connection.status
+        self.headers = connection.headers
 
     async def next(self) -> bytes:
         """The next bytes as they come, b"" at the end."""
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._idle_s, self._look)
-        self._seen = self._loop.time()
-        try:
-            piece = await self._response.content.readany()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise UpstreamError(self._broken(error)) from error
+        connection = self._connection
+        if connection is None:
+            return b""
+        piece = connection.take()
+        while not piece and not connection.ended:
+            if connection.error is not None:
+                raise UpstreamError(self._broken(connection.error)) from connection.error
+            try:
+                await connection.wait(self._idle_s)
+            except TimeoutError as error:
+                raise UpstreamError(self._broken(error)) from error
+            piece = connection.take()
         self._size += len(piece)
         if self._size > MAX_STREAM_BYTES:
             raise UpstreamError(too_large("stream", MAX_STREAM_BYTES))
@@ -95,42 +86,41 @@ class Opened:
             pieces.append(piece)
             if self._size > limit:
                 raise UpstreamError(too_large("response", limit))
+            if self.ended:
+                break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def close(self, *, whole: bool = False) -> None:
-        """`whole`: everything was read, so the connection can serve again."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if whole:
-            self._response.release()
-        else:
-            self._response.close()
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self._connection is None or self._connection.is_read()
 
-    def _look(self) -> None:
-        """One timer a stream, moved on as long as bytes come: reading them costs no timer each."""
-        quiet = self._loop.time() - self._seen
-        if quiet >= self._idle_s - 0.001:
-            self._stalled = True
-            self._response.close()  # wakes the reader
+    def close(self, *, whole: bool = False) -> None:
+        """`whole`: everything was read, so the connection can serve again. Only the first call counts."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        if whole and connection.reusable:
+            self._pool.give_back(connection)
         else:
-            self._timer = self._loop.call_later(self._idle_s - quiet, self._look)
+            connection.close()
 
     def _broken(self, error: Exception) -> Failure:
-        if self._stalled:
-            words = f"the upstream sent nothing for {self._idle_s:g} s"
-            return Failure(kind="timed_out", status=504, code="upstream_timeout", message=words)
-        if isinstance(error, aiohttp.ClientPayloadError) and "decod" in str(error).lower():
-            return malformed("the upstream's answer is not what its encoding says")
-        return Failure(
-            kind="cut_off", status=502, code="upstream_truncated", message="the upstream's answer ended before its end"
-        )
+        match error:
+            case TimeoutError():
+                words = f"the upstream sent nothing for {self._idle_s:g} s"
+                return Failure(kind="timed_out", status=504, code="upstream_timeout", message=words)
+            case NotHttp():
+                return malformed("the upstream's answer is not what its encoding says")
+            case _:
+                words = "the upstream's answer ended before its end"
+                return Failure(kind="cut_off", status=502, code="upstream_truncated", message=words)
 
 
 class Transport:
     def __init__(self, ssl_context: ssl.SSLContext | None = None) -> None:
-        self._session: aiohttp.ClientSession | None = None
         self._ssl = ssl_context
+        self._pools: dict[tuple[bool, str, int], Pool] = {}
 
     async def open(
         self,
@@ -144,88 +134,101 @@ class Transport:
         method: str = "POST",
     ) -> Opened:
         """Sends and waits for the head of the answer, at most `head_s`; an UpstreamError says what went wrong."""
-        sending = Sending(on_sent)
-        token = _SENDING.set(sending)
         try:
-            try:
-                return await self._open(url, headers, body, timeouts, head_s, method)
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, ConnectionError):
-                if not sending.reused:
-                    raise
-                # an idle connection the server had already closed: once more, on a fresh one (F32)
-                return await self._open(url, headers, body, timeouts, head_s, method)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            place = find_place(url)
+            head = write_head(method, place, headers, len(body))
+        except ValueError as error:
             raise UpstreamError(failure_of(error)) from error
-        finally:
-            _SENDING.reset(token)
+        pool = self._pool(place.origin)
+        connection = pool.take()
+        while True:
+            if connection is None:
+                connection = await self._dial(place, min(timeouts.connect_s, head_s))
+            on_sent()
+            try:
+                await _ask(connection, head, body, head_s, bodiless=method == "HEAD")
+                return Opened(connection, timeouts.idle_s, pool)
+            except HungUp as error:
+                if not connection.answers or connection.heard:
+                    raise UpstreamError(failure_of(error)) from error
+                connection = None  # an idle connection the server had already closed: once more, on a fresh one (F32)
+            except (NotHttp, TimeoutError) as error:
+                raise UpstreamError(failure_of(error)) from error
 
-    async def _open(
-        self, url: str, headers: dict[str, str], body: bytes, timeouts: Timeouts, head_s: float, method: str
-    ) -> Opened:
+    async def _dial(self, place: Place, connect_s: float) -> Connection:
+        tls, host, port = place.origin
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(head_s):
-            response = await self.session().request(
-                method,
-                url,
-                data=body or None,
-                headers=headers,
-                allow_redirects=False,
-                timeout=_limits(timeouts.connect_s),
-            )
-        return Opened(response, timeouts.idle_s, loop)
+        try:
+            context = (self._ssl or await asyncio.to_thread(default_tls)) if tls else None
+            return await dial(host, port, lambda: Connection(loop), tls=context, connect_s=connect_s)
+        except OSError as error:
+            raise UpstreamError(unreached(error)) from error
 
-    def session(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            connector = _Connector(
-                limit=0,  # each upstream has its own gate
-                keepalive_timeout=POOL_IDLE_S,
-                ttl_dns_cache=DNS_CACHE_S,
-                happy_eyeballs_delay=0.25,
-                ssl=self._ssl if self._ssl is not None else True,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trust_env=False,
-                auto_decompress=False,
-                skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-                max_line_size=16 * 1024,
-                max_field_size=32 * 1024,
-                read_bufsize=64 * 1024,
-            )
-        return self._session
+    def _pool(self, origin: tuple[bool, str, int]) -> Pool:
+        pool = self._pools.get(origin)
+        if pool is None:
+            pool = self._pools[origin] = Pool(asyncio.get_running_loop())
+        return pool
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for pool in self._pools.values():
+            pool.close()
+        self._pools = {}
+
+
+async def _ask(connection: Connection, head: bytes, body: bytes, head_s: float, *, bodiless: bool) -> None:
+    """Until the head of the answer is there; whatever happens instead ends the connection."""
+    until = asyncio.get_running_loop().time() + head_s
+    try:
+        connection.ask(head, body, bodiless=bodiless)
+        while not connection.arrived:
+            if connection.error is not None:
+                raise connection.error
+            await connection.wait(head_s)
+            head_s = until - asyncio.get_running_loop().time()
+    except BaseException:
+        connection.close()
+        raise
+
+
+def write_head(method: str, place: Place, headers: dict[str, str], size: int) -> bytes:
+    """A ValueError when a header would end its line."""
+    lines = [f"{method} {place.target} HTTP/1.1", f"host: {place.host}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if size or method != "GET":
+        lines.append(f"content-length: {size}")
+    text = "\r\n".join(lines)
+    if text.count("\n") != len(lines) - 1 or _UNSAFE.search(text.replace("\r\n", "")):
+        raise ValueError("a header holds a control character")
+    return f"{text}\r\n\r\n".encode()
+
+
+def unreached(error: OSError) -> Failure:
+    """Why there is no connection. Names no URL: one could hold a secret."""
+    match error:
+        case ssl.SSLError():
+            words = "the upstream's TLS is not to be trusted"
+            return Failure(kind="server_error", status=502, code="upstream_tls", message=words)
+        case TimeoutError():
+            words = "the upstream took no connection in time"
+            return Failure(kind="timed_out", status=504, code="upstream_connect", message=words)
+        case socket.gaierror():
+            words = "the upstream's name cannot be resolved"
+        case _:
+            words = "the upstream takes no connection"
+    return Failure(kind="overloaded", status=503, code="upstream_unreachable", message=words, retry_after_s=1.0)
 
 
 def failure_of(error: Exception) -> Failure:
-    """What went wrong before there was an answer. Names no URL: one could hold a secret."""
+    """What went wrong before there was an answer."""
     match error:
-        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
-            return Failure(
-                kind="server_error", status=502, code="upstream_tls", message="the upstream's TLS is not to be trusted"
-            )
-        case aiohttp.ConnectionTimeoutError():
-            return Failure(
-                kind="timed_out", status=504, code="upstream_connect", message="the upstream took no connection in time"
-            )
-        case aiohttp.ClientConnectorError():
-            words = "the upstream takes no connection"
-            if isinstance(error, aiohttp.ClientConnectorDNSError):
-                words = "the upstream's name cannot be resolved"
-            return Failure(kind="overloaded", status=503, code="upstream_unreachable", message=words, retry_after_s=1.0)
         case TimeoutError():
-            return Failure(
-                kind="timed_out", status=504, code="upstream_timeout", message="the upstream did not answer in time"
-            )
-        case aiohttp.InvalidURL() | ValueError():
+            words = "the upstream did not answer in time"
+            return Failure(kind="timed_out", status=504, code="upstream_timeout", message=words)
+        case ValueError():
             return Failure(kind="server_error", status=502, code="upstream_url", message="the upstream's URL is no URL")
-        case aiohttp.ServerDisconnectedError() | OSError():
-            return Failure(
-                kind="server_error", status=502, code="upstream_disconnected", message="the upstream hung up"
-            )
+        case HungUp():
+            words = "the upstream hung up"
+            return Failure(kind="server_error", status=502, code="upstream_disconnected", message=words)
         case _:
             return malformed("the upstream's answer is not HTTP we read")
