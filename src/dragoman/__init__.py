@@ -74,8 +74,8 @@ def __getattr__(name: str) -> Any:
     try:
         found = getattr(import_module(f"dragoman.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
-        if error.name != "aiohttp":
+        if error.name != "httptools":
             raise
-        raise ImportError(f"dragoman.{name} needs aiohttp: pip install 'dragoman[client]'") from error
+        raise ImportError(f"dragoman.{name} needs httptools: pip install 'dragoman[client]'") from error
     globals()[name] = found
     return found

@@ -1,4 +1,4 @@
-"""LateTransport: the transport, loaded when it is first needed or there is time. aiohttp takes a while to import."""
+"""LateTransport: the transport, loaded when it is first needed or there is time: a server listens before it is."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
