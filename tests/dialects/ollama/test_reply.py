@@ -146,9 +146,9 @@ def test_a_time_that_is_none_of_ours(seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "word"),
-    [("sequence", "stop"), ("context", "length"), ("refusal", "stop"), ("filter", "stop"), ("other", "stop")],
+    [("sequence", "stop"), ("context", "length"), ("refusal", "length"), ("filter", "length"), ("other", "length")],
 )
-def test_reasons_ollama_does_not_know(reason: FinishReason, word: str) -> None:
+def test_case_31_reasons_ollama_does_not_know(reason: FinishReason, word: str) -> None:
     body, notes = encode(says(Text(text="hi"), reason=reason))
     assert body["done_reason"] == word
     assert notes == [("altered", "/choices/0/finish/reason")]

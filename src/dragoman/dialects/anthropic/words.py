@@ -21,10 +21,11 @@ FINISHES: dict[str, FinishReason] = {
     "pause_turn": "pause",
 }
 # What Anthropic has no word for ends a turn in the nearest one it has.
+# What has no word here never becomes `end_turn`, which would pass for a whole answer (FIELD-CASES 31).
 FINISH_WORDS: dict[FinishReason, str] = {reason: word for word, reason in FINISHES.items()} | {
     "filter": "refusal",
-    "malformed": "end_turn",
-    "other": "end_turn",
+    "malformed": "max_tokens",
+    "other": "max_tokens",
 }
 
 CHOICES: dict[str, Literal["auto", "none", "required"]] = {

@@ -16,18 +16,18 @@ ROLE_WORDS: dict[Role, str] = {"system": "system", "user": "user", "assistant": 
 TOOL_ROLE = "tool"  # a turn of its own here, a part of the user's turn in the canonical form
 
 FINISHES: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
-# A call ends with `stop` (FIELD-CASES 16); what Ollama has no word for ends in the nearest it has.
+# A call ends with `stop` (FIELD-CASES 16). Ollama has two words: an answer that is not whole is never `stop` (31).
 FINISH_WORDS: dict[FinishReason, str] = {
     "stop": "stop",
     "sequence": "stop",
     "length": "length",
     "context": "length",
     "tool_call": "stop",
-    "filter": "stop",
-    "refusal": "stop",
-    "pause": "stop",
-    "malformed": "stop",
-    "other": "stop",
+    "filter": "length",
+    "refusal": "length",
+    "pause": "length",
+    "malformed": "length",
+    "other": "length",
 }
 
 Kind: TypeAlias = Literal["number", "whole", "limit", "texts"]

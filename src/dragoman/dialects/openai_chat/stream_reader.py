@@ -125,7 +125,7 @@ class StreamDecoder:
         elif "usage" in body:
             body["choices"] = []
             self._read_chunk(body, events)
-        else:
+        elif body and frame.event != "ping":  # a ping says nothing, and clients that expect chunks choke on it
             events.append(Aside(dialect=NAME, body=body))
 
     def _read_choice(self, choice: JsonObject, events: list[Event]) -> None:
