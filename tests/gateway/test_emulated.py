@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import pytest
+
 from tests.gateway.house import Faultline, Script, faultline, open_house, say, stream, upstream
 from tests.gateway.web import Got, post
 
@@ -119,3 +121,104 @@ def stream_slowly(text: str) -> Script:
     return stream(
         frame({"content": text[:4]}), 0.2, frame({"content": text[4:]}), frame({}, "stop"), b"data: [DONE]\n\n"
     )
+
+
+# ---------------------------------------------------------------- several answers from a target that gives one
+
+
+def contents(got: Got) -> list[str]:
+    return [choice["message"]["content"] for choice in got.json["choices"]]
+
+
+def test_several_answers_are_asked_for_one_by_one_and_joined() -> None:
+    with faultline(whole("one"), whole("two"), whole("three")) as line:
+        got = ask(line, n=3)
+    assert sorted(contents(got)) == ["one", "three", "two"]
+    assert [choice["index"] for choice in got.json["choices"]] == [0, 1, 2]
+    assert got.json["usage"]["total_tokens"] == 15
+    assert [json.loads(seen.body).get("n") for seen in line.seen] == [None] * 3
+    assert {"kind": "altered", "where": "/choices", "why": "asked 3 times"} in notes_of(got)
+
+
+def test_no_more_than_eight_are_asked_for() -> None:
+    with faultline(whole("x")) as line:
+        got = ask(line, n=100)
+    assert len(line.seen) == len(contents(got)) == 8
+    assert notes_of(got)[0]["why"] == "asked 8 times, not 100: that is the most"
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "answers", "sent"), [("emulate", 200, 2, 2), ("drop", 200, 1, 1), ("refuse", 400, 0, 0)]
+)
+def test_the_policy_decides_about_several_answers(policy: str, status: int, answers: int, sent: int) -> None:
+    overrides = {"lacks": ["choices"], "policy": {"choices": policy}}
+    with (
+        faultline(whole("x")) as line,
+        open_house(upstream("chat", "openai_chat", line.url, models=("m",), overrides=overrides)) as house,
+    ):
+        body = {"model": "m", "messages": [{"role": "user", "content": "q"}], "n": 2}
+        got = post(house.url, "/v1/chat/completions", body)
+    assert (got.status, len(got.json.get("choices", ())), len(line.seen)) == (status, answers, sent)
+    if policy == "drop":
+        assert {"kind": "dropped", "where": "/choices", "why": "compatible cannot be told"} in notes_of(got)
+
+
+def test_strict_several_answers_are_not_asked_for_one_by_one() -> None:
+    with faultline(whole("x")) as line:
+        got = ask(line, {"x-dragoman-refuse": "altered"}, n=2)
+    assert (got.status, len(line.seen)) == (400, 0)
+
+
+def test_a_failure_of_one_is_the_failure_of_all() -> None:
+    bad = say(400, b'{"error": {"message": "no", "type": "invalid_request_error"}}')
+    with faultline(whole("x"), bad) as line:
+        got = ask(line, n=2)
+    assert got.status == 400
+
+
+def by_choice(got: Got) -> dict[int, str]:
+    said: dict[int, str] = {}
+    for chunk in streamed(got):
+        for choice in chunk["choices"]:
+            said[choice["index"]] = said.get(choice["index"], "") + (choice["delta"].get("content") or "")
+    return said
+
+
+def test_several_streams_are_one_stream_with_several_choices() -> None:
+    with faultline(pieces("o", "n", "e"), pieces("tw", "o"), pieces("three")) as line:
+        got = ask(line, n=3, stream=True, stream_options={"include_usage": True})
+    assert sorted(by_choice(got).values()) == ["one", "three", "two"]
+    chunks = streamed(got)
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    finishes = [c["finish_reason"] for chunk in chunks for c in chunk["choices"] if c.get("finish_reason")]
+    assert finishes == ["stop"] * 3
+    assert [chunk["usage"]["total_tokens"] for chunk in chunks if chunk.get("usage")] == [15]
+    assert got.body.count(b"[DONE]") == 1
+
+
+def test_streams_wait_for_each_other_where_there_is_one_place() -> None:
+    limits = {"lacks": ["choices"]}
+    with (
+        faultline(pieces("one"), pieces("two")) as line,
+        open_house(upstream("chat", "openai_chat", line.url, models=("m",), overrides=limits, at_once=1)) as house,
+    ):
+        body = {"model": "m", "messages": [{"role": "user", "content": "q"}], "n": 2}
+        got = post(house.url, "/v1/chat/completions", {**body, "stream": True})
+        plain = post(house.url, "/v1/chat/completions", body)
+    assert sorted(by_choice(got).values()) == ["one", "two"]
+    assert plain.status in (200, 502)
+
+
+def test_a_stream_that_breaks_ends_all_of_them_in_an_error() -> None:
+    broken = stream(b'data: {"id":"x","model":"m","choices":[{"index":0,"delta":{"content":"tw"}}]}\n\n', 0.2)
+    with faultline(pieces("one"), broken) as line:
+        got = ask(line, n=2, stream=True)
+    assert "error" in streamed(got)[-1]
+
+
+def test_the_demo_model_gives_several_answers_too() -> None:
+    with open_house() as house:
+        got = post(
+            house.url, "/v1/chat/completions", {"model": "demo", "messages": [{"role": "user", "content": "q"}], "n": 2}
+        )
+    assert len(got.json["choices"]) == 2

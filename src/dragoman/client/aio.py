@@ -27,8 +27,9 @@ from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Note, NoteKind
+from dragoman.upstream.copies import ask_each
 from dragoman.upstream.render import Asked as Rendering
-from dragoman.upstream.render import render
+from dragoman.upstream.render import render, split
 from dragoman.upstream.send import Answer as Sent
 from dragoman.upstream.send import Job, Sender
 from dragoman.upstream.spec import Target, Timeouts, Upstream
@@ -183,18 +184,22 @@ class AsyncClient:
             put_model=lambda data, model, old: data,
         )
         wanted = refuse | self._refuse
+        targets = self.wiring.targets(request.model)
+        copies = 1
+        if (request.choices or 1) > 1:
+            rendering, copies = split(rendering, *targets[0], refuse=wanted)
 
         def rendered(station: Station, target: Target) -> Any:
             return render(rendering, station, target, stream=stream, refuse=wanted)
 
         job = Job(
-            targets=self.wiring.targets(request.model),
+            targets=targets,
             render=rendered,
             stream=stream,
             deadline=self._sender.clock() + (self._timeout_s if timeout_s is None else timeout_s),
         )
         try:
-            sent = await self._sender.ask(job)
+            sent = await (self._sender.ask(job) if copies == 1 else ask_each(self._sender, job, copies))
         except UpstreamError as error:
             raise UpstreamError(own_words(error.failure, job)) from error
         self._live.add(sent)

@@ -27,7 +27,8 @@ from dragoman.model.fold import Folder
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, NoteKind, Notes
-from dragoman.upstream.render import HOP, Asked, render
+from dragoman.upstream.copies import ask_each
+from dragoman.upstream.render import HOP, Asked, render, split
 from dragoman.upstream.send import Answer, Attempt, Job, Piece
 from dragoman.wire import WireRequest
 
@@ -262,6 +263,9 @@ async def answer_with(scope: Scope) -> HttpResponse:
     stream = bool(asked.request.stream)
     if scope.dialect.name == "ollama" and not asked.request.messages and targets[0][0].spec.dialect != "ollama":
         return only_load(scope, asked.request)
+    copies = 1
+    if (asked.request.choices or 1) > 1:
+        asked, copies = split(asked, *targets[0], refuse=scope.refuse)
     job = Job(
         targets=targets,
         render=lambda station, target: render(asked, station, target, stream=stream, refuse=scope.refuse),
@@ -273,7 +277,7 @@ async def answer_with(scope: Scope) -> HttpResponse:
         attempts=scope.attempts,
         keep_wire=scope.keep,
     )
-    scope.answer = await gateway.sender.ask(job)
+    scope.answer = await (gateway.sender.ask(job) if copies == 1 else ask_each(gateway.sender, job, copies))
     return await respond(scope, stream=stream)
 
 

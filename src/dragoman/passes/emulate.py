@@ -20,6 +20,7 @@ from dragoman.passes.thinking import ask_for_call, is_thinking
 
 JSON_TOOL = "dragoman_answer"  # reserved: its call is the answer
 INPUT = "input"  # the one string of a freeform tool
+MOST_COPIES = 8  # of one request: each is paid for
 
 
 class Undo(Struct, frozen=True, kw_only=True):
@@ -222,8 +223,19 @@ def _emulate_choices(
         return replace(request, choices=None), undo
     if profile.policy_of("choices") != "emulate":
         return _leave_out(request, "choices", "choices", profile, notes), undo
-    notes.altered((ROOT, "choices"), f"asked {choices} times")
-    return replace(request, choices=None), replace(undo, copies=choices)
+    copies = min(choices, MOST_COPIES)
+    words = f"asked {copies} times, not {choices}: that is the most" if copies < choices else f"asked {copies} times"
+    notes.altered((ROOT, "choices"), words)
+    return replace(request, choices=None), replace(undo, copies=copies)
+
+
+def split_choices(request: Request, profile: Profile, notes: Notes) -> tuple[Request, int]:
+    """A request for several answers, where a target gives one: the request for one, and how often to ask it."""
+    wanted = request.choices
+    if wanted is None or wanted <= 1 or "choices" not in profile.lacks or profile.policy_of("choices") != "emulate":
+        return request, 1
+    request, undo = _emulate_choices(request, wanted, profile, Undo(), notes)
+    return request, undo.copies
 
 
 def _emulate_stop(

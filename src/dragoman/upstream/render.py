@@ -18,7 +18,7 @@ from dragoman.model.request import Request
 from dragoman.model.usage import add_usage
 from dragoman.notes import Note, Notes
 from dragoman.passes.answers import ask_again
-from dragoman.passes.emulate import Undo
+from dragoman.passes.emulate import Undo, split_choices
 from dragoman.passes.legal import prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.restore import Restorer
@@ -78,10 +78,28 @@ def render(asked: Asked, station: Station, target: Target, *, stream: bool, refu
     return way.dress(rendered, prepared.request)
 
 
+def split(asked: Asked, station: Station, target: Target, *, refuse: frozenset[str]) -> tuple[Asked, int]:
+    """What to ask, and how often: more than once if several answers are wanted from a target that gives one."""
+    upstream = station.spec
+    if upstream.kind == DEMO:
+        profile = Profile(kind=DEMO, lacks=("choices",))
+    else:
+        name = choose_dialect(upstream, asked.dialect.name, target.model)
+        profile = profile_for(upstream.kind, target.model, name, upstream.overrides)
+    notes = Notes(refuse)  # type: ignore[arg-type]  # checked where it was read
+    request, copies = split_choices(asked.request, profile, notes)
+    if copies == 1:
+        return asked, 1
+    return replace(asked, request=request, same_wire=False, notes=(*asked.notes, *notes)), copies
+
+
 def _for_here(profile: Profile, upstream: str, *, native: bool) -> Profile:
-    """Seals stay with the server that made them, a client's own dialect is left as it is, and of several answers asked
-    from a target that gives one, one is given: we do not ask again and again."""
-    return replace(profile, upstream=upstream, native=native, policy={**profile.policy, "choices": "drop"})
+    """Seals stay with the server that made them, a client's own dialect is left as it is, and whoever wants several
+    answers from a target that gives one has split the request before (`split`)."""
+    policy = profile.policy
+    if profile.policy_of("choices") == "emulate":
+        policy = {**policy, "choices": "drop"}
+    return replace(profile, upstream=upstream, native=native, policy=policy)
 
 
 class _Way(Struct, frozen=True):
