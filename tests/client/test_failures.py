@@ -276,7 +276,7 @@ def test_an_answer_that_is_not_the_type_says_how() -> None:
         async with room("openai_chat") as (client, provider, model):
             provider.say('{"value": ["x"]}', "no JSON at all", '```json\n{"value": [1]}\n```')
             wrong = await client.chat(model, "?", output=list[int])
-            with pytest.raises(DecodeError, match="the answer is not list: Expected int, got str"):
+            with pytest.raises(DecodeError, match=r"the answer is not list\[int\]: Expected int, got str \(in \[0\]\)"):
                 _ = wrong.parsed
             with pytest.raises(DecodeError, match="not JSON"):
                 _ = (await client.chat(model, "?", output=list[int])).parsed

@@ -129,6 +129,21 @@ def test_a_greeting_calls_no_tool() -> None:
     assert calls(talk(user("Hello!"), tools=(WEATHER,))) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "called"),
+    [
+        ("say hello", []),
+        ("count to 3", []),
+        ("What is my name?", []),
+        ("say what get_weather tells about Oslo", ["get_weather"]),
+        ("Tell me about Oslo", ["get_weather"]),
+    ],
+)
+def test_what_it_can_say_itself_calls_no_tool_unless_one_is_named(text: str, called: list[str]) -> None:
+    """An agent's program offers dozens; "say hello" would start other agents, which start others."""
+    assert [name for name, _ in calls(talk(user(text), tools=(WEATHER,)))] == called
+
+
 def test_the_tool_that_is_meant_is_called_with_what_was_said() -> None:
     assert calls(ASKED["call"]) == [("get_weather", {"city": "Seoul"})]
     assert calls(talk(user("Please add 17 and 25"), tools=(WEATHER, ADD))) == [("add", {"a": 17, "b": 25})]

@@ -5,10 +5,11 @@ that a reader can foresee. *The asked text* is the last text of the last user tu
 clients put in. Then, the first rule that applies:
 
 1. Tools. With `tool_choice` required it calls. Otherwise (auto) it calls when tools are offered, the last user turn
-   holds no tool results and the asked text is not a greeting. It calls the tools whose names the asked text holds, in
-   that order; else, asked to read a file, one that can read it (demo_files.py); else the one whose name and description
-   share most words with it; else the first. "both" or "parallel" makes it several calls: of the first two tools, or of
-   one tool once per value. Arguments fit the tool's JSON Schema.
+   holds no tool results, and the asked text is no greeting and does not begin with what rule 4 or 5 answers. It calls
+   the tools whose names the asked text holds, in that order; else, asked to read a file, one that can read it
+   (demo_files.py); else the one whose name and description share most words with it; else the first. "both" or
+   "parallel" makes it several calls: of the first two tools, or of one tool once per value. Arguments fit the tool's
+   JSON Schema.
    Values come from the asked text: first what stands in quotes or backticks, then paths and capitalised words, and
    numbers for numbers.
 2. Structured output (`json_schema`, `json`): a value for the schema.
@@ -262,6 +263,8 @@ def _calls(request: Request, choice: int) -> list[ToolCall]:
     if mode == "auto" and (_results(request) or not asked or _GREETINGS.fullmatch(asked)):
         return []
     named = _named(offered, asked)
+    if mode == "auto" and not named and _needs_no_tool(asked):
+        return []
     path = wants_file(asked, _values(asked, offered))
     reading = read_with(named or offered, path) if path is not None else None
     if reading is not None and len(named) < 2 and not _SEVERAL.search(asked):
@@ -272,6 +275,10 @@ def _calls(request: Request, choice: int) -> list[ToolCall]:
         chosen = chosen[:1]
     hints = _hints(asked, offered)
     return [_call(request, choice, place, tool, _arguments(tool, hints)) for place, tool in enumerate(chosen)]
+
+
+def _needs_no_tool(asked: str) -> bool:
+    return any(rule.match(asked) for rule in (_SAY, _COUNT, _ASKED_FACT))
 
 
 def _call(request: Request, choice: int, place: int, tool: Tool | CustomTool, arguments: str) -> ToolCall:
