@@ -6,7 +6,7 @@ nothing for error messages: a DecodeError gathers its path while it unwinds.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, kind_of
@@ -28,6 +28,16 @@ def need_object(value: object) -> JsonObject:
     if type(value) is dict:
         return value
     raise DecodeError(f"expected object, found {kind_of(value)}")
+
+
+def look_list(obj: JsonObject, key: str) -> list[Any]:
+    """A list that stays where it is; none is an empty one."""
+    value = obj.get(key)
+    if value is None:
+        return []
+    if type(value) is not list:
+        raise expected("array", value, key)
+    return value
 
 
 def take_text(obj: JsonObject, key: str) -> str:
@@ -80,6 +90,19 @@ def take_number_or_none(obj: JsonObject, key: str) -> float | None:
         raise expected("number", value, key)
     del obj[key]
     return value
+
+
+LAST_SECOND = 253_402_300_799  # of the year 9999: no calendar goes on
+
+
+def take_time_or_none(obj: JsonObject, key: str) -> float | None:
+    """Seconds since 1970. What no calendar can say (milliseconds, for one) is no time and stays where it is."""
+    value = obj.get(key)
+    return take_number_or_none(obj, key) if not is_number(value) or 0 <= value <= LAST_SECOND else None
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    return type(value) is float or type(value) is int
 
 
 def take_object_or_none(obj: JsonObject, key: str) -> JsonObject | None:

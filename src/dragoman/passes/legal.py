@@ -58,9 +58,11 @@ def _refuse_orders(request: Request, profile: Profile) -> None:
     """Codex ends a request for a compaction with one; a plain answer would be taken for the whole conversation."""
     last = len(request.messages) - 1
     for j, part in enumerate(request.messages[last].parts if last >= 0 else ()):
-        if type(part) is Opaque and part.dialect != profile.dialect and (part.dialect, str(part.body.get("type"))) in ORDERS:
-            where = f"/messages/{last}/parts/{j}"
-            raise LossError(where, f"only {part.dialect} can carry out {part.body['type']}")
+        if type(part) is not Opaque or part.dialect == profile.dialect:
+            continue
+        order = str(part.body.get("type"))
+        if (part.dialect, order) in ORDERS:
+            raise LossError(f"/messages/{last}/parts/{j}", f"only {part.dialect} can carry out {order}")
 
 
 def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:

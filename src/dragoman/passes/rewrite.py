@@ -71,16 +71,16 @@ class Rewriter:
     def _merge_root(self, schema: JsonObject, union: str, branches: list[Any]) -> JsonObject:
         """`{anyOf: [{a}, {b}]}` as one object with a and b, none required that one branch does without."""
         merged = {k: v for k, v in schema.items() if k != union}
-        properties = dict(merged.get("properties") or {})
-        required = [set(merged.get("required") or ())]
+        properties = dict(_inside(merged, "properties"))
+        required = [_required(merged)]
         alternatives = []
         for branch in branches:
             inner = self._resolve(branch["$ref"]) if isinstance(branch, dict) and "$ref" in branch else branch
             if not isinstance(inner, dict):
                 continue
-            for name, schema_of in (inner.get("properties") or {}).items():
+            for name, schema_of in _inside(inner, "properties").items():
                 properties.setdefault(name, schema_of)
-            alternatives.append(set(inner.get("required") or ()))
+            alternatives.append(_required(inner))
         if alternatives:
             required.append(set.union(*alternatives) if union == "allOf" else set.intersection(*alternatives))
         names = set.union(*required)
@@ -224,7 +224,7 @@ class Rewriter:
             made.setdefault("type", "object")
             required, properties = made.get("required"), made.get("properties")
             if isinstance(required, list):
-                named = [r for r in required if isinstance(r, str) and r in (properties or {})]
+                named = [r for r in required if isinstance(r, str) and r in _inside(made, "properties")]
                 if named != required and (language.keywords is not None or language.property_names):
                     made["required"] = named
                 if not made["required"] and required:
@@ -233,7 +233,7 @@ class Rewriter:
                 del made["properties"]  # "should be non-empty for OBJECT type"
             if not language.open_objects:
                 made["additionalProperties"] = False
-            if language.all_required and set(made.get("properties") or ()) - set(made.get("required") or ()):
+            if language.all_required and set(_inside(made, "properties")) - _required(made):
                 self.strict = False  # "'required' is required to be supplied and to be an array including every key"
         elif "items" in made and kind is None:
             made["type"] = "array"
@@ -453,6 +453,16 @@ def _tell(description: object, told: list[str]) -> str:
     return f"{said} ({'; '.join(told)})".strip()
 
 
+def _inside(schema: JsonObject, key: str) -> JsonObject:
+    found = schema.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _required(schema: JsonObject) -> set[str]:
+    found = schema.get("required")
+    return {name for name in found if isinstance(name, str)} if isinstance(found, list) else set()
+
+
 def _is_null(schema: object) -> bool:
     return isinstance(schema, dict) and (schema.get("type") == "null" or schema.get("enum") == [None])
 
@@ -487,9 +497,7 @@ def _may_be(schema: JsonObject, kind: str) -> bool:
 
 def _is_recursive(root: JsonObject) -> bool:
     """Whether following references can come back to where it began."""
-    bodies = {
-        f"#/{key}/{name}": body for key in ("$defs", "definitions") for name, body in (root.get(key) or {}).items()
-    }
+    bodies = {f"#/{key}/{name}": body for key in ("$defs", "definitions") for name, body in _inside(root, key).items()}
     leads = {ref: set(_refs(body)) for ref, body in bodies.items()}
     if "#" in set(_refs(root)):
         return True

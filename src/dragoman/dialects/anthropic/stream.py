@@ -25,6 +25,8 @@ from dragoman.dialects.anthropic.reply import (
     encode_finish,
     encode_usage,
     take_finish,
+    take_tier,
+    write_tier,
 )
 from dragoman.dialects.anthropic.words import NAME
 from dragoman.errors import DecodeError
@@ -83,6 +85,7 @@ class StreamDecoder:
         self._blocks: dict[Any, _Block] = {}
         self._count = 0
         self._usage: Usage | None = None
+        self._tier: str | None = None  # where only the end says it
         self._finish: Finish | None = None
         self._extras: dict[str, JsonObject] = {}
         self._started = False
@@ -145,6 +148,7 @@ class StreamDecoder:
         if self._started:
             return
         self._started = True
+        tier = take_tier(message)
         self._usage = take_one(message, "usage", decode_usage)
         drop_constant(message, "type", "message")
         drop_constant(message, "role", "assistant")
@@ -156,6 +160,7 @@ class StreamDecoder:
                 id=take_text(message, "id"),
                 model=take_text(message, "model"),
                 usage=self._usage,
+                service_tier=tier,
                 extras=leftovers(message, NAME),
             )
         )
@@ -223,6 +228,7 @@ class StreamDecoder:
         events.append(PartEnd(index=block.index, seal=block.seal))
 
     def _finish_message(self, body: JsonObject) -> None:
+        self._tier = take_tier(body) or self._tier
         usage = take_one(body, "usage", decode_usage)
         if usage is not None:
             self._usage = _later(self._usage, usage)
@@ -245,7 +251,9 @@ class StreamDecoder:
             if not block.opened:
                 self._open(block, _complete(block), events)
             events.append(PartEnd(index=block.index, seal=block.seal))
-        events.append(ReplyEnd(finishes=(self._finish,), usage=self._usage, extras=self._extras))
+        events.append(
+            ReplyEnd(finishes=(self._finish,), usage=self._usage, service_tier=self._tier, extras=self._extras)
+        )
 
 
 def _decode_start(body: JsonObject) -> Part:
@@ -303,7 +311,7 @@ class StreamEncoder:
         self._index = -1  # of the open block
         self._kind: type[Part] | None = None
         self._skipped: set[int] = set()
-        self._tier_noted = False
+        self._tier: str | None = None
         self._cited = 0  # citations of the open block
         self._cited_well = False  # whether one of them could be said
         self._done = False
@@ -362,9 +370,8 @@ class StreamEncoder:
         message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": usage}
         if event.created is not None:
             self._notes.dropped((ROOT, "created"), "anthropic's replies have no time")
-        if event.service_tier is not None:
-            self._tier_noted = True
-            self._notes.dropped((ROOT, "service_tier"), "anthropic says it in the usage, in other words")
+        self._tier = event.service_tier
+        write_tier(usage, self._tier, event.usage, Notes())
         if event.extras:
             add_extras(message, event.extras, NAME, ROOT, self._notes)
         self._send({"type": "message_start", "message": message})
@@ -471,14 +478,16 @@ class StreamEncoder:
         self._send(stop)
 
     def _end(self, event: ReplyEnd) -> None:
-        if event.service_tier is not None and not self._tier_noted:
-            self._notes.dropped((ROOT, "service_tier"), "anthropic says it in the usage, in other words")
         finish = event.finishes[0] if event.finishes else None
         for i in range(1, len(event.finishes)):
             self._notes.dropped(((ROOT, "choices"), i), "anthropic gives one answer")
         delta = encode_finish(finish, (((ROOT, "choices"), 0), "finish"), self._notes)
         usage = encode_usage(event.usage or Usage(), (ROOT, "usage"), self._notes)
         demand_counts(usage, event.usage, self._notes)
+        if event.service_tier is None or event.service_tier == self._tier:
+            write_tier({}, self._tier, event.usage, self._notes)  # said at the start
+        else:
+            write_tier(usage, event.service_tier, event.usage, self._notes)
         body: JsonObject = {"type": "message_delta", "delta": delta, "usage": usage}
         if event.extras:
             add_extras(body, event.extras, NAME, ROOT, self._notes)

@@ -22,7 +22,8 @@ def decode_failure(wire: WireReply) -> Failure:
     if type(error) is not dict:
         error = {"message": error if type(error) is str else ""}
     message, word, code = (error.pop(key, None) for key in ("message", "status", "code"))
-    details = [item for item in error.get("details") or () if type(item) is dict]
+    given = error.get("details")
+    details = [item for item in given if type(item) is dict] if type(given) is list else []
     number = code if type(code) is int else None
     kind = _kind(word, message, details, status or number)
     own: JsonObject = error  # what the error says beyond code, message and status
@@ -105,7 +106,8 @@ def encode_error(failure: Failure) -> JsonObject:
     if failure.kind == "too_long" and not is_overflow(message):
         message = f"{OVERFLOW}: {message}"
     error: JsonObject = {"code": _status(failure), "message": message, "status": FAILURE_WORDS[failure.kind]} | own
-    known = own.get("details") or []
+    known = own.get("details")
+    known = known if type(known) is list else []
     details = [*known, *_encode_details(failure, known)]
     if details:
         error["details"] = details
