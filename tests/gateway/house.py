@@ -15,8 +15,9 @@ from dragoman.gateway.app import App
 from dragoman.gateway.asgi import Asgi
 from dragoman.gateway.auth import Doorman, KeyStore
 from dragoman.gateway.config import demo
+from dragoman.gateway.listening import bind
 from dragoman.gateway.log import Log
-from dragoman.gateway.server import Server, bind, make_server
+from dragoman.gateway.server import Server, make_server
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.state import Gateway
 from dragoman.upstream.secret import Secret, origin_of

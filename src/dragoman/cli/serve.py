@@ -19,6 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1; others need a client key)")
     parser.add_argument("--port", type=int, help="port to listen on (default: 20006)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes; limits are divided by them")
+    parser.add_argument(
+        "--reuse-port", action="store_true", help="share the port with others of its kind, to take over from them"
+    )
     parser.add_argument("--watch", action="store_true", help="read the configuration again when it changes")
     parser.add_argument("--log", choices=("human", "json"), help="form of the log")
     parser.add_argument("--xray", type=int, metavar="N", help="keep the last N requests for `dragoman xray`")
@@ -36,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
         host=args.host,
         port=args.port,
         workers=args.workers,
+        reuse_port=args.reuse_port,
         watch=args.watch,
         log=args.log,
         xray=args.xray,

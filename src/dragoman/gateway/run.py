@@ -5,6 +5,7 @@ import gc
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from socket import socket
 from typing import TextIO
 
 from msgspec import Struct
@@ -15,10 +16,12 @@ from dragoman.gateway.app import App
 from dragoman.gateway.asgi import Asgi
 from dragoman.gateway.auth import Doorman, KeyStore
 from dragoman.gateway.config import find_file, load_settings, state_folder
+from dragoman.gateway.listening import bind, take_over
 from dragoman.gateway.log import Log
-from dragoman.gateway.server import bind, make_server, run_loop, supervise
+from dragoman.gateway.server import make_server, run_loop
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.workers import supervise
 from dragoman.lines import Line
 
 log = logging.getLogger(__name__)
@@ -35,6 +38,7 @@ class Options(Struct, kw_only=True):
     host: str | None = None
     port: int | None = None
     workers: int = 1
+    reuse_port: bool = False
     watch: bool = False
     verbose: bool = False
     log: str | None = None
@@ -83,7 +87,7 @@ def serve(options: Options, env: Mapping[str, str], out: TextIO, err: TextIO) ->
         print(f"dragoman serve: {error}", file=err)
         return MISCONFIGURED
     try:
-        listener = bind(settings.host, settings.port)
+        listener = bind(settings.host, settings.port, shared=options.reuse_port)
     except OSError as error:
         print(f"dragoman serve: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=err)
         return 1
@@ -103,7 +107,7 @@ def serve(options: Options, env: Mapping[str, str], out: TextIO, err: TextIO) ->
 
 
 async def _main(
-    options: Options, settings: Settings, doorman: Doorman, journal: Log, env: Mapping[str, str], listener: object
+    options: Options, settings: Settings, doorman: Doorman, journal: Log, env: Mapping[str, str], listener: socket
 ) -> None:
     gateway = Gateway(settings, doorman, log=journal, share=max(1, options.workers))
     server = make_server(gateway, Asgi(App(gateway)), lambda: reload(gateway, options, env))
@@ -113,8 +117,10 @@ async def _main(
     loop = asyncio.get_running_loop()
     loop.call_later(LOAD_S, lambda: loop.run_in_executor(None, gateway.transport.load))
     watcher = asyncio.ensure_future(watch(gateway, options, env)) if options.watch else None
+    if options.reuse_port:
+        take_over(listener)
     try:
-        await server.serve(sockets=[listener])  # type: ignore[list-item]
+        await server.serve(sockets=[listener])
     finally:
         if watcher is not None:
             watcher.cancel()

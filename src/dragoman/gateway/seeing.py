@@ -19,7 +19,7 @@ async def serve_alive(gateway: Gateway, http: HttpRequest, words: dict[str, str]
 
 
 async def serve_ready(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    if gateway.draining:
+    if gateway.leaving:
         return json_response({"status": "draining"}, 503)
     return json_response({"status": "ok"})
 
@@ -45,7 +45,7 @@ async def serve_health(gateway: Gateway, http: HttpRequest, words: dict[str, str
 
 
 def status_of(gateway: Gateway) -> str:
-    return "draining" if gateway.draining else "ok"
+    return "draining" if gateway.leaving else "ok"
 
 
 def _limits(station: Station, now: float) -> JsonObject:

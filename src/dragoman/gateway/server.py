@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +12,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dragoman.gateway.asgi import CANCELS, Asgi
+from dragoman.gateway.listening import BACKLOG, Holding
 from dragoman.gateway.state import Gateway
 
 MAX_HEAD_BYTES = 32 * 1024
@@ -24,8 +23,9 @@ BODY_S = 30.0
 BODY_S_PER_MIB = 1.0
 WRITE_S = 60.0
 KEEP_ALIVE_S = 60
-BACKLOG = 2048
 AFTER_GRACE_S = 5.0
+FEW = 100  # turns of the loop
+LINGER_S = 1.0  # a connection that is open when the server leaves may ask once more
 
 _LENGTHS = {b"transfer-encoding": 1, b"content-length": 2}
 _TOO_BIG = b'{"error": {"message": "the request head is too large", "type": "invalid_request_error"}}'
@@ -42,6 +42,7 @@ class Protocol(HttpToolsProtocol):
     _begun = False
     _refused = False
     _running: "asyncio.Task[None] | None" = None
+    _leaving: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -81,6 +82,8 @@ class Protocol(HttpToolsProtocol):
         self._begun, self._head = True, 0
         self._disarm()
         super().on_headers_complete()
+        if self._leaving is not None:
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         if not self._refused:
@@ -96,8 +99,26 @@ class Protocol(HttpToolsProtocol):
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
 
+    def shutdown(self) -> None:
+        """The server leaves: this connection ends with its answer, or soon."""
+        if self._is_idle():
+            if self._leaving is None:
+                self._leaving = self.loop.call_later(LINGER_S, self._leave)
+        else:
+            super().shutdown()
+
+    def _is_idle(self) -> bool:
+        cycle: Any = self.cycle  # None until the first request
+        return cycle is None or bool(cycle.response_complete)
+
+    def _leave(self) -> None:
+        if self._is_idle():
+            self.transport.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        if self._leaving is not None:
+            self._leaving.cancel()
         if self._stall is not None:
             self._stall.cancel()
         cycle: Any = self.cycle  # None until the first request
@@ -147,20 +168,20 @@ class Protocol(HttpToolsProtocol):
 
 
 class Server(uvicorn.Server):
-    """Drains on SIGTERM: no new work, and what runs ends by itself within the grace time or is told to."""
+    """Leaves on SIGTERM: who has connected is served, nobody else; what runs ends by itself within the grace time or is
+    told to. Two processes on one port take over from each other without a lost request (F39, F40)."""
 
     def __init__(self, config: uvicorn.Config, gateway: Gateway, on_hangup: Callable[[], object]) -> None:
         super().__init__(config)
         self._gateway = gateway
         self._on_hangup = on_hangup
-        self._drain_until = 0.0
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         if self.should_exit:
             self.force_exit = True
             self._gateway.end_streams()
         self.should_exit = True
-        self._gateway.drain()
+        self._gateway.leave()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -169,13 +190,34 @@ class Server(uvicorn.Server):
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_hangup)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._gateway.drain()
         loop = asyncio.get_running_loop()
+        self._gateway.leave()
+        await self._close_door(sockets or [])
         ending = loop.call_later(self._gateway.now.settings.grace_s, self._gateway.end_streams)
+        closing = loop.call_later(LINGER_S, self._gateway.drain)
         try:
-            await super().shutdown(sockets)
+            await super().shutdown([])
         finally:
             ending.cancel()
+            closing.cancel()
+            self._gateway.drain()
+
+    async def _close_door(self, listeners: list[socket.socket]) -> None:
+        holding = Holding(listeners)
+        for server in self.servers:
+            server.close()
+        for listener in listeners:
+            listener.close()
+        for _ in range(FEW):
+            if holding.is_given_up():  # the loop closes what it has in its own time
+                break
+            await asyncio.sleep(0)
+        for client in holding.let_in():
+            with contextlib.suppress(OSError):  # gone again
+                await asyncio.get_running_loop().connect_accepted_socket(self._protocol, client)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return Protocol(self.config, self.server_state, self.lifespan.state)
 
 
 def make_server(gateway: Gateway, application: Asgi, on_hangup: Callable[[], object] = lambda: None) -> Server:
@@ -198,21 +240,6 @@ def make_server(gateway: Gateway, application: Asgi, on_hangup: Callable[[], obj
     return Server(config, gateway, on_hangup)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; an OSError says why not."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host.strip("[]"), port))
-        listener.listen(BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    listener.set_inheritable(True)
-    return listener
-
-
 def run_loop(main: Any) -> None:
     """uvloop where there is one."""
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
@@ -222,40 +249,3 @@ def run_loop(main: Any) -> None:
         factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main)
-
-
-def supervise(count: int, work: Callable[[int], None]) -> int:
-    """`count` children that run `work`; one that dies is replaced, slower if it dies at once again."""
-    children: dict[int, tuple[int, float]] = {}
-    stopping = False
-
-    def start(number: int) -> None:
-        pid = os.fork()
-        if pid == 0:
-            for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(sig, signal.SIG_DFL)
-            work(number)
-            os._exit(0)
-        children[pid] = (number, time.monotonic())
-
-    def pass_on(sig: int, frame: Any) -> None:
-        nonlocal stopping
-        stopping = stopping or sig != signal.SIGHUP
-        for pid in list(children):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, sig)
-
-    for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(sig, pass_on)
-    for number in range(count):
-        start(number)
-    while children:
-        try:
-            pid, _ = os.wait()
-        except ChildProcessError:
-            break
-        number, began = children.pop(pid, (0, 0.0))
-        if not stopping:
-            time.sleep(0.05 if time.monotonic() - began > 5 else 1.0)
-            start(number)
-    return 0

@@ -61,7 +61,8 @@ class Gateway:
         self.store = ResponseStore(settings.store_path, settings.store_rows)
         self.xray = XrayRing(settings.xray_keep)
         self.started = self.wall()
-        self.draining = False
+        self.leaving = False  # somebody else should be asked from now on
+        self.draining = False  # and nobody is served any more who is not served yet
         self.now: Generation = self.build(settings, doorman, 1)
         self.live: set[Callable[[], None]] = set()  # how to end each running stream
         self.closers: list[Callable[[], Awaitable[None]]] = []  # what else must be ended
@@ -79,9 +80,13 @@ class Gateway:
                 new.stations[name] = station
         self.now = new
 
+    def leave(self) -> None:
+        """Not ready any more: who looks goes elsewhere, who has connected is still served."""
+        self.leaving = True
+
     def drain(self) -> None:
         """No new work from here on."""
-        self.draining = True
+        self.leaving = self.draining = True
 
     def end_streams(self) -> None:
         """The grace time is over: what still runs ends with an error in its own dialect."""

@@ -1,0 +1,102 @@
+"""Workers: several processes behind one socket; one that dies is replaced within a second (F38)."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+LONG_S = 5.0  # who lived this long died by accident
+FIRST_S = 0.05
+LONGEST_S = 1.0
+LOOK_S = 0.02
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def restart_wait_s(deaths: int) -> float:
+    """How long to wait before the next start, after so many early deaths in a row."""
+    return float(min(FIRST_S * 2**deaths, LONGEST_S))
+
+
+def supervise(count: int, work: Callable[[int], None]) -> int:
+    """Runs `work` in `count` children until it is told to stop; the exit code."""
+    return _Crew(work).run(count)
+
+
+class _Crew:
+    def __init__(self, work: Callable[[int], None]) -> None:
+        self._work = work
+        self._children: dict[int, tuple[int, float]] = {}  # pid -> number, since when
+        self._due: dict[int, float] = {}  # number -> when it is started again
+        self._deaths: dict[int, int] = {}  # number -> how often it died early, in a row
+        self._stopping = False
+
+    def run(self, count: int) -> int:
+        for sig in SIGNALS:
+            signal.signal(sig, self._pass_on)
+        for number in range(count):
+            self._start(number)
+        while self._children or (self._due and not self._stopping):
+            pid = self._next_death()
+            if pid:
+                self._mourn(pid)
+            now = time.monotonic()
+            for number in [n for n, when in self._due.items() if when <= now]:
+                del self._due[number]
+                self._start(number)
+        return 0
+
+    def _start(self, number: int) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # nobody is started, and not told to stop, in one moment
+        try:
+            if self._stopping:
+                return
+            pid = os.fork()
+            if pid == 0:
+                self._be_child(number)
+            self._children[pid] = (number, time.monotonic())
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+
+    def _be_child(self, number: int) -> None:
+        code = 1
+        try:
+            for sig in SIGNALS:
+                signal.signal(sig, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            self._work(number)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _next_death(self) -> int:
+        """The next child that ended, 0 if there is none and somebody waits to be started."""
+        try:
+            if not self._due:
+                return os.wait()[0]
+            pid = os.waitpid(-1, os.WNOHANG)[0]
+        except ChildProcessError:
+            pid = 0
+        if not pid:
+            time.sleep(LOOK_S)
+        return pid
+
+    def _mourn(self, pid: int) -> None:
+        number, began = self._children.pop(pid, (-1, 0.0))
+        if number < 0 or self._stopping:
+            return
+        now = time.monotonic()
+        deaths = self._deaths[number] = 0 if now - began > LONG_S else self._deaths.get(number, -1) + 1
+        self._due[number] = now + restart_wait_s(deaths)
+
+    def _pass_on(self, sig: int, frame: Any) -> None:
+        self._stopping = self._stopping or sig != signal.SIGHUP
+        for pid in list(self._children):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, sig)

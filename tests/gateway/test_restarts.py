@@ -1,0 +1,164 @@
+"""Processes that die, leave and take over from each other, while clients go on asking (F38, F39, F40)."""
+
+import http.client
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway.workers import restart_wait_s
+from tests.cli.test_serve import Running, serving
+
+BODY = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "say hi"}]}).encode()
+HEADERS = {"content-type": "application/json"}
+
+
+class Load:
+    """Clients that ask as fast as they are answered: one for each request anew, one on a connection it keeps."""
+
+    def __init__(self, port: int, pause_s: float = 0.002) -> None:
+        self.port, self.pause_s = port, pause_s
+        self.asked = 0
+        self.failed: list[str] = []
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._ask_on, args=(kept,), daemon=True) for kept in (False, True, False, True)
+        ]
+
+    def _ask_on(self, kept: bool) -> None:
+        connection: http.client.HTTPConnection | None = None
+        while not self._stop.is_set():
+            connection = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            try:
+                connection.request("POST", "/v1/chat/completions", BODY, HEADERS)
+                response = connection.getresponse()
+                said = response.read()
+                if response.status != 200:
+                    self.failed.append(f"{response.status} {said[:100]!r}")
+                leaving = response.will_close
+            except (OSError, http.client.HTTPException) as error:
+                self.failed.append(repr(error))
+                leaving = True
+            self.asked += 1
+            if leaving or not kept:
+                connection.close()
+                connection = None
+            self._stop.wait(self.pause_s)
+        if connection is not None:
+            connection.close()
+
+    @contextmanager
+    def running(self) -> Iterator["Load"]:
+        for thread in self._threads:
+            thread.start()
+        try:
+            yield self
+        finally:
+            self._stop.set()
+            for thread in self._threads:
+                thread.join(15)
+
+
+def port_of(running: Running) -> int:
+    return int(running.url.rpartition(":")[2])
+
+
+def children(pid: int) -> set[int]:
+    return {int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def wait_for(fact: Callable[[], bool], seconds: float) -> float:
+    """How long it took."""
+    began = time.monotonic()
+    while not fact():
+        assert time.monotonic() - began < seconds, "it did not come about"
+        time.sleep(0.005)
+    return time.monotonic() - began
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads children from /proc (Linux)")
+
+
+@needs_proc
+def test_f38_a_killed_worker_is_replaced_within_a_second_and_the_other_goes_on(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2") as running, Load(port_of(running)).running() as load:
+        pid = running.process.pid
+        times = 4
+        for _ in range(times):
+            before = children(pid)
+            assert len(before) == 2
+            victim = min(before)
+            os.kill(victim, signal.SIGKILL)
+            wait_for(lambda: len(children(pid) - {victim}) == 2, 2.0)  # noqa: B023  # called at once
+            after = children(pid)
+            assert before - {victim} < after, "the other worker is the same"
+            wait_for(lambda: load.asked % 7 == 0, 2.0)
+        assert len(load.failed) <= times * 4, load.failed  # what that worker held, at most one a client
+        asked = load.asked
+        wait_for(lambda: load.asked > asked + 20, 5.0)
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(8) == 0
+    assert load.asked > 50
+
+
+def test_f38_a_worker_that_keeps_dying_is_started_ever_later_but_within_a_second() -> None:
+    waits = [restart_wait_s(deaths) for deaths in range(10)]
+    assert waits == sorted(waits)
+    assert waits[0] <= 0.1
+    assert waits[-1] == 1.0
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_REUSEPORT"), reason="this system has no SO_REUSEPORT")
+def test_f40_a_rolling_restart_loses_no_request(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        old = stack.enter_context(serving(tmp_path, "--reuse-port"))
+        port = port_of(old)
+        with Load(port).running() as load:
+            for _ in range(3):
+                new = stack.enter_context(serving(tmp_path, "--reuse-port", "--port", str(port)))
+                old.process.send_signal(signal.SIGTERM)
+                assert old.process.wait(10) == 0
+                old = new
+    assert load.failed == []
+    assert load.asked > 100
+
+
+def test_f40_without_being_asked_nobody_shares_a_port(tmp_path: Path) -> None:
+    with serving(tmp_path) as running, socket.socket() as second:
+        second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        with pytest.raises(OSError, match="in use"):
+            second.bind(("127.0.0.1", port_of(running)))
+
+
+def test_f39_a_server_that_leaves_serves_who_has_connected_and_nobody_new(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        port = port_of(running)
+        kept = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        kept.request("GET", "/healthz")
+        assert kept.getresponse().read() == b'{"status":"ok"}'
+        silent = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        silent.connect()
+        running.process.send_signal(signal.SIGTERM)
+        wait_for(lambda: not accepts(port), 2.0)
+        for connection in (kept, silent):
+            connection.request("POST", "/v1/chat/completions", BODY, HEADERS)
+            response = connection.getresponse()
+            assert response.status == 200
+            assert response.headers["connection"] == "close"
+            response.read()
+        assert running.process.wait(3) == 0
+
+
+def accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
