@@ -43,6 +43,12 @@ TABLE: list[tuple[str, str, Said, Said]] = [
     ("gemini", "gemini-3-pro", ("auto", "minimal", None), ("auto", "low", None)),
     ("gemini", "gemini-3-flash", ("auto", "minimal", None), ("auto", "minimal", None)),
     ("gemini", "gemini-3-pro", ("off", None, None), ("auto", "low", None)),
+    ("gemini", "gemini-2.5-flash", ("auto", None, None), ("auto", None, None)),
+    ("gemini", "gemini-2.5-pro", ("on", None, -1), ("on", None, -1)),
+    ("anthropic", "claude-sonnet-4-5", ("on", None, -1), ("on", None, 8192)),
+    ("anthropic", "claude-opus-4-6", ("on", None, -1), ("auto", None, None)),
+    ("anthropic", "claude-opus-5-5", (None, None, -1), ("auto", None, None)),
+    ("openai", "gpt-5", ("on", None, -1), ("auto", None, None)),
     ("ollama", "qwen3", ("auto", "xhigh", None), ("auto", "high", None)),
     ("deepseek", "deepseek-v4", ("auto", "medium", None), ("auto", "low", None)),
 ]

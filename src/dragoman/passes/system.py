@@ -52,7 +52,7 @@ def _place_later(request: Request, lead: int, profile: Profile, notes: Notes) ->
             hoisted.append(message)
             notes.altered(((ROOT, "messages"), i), "system text only at the head: moved there")
         else:
-            kept.append(replace(message, role="user", parts=_mark(message.parts)))
+            kept.append(replace(message, role="user", parts=mark_system(message.parts)))
             notes.altered(((ROOT, "messages"), i), f"no system text here: said by the user, marked {MARK}")
     if not hoisted and len(kept) == len(messages) and all(a is b for a, b in zip(kept, messages, strict=True)):
         return request
@@ -72,7 +72,8 @@ def _is_placed(messages: list[Message], i: int) -> bool:
     return last.role == "user" or (bool(last.parts) and isinstance(last.parts[-1], Opaque))
 
 
-def _mark(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def mark_system(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """System text in a user's turn, to be told from the user's own."""
     return tuple(
         replace(part, text=f"{MARK}\n{part.text}\n[End of System Instructions]") if isinstance(part, Text) else part
         for part in parts

@@ -31,6 +31,12 @@ def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
         setting = replace(setting, mode="auto")  # its `display` stands inside a switch that is on
         request = replace(request, reasoning=setting)
         notes.invented((AT, "mode"), "to see it think it must think")
+    if profile.dialect == "gemini" and _is_left_open(setting):
+        return request  # Gemini has a word for that, -1
+    if setting.budget is not None and setting.budget < 0 and setting.mode != "off" and profile.dialect != "gemini":
+        setting = replace(setting, mode="auto", budget=None)  # Gemini's -1, which its users write elsewhere too
+        request = replace(request, reasoning=setting)
+        notes.altered((AT, "budget"), "below 0 it is the model's own choice: said as that")
     fitted = _fit_off(setting, thinking, notes) if setting.mode == "off" else _fit_on(setting, thinking, request, notes)
     if fitted != setting:
         request = replace(request, reasoning=fitted)
@@ -41,6 +47,10 @@ def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
 
 def _says_only_show(setting: ReasoningSetting) -> bool:
     return bool(setting.show) and setting.mode is None and setting.effort is None and setting.budget is None
+
+
+def _is_left_open(setting: ReasoningSetting) -> bool:
+    return setting.mode == "auto" and setting.effort is None and setting.budget is None
 
 
 def _fit_off(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:

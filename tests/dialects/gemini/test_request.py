@@ -455,8 +455,9 @@ def test_leading_system_turns_are_the_instruction_and_later_ones_the_user_s() ->
     notes = Notes()
     body, _ = encode(make_sayable(request, DIALECT, notes))
     assert body["systemInstruction"] == {"parts": [{"text": "a"}, {"text": "b"}]}
-    assert body["contents"] == [{"role": "user", "parts": [{"text": "hi"}, {"text": "c"}]}]
-    assert {note.where for note in notes} == {"/messages/1/role", "/messages/3/role"}
+    marked = "[System Instructions]\nc\n[End of System Instructions]"  # not to be taken for the user's words
+    assert body["contents"] == [{"role": "user", "parts": [{"text": "hi"}, {"text": marked}]}]
+    assert {note.where for note in notes} == {"/messages/1/role", "/messages/3"}
 
 
 def test_a_foreign_thought_is_left_out_and_its_turn_with_it() -> None:

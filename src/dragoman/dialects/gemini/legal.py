@@ -6,6 +6,7 @@ from dragoman.dialects.gemini.parts import is_sayable
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, Notes
+from dragoman.passes.system import MARK, mark_system
 
 
 def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
@@ -33,13 +34,16 @@ def _is_heard(message: Message) -> bool:
 
 
 def say_later_system_as_user(request: Request, notes: Notes) -> Request:
-    """Only the system text at the front has a place of its own; later on it is something the user says."""
+    """Only the system text at the front has a place of its own; later on it is something the user says, marked so that
+    the model can tell it from the user's words."""
     messages = list(request.messages)
     lead = next((i for i, message in enumerate(messages) if message.role not in ("system", "developer")), len(messages))
     late = [i for i in range(lead, len(messages)) if messages[i].role in ("system", "developer")]
     if not late:
         return request
     for i in late:
-        notes.altered((((ROOT, "messages"), i), "role"), "gemini takes system text only at the front: said by the user")
-        messages[i] = replace(messages[i], role="user")
+        notes.altered(
+            ((ROOT, "messages"), i), f"gemini has system text only at the front: said by the user, marked {MARK}"
+        )
+        messages[i] = replace(messages[i], role="user", parts=mark_system(messages[i].parts))
     return replace(request, messages=tuple(messages))
