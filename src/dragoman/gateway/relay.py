@@ -53,6 +53,7 @@ MOST_MENDED = 5  # that a line of the log tells
 CHARS_PER_TOKEN = 4
 SHUT = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
 OLD = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took longer than it may")
+OWN = Failure(kind="server_error", status=500, code="internal", message="an error of the gateway's own")
 
 
 class Scope:
@@ -381,6 +382,9 @@ class Pump:
                         raise
                     self._task.uncancel()
                     piece = Piece(b"", [ReplyFailed(failure=scope.ending)])
+                except Exception as error:  # nobody foresaw it; the client must not take half an answer for a whole one
+                    log.warning(Line("read_failed", {"id": scope.http.id, "error": type(error).__name__}))
+                    piece = Piece(b"", [ReplyFailed(failure=OWN)])
                 if piece is None:
                     break
                 out = self._out(piece)
@@ -431,7 +435,7 @@ class Pump:
             log.warning(Line("encode_failed", {"id": scope.http.id, "error": type(error).__name__}))
             self._ended = True
             scope.failure = Failure(kind="server_error", message="the answer cannot be said in this dialect")
-            fresh = scope.dialect.stream_encoder(Notes(), scope.asked.request if scope.asked else None)
+            fresh = scope.dialect.stream_encoder(Notes(), None)  # nothing of what may have led to this
             out = fresh.feed([ReplyFailed(failure=scope.failure)])
         return out
 

@@ -43,7 +43,10 @@ class ResponseStore:
         self._db: sqlite3.Connection | None = None
 
     def put(self, owner: str, stored: Stored) -> bool:
-        row = msgspec.msgpack.encode(stored)
+        try:
+            row = msgspec.msgpack.encode(stored)
+        except OverflowError:  # a number of more than 64 bits
+            return False
         if len(row) > MAX_ROW_BYTES:
             return False
         with self._lock:

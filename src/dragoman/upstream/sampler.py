@@ -167,7 +167,7 @@ class _Sampler:
 
     def _object(self, schema: JsonObject, depth: int) -> JsonObject:
         properties = _dict(schema.get("properties"))
-        required = [key for key in schema.get("required") or () if type(key) is str]
+        required = [key for key in _list(schema.get("required")) if type(key) is str]
         wanted = required or ([] if depth >= _OPTIONAL_DEPTH else list(properties))
         made: JsonObject = {}
         for key in wanted:
@@ -305,7 +305,7 @@ class _Sampler:
 
     def _fits_object(self, value: JsonObject, schema: JsonObject, depth: int) -> bool:
         properties = _dict(schema.get("properties"))
-        if any(key not in value for key in _list(schema.get("required"))):
+        if any(type(key) is str and key not in value for key in _list(schema.get("required"))):
             return False
         if not _within(len(value), schema, "Properties"):
             return False
