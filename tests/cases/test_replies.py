@@ -1,4 +1,4 @@
-"""FIELD-CASES of whole answers: what an upstream really answers, by number and name, and what each client then hears."""
+"""FIELD-CASES of whole answers: what an upstream really answers, by number and name, and what a client then hears."""
 
 from typing import Any
 

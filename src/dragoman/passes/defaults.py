@@ -52,6 +52,7 @@ ANTHROPIC = Profile(
     empty_text=False,
     mid_system="placed",
     developer=False,
+    billing=True,
     tool_names=Spelling(longest=128),
     call_ids=Spelling(longest=1024),
     schema="anthropic",

@@ -14,7 +14,8 @@ from dragoman.errors import LossError
 from dragoman.model.messages import Opaque, ToolCall
 from dragoman.model.request import Request, Tool, ToolChoice
 from dragoman.notes import ROOT, Notes
-from dragoman.passes.arguments import mend_arguments
+from dragoman.passes.arguments import mend_arguments, spell_no_text
+from dragoman.passes.billing import drop_billing
 from dragoman.passes.borders import begin_with_user, drop_empty_text, drop_silent_turns, end_with_user, strip_last_text
 from dragoman.passes.emulate import Undo, emulate
 from dragoman.passes.joining import join_apart, join_calls, set_results_apart
@@ -113,13 +114,18 @@ def _pairing(request: Request, profile: Profile, notes: Notes) -> Request:
     return mend_arguments(request, profile, notes)
 
 
+NOT_NOW = "Used earlier in this conversation, no longer there: not to be called."
+
+
 def _declare_history(request: Request, notes: Notes) -> Request:
-    """Tools that only the history knows, not to be called (FIELD-CASES 66)."""
+    """Tools that only the history knows, for relays that refuse its calls without them (FIELD-CASES 66). A model that
+    is free to call a stand-in calls it instead of answering, so it is told not to, twice."""
     names = {p.name: None for m in request.messages for p in m.parts if isinstance(p, ToolCall)}
     if not names:
         return request
     notes.invented((ROOT, "tools"), "the history has calls, so the request must have their tools")
-    tools = tuple(Tool(name=name, parameters={"type": "object", "properties": {}}) for name in names)
+    empty = {"type": "object", "properties": {}}
+    tools = tuple(Tool(name=name, description=NOT_NOW, parameters=empty) for name in names)
     return replace(request, tools=tools, tool_choice=ToolChoice(mode="none"))
 
 
@@ -128,6 +134,8 @@ def _result_media(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def _turns(request: Request, profile: Profile, notes: Notes) -> Request:
+    if not profile.billing:
+        request = drop_billing(request, notes)
     if not profile.developer:
         request = say_developer_as_system(request, notes)
     request = place_system(request, profile, notes)
@@ -149,6 +157,7 @@ def _turns(request: Request, profile: Profile, notes: Notes) -> Request:
         request = join_turns(request, notes)
     elif profile.join_calls:
         request = join_calls(request, notes)
+    request = spell_no_text(request, profile)
     return put_results_first(request, notes) if profile.results_first else request
 
 

@@ -82,9 +82,11 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     first_user: bool = False
     prefill: bool = True  # the last turn may be the assistant's
     empty_text: bool = True  # empty and blank text is taken
+    empty_content: Literal["any", "null", "blank"] = "any"  # what a turn says that only calls
     lead_system: Literal["keep", "one", "user"] = "keep"
     mid_system: Literal["keep", "placed", "user", "lead"] = "keep"
     developer: bool = True  # knows the role
+    billing: bool = False  # reads Claude Code's billing line
 
     # schemas
     native: bool = False  # the client speaks this dialect too: its schemas are the target's own
