@@ -68,6 +68,7 @@ TARGETS: tuple[tuple[str, str], ...] = (
     ("openrouter", "google/gemini-3-pro"),
     ("zai", "glm-5"),
     ("minimax", "minimax-m3"),
+    ("litellm", "bedrock-claude"),
     ("compatible", "anything"),
 )
 

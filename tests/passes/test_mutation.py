@@ -26,6 +26,7 @@ def same(request: Any, *args: Any, **kwargs: Any) -> Any:
 WITHOUT: dict[str, Callable[..., Any]] = {
     "pair_calls": same,
     "name_results": same,
+    "_declare_history": same,
     "fit_media": same,
     "replay_reasoning": same,
     "fit_thinking": same,

@@ -312,3 +312,23 @@ def test_case_12_a_spoilt_signature_is_taken_off() -> None:
 def test_what_is_no_lesson_is_an_ordinary_failure(failure: Failure) -> None:
     request = ask(temperature=0.5, max_output=5, tools=(tool("f"),))
     assert learn(failure, request, CHAT, Notes()) is None
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "litellm.UnsupportedParamsError: Bedrock doesn't support tool calling without `tools=` param specified.",
+        "The toolConfig field must be defined when using toolUse and toolResult content blocks.",
+        "Requests which include `tool_use` or `tool_result` blocks must define tools",
+    ],
+)
+def test_case_66_a_history_of_calls_gets_its_tools(message: str) -> None:
+    history = talk(user("q"), assistant(call("c", "look")), user(result("c")), user("sum it up"))
+    lesson = learn(refusal(message), history, CHAT, Notes())
+    assert lesson is not None
+    assert lesson.request.tools is not None
+    assert [tool.name for tool in lesson.request.tools] == ["look"]  # type: ignore[union-attr]
+    assert lesson.request.tool_choice is not None
+    assert lesson.request.tool_choice.mode == "none"
+    assert lesson.remember == {"tools_for_history": True}
+    assert learn(refusal(message), lesson.request, CHAT, Notes()) is None  # once is enough

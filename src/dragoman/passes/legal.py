@@ -17,6 +17,7 @@ from dragoman.notes import ROOT, Notes
 from dragoman.passes.arguments import mend_arguments, spell_no_text
 from dragoman.passes.billing import drop_billing
 from dragoman.passes.borders import begin_with_user, drop_empty_text, drop_silent_turns, end_with_user, strip_last_text
+from dragoman.passes.context import open_window
 from dragoman.passes.emulate import Undo, emulate
 from dragoman.passes.joining import join_apart, join_calls, set_results_apart
 from dragoman.passes.media import fit_media
@@ -177,7 +178,7 @@ def _parameters(request: Request, profile: Profile, notes: Notes) -> Request:
         request = _drop_lone_choice(request, notes)
     if profile.cache_marks is not None:
         request = limit_cache_marks(request, profile.cache_marks, notes)
-    return request
+    return open_window(request, profile, notes)
 
 
 # Pairing first: everything else may look at a call and know its result. Reasoning and media before the turns, which

@@ -98,6 +98,9 @@ _UNWANTED = re.compile(
 )
 _PREFILL = re.compile(r"does not support assistant message prefill", re.IGNORECASE)
 _WANTED = re.compile(r"reasoning_content.{0,40}must be passed back", re.IGNORECASE)
+_TOOLLESS = re.compile(
+    r"without `?tools=?`? param|toolConfig field must be defined|tool_(?:use|result)` blocks must define tools", re.I
+)
 _DEEP = 4  # how far into the particulars of an error we look for words
 _LONG = 4_000  # and how many
 
@@ -307,8 +310,16 @@ def _without_seals(request: Request, notes: Notes) -> Request | None:
 
 
 # From the particular to the general: the last one knows only names.
+def _learn_history(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """Calls in the history and no tools: Bedrock, and LiteLLM in front of it or of Claude (FIELD-CASES 66)."""
+    if request.tools or not _TOOLLESS.search(_words(failure)):
+        return None
+    return _prepare(request, profile, notes, "with the tools of the history", tools_for_history=True)
+
+
 _TEACHERS = (
     _learn_beta,
+    _learn_history,
     _learn_grammar,
     _learn_signature,
     _learn_role,

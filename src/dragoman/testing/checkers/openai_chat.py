@@ -46,6 +46,8 @@ def check_openai_chat(body: dict[str, Any], server: str = "openai") -> Complaint
     found += _check_parameters(body, server)
     if server == "deepseek":
         found += _check_deepseek(body, messages)
+    if server == "litellm" and not body.get("tools") and any(message.get("tool_calls") for message in messages):
+        found.append("Bedrock doesn't support tool calling without `tools=` param specified.")  # FIELD-CASES 66
     return found
 
 
