@@ -206,7 +206,7 @@ def test_a_fault_is_found(module: str, source: str, why: str) -> None:
         ("dialects.gemini.reply", "from dragoman.dialects.gemini.words import ROLES"),
         ("convert", "from dragoman.dialects import DIALECTS"),
         ("upstream.transport", "import asyncio, aiohttp, time"),
-        ("gateway.asgi", "import uvicorn"),
+        ("gateway.server", "import uvicorn"),
         ("cli.serve", "from dragoman import __version__"),
         ("", "from dragoman.convert import convert"),
     ],

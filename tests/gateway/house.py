@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.gateway.app import App
-from dragoman.gateway.asgi import Asgi
 from dragoman.gateway.auth import Doorman, KeyStore
 from dragoman.gateway.config import demo
 from dragoman.gateway.listening import bind
@@ -100,7 +99,7 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
 
     async def start() -> tuple[Gateway, Server]:
         gateway = Gateway(config, doorman, log=Log("json", verbose=True))
-        server = make_server(gateway, Asgi(App(gateway)))
+        server = make_server(gateway, App(gateway))
         return gateway, server
 
     gateway, server = loop.run(start())

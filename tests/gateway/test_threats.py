@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.gateway import server
+from dragoman.gateway import protocol
 from dragoman.gateway.app import HANDLERS
 from dragoman.gateway.auth import Doorman, KeyStore
 from dragoman.gateway.routes import ROUTES, Route, Table
@@ -422,8 +422,8 @@ def test_a_smuggled_request_is_400_and_the_connection_ends(name: str) -> None:
 
 
 def test_a_slow_client_is_shown_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEAD_S", 0.3)
-    monkeypatch.setattr(server, "BODY_S", 0.3)
+    monkeypatch.setattr(protocol, "HEAD_S", 0.3)
+    monkeypatch.setattr(protocol, "BODY_S", 0.3)
     heads = {
         "nothing": b"",
         "half a head": b"GET / HTTP/1.1\r\nhost: loc",
@@ -439,7 +439,7 @@ def test_a_slow_client_is_shown_the_door(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_client_that_does_not_read_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "WRITE_S", 0.3)
+    monkeypatch.setattr(protocol, "WRITE_S", 0.3)
     pieces: list[bytes | float] = [chunk("x" * 50_000)] * 400
     with (
         faultline(stream(*pieces)) as line,

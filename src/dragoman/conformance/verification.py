@@ -13,7 +13,6 @@ from dragoman.conformance.runner_targets import EIGHT, Target, door_targets
 from dragoman.conformance.runner_wire import Line
 from dragoman.conformance.scenario import Scenario, load_scenarios
 from dragoman.gateway.app import App
-from dragoman.gateway.asgi import Asgi
 from dragoman.gateway.auth import Doorman, KeyStore
 from dragoman.gateway.listening import bind
 from dragoman.gateway.log import Log
@@ -109,7 +108,7 @@ def _routed(upstream: str, model: str, models: list[str]) -> str:
 @asynccontextmanager
 async def _serving(gateway: Gateway) -> AsyncIterator[str]:
     listener = bind("127.0.0.1", 0)
-    server = make_server(gateway, Asgi(App(gateway)))
+    server = make_server(gateway, App(gateway))
     work = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:
         while not server.started:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
 from dragoman.gateway.app import App
-from dragoman.gateway.asgi import Asgi
 from dragoman.gateway.auth import Doorman, KeyStore
 from dragoman.gateway.config import find_file, load_settings, state_folder
 from dragoman.gateway.listening import bind, take_over
@@ -110,7 +109,7 @@ async def _main(
     options: Options, settings: Settings, doorman: Doorman, journal: Log, env: Mapping[str, str], listener: socket
 ) -> None:
     gateway = Gateway(settings, doorman, log=journal, share=max(1, options.workers))
-    server = make_server(gateway, Asgi(App(gateway)), lambda: reload(gateway, options, env))
+    server = make_server(gateway, App(gateway), lambda: reload(gateway, options, env))
     gc.collect()
     gc.freeze()  # what is there now stays; looking through it again and again is wasted
     gc.set_threshold(10_000, 10, 10)
