@@ -18,7 +18,7 @@ serve: .venv/.serve ## run the gateway
 test: check ## everything CI runs: check, then all tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
-test-clients: .venv/.dev ## Claude Code, Codex and Gemini CLI from npm, through the gateway
+test-clients: .venv/.dev ## Claude Code, Codex, Gemini CLI, opencode, Qwen Code from npm, through the gateway
 	DRAGOMAN_TEST_CLIENTS=1 $(BIN)/python -m pytest tests/clients
 
 check: .venv/.dev ## lint, format, types, layers

@@ -2,9 +2,11 @@
 
 import http.client
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -62,6 +64,8 @@ def running_gateway(url: str, *, config: Path | None = None, quiet: bool = False
         yield url
     finally:
         process.terminate()
+        if process.stdin is not None:
+            process.stdin.close()
         try:
             process.wait(5)
         except subprocess.TimeoutExpired:
@@ -71,12 +75,29 @@ def running_gateway(url: str, *, config: Path | None = None, quiet: bool = False
 
 
 def start(port: int, config: Path | None, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "dragoman", "serve", "--port", str(port)]
+    """It holds on to us by its standard input: however we end, that ends, and the gateway with it."""
+    command = [sys.executable, "-c", f"from {__name__} import serve_held; serve_held()", "--port", str(port)]
     if config is not None:
         command += ["--config", str(config)]
     return subprocess.Popen(  # noqa: S603  # ourselves
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log, start_new_session=True
     )
+
+
+def serve_held() -> None:
+    """`dragoman serve`, until whoever started it is gone."""
+    from dragoman.cli import main
+
+    held = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+
+    def watch() -> None:
+        os.read(held, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+    sys.exit(main(["serve", *sys.argv[1:]]))
 
 
 def wait_for(url: str, process: "subprocess.Popen[bytes]", log: IO[bytes]) -> None:
