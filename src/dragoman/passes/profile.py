@@ -124,6 +124,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stops: int | None = None  # how many stop sequences
     blank_stops: bool = True
     cache_marks: int | None = None  # how many, None: any number
+    context: int | None = None  # tokens it reads unless asked for more, and drops the rest in silence (Ollama)
 
     searches: Literal["no", "yes", "alone"] = "no"  # the web, by itself; alone: only where there are no functions
     media: Media = Media()
