@@ -13,8 +13,9 @@ import pytest
 
 from dragoman.errors import UpstreamError
 from dragoman.upstream.dial import dial
+from dragoman.upstream.heads import write_head
 from dragoman.upstream.spec import Timeouts
-from dragoman.upstream.transport import Opened, Transport, find_place, write_head
+from dragoman.upstream.transport import Opened, Transport, find_place
 
 QUICK = Timeouts(connect_s=1.0, headers_s=1.0, idle_s=0.3)
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
@@ -312,9 +313,9 @@ def test_what_goes_out_is_what_was_said_and_nothing_else() -> None:
 @pytest.mark.parametrize("value", ["a\r\nx: y", "a\nb", "a\rb", "a\x00b", "\r\n\r\nGET /"])
 def test_a_header_cannot_end_its_line(value: str) -> None:
     with pytest.raises(ValueError, match="control"):
-        write_head("POST", find_place("http://h/"), {"x": value}, 0)
+        write_head("POST / HTTP/1.1", {"x": value})
     with pytest.raises(ValueError, match="control"):
-        write_head("POST", find_place("http://h/"), {value: "x"}, 0)
+        write_head("POST / HTTP/1.1", {value: "x"})
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ attempt, and a key only goes to the origin it is bound to. Every wait has an end
 """
 
 import asyncio
-import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -18,10 +17,10 @@ from dragoman.failure import Failure
 from dragoman.upstream.broken import MAX_REPLY_BYTES, MAX_STREAM_BYTES, malformed, too_large
 from dragoman.upstream.connection import Connection, HungUp, NotHttp
 from dragoman.upstream.dial import default_tls, dial
+from dragoman.upstream.heads import write_head
 from dragoman.upstream.pool import Pool
+from dragoman.upstream.resolver import Resolver
 from dragoman.upstream.spec import Timeouts
-
-_UNSAFE = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # in a header's value (RFC 9110, 5.5)
 
 
 class Place(NamedTuple):
@@ -120,6 +119,7 @@ class Opened:
 class Transport:
     def __init__(self, ssl_context: ssl.SSLContext | None = None) -> None:
         self._ssl = ssl_context
+        self._resolver = Resolver()
         self._pools: dict[tuple[bool, str, int], Pool] = {}
 
     async def open(
@@ -136,7 +136,10 @@ class Transport:
         """Sends and waits for the head of the answer, at most `head_s`; an UpstreamError says what went wrong."""
         try:
             place = find_place(url)
-            head = write_head(method, place, headers, len(body))
+            fields = {"host": place.host, **headers}
+            if body or method != "GET":
+                fields["content-length"] = str(len(body))
+            head = write_head(f"{method} {place.target} HTTP/1.1", fields)
         except ValueError as error:
             raise UpstreamError(failure_of(error)) from error
         pool = self._pool(place.origin)
@@ -160,7 +163,8 @@ class Transport:
         loop = asyncio.get_running_loop()
         try:
             context = (self._ssl or await asyncio.to_thread(default_tls)) if tls else None
-            return await dial(host, port, lambda: Connection(loop), tls=context, connect_s=connect_s)
+            found = await self._resolver.resolve(host, port)
+            return await dial(host, found, lambda: Connection(loop), tls=context, connect_s=connect_s)
         except OSError as error:
             raise UpstreamError(unreached(error)) from error
 
@@ -189,18 +193,6 @@ async def _ask(connection: Connection, head: bytes, body: bytes, head_s: float, 
     except BaseException:
         connection.close()
         raise
-
-
-def write_head(method: str, place: Place, headers: dict[str, str], size: int) -> bytes:
-    """A ValueError when a header would end its line."""
-    lines = [f"{method} {place.target} HTTP/1.1", f"host: {place.host}"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    if size or method != "GET":
-        lines.append(f"content-length: {size}")
-    text = "\r\n".join(lines)
-    if text.count("\n") != len(lines) - 1 or _UNSAFE.search(text.replace("\r\n", "")):
-        raise ValueError("a header holds a control character")
-    return f"{text}\r\n\r\n".encode()
 
 
 def unreached(error: OSError) -> Failure:
