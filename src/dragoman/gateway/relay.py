@@ -56,6 +56,13 @@ OLD = Failure(kind="timed_out", status=504, code="stream_too_long", message="the
 OWN = Failure(kind="server_error", status=500, code="internal", message="an error of the gateway's own")
 
 
+# What ends a stream behind the frame that says why. Some servers leave it out (Cerebras, Vertex); clients may wait.
+TERMINATORS = {
+    "openai_chat": (b"[DONE]", b"data: [DONE]\n\n"),
+    "anthropic": (b"message_stop", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'),
+}
+
+
 class Scope:
     """One request, from its first byte in to its last byte out."""
 
@@ -354,6 +361,7 @@ class Pump:
         )
         self._as_is = scope.answer is not None and scope.answer.rendered.as_is
         self._tail = b""  # of a frame that is not whole yet
+        self._last = b""  # what went out last
         self._folder = Folder() if scope.resolved is not None and scope.resolved.store else None
         self._ended = False
         self._finished = False  # the answer has ended, though its connection may not have
@@ -427,6 +435,8 @@ class Pump:
             elif isinstance(last, ReplyEnd):
                 scope.usage = last.usage
                 self._finished = True
+        if self._as_is and events and isinstance(events[0], ReplyStart) and self._is_no_stream(piece.raw):
+            self._as_is = False
         if self._as_is:
             return self._raw(piece)
         try:
@@ -450,17 +460,33 @@ class Pump:
         data = self._tail + piece.raw if self._tail else piece.raw
         cut = frame_end(data, self.scope.dialect.media_type)
         self._tail = data[cut:]
-        return data[:cut]
+        if cut:
+            self._last = data[:cut]
+            return self._last
+        return b""
+
+    def _is_no_stream(self, raw: bytes) -> bool:
+        """Vertex may answer with the whole message in one frame, which no client of Anthropic's reads in a stream."""
+        return self.scope.dialect.name == "anthropic" and b"message_start" not in raw
 
     def _close(self) -> bytes:
-        if self._as_is:
-            tail, self._tail = self._tail, b""
-            return b"" if self._ended else tail
-        return self._encoder.close()
+        if not self._as_is:
+            return self._encoder.close()
+        tail, self._tail = self._tail, b""
+        if self._ended:
+            return b""
+        word, frame = TERMINATORS.get(self.scope.dialect.name, (b"", b""))
+        if word in self._last or word in tail:
+            return tail
+        return (tail.rstrip(b"\r\n") + b"\n\n" if tail else b"") + frame
 
     def _dress(self, start: ReplyStart) -> ReplyStart:
-        """An id by which a stored response is found again, and the time, which encoders cannot know."""
+        """An id by which a stored response is found again, and what encoders cannot know: the time, and about how much
+        was read. Claude Code's context meter believes the first number it sees (FIELD-CASES 27)."""
         name = self.scope.dialect.name
+        if name == "anthropic" and (start.usage is None or not start.usage.input) and self.scope.asked is not None:
+            read = count_estimate(self.scope.asked.request)
+            start = replace(start, usage=replace(start.usage or Usage(), input=max(read, 1)))
         if name == "openai_responses":
             start = replace(start, id=f"resp_{self.scope.http.id}")
         if start.created is None and name in DATED:

@@ -15,7 +15,7 @@ from dragoman.passes.profile import Profile
 OPTION = "num_ctx"
 BYTES_A_TOKEN = 3  # fewer than in English prose: code and other scripts need more tokens
 A_PICTURE = 1_500
-AN_ANSWER = 2_048
+AN_ANSWER = 2_048  # at most: agents ask for far more than they get, and a window is paid for in memory
 
 
 def open_window(request: Request, profile: Profile, notes: Notes) -> Request:
@@ -25,7 +25,7 @@ def open_window(request: Request, profile: Profile, notes: Notes) -> Request:
     options = own.get("options")
     if options is not None and (not isinstance(options, dict) or OPTION in options):
         return request
-    needed = estimate(request) + (request.max_output or AN_ANSWER)
+    needed = estimate(request) + min(request.max_output or AN_ANSWER, AN_ANSWER)
     if needed <= profile.context:
         return request
     size = profile.context
