@@ -364,17 +364,13 @@ def test_an_address_that_does_not_answer_does_not_hold_up_the_next(monkeypatch: 
             ]
             connect = loop.sock_connect
 
-            async def resolve(*_: Any, **__: Any) -> Any:
-                return found
-
             async def slow(sock: socket.socket, where: Any) -> None:
                 await (asyncio.sleep(60) if where == silent else connect(sock, where))
 
             monkeypatch.setattr("dragoman.upstream.dial.HEAD_START_S", 0.02)
-            monkeypatch.setattr(loop, "getaddrinfo", resolve)
             monkeypatch.setattr(loop, "sock_connect", slow)
             began = loop.time()
-            protocol = await dial("h", 1, asyncio.Protocol, tls=None, connect_s=2)
+            protocol = await dial("h", found, asyncio.Protocol, tls=None, connect_s=2)
             assert loop.time() - began < 1
             assert isinstance(protocol, asyncio.Protocol)
             await asyncio.sleep(0)
