@@ -27,7 +27,6 @@ HARMLESS = (
     "a tool without parameters",  # mission B5: never null
     "takes at least 16",
     "the name of its call",  # mission A7
-    "a prompt of about",  # FIELD-CASES 82: a window for all of it
 )
 
 

@@ -19,7 +19,7 @@ AN_ANSWER = 2_048  # at most: agents ask for far more than they get, and a windo
 
 
 def open_window(request: Request, profile: Profile, notes: Notes) -> Request:
-    if profile.context is None:
+    if profile.context is None or profile.native:  # who speaks Ollama's language knows of its windows
         return request
     own = request.extras.get(profile.dialect, {})
     options = own.get("options")
