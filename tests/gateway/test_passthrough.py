@@ -137,6 +137,36 @@ def test_a_stream_keeps_every_byte_however_it_is_cut(dialect: str, wire: bytes, 
             assert tokens[("far", "output")] == 2
 
 
+WHOLE = b"event: message\ndata: " + REPLIES["anthropic"] + b"\n\n"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "wire", "end"),
+    [
+        ("openai_chat", CHAT_STREAM.removesuffix(b"data: [DONE]\n\n"), b"}\n\ndata: [DONE]\n\n"),
+        ("openai_chat", CHAT_STREAM.removesuffix(b"\n\ndata: [DONE]\n\n"), b"}\n\ndata: [DONE]\n\n"),
+        ("anthropic", ANTHROPIC_STREAM[: ANTHROPIC_STREAM.index(b"event: message_stop")], b'"message_stop"}\n\n'),
+        ("anthropic", WHOLE, b'"message_stop"}\n\n'),
+    ],
+    ids=[
+        "Cerebras leaves out DONE",
+        "nor a blank line",
+        "Vertex leaves out message_stop",
+        "Vertex says it in one frame",
+    ],
+)
+def test_a_stream_without_its_end_gets_it(dialect: str, wire: bytes, end: bytes) -> None:
+    body = json.loads(BODIES[dialect].replace(b"MODEL", b"far-model")) | {"stream": True}
+    with faultline(stream(wire)) as line:
+        spec = upstream("far", dialect, line.url, kind=KINDS.get(dialect, dialect), models=("far-model",))
+        with open_house(spec) as house:
+            got = post(house.url, PATHS[dialect], body)
+            assert got.body.endswith(end)
+            assert got.body.count(end[-16:]) == 1
+            assert wire is WHOLE or got.body.startswith(wire.rstrip())
+            assert wire is not WHOLE or b"content_block_delta" in got.body
+
+
 def test_a_repaired_conversation_is_not_passed_as_it_is() -> None:
     orphan = {"role": "tool", "tool_call_id": "nobody", "content": "lost"}
     body = {"model": "far-model", "messages": [{"role": "user", "content": "hi"}, orphan]}

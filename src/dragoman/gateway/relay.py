@@ -436,7 +436,7 @@ class Pump:
                 scope.usage = last.usage
                 self._finished = True
         if self._as_is and events and isinstance(events[0], ReplyStart) and self._is_no_stream(piece.raw):
-            self._as_is = False
+            self._as_is, self._tail = False, b""
         if self._as_is:
             return self._raw(piece)
         try:
@@ -467,7 +467,7 @@ class Pump:
 
     def _is_no_stream(self, raw: bytes) -> bool:
         """Vertex may answer with the whole message in one frame, which no client of Anthropic's reads in a stream."""
-        return self.scope.dialect.name == "anthropic" and b"message_start" not in raw
+        return self.scope.dialect.name == "anthropic" and b"message_start" not in self._tail + raw
 
     def _close(self) -> bytes:
         if not self._as_is:
