@@ -11,9 +11,10 @@ Pair = tuple[Station, Target]
 
 
 class Course:
-    __slots__ = ("_budget", "_tried", "attempts", "left")
+    __slots__ = ("_budget", "_targets", "_tried", "attempts", "left")
 
     def __init__(self, targets: Sequence[Pair]) -> None:
+        self._targets = targets
         self.left = list(targets)
         self.attempts = 0
         self._tried: dict[tuple[str, str], set[int]] = {}  # keys by upstream and model
@@ -36,6 +37,12 @@ class Course:
         others = self.others(target)
         if others and station.pick(target.model, now, here) is None:
             self.left = others
+
+    def start_again(self, budget: RetryBudget) -> None:
+        """Everybody was asked: whoever may be asked first is asked once more."""
+        self.left = list(self._targets)
+        self._tried = {}
+        self.hold(budget)
 
     def hold(self, budget: RetryBudget) -> None:
         """The same upstream gets the same again: that counts until it is over, the wait before it included (P6)."""

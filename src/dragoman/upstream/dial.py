@@ -7,19 +7,21 @@ import ssl
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import chain, zip_longest
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
+
+from dragoman.upstream.resolver import Address
 
 HEAD_START_S = 0.25  # how long an address is tried alone (RFC 8305, Happy Eyeballs)
 
-Address: TypeAlias = tuple[Any, ...]  # an entry of getaddrinfo
 P = TypeVar("P", bound=asyncio.Protocol)
 
 
-async def dial(host: str, port: int, make: Callable[[], P], *, tls: ssl.SSLContext | None, connect_s: float) -> P:
-    """A connected protocol; an OSError (gaierror, ssl.SSLError and TimeoutError are some) when nobody answers."""
+async def dial(
+    host: str, found: list[Address], make: Callable[[], P], *, tls: ssl.SSLContext | None, connect_s: float
+) -> P:
+    """A connected protocol; an OSError (ssl.SSLError and TimeoutError are some) when nobody answers at `found`."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(connect_s):
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         connected = await _reach(loop, _mixed(found))
         try:
             _, protocol = await loop.create_connection(

@@ -77,10 +77,11 @@ class Places:
         )
 
     def _late(self, waited: float) -> Failure:
-        return Failure(
-            kind="rate_limited",
-            status=429,
-            code="queue_timeout",
-            message=f"waited {waited:.1f} s for a place at {self._name}, in vain",
-            retry_after_s=max(1.0, self.gate.wait_s(self._clock())),
-        )
+        """A limit by the minute is the client's to keep to; a full house is ours (F31)."""
+        words = f"waited {waited:.1f} s for a place at {self._name}, in vain"
+        wait = self.gate.wait_s(self._clock())
+        if wait > 0:
+            return Failure(
+                kind="rate_limited", status=429, code="queue_timeout", message=words, retry_after_s=max(1.0, wait)
+            )
+        return Failure(kind="overloaded", status=503, code="queue_timeout", message=words, retry_after_s=1.0)

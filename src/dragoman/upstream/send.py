@@ -251,6 +251,7 @@ class Sender:
                 raise UpstreamError(failure)
         else:
             station.learn(key, target.model, failure, now, self.dice(), job.who, _about(job.asked))
+        failure = _soonest(failure, job, now)
         decision = decide(
             failure,
             attempts=course.attempts,
@@ -263,7 +264,9 @@ class Sender:
         )
         match decision:
             case GiveUp():
-                raise UpstreamError(_soonest(for_client(failure, station.spec.name), job, now))
+                raise UpstreamError(for_client(failure, station.spec.name))
+            case Again() if failure.kind == "rate_limited":
+                course.start_again(station.budget)  # `_choose` waits for whoever may be asked first
             case Again(wait_s=wait):
                 course.hold(station.budget)
                 await self._sit_out(station, wait, failure)

@@ -1,0 +1,442 @@
+"""Upstreams one does not get through to: black holes, names, certificates, full houses, stale connections
+(F02, F14, F29-F32)."""
+
+import asyncio
+import datetime
+import ipaddress
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from dragoman.upstream import resolver
+from dragoman.upstream.resolver import Resolver
+from dragoman.upstream.spec import Timeouts, Upstream
+from dragoman.upstream.transport import Transport
+from tests.gateway.house import CANARY, House, Loop, Script, Seen, faultline, open_house, say, stream, upstream
+from tests.gateway.test_faults import DONE, GOOD, ask, chunk, dice, together, wait_for
+
+
+def one(url: str, **more: Any) -> Upstream:
+    return upstream("one", "openai_chat", url, models=("m",), **more)
+
+
+def two(url: str, **more: Any) -> Upstream:
+    return upstream("two", "openai_chat", url, models=("m",), **more)
+
+
+# ---------------------------------------------------------------- F02: nobody takes the connection
+
+
+@contextmanager
+def black_hole() -> Iterator[str]:
+    """A port whose line of waiting connections is full: whoever calls now gets no answer at all."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        callers = []
+        for _ in range(3):
+            caller = socket.socket()
+            caller.setblocking(False)
+            caller.connect_ex(("127.0.0.1", port))
+            callers.append(caller)
+        try:
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            for caller in callers:
+                caller.close()
+
+
+def test_f02_a_connection_nobody_takes_ends_in_time_and_the_next_is_asked() -> None:
+    quick = Timeouts(connect_s=0.4, headers_s=5, idle_s=5)
+    with (
+        black_hole() as hole,
+        faultline(GOOD) as second,
+        open_house(one(hole, timeouts=quick), two(second.url)) as house,
+    ):
+        began = time.monotonic()
+        got = ask(house)
+        assert got.headers["x-dragoman-upstream"] == "two/m"
+        assert 0.35 < time.monotonic() - began < 0.8
+
+
+def test_f02_a_connection_nobody_takes_is_a_504_and_is_not_tried_again_there() -> None:
+    with black_hole() as hole, open_house(one(hole, timeouts=Timeouts(connect_s=0.2))) as house:
+        began = time.monotonic()
+        got = ask(house)
+        assert got.status == 504
+        assert time.monotonic() - began < 0.5
+        assert house.gateway.now.stations["one"].gate.inside == 0
+
+
+# ---------------------------------------------------------------- F29: names
+
+
+@contextmanager
+def names(house: House, monkeypatch: pytest.MonkeyPatch, lookup_s: float = 0.3) -> Iterator[dict[str, Any]]:
+    """A resolver of our own: name -> address, an exception, or an Event to wait for."""
+    table: dict[str, Any] = {}
+
+    def look_up(host: str, port: int) -> list[Any]:
+        answer = table[host]
+        if isinstance(answer, threading.Event):
+            answer.wait(5)
+            answer = OSError("late")
+        if isinstance(answer, Exception):
+            raise answer
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answer, port))]
+
+    monkeypatch.setattr(resolver, "look_up", look_up)
+    house.gateway.transport.load()._resolver = Resolver(lookup_s=lookup_s)
+    yield table
+    for answer in table.values():
+        if isinstance(answer, threading.Event):
+            answer.set()
+
+
+def port_of(url: str) -> str:
+    return url.rpartition(":")[2]
+
+
+@pytest.mark.parametrize("fault", [socket.gaierror(socket.EAI_NONAME, "no such name"), OSError("no resolver")])
+def test_f29_a_name_nobody_knows_goes_to_the_next(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        faultline(GOOD) as second,
+        open_house(one("http://gone.test:1"), two(second.url)) as house,
+        names(house, monkeypatch) as table,
+    ):
+        table["gone.test"] = fault
+        assert ask(house).headers["x-dragoman-upstream"] == "two/m"
+
+
+def test_f29_a_name_nobody_knows_is_a_503_that_does_not_tell_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_house(one("http://gone.test:1")) as house, names(house, monkeypatch) as table, dice(house, 0.0):
+        table["gone.test"] = socket.gaierror(socket.EAI_NONAME, "no such name")
+        got = ask(house)
+        assert got.status == 503
+        assert "gone.test" not in got.text
+        assert int(got.headers["retry-after"]) >= 1
+
+
+def test_f29_a_slow_resolver_ends_in_time_and_others_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    with faultline(GOOD) as good, ThreadPoolExecutor(12) as pool:
+        slow = [upstream(f"slow{n}", "openai_chat", f"http://slow{n}.test:1", models=(f"slow{n}",)) for n in range(12)]
+        with (
+            open_house(one(f"http://good.test:{port_of(good.url)}"), *slow, deadline_s=0.4) as house,
+            names(house, monkeypatch) as table,
+        ):
+            table |= {f"slow{n}.test": threading.Event() for n in range(12)} | {"good.test": "127.0.0.1"}
+            began = time.monotonic()
+            stuck = [pool.submit(ask, house, model=f"slow{n}") for n in range(12)]
+            wait_for(lambda: house.gateway.metrics.running >= 12)
+            quick = time.monotonic()
+            assert [ask(house).status for _ in range(5)] == [200] * 5
+            assert time.monotonic() - quick < 0.25, "twelve slow names are in nobody's way"
+            assert {future.result().status for future in stuck} <= {503, 504}
+            assert time.monotonic() - began < 2.0
+
+
+def test_f29_the_last_good_answer_serves_when_the_resolver_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolver, "FRESH_S", 0.0)
+    with (
+        faultline(GOOD) as good,
+        open_house(one(f"http://good.test:{port_of(good.url)}")) as house,
+        names(house, monkeypatch) as table,
+    ):
+        table["good.test"] = "127.0.0.1"
+        assert ask(house).status == 200
+        table["good.test"] = OSError("no resolver")
+        assert ask(house).status == 200
+
+
+# ---------------------------------------------------------------- F30: certificates
+
+DAY = datetime.timedelta(days=1)
+
+
+class Authority:
+    """A certificate authority for one test run."""
+
+    def __init__(self) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a test's authority")])
+        self.certificate = self._sign(self.name, self.key.public_key(), [], authority=True)
+
+    def _sign(
+        self, subject: x509.Name, public: Any, names_: list[x509.GeneralName], *, authority: bool = False,
+        age: datetime.timedelta = datetime.timedelta(0),
+    ) -> x509.Certificate:  # fmt: skip
+        start = datetime.datetime.now(datetime.UTC) - DAY - age
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.name)
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(start)
+            .not_valid_after(start + 2 * DAY)
+            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        )
+        if names_:
+            builder = builder.add_extension(x509.SubjectAlternativeName(names_), critical=False)
+        return builder.sign(self.key, hashes.SHA256())
+
+    def issue(self, folder: Path, name: str, *, host: str = "127.0.0.1", age: datetime.timedelta = DAY * 0) -> Path:
+        """A file with a key and its certificate."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        known: x509.GeneralName = (
+            x509.IPAddress(ipaddress.ip_address(host)) if host[0].isdigit() else x509.DNSName(host)
+        )
+        certificate = self._sign(subject, key.public_key(), [known], age=age)
+        path = folder / f"{name}.pem"
+        pem = serialization.Encoding.PEM
+        path.write_bytes(
+            key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+            + certificate.public_bytes(pem)
+        )
+        return path
+
+    def trust(self) -> ssl.SSLContext:
+        pem = self.certificate.public_bytes(serialization.Encoding.PEM).decode()
+        return ssl.create_default_context(cadata=pem)
+
+
+class Vault:
+    """A TLS server that answers everything and counts what it heard in the clear."""
+
+    def __init__(self, certificate: Path | None) -> None:
+        self.heard = b""
+        self.calls = 0
+        self._loop = Loop()
+        context = None
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+        self._server = self._loop.run(asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context))
+        self.url = f"https://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        self._stalls = certificate is None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.calls += 1
+        try:
+            if self._stalls:  # takes the connection and says nothing
+                await asyncio.sleep(5)
+            self.heard += await reader.readuntil(b"\r\n\r\n")
+            await GOOD(Seen("POST", "/", {}, b""), writer)
+            await writer.drain()
+        finally:
+            writer.close()
+
+    def close(self) -> None:
+        self._server.close()
+
+        async def end() -> None:
+            mine = asyncio.current_task()
+            others = [task for task in asyncio.all_tasks() if task is not mine]
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await asyncio.sleep(0.01)  # what was closed goes in the loop's next turn
+
+        self._loop.run(end())
+        self._loop.stop()
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+@contextmanager
+def vault(authority: Authority, folder: Path, what: str) -> Iterator[Vault]:
+    match what:
+        case "good":
+            certificate: Path | None = authority.issue(folder, what)
+        case "expired":
+            certificate = authority.issue(folder, what, age=10 * DAY)
+        case "for another host":
+            certificate = authority.issue(folder, "other", host="other.test")
+        case "of another authority":
+            certificate = Authority().issue(folder, "stranger")
+        case _:
+            certificate = None
+    server = Vault(certificate)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+BAD = ["expired", "for another host", "of another authority", "a stalled handshake"]
+
+
+@pytest.mark.parametrize("what", ["good", *BAD])
+def test_f30_a_certificate_is_checked_before_anything_is_said(what: str, authority: Authority, tmp_path: Path) -> None:
+    short = Timeouts(connect_s=0.3, headers_s=2, idle_s=2)
+    with vault(authority, tmp_path, what) as server, open_house(one(server.url, timeouts=short)) as house:
+        house.gateway.transport._made = Transport(authority.trust())
+        got = ask(house)
+        if what == "good":
+            assert got.status == 200
+            assert CANARY.encode() in server.heard
+            return
+        code, status = ("timeout", 504) if what == "a stalled handshake" else ("upstream_tls", 502)
+        assert (got.status, got.json["error"]["code"]) == (status, code)
+        assert server.heard == b"", "the key was not sent"
+        assert server.calls <= 1, "not tried again at the same place"
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_f30_a_bad_certificate_goes_to_the_next(what: str, authority: Authority, tmp_path: Path) -> None:
+    short = Timeouts(connect_s=0.3, headers_s=2, idle_s=2)
+    with (
+        vault(authority, tmp_path, what) as server,
+        faultline(GOOD) as second,
+        open_house(one(server.url, timeouts=short), two(second.url)) as house,
+    ):
+        house.gateway.transport._made = Transport(authority.trust())
+        assert ask(house).headers["x-dragoman-upstream"] == "two/m"
+        assert server.heard == b""
+
+
+# ---------------------------------------------------------------- F31: every place is taken
+
+
+def test_f31_a_full_house_waits_or_says_so_and_nothing_is_lost() -> None:
+    release = threading.Event()
+
+    async def held(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        script: Script = stream(chunk("fi"))
+        await script(seen, writer)
+        while not release.is_set():
+            await asyncio.sleep(0.01)
+        writer.write(chunk("ne") + chunk(finish="stop") + DONE)
+
+    slow = Timeouts(headers_s=30, idle_s=30)
+    with (
+        faultline(held) as line,
+        open_house(one(line.url, at_once=5, queue=10, timeouts=slow)) as house,
+        ThreadPoolExecutor(15) as pool,
+    ):
+        gate = house.gateway.now.stations["one"].gate
+        running = [pool.submit(ask, house, streamed=True) for _ in range(15)]
+        wait_for(lambda: len(line.seen) == 5 and len(gate.line) == 10)
+        began = time.monotonic()
+        turned_away = [ask(house, streamed=True) for _ in range(10)]
+        assert (time.monotonic() - began) / 10 < 0.05
+        assert {(got.status, got.headers["retry-after"]) for got in turned_away} == {(503, "1")}
+        assert len(line.seen) == 5
+        release.set()
+        assert [future.result().status for future in running] == [200] * 15
+        wait_for(lambda: (gate.inside, len(gate.line)) == (0, 0))
+        assert [ask(house, streamed=True).status for _ in range(6)] == [200] * 6
+
+
+def test_f31_who_waited_in_vain_for_a_place_hears_503() -> None:
+    with (
+        faultline(stream(chunk("fi"), 0.5)) as line,
+        open_house(one(line.url, at_once=1), deadline_s=0.3) as house,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        first = pool.submit(ask, house, streamed=True)
+        wait_for(lambda: len(line.seen) == 1)
+        late = ask(house)
+        assert late.status == 503
+        assert "waited 0." in late.json["error"]["message"]
+        first.result()
+
+
+# ---------------------------------------------------------------- F32: idle connections the server has closed
+
+
+def test_f32_a_retry_never_meets_a_second_stale_connection() -> None:
+    """Each connection answers once; the second question on it finds it closed, as an idle one is found."""
+    answered: set[int] = set()
+    slowly = threading.Event()
+
+    async def once(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        port = writer.get_extra_info("peername")[1]
+        if port in answered:
+            writer.close()
+            raise ConnectionError
+        answered.add(port)
+        if not slowly.is_set():
+            await asyncio.sleep(0.1)
+        await GOOD(seen, writer)
+
+    with faultline(once, keep_alive=True) as line, open_house(one(line.url)) as house:
+        assert {got.status for got in together(12, lambda: ask(house))} == {200}
+        assert len(answered) == 12, "twelve connections to choose from"
+        slowly.set()
+        assert [ask(house).status for _ in range(150)] == [200] * 150
+        station = house.gateway.now.stations["one"]
+        assert station.failed == 0, "not counted as a failure"
+        wait_for(lambda: house.gateway.metrics.attempts == {("one", "ok"): 162})
+        assert len(line.seen) > 162 + 100
+
+
+# ---------------------------------------------------------------- F14: everybody says 429
+
+
+def limited(seconds: float = 60.0, **headers: str) -> Script:
+    """429 for so long, and from then on a good answer."""
+    refuse = say(429, b'{"error":{"message":"slow down"}}', **headers)
+    first: list[float] = []
+
+    async def script(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        first.append(time.monotonic())
+        await (refuse if time.monotonic() < first[0] + seconds else GOOD)(seen, writer)
+
+    return script
+
+
+def test_f14_when_all_are_limited_the_smallest_wait_is_told_at_once() -> None:
+    with (
+        faultline(limited(retry_after="50")) as first,
+        faultline(limited(retry_after="30")) as second,
+        open_house(one(first.url, queue=0), two(second.url, queue=0)) as house,
+    ):
+        told = [ask(house) for _ in range(20)]
+        assert {got.status for got in told} == {429}
+        assert {int(got.headers["retry-after"]) for got in told} <= {30, 31}
+        assert (len(first.seen), len(second.seen)) == (1, 1), "nobody asks before the time is up"
+        times = []
+        for _ in range(20):
+            began = time.monotonic()
+            ask(house)
+            times.append(time.monotonic() - began)
+        assert sorted(times)[-2] < 0.05
+
+
+def test_f14_only_as_many_sit_out_a_limit_as_may_wait() -> None:
+    with (
+        faultline(limited(0.5, retry_after_ms="700")) as first,
+        faultline(limited(retry_after_ms="1500")) as second,
+        open_house(one(first.url, queue=3), two(second.url, queue=3)) as house,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        station = house.gateway.now.stations["one"]
+        began = time.monotonic()
+        waiting = [pool.submit(ask, house) for _ in range(3)]
+        wait_for(lambda: station.sitting_out == 3)
+        told = [ask(house) for _ in range(5)]
+        assert time.monotonic() - began < 0.6
+        assert {(got.status, got.headers["retry-after"]) for got in told} == {(429, "1")}
+        assert [future.result().status for future in waiting] == [200] * 3
+        assert 0.6 < time.monotonic() - began < 1.4, "they waited for the first to be free, not for the last"
+        assert 4 <= len(first.seen) <= 6, "each at most once before all knew, each once after"
+        assert 1 <= len(second.seen) <= 3
+        assert station.sitting_out == 0
