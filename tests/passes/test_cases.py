@@ -118,6 +118,40 @@ CASES: list[Case] = [
         {"messages.2": answer("A"), "messages.3": answer("B"), "messages.4": ask("note"), "messages.5": GONE},
     ),
     (
+        "3 a Gemini client says a note beside its result",
+        GEM,
+        {
+            "contents": [
+                {"role": "user", "parts": [{"text": "q"}]},
+                {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]},
+                {
+                    "role": "user",
+                    "parts": [
+                        {"functionResponse": {"name": "look", "response": {"output": "42"}}},
+                        {"text": "note"},
+                    ],
+                },
+            ]
+        },
+        "gemini",
+        PRO,
+        {
+            "contents.2.parts": [{"functionResponse": {"name": "look", "response": {"output": "42"}}}],
+            "contents.3": {"role": "user", "parts": [{"text": "note"}]},
+        },
+    ),
+    (
+        "3 a note before the result of a call the thread has kept",
+        ANTH,
+        {
+            "thread": {"type": "continue", "previous_message_id": "msg_1"},
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "note"}, got("t1")]}],
+        },
+        "anthropic",
+        NEW,
+        {"messages.0.content": [got("t1"), {"type": "text", "text": "note"}]},
+    ),
+    (
         "4 one model turn as several items",
         RESP,
         {

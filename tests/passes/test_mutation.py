@@ -44,6 +44,8 @@ WITHOUT: dict[str, Callable[..., Any]] = {
     "strip_last_text": same,
     "join_turns": same,
     "join_apart": same,
+    "put_results_first": same,
+    "set_results_apart": same,
     "drop_silent_turns": same,
     "move_result_media": same,
     "join_calls": same,
@@ -53,8 +55,6 @@ WITHOUT: dict[str, Callable[..., Any]] = {
     "rename": lambda request, *args: (request, NOTHING),
     "emulate": lambda request, *args: (request, Undo()),
 }
-# Not asked: put_results_first (pairing has done it, unless told to keep a history as it is) and set_results_apart
-# (Gemini's encoder does the same).
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, step: str) -> list[str]:

@@ -31,7 +31,7 @@ def check_anthropic(body: dict[str, Any]) -> Complaints:
     model = str(body.get("model", ""))
     turns = _merged(body.get("messages"))
     found += _check_turns(turns, model)
-    found += _check_pairs(turns)
+    found += _check_pairs(turns, seen=body.get("thread") is None)
     found += _check_blocks(turns)
     found += _check_tools(body)
     found += _check_thinking(body, model, turns)
@@ -87,7 +87,8 @@ def _check_turns(turns: list[tuple[str, list[dict[str, Any]]]], model: str) -> C
     return found
 
 
-def _check_pairs(turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
+def _check_pairs(turns: list[tuple[str, list[dict[str, Any]]]], *, seen: bool) -> Complaints:
+    """`seen`: whether the conversation begins here; in a thread the first turn may answer calls it has kept."""
     found: Complaints = []
     ids: list[str] = []
     for i, (role, content) in enumerate(turns):
@@ -105,7 +106,7 @@ def _check_pairs(turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
                 )
         before = [str(b.get("id")) for b in turns[i - 1][1] if b.get("type") == "tool_use"] if i else []
         given = [str(b.get("tool_use_id")) for b in content if b.get("type") == "tool_result"]
-        for call in given:
+        for call in given if i or seen else ():
             if call not in before:
                 found.append(f"messages.{i}: unexpected `tool_use_id` found in `tool_result` blocks: {call}.")
         for call in repeated(given):
