@@ -42,6 +42,7 @@ async def serve_mcp_add(gateway: Gateway, http: HttpRequest, words: dict[str, st
     servers = servers_of(gateway)
     try:
         await servers.prepare()
+        await servers.check(body.get("url"))
         replaced = servers.add(body.get("name"), body.get("url"))
         await servers.look(0.0)  # so that the next list has something to say
     except BadServerError as error:

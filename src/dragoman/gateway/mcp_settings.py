@@ -16,7 +16,7 @@ from dragoman.mcp.spec import ServerSpec, read_spec
 SHOWS: dict[str, Show] = {"reasoning": "reasoning", "text": "text", "nothing": "nothing"}
 WHOLE = ("turns", "calls", "repeats")
 SECONDS = ("tool_s", "total_s")
-KEYS = {"file", "default", "show", "servers", *WHOLE, *SECONDS, "result_bytes", "tokens", "cost", "prices"}
+KEYS = {"file", "default", "show", "private", "servers", *WHOLE, *SECONDS, "result_bytes", "tokens", "cost", "prices"}
 MOST_BYTES, MOST_TOKENS = 64 * 1024 * 1024, 1_000_000_000
 
 
@@ -25,6 +25,7 @@ class McpSettings(Struct, frozen=True, kw_only=True):
     folder: Path | None = None  # where children live and approvals are kept
     default: tuple[str, ...] = ()  # servers every conversation gets
     show: Show = "reasoning"  # how calls are told to clients
+    private: bool | None = None  # servers added from outside may be on this machine or its network; None: as we are
     servers: dict[str, ServerSpec] = {}
     limits: Limits = Limits()
     prices: dict[str, Price] = {}  # model -> what a million tokens cost; "*" is every other
@@ -49,6 +50,9 @@ def read_mcp(table: Any, file: str, expand: Callable[[str, str], str]) -> McpSet
     show = table.get("show", "reasoning")
     if show not in SHOWS:
         raise ConfigError(file, "mcp.show", f"expected one of {', '.join(SHOWS)}")
+    private = table.get("private")
+    if private is not None and type(private) is not bool:
+        raise ConfigError(file, "mcp.private", f"expected true or false, found {kind_of(private)}")
     path, prices = table.get("file"), _prices(table.get("prices"), file)
     limits = _limits(table, file)
     if limits.cost is not None and not prices:
@@ -57,6 +61,7 @@ def read_mcp(table: Any, file: str, expand: Callable[[str, str], str]) -> McpSet
         file=Path(path) if isinstance(path, str) else None,
         default=tuple(default),
         show=SHOWS[show],
+        private=private,
         servers=servers,
         limits=limits,
         prices=prices,

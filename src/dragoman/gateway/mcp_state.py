@@ -5,6 +5,7 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from dragoman.gateway.config import state_folder
+from dragoman.gateway.settings import LOOPBACK
 from dragoman.gateway.state import Gateway
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.servers import Servers, registry_path
@@ -23,4 +24,6 @@ def servers_of(gateway: Gateway) -> Servers:
         found = _servers[gateway] = Servers(Registry(Path(path)), folder=folder)
         gateway.closers.append(found.close)
     found.fixed = settings.mcp.servers  # a reload may have changed them
+    # who can reach only this machine may name servers of this machine; whom the world can reach may not (T12)
+    found.private = settings.host in LOOPBACK if settings.mcp.private is None else settings.mcp.private
     return found

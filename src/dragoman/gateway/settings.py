@@ -8,6 +8,7 @@ from dragoman.gateway.mcp_settings import McpSettings
 from dragoman.upstream.spec import Upstream
 
 PORT = 20006
+LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
 class Settings(Struct, frozen=True, kw_only=True):

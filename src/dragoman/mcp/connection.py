@@ -15,25 +15,27 @@ from typing import Any, Literal, TypeAlias
 import httpx2
 import mcp_types
 from mcp import Client, MCPError
+from mcp.client.auth import OAuthTokenError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from msgspec import Struct
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
 from dragoman.lines import Line
 from dragoman.mcp import leash
 from dragoman.mcp.content import make_result
-from dragoman.mcp.pins import Change, Pins, digest, has_hidden, show_hidden
-from dragoman.mcp.spec import ServerSpec, is_forbidden
+from dragoman.mcp.oauth import Hear, Show, make_auth
+from dragoman.mcp.offers import Offer, read_offer
+from dragoman.mcp.pins import Change, Pins
+from dragoman.mcp.resources import TOOLS, has_link, list_all, offer_tools, run_tool
+from dragoman.mcp.spec import ServerSpec
 from dragoman.mcp.stdio import Child, open_stdio, start
+from dragoman.mcp.web import make_client, make_guard
 from dragoman.model.messages import ToolCall, ToolResult
-from dragoman.model.request import Tool
 from dragoman.tools.results import fail
 
 Health: TypeAlias = Literal["unasked", "connecting", "up", "down", "off", "disabled"]
 MOST_TOOLS, MOST_PAGES = 512, 100
-MAX_JSON = 8 * 1024 * 1024
 MAX_EVENT = 4 * 1024 * 1024
 REST_S, MOST_REST_S = 1.0, 60.0  # between one failure and the next try
 MOST_STARTS, STARTS_WITHIN_S = 5, 600.0
@@ -42,6 +44,7 @@ LIST_S = 10.0
 CHILDREN = ".children"  # no server can be called so
 MOMENT_S = 0.5  # for what missed its deadline to say so
 TOO_LATE = "it did not answer in time"
+NOT_APPROVED = "it is not what it was when its server was. See `dragoman mcp tools --changed`"
 _CLOSED = (-32000, -32600)  # connection closed, session terminated
 
 log = logging.getLogger(__name__)
@@ -55,29 +58,31 @@ def _log_event(event: str, fields: JsonObject) -> None:
     log.warning(Line(event, fields))
 
 
-class Offer(Struct, frozen=True, kw_only=True):
-    """A tool as its server says it."""
-
-    name: str
-    description: str | None
-    schema: JsonObject
-
-    def to_tool(self, name: str) -> Tool:
-        return Tool(name=name, description=self.description, parameters=self.schema)
-
-
 class Connection:
     def __init__(
-        self, spec: ServerSpec, pins: Pins, home: Path, env: Mapping[str, str], report: Report | None = None
+        self,
+        spec: ServerSpec,
+        pins: Pins,
+        home: Path,
+        env: Mapping[str, str],
+        report: Report | None = None,
+        *,
+        private: bool = True,
+        person: tuple[Show, Hear] | None = None,
     ) -> None:
+        """`home` is where its program lives, beside those of the others; `private`: it may be on this machine or its
+        network; `person`: somebody who can log in."""
         self.spec = spec
+        self.private = private
+        self.offers: dict[str, Offer] = {}  # all it says it has
         self.tools: tuple[Offer, ...] = ()
         self.withheld: frozenset[str] = frozenset()
         self.changes: tuple[Change, ...] = ()
-        self.last_error = ""
+        self.last_error = spec.problem
         self.protocol = ""
         self.transport = spec.transport
-        self._pins, self._home, self._env = pins, home, env
+        self._pins, self._home, self._env, self._person = pins, home, env, person
+        self._judged = -1  # the version of the pins
         self._report: Report = report or _log_event
         self._client: Client | None = None
         self._task: asyncio.Task[None] | None = None
@@ -86,6 +91,8 @@ class Connection:
         self._child: Child | None = None
         self._listed = 0.0
         self._dirty = False
+        self._ours: dict[str, Offer] = {}  # tools of ours about its resources
+        self._linked = False  # it has sent a link to one
         self._watched = False  # the server tells us when its list changes
         self._relisting: asyncio.Lock = asyncio.Lock()
         self._failures = 0
@@ -114,7 +121,19 @@ class Connection:
                 await self._settled(self.spec.connect_s + MOMENT_S if wait_s is None else wait_s)
         elif self._dirty or (not self._watched and time.monotonic() - self._listed > STALE_S):
             await self._relist()
+        if self._client is not None and self._pins.refresh() != self._judged:
+            self._judge()  # somebody has approved something
         return self.tools if self._client is not None else ()
+
+    async def list_all(self, what: str) -> list[Any]:
+        """Its resources, templates or prompts; nothing of a server that has none or does not run."""
+        await self.list_tools()
+        return [] if self._client is None else await list_all(self._client, what)
+
+    @property
+    def client(self) -> Client | None:
+        """While it is up."""
+        return self._client
 
     async def call(self, call: ToolCall, tool: str, arguments: JsonObject) -> ToolResult:
         """The result, or why there is none as a failed result; never longer than the server's timeout and a moment."""
@@ -123,7 +142,7 @@ class Connection:
                 return fail(call, f"{self.spec.name} does not run: {self.last_error or 'it is switched off'}")
             await self._settled(self.spec.connect_s + MOMENT_S)
         if tool in self.withheld:
-            return fail(call, f"{tool} is not approved: its description changed since it was. Add the server again")
+            return fail(call, f"{tool} is not approved: {NOT_APPROVED}")
         if self._client is None:
             return fail(call, f"{self.spec.name} does not run: {self.last_error or 'it does not answer'}")
         child = self._child
@@ -150,7 +169,10 @@ class Connection:
 
     def approve(self) -> None:
         """The texts as they are now are the approved ones; failures are forgotten."""
-        self._pins.forget(self.spec)
+        if self.offers:
+            self._pins.approve(self.spec, self.offers)
+        else:
+            self._pins.forget(self.spec)
         self._failures, self._not_before = 0, 0.0
         self._starts.clear()
         self._dirty = True
@@ -163,9 +185,13 @@ class Connection:
             return fail(call, f"{self.spec.name} does not run: {self.last_error}")
         try:
             async with asyncio.timeout(seconds + 1.0):
+                if tool in TOOLS and tool not in self.offers:
+                    return await run_tool(client, call, tool, arguments)
                 answer = await client.call_tool(tool, arguments, read_timeout_seconds=seconds)
         except TimeoutError:
             return fail(call, f"{tool} took longer than {seconds:g} s")
+        if not self._linked and has_link(answer):
+            self._linked = self._dirty = True
         return make_result(call, answer)
 
     async def _explain(self, error: MCPError, child: Child | None) -> str:
@@ -196,7 +222,7 @@ class Connection:
         """Whether it lives or is on its way."""
         if self._task is not None and not self._task.done():
             return True
-        if self.spec.disabled or self._is_off() or time.monotonic() < self._not_before:
+        if self.spec.problem or self.spec.disabled or self._is_off() or time.monotonic() < self._not_before:
             return False
         self._starts.append(time.monotonic())
         self._up, self._stop = asyncio.Event(), asyncio.Event()
@@ -332,17 +358,20 @@ class Connection:
             page = await client.list_tools(cursor=cursor)
             for tool in page.tools:
                 if len(offers) < MOST_TOOLS:
-                    offers.setdefault(tool.name, _offer(tool))
+                    offers.setdefault(tool.name, read_offer(tool))
             if not page.next_cursor or page.next_cursor == cursor or len(offers) >= MOST_TOOLS:
                 break
             cursor = page.next_cursor
-        self._judge(offers)
+        self.offers = offers
+        self._ours = await offer_tools(client, offers, linked=self._linked) if self.spec.resources else {}
+        self._judge()
         self._listed = time.monotonic()
 
-    def _judge(self, offers: dict[str, Offer]) -> None:
-        digests = {name: digest(name, offer.description, offer.schema) for name, offer in offers.items()}
-        withheld, changes = self._pins.judge(self.spec, digests)
-        hidden = [Change(name, "hidden characters") for name, o in offers.items() if has_hidden(o.description or "")]
+    def _judge(self) -> None:
+        offers = self.offers
+        withheld, changes = self._pins.judge(self.spec, offers)
+        self._judged = self._pins.version
+        hidden = [Change(name, "hidden characters") for name, offer in offers.items() if offer.hides]
         for change in (*changes, *hidden):
             if change not in self.changes:
                 event = f"mcp_tool_{change.what.replace(' ', '_')}"
@@ -352,8 +381,8 @@ class Connection:
         self.withheld = frozenset(withheld)
         wanted = self.spec.tools
         self.tools = tuple(
-            _visible(offer)
-            for name, offer in offers.items()
+            offer.in_the_open()
+            for name, offer in {**offers, **self._ours}.items()
             if name not in withheld and (wanted is None or name in wanted)
         )
 
@@ -362,7 +391,7 @@ class Connection:
     @asynccontextmanager
     async def _open_http(self, url: str) -> AsyncGenerator[Any, None]:
         async with (
-            _http_client(self.spec) as http,
+            self._make_client() as http,
             streamable_http_client(url, http_client=http, max_sse_event_size=MAX_EVENT) as streams,
         ):
             yield streams
@@ -370,58 +399,15 @@ class Connection:
     @asynccontextmanager
     async def _open_sse(self, url: str) -> AsyncGenerator[Any, None]:
         def make(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
-            return _http_client(self.spec)
+            return self._make_client()
 
         async with sse_client(url, sse_read_timeout=3600.0, httpx_client_factory=make) as streams:
             yield streams
 
-
-class _Capped(httpx2.AsyncHTTPTransport):
-    """No answer larger than a tool result can be, and no way to where only metadata lives (F65)."""
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        if is_forbidden(request.url.host):
-            raise httpx2.ConnectError("this address is no server's", request=request)
-        response = await super().handle_async_request(request)
-        if "json" in response.headers.get("content-type", ""):
-            response.stream = _CappedStream(response.stream)
-        return response
-
-
-class _CappedStream(httpx2.AsyncByteStream):
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-
-    async def __aiter__(self) -> Any:
-        size = 0
-        async for piece in self._inner:
-            size += len(piece)
-            if size > MAX_JSON:
-                raise httpx2.ReadError(f"the server's answer is larger than {MAX_JSON} bytes")
-            yield piece
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-def _http_client(spec: ServerSpec) -> httpx2.AsyncClient:
-    """Headers come from the entry alone: a client's key never goes to an MCP server (T22)."""
-    timeout = httpx2.Timeout(min(spec.connect_s, 10.0), read=None)  # a call has its own clock
-    return httpx2.AsyncClient(
-        headers=spec.headers, timeout=timeout, transport=_Capped(), trust_env=False, follow_redirects=False
-    )
-
-
-def _offer(tool: Any) -> Offer:
-    schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
-    return Offer(name=tool.name, description=tool.description or tool.title, schema=schema or {"type": "object"})
-
-
-def _visible(offer: Offer) -> Offer:
-    words = offer.description
-    if words is None or not has_hidden(words):
-        return offer
-    return Offer(name=offer.name, description=show_hidden(words), schema=offer.schema)
+    def _make_client(self) -> httpx2.AsyncClient:
+        show, hear = self._person or (None, None)
+        auth = make_auth(self.spec, self._home.parent.parent, show, hear)
+        return make_client(self.spec, make_guard(self.spec, private=self.private), auth)
 
 
 def _is_refusal(error: BaseException) -> bool:
@@ -454,6 +440,8 @@ def say(error: BaseException) -> str:
                 return "nothing listens there" if not str(one) else f"cannot be reached: {str(one)[:200]}"
             case httpx2.HTTPStatusError():
                 return f"it answered {one.response.status_code}"
+            case OAuthTokenError():  # behind the colon stands what the server said, and that may be our secret
+                return f"no token: {str(one).partition(':')[0]}"
             case _:
                 return f"{type(one).__name__}: {str(one)[:300]}" if str(one) else type(one).__name__
     return "it failed"

@@ -34,12 +34,12 @@ def read_block(block: Any) -> list[Part]:
             about = [str(part) for part in (block.title, block.description, block.mime_type) if part]
             return [Text(text=f"[{block.name}: {block.uri}{' - ' + ', '.join(about) if about else ''}]")]
         case "resource":
-            return _read_resource(block.resource)
+            return read_contents(block.resource)
         case _:
             return [Text(text=f"[content of a kind nobody here knows: {str(kind)[:50]}]")]
 
 
-def _read_resource(resource: Any) -> list[Part]:
+def read_contents(resource: Any) -> list[Part]:
     uri, text = str(resource.uri), getattr(resource, "text", None)
     if text is not None:
         return [Text(text=f"[{uri}]\n{text}")]

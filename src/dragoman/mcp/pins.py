@@ -1,100 +1,129 @@
-"""Which tool texts were approved: the first list of a server is, and whoever adds it again approves anew (T21).
-
-A description is a prompt. One that changes behind the user's back is withheld and reported, not handed on.
+"""Which tool texts were approved: the first list of a server is, and whoever adds or approves it again approves anew
+(T21). A description is a prompt: one that changes behind the user's back is reported, and offered only if its entry
+says so (`changed`, `new`).
 """
 
 import hashlib
-import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert, to_builtins
 
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, dump_json, load_object
-from dragoman.mcp.registry import write_whole
+from dragoman.mcp.offers import Offer
+from dragoman.mcp.registry import locked, write_whole
 from dragoman.mcp.spec import ServerSpec
 
-# Zero-width, bidirectional controls, variation selectors and Unicode tags: a person sees nothing, a model reads them.
-_HIDDEN = re.compile("[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e01ef]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+class Pin(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool as it was when it was approved."""
+
+    digest: str
+    description: str | None = None
+    schema: JsonObject = {}
+    new: bool = False  # seen later than the others and offered, but approved by nobody
 
 
 class Change(Struct, frozen=True):
     tool: str
     what: str  # "changed", "new", "gone", "hidden characters"
-    old: str = ""
+    old: str = ""  # digests
     new: str = ""
 
 
 class Pins:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self._known: dict[str, dict[str, str]] = self._load()
+        self._stamp: tuple[int, int] | None = None
+        self._known: dict[str, dict[str, Pin]] = {}
+        self.version = 0  # another number when somebody has approved something
+        self.refresh()
 
-    def _load(self) -> dict[str, dict[str, str]]:
-        if self._path is None:
-            return {}
-        try:
-            return {key: dict(value) for key, value in load_object(self._path.read_bytes()).items()}
-        except (OSError, DecodeError, TypeError, ValueError):
-            return {}  # nothing approved yet
+    def refresh(self) -> int:
+        """Reads what another process has approved meanwhile; the version."""
+        stamp = self._look()
+        if stamp is not None and stamp != self._stamp:
+            self._stamp, self._known = stamp, self._load()
+            self.version += 1
+        return self.version
 
-    def judge(self, spec: ServerSpec, tools: dict[str, str]) -> tuple[set[str], list[Change]]:
-        """Name -> digest of what a server offers now; which of them are withheld, and what is to be told."""
-        key = _key(spec)
-        known = self._known.get(key)
+    def find(self, spec: ServerSpec, tool: str) -> Pin | None:
+        return self._known.get(_key(spec), {}).get(tool)
+
+    def judge(self, spec: ServerSpec, offers: Mapping[str, Offer]) -> tuple[set[str], list[Change]]:
+        """Which of what a server offers now are withheld, and what is to be told."""
+        self.refresh()
+        known = self._known.get(_key(spec))
         if known is None:
-            self._keep(key, tools)
+            self.approve(spec, offers)
             return set(), []
-        changed = [Change(name, "changed", known[name], d) for name, d in tools.items() if known.get(name, d) != d]
-        new = [Change(name, "new", "", digest) for name, digest in tools.items() if name not in known]
-        gone = [Change(name, "gone", known[name], "") for name in known if name not in tools]
-        withheld = {change.tool for change in changed} | ({change.tool for change in new} if spec.strict else set())
-        if new and not spec.strict:
-            self._keep(key, {**known, **{change.tool: change.new for change in new}})
-        return withheld, [*changed, *new, *gone]
+        changes = [change for offer in offers.values() if (change := _compare(known.get(offer.name), offer))]
+        gone = [Change(name, "gone", pin.digest) for name, pin in known.items() if name not in offers and not pin.new]
+        unseen = {change.tool: offers[change.tool] for change in changes if change.tool not in known}
+        if unseen and spec.new == "report":  # from now on a change of it is one
+            self._change(spec, lambda pins: {**pins, **{n: _pin(offer, new=True) for n, offer in unseen.items()}})
+        policy = {"changed": spec.changed, "new": spec.new}
+        withheld = {change.tool for change in changes if policy[change.what] == "withhold"}
+        return withheld, [*changes, *gone]
+
+    def approve(self, spec: ServerSpec, offers: Mapping[str, Offer]) -> None:
+        """Exactly these texts."""
+        self._change(spec, lambda _: {name: _pin(offer) for name, offer in offers.items()})
 
     def forget(self, spec: ServerSpec) -> None:
         """The next list is approved as it is."""
-        if self._known.pop(_key(spec), None) is not None:
-            self._save()
+        self._change(spec, lambda _: None)
 
-    def _keep(self, key: str, tools: dict[str, str]) -> None:
-        self._known[key] = tools
-        self._save()
+    def _change(self, spec: ServerSpec, change: Callable[[dict[str, Pin]], dict[str, Pin] | None]) -> None:
+        """Read afresh under a lock: two processes lose nothing of each other."""
+        try:
+            if self._path is None:
+                self._put(spec, change)
+                return
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with locked(self._path.with_name(self._path.name + ".lock")):
+                self.refresh()
+                self._put(spec, change)
+                write_whole(self._path, dump_json(to_builtins(self._known)))
+                self._stamp = self._look()
+        except OSError:
+            self._put(spec, change)  # approved for as long as this process lives
 
-    def _save(self) -> None:
-        if self._path is not None:
-            try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(self._path, dump_json(self._known))
-            except OSError:
-                pass  # approved for as long as this process lives
+    def _put(self, spec: ServerSpec, change: Callable[[dict[str, Pin]], dict[str, Pin] | None]) -> None:
+        key = _key(spec)
+        pins = change(self._known.get(key, {}))
+        if pins is None:
+            self._known.pop(key, None)
+        else:
+            self._known[key] = pins
+        self.version += 1
+
+    def _look(self) -> tuple[int, int] | None:
+        try:
+            stat = self._path.stat() if self._path is not None else None
+        except OSError:
+            return None
+        return None if stat is None else (stat.st_mtime_ns, stat.st_ino)
+
+    def _load(self) -> dict[str, dict[str, Pin]]:
+        try:
+            return convert(load_object(self._path.read_bytes() if self._path else b"{}"), dict[str, dict[str, Pin]])
+        except (OSError, DecodeError, ValueError):
+            return {}  # nothing approved yet
+
+
+def _compare(pin: Pin | None, offer: Offer) -> Change | None:
+    if pin is None:
+        return Change(offer.name, "new", "", offer.digest)
+    if pin.digest != offer.digest:
+        return Change(offer.name, "changed", pin.digest, offer.digest)
+    return Change(offer.name, "new", "", offer.digest) if pin.new else None
+
+
+def _pin(offer: Offer, *, new: bool = False) -> Pin:
+    return Pin(digest=offer.digest, description=offer.description, schema=offer.schema, new=new)
 
 
 def _key(spec: ServerSpec) -> str:
     return f"{spec.name} {hashlib.sha256(spec.identity.encode()).hexdigest()[:16]}"
-
-
-def digest(name: str, description: str | None, schema: JsonObject) -> str:
-    return hashlib.sha256(dump_json([name, description, _sorted(schema)])).hexdigest()
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
-
-
-def has_hidden(text: str) -> bool:
-    return bool(_HIDDEN.search(text) or _CONTROL.search(text))
-
-
-def show_hidden(text: str) -> str:
-    """The same text with what hides in it made visible."""
-    return _CONTROL.sub(_name, _HIDDEN.sub(_name, text))
-
-
-def _name(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"

@@ -8,21 +8,22 @@ The form is the one other programs use, {"mcpServers": {name: {"url": ...}}}; ol
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dragoman.errors import ConfigError, DecodeError
 from dragoman.jsontypes import JsonObject, format_json, kind_of, load_json
-from dragoman.mcp.spec import ServerSpec, read_spec
+from dragoman.mcp.spec import ServerSpec, fill_in, read_spec
 
 TABLE = "mcpServers"
 
 
 class Registry:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, env: Mapping[str, str] | None = None) -> None:
         self.path = path
+        self._env = os.environ if env is None else env
         self._stamp: tuple[int, int, int] | None = None
         self._specs: dict[str, ServerSpec] = {}
 
@@ -33,11 +34,14 @@ class Registry:
             self._stamp, self._specs = None, {}
         elif stamp != self._stamp:
             document = self._read()
-            self._specs = {
-                name: read_spec(name, row, str(self.path), f"{TABLE}.{name}") for name, row in rows_of(document).items()
-            }
+            self._specs = {name: self._spec(name, row) for name, row in rows_of(document).items()}
             self._stamp = stamp
         return dict(self._specs)
+
+    def _spec(self, name: str, row: Any) -> ServerSpec:
+        """A variable that is not set is the trouble of one server, not of all."""
+        filled, problem = fill_in(row, self._env)
+        return read_spec(name, filled, str(self.path), f"{TABLE}.{name}", problem)
 
     def add(self, name: str, url: str, more: JsonObject | None = None) -> bool:
         """True when there was one of that name. What its entry says beside the address stays."""
@@ -70,7 +74,7 @@ class Registry:
     def _change(self, change: Callable[[JsonObject], bool]) -> bool:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with _locked(self.path.with_name(self.path.name + ".lock")):
+            with locked(self.path.with_name(self.path.name + ".lock")):
                 document = self._read() if self.path.exists() else {}
                 table = rows_of(document)
                 found = change(table)
@@ -139,7 +143,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     try:
         import fcntl
     except ImportError:  # Windows: the rename alone still keeps the file whole

@@ -3,19 +3,25 @@
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
+from dragoman.mcp.guard import ForbiddenAddressError, Guard, UnknownHostError
 from dragoman.mcp.leash import sweep
 from dragoman.mcp.pins import Pins
 from dragoman.mcp.registry import Registry
-from dragoman.mcp.spec import BadServerError, ServerSpec, check_name, check_url
+from dragoman.mcp.spec import BadServerError, OAuth, ServerSpec, check_name, check_url
 from dragoman.mcp.toolbox import McpToolbox
 
 if TYPE_CHECKING:
     from dragoman.mcp.connection import Connection, Report
+    from dragoman.mcp.oauth import Hear, Show
 
 LOOK_S = 2.0  # how long a list waits for servers nobody has asked yet
 
@@ -37,10 +43,13 @@ class Servers:
         folder: Path,
         env: Mapping[str, str] | None = None,
         report: "Report | None" = None,
+        private: bool = True,
     ) -> None:
-        """`fixed` are those of the configuration: they cannot be changed from outside."""
+        """`fixed` are those of the configuration: they cannot be changed from outside, and may be anywhere. The others
+        may be on this machine or its network only if `private`."""
         self.registry = registry
         self.fixed = dict(fixed or {})
+        self.private = private
         self._folder = folder
         self._env = os.environ if env is None else env
         self._pins = Pins(folder / "mcp-tools.json")
@@ -51,6 +60,15 @@ class Servers:
 
     def specs(self) -> dict[str, ServerSpec]:
         return {**self.registry.load(), **self.fixed}
+
+    async def check(self, url: object) -> None:
+        """Whether an address may be added: every address its name has. One that is not there yet may come."""
+        host, port = urlsplit(check_url(url)).hostname or "", urlsplit(str(url)).port
+        try:
+            with suppress(UnknownHostError):
+                await Guard(host, private=self.private).find(host, port or 80)
+        except ForbiddenAddressError as error:
+            raise BadServerError(f"url: {error}") from error
 
     def add(self, name: object, url: object) -> bool:
         """Registers a server by its address, or approves one anew; True when it was there before."""
@@ -71,6 +89,39 @@ class Servers:
         connection = self._connections.pop(name, None)
         if connection is not None:
             self._end(connection)
+
+    def connection(self, name: str) -> "Connection":
+        specs = self.specs()
+        if name not in specs:
+            have = ", ".join(specs) or "none at all"
+            raise UnknownServerError(f"there is no MCP server {name[:100]!r}; there is {have}")
+        return self._connection(specs[name])
+
+    async def login(self, name: str, show: "Show", hear: "Hear", seconds: float) -> str:
+        """With a person there to log in; what went wrong, or nothing."""
+        await self.prepare()
+        from dragoman.mcp.oauth import TokenFile
+
+        spec = self.connection(name).spec
+        if spec.url is None:
+            raise BadServerError(f"{name} is a program of this machine: there is nobody to log in to")
+        spec = replace(spec, connect_s=seconds, oauth=spec.oauth or OAuth())
+        if spec.oauth is not None and spec.oauth.grant != "code":
+            raise BadServerError(f"{name} has credentials of its own: nobody has to log in")
+        TokenFile(self._folder, spec).update(tokens=None, ends=None)
+        connection = self._make(spec, (show, hear))
+        try:
+            await connection.list_tools()
+            return connection.last_error
+        finally:
+            await connection.close()
+
+    def logout(self, name: str) -> bool:
+        """Forgets its tokens; False when there were none."""
+        _load()
+        from dragoman.mcp.oauth import TokenFile
+
+        return TokenFile(self._folder, self.connection(name).spec).forget()
 
     async def prepare(self) -> None:
         """The mcp package takes a second to load: in a thread, so that nobody else has to wait."""
@@ -108,7 +159,7 @@ class Servers:
             "source": "configuration" if spec.name in self.fixed else "registry",
             "health": known.health if known is not None else ("disabled" if spec.disabled else "unasked"),
             "tools": len(known.tools) if known is not None else 0,
-            "last_error": (known.last_error or None) if known is not None else None,
+            "last_error": (known.last_error if known is not None else spec.problem) or None,
         }
         if known is not None and known.protocol:
             row["protocol"] = known.protocol
@@ -119,19 +170,25 @@ class Servers:
 
     def _connection(self, spec: ServerSpec) -> "Connection":
         found = self._connections.get(spec.name)
-        if found is not None and found.spec == spec:
+        if found is not None and found.spec == spec and found.private == self._may_be_private(spec):
             return found
         if found is not None:
             self._end(found)
+        made = self._connections[spec.name] = self._make(spec)
+        return made
+
+    def _make(self, spec: ServerSpec, person: "tuple[Show, Hear] | None" = None) -> "Connection":
         _load()
         from dragoman.mcp.connection import CHILDREN, Connection
 
         if not self._swept:
             self._swept = True
             sweep(self._folder / "mcp" / CHILDREN)
-        home = self._folder / "mcp" / spec.name
-        made = self._connections[spec.name] = Connection(spec, self._pins, home, self._env, self._report)
-        return made
+        home, private = self._folder / "mcp" / spec.name, self._may_be_private(spec)
+        return Connection(spec, self._pins, home, self._env, self._report, private=private, person=person)
+
+    def _may_be_private(self, spec: ServerSpec) -> bool:
+        return self.private or spec.name in self.fixed
 
     def _end(self, connection: "Connection") -> None:
         try:

@@ -1,7 +1,7 @@
 """ServerSpec: one MCP server, as its entry in mcp.json or in the configuration says."""
 
-import ipaddress
 import re
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.jsontypes import JsonObject, kind_of
+from dragoman.mcp.guard import weigh_literal
 
 Transport: TypeAlias = Literal["auto", "http", "sse", "stdio"]
 TRANSPORTS: dict[str, Transport] = {
@@ -20,17 +21,32 @@ TRANSPORTS: dict[str, Transport] = {
     "sse": "sse",
     "stdio": "stdio",
 }
+Policy: TypeAlias = Literal["report", "withhold"]
+POLICIES: dict[str, Policy] = {"report": "report", "withhold": "withhold"}
+Grant: TypeAlias = Literal["code", "client_credentials"]
+GRANTS: dict[str, Grant] = {"code": "code", "authorization_code": "code", "client_credentials": "client_credentials"}
 NAME = re.compile(r"\w[\w.-]{0,63}")
+VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 TOOL_S = 120.0  # RELIABILITY 2.2
 CONNECT_S = 10.0  # F60
-KEYS = {
-    "url", "transport", "type", "command", "args", "env", "cwd", "headers", "timeout_s", "connect_s", "tools",
-    "disabled", "strict",
-}  # fmt: skip
+LOGIN_PORT = 20007  # where a browser comes back to
+SECRET_KEYS = ("headers", "env", "bearer", "oauth")  # where ${NAME} is filled in; never in a URL, which others may add
 
 
 class BadServerError(DragomanError):
     """A name or an address nobody should connect to."""
+
+
+class OAuth(Struct, frozen=True, kw_only=True):
+    """How to get a token: as a person who has logged in (`dragoman mcp login`), or as a program of its own."""
+
+    grant: Grant = "code"
+    client_id: str | None = None  # None: registered by itself
+    client_secret: str | None = None
+    scope: str | None = None
+    issuer: str | None = None  # the only one that may see the secret
+    redirect_port: int = LOGIN_PORT
+    client_auth: Literal["basic", "post"] = "basic"
 
 
 class ServerSpec(Struct, frozen=True, kw_only=True):
@@ -42,11 +58,19 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     env: dict[str, str] = {}
     cwd: str | None = None
     headers: dict[str, str] = {}
+    token_file: str | None = None  # a bearer token in a file that others renew
+    oauth: OAuth | None = None
     timeout_s: float = TOOL_S  # of one call
     connect_s: float = CONNECT_S
     tools: tuple[str, ...] | None = None  # the only ones to offer; None: all
     disabled: bool = False
-    strict: bool = False  # tools that are new since the first approval are withheld too
+    changed: Policy = "withhold"  # tools whose text is not the approved one any more
+    new: Policy = "report"  # tools that were not there when it was approved
+    resources: bool = True  # a server that has some offers tools to list and read them
+    problem: str = ""  # why it cannot be used at all
+
+    def __repr__(self) -> str:
+        return f"<ServerSpec {self.name} {self.address}>"  # headers and environment hold secrets
 
     @property
     def address(self) -> str:
@@ -79,27 +103,38 @@ def check_url(url: object) -> str:
         host, _ = parts.hostname, parts.port
     except ValueError as error:
         raise BadServerError(f"url: {error}") from error
-    if parts.scheme not in ("http", "https") or not host or not url.isprintable() or len(url) > 2000 or " " in url:
+    odd = not url.isprintable() or " " in url or "${" in url
+    if parts.scheme not in ("http", "https") or not host or odd or len(url) > 2000:
         raise BadServerError("url: expected http://host[:port]/path or https://...")
     if "@" in parts.netloc:
         raise BadServerError("url: expected no user or password in it")
-    if is_forbidden(host):
+    if weigh_literal(host) == "never":
         raise BadServerError("url: this address is no server's (link-local, multicast or unspecified)")
     return url
 
 
-def is_forbidden(host: str) -> bool:
-    """Addresses where only metadata services live. Private ones are allowed: that is where MCP servers are."""
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return host.lower().rstrip(".") in ("metadata.google.internal", "metadata")
-    mapped = getattr(address, "ipv4_mapped", None)
-    address = mapped or address
-    return address.is_link_local or address.is_multicast or address.is_unspecified
+def fill_in(row: Any, env: Mapping[str, str]) -> tuple[Any, str]:
+    """An entry of mcp.json with its ${NAME} filled in, and the first that is not set."""
+    missing: list[str] = []
+
+    def fill(found: re.Match[str]) -> str:
+        value = env.get(found[1])
+        if value is None and found[2] is None:
+            missing.append(found[1])
+        return value or found[2] or ""
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, str):
+            return VARIABLE.sub(fill, value)
+        return {key: walk(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+    if not isinstance(row, dict):
+        return row, ""
+    filled = {key: walk(value) if key in SECRET_KEYS else value for key, value in row.items()}
+    return filled, f"${{{missing[0]}}} is not set" if missing else ""
 
 
-def read_spec(name: str, row: Any, file: str, at: str) -> ServerSpec:
+def read_spec(name: str, row: Any, file: str, at: str, problem: str = "") -> ServerSpec:
     """One entry; a bare text is a URL. Keys we do not know belong to other programs and stay where they are."""
     if isinstance(row, str):
         row = {"url": row}
@@ -128,13 +163,72 @@ def read_spec(name: str, row: Any, file: str, at: str) -> ServerSpec:
         args=_texts(row, "args", file, at),
         env=_table(row, "env", file, at),
         cwd=str(row["cwd"]) if row.get("cwd") else None,
-        headers=_table(row, "headers", file, at),
+        headers=_headers(row, file, at),
+        token_file=_text(row, "token_file", file, at),
+        oauth=_oauth(row.get("oauth"), file, f"{at}.oauth"),
         timeout_s=_seconds(row, "timeout_s", TOOL_S, file, at),
         connect_s=_seconds(row, "connect_s", CONNECT_S, file, at),
         tools=_texts(row, "tools", file, at) if row.get("tools") is not None else None,
         disabled=row.get("disabled") is True,
-        strict=row.get("strict") is True,
+        changed=_choice(row, "changed", POLICIES, "withhold", file, at),
+        new=_choice(row, "new", POLICIES, "withhold" if row.get("strict") is True else "report", file, at),
+        resources=row.get("resources", True) is not False,
+        problem=problem,
     )
+
+
+def _headers(row: JsonObject, file: str, at: str) -> dict[str, str]:
+    bearer = _text(row, "bearer", file, at)
+    return _table(row, "headers", file, at) | ({"authorization": f"Bearer {bearer}"} if bearer else {})
+
+
+def _oauth(value: Any, file: str, at: str) -> OAuth | None:
+    """`oauth = true`, or a table; camelCase is how other programs spell the keys."""
+    if value is None or value is False:
+        return None
+    row = {} if value is True else value
+    if not isinstance(row, dict):
+        raise ConfigError(file, at, f"expected true or a table, found {kind_of(value)}")
+    spelled = {
+        "clientId": "client_id",
+        "clientSecret": "client_secret",
+        "scopes": "scope",
+        "callbackPort": "redirect_port",
+    }
+    row = {spelled.get(key, key): item for key, item in row.items()}
+    if isinstance(row.get("scope"), list):
+        row["scope"] = " ".join(_texts(row, "scope", file, at))
+    port = row.get("redirect_port", LOGIN_PORT)
+    if type(port) is not int or not 1 <= port <= 65535:
+        raise ConfigError(file, f"{at}.redirect_port", "expected a port")
+    made = OAuth(
+        grant=_choice(row, "grant", GRANTS, "code", file, at),
+        client_id=_text(row, "client_id", file, at),
+        client_secret=_text(row, "client_secret", file, at),
+        scope=_text(row, "scope", file, at),
+        issuer=_text(row, "issuer", file, at),
+        redirect_port=port,
+        client_auth=_choice(row, "client_auth", {"basic": "basic", "post": "post"}, "basic", file, at),
+    )
+    if made.grant == "client_credentials":
+        for key in ("client_id", "client_secret", "issuer"):
+            if not getattr(made, key):  # without an issuer the server would say who gets the secret
+                raise ConfigError(file, f"{at}.{key}", "expected text: the grant client_credentials needs it")
+    return made
+
+
+def _choice(row: JsonObject, key: str, words: Mapping[str, Any], default: str, file: str, at: str) -> Any:
+    value = row.get(key, default)
+    if type(value) is not str or value not in words:
+        raise ConfigError(file, f"{at}.{key}", f"expected one of {', '.join(words)}")
+    return words[value]
+
+
+def _text(row: JsonObject, key: str, file: str, at: str) -> str | None:
+    value = row.get(key)
+    if value is not None and type(value) is not str:
+        raise ConfigError(file, f"{at}.{key}", f"expected text, found {kind_of(value)}")
+    return value
 
 
 def _texts(row: JsonObject, key: str, file: str, at: str) -> tuple[str, ...]:

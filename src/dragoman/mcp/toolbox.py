@@ -12,7 +12,8 @@ from dragoman.model.request import Tool
 from dragoman.tools.results import fail
 
 if TYPE_CHECKING:
-    from dragoman.mcp.connection import Connection, Offer
+    from dragoman.mcp.connection import Connection
+    from dragoman.mcp.offers import Offer
 
 
 class McpToolbox:
@@ -63,7 +64,7 @@ class McpToolbox:
         server, _, tool = call.name.replace("__", ".", 1).partition(".")
         connection = self._connections.get(server)
         if connection is not None and tool in connection.withheld:
-            return fail(call, f"{tool} is not approved: its description changed since it was. Add the server again")
+            return fail(call, f"{tool} is not approved: it is not what it was when its server was")
         if connection is not None and connection.health != "up":
             return fail(call, f"{server} does not run: {connection.last_error or connection.health}")
         have = ", ".join(".".join(place) for place in list(self._named.values())[:40])

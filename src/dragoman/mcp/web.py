@@ -1,0 +1,112 @@
+"""The HTTP client of one server. Headers come from its entry alone: no key of a client goes to an MCP server (T22)."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from dragoman.errors import DragomanError
+from dragoman.mcp.guard import ForbiddenAddressError, Guard, UnknownHostError
+from dragoman.mcp.spec import ServerSpec
+
+MAX_BODY = 8 * 1024 * 1024
+PORTS = {"http": 80, "https": 443}
+
+
+class TokenFileError(DragomanError):
+    """The file with the token cannot be read."""
+
+
+def make_guard(spec: ServerSpec, *, private: bool) -> Guard:
+    return Guard(urlsplit(spec.url or "").hostname or "", private=private)
+
+
+def make_client(spec: ServerSpec, guard: Guard, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
+    """No proxy and no password of the environment, no redirects to elsewhere (the mcp package follows those within the
+    server's own origin), and no compression, so that what is counted is what there is."""
+    timeout = httpx2.Timeout(min(spec.connect_s, 10.0), read=None)  # a call has its own clock
+    if auth is None and spec.token_file is not None:
+        auth = FileToken(Path(spec.token_file).expanduser())
+    return httpx2.AsyncClient(
+        headers={"accept-encoding": "identity", **spec.headers},
+        auth=auth,
+        timeout=timeout,
+        transport=_Guarded(guard),
+        trust_env=False,
+        follow_redirects=False,
+    )
+
+
+class FileToken(httpx2.Auth):
+    """A token somebody else renews: read for every request."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
+        try:
+            token = self._path.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise TokenFileError(f"token_file {self._path} cannot be read") from error
+        if not token.isprintable() or not token:
+            raise TokenFileError(f"token_file {self._path} holds no token")
+        request.headers["authorization"] = f"Bearer {token}"
+        yield request
+
+
+class _Guarded(httpx2.AsyncHTTPTransport):
+    """Connects to addresses that were judged, and reads no answer larger than a tool result can be (F65)."""
+
+    def __init__(self, guard: Guard) -> None:
+        super().__init__(trust_env=False)
+        self._guard = guard
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        host, port = request.url.host, request.url.port or PORTS[request.url.scheme]
+        try:
+            addresses = await self._guard.find(host, port)
+        except (ForbiddenAddressError, UnknownHostError) as error:
+            raise httpx2.ConnectError(str(error), request=request) from error
+        response = await self._send(request, host, port, addresses)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise httpx2.ReadError("the server's answer is compressed, though nobody asked for that")
+        if "event-stream" not in response.headers.get("content-type", ""):
+            response.stream = _CappedStream(response.stream)
+        return response
+
+    async def _send(self, request: httpx2.Request, host: str, port: int, addresses: list[str]) -> httpx2.Response:
+        """To the first address that takes the connection. The name stays in the Host header and in TLS."""
+        failure: httpx2.TransportError | None = None
+        for address in addresses:
+            there = httpx2.Request(
+                request.method,
+                request.url.copy_with(host=address),
+                headers=request.headers,
+                stream=request.stream,
+                extensions={**request.extensions, "sni_hostname": host},
+            )
+            try:
+                return await super().handle_async_request(there)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                failure = error
+        self._guard.forget(host, port)
+        raise failure or httpx2.ConnectError("there is no address", request=request)
+
+
+class _CappedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> Any:
+        size = 0
+        async for piece in self._inner:
+            size += len(piece)
+            if size > MAX_BODY:
+                raise httpx2.ReadError(f"the server's answer is larger than {MAX_BODY} bytes")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
