@@ -16,6 +16,7 @@ from dragoman.notes import At, Notes
 T = TypeVar("T")
 
 OMIT = "~omit"  # spelling: keys the encoder always writes and this wire left out
+SILENT = "~silent"  # spelling: keys beside it that mean nothing elsewhere, so that nothing is lost without them
 
 
 def expected(what: str, value: object, key: str) -> DecodeError:
@@ -215,13 +216,20 @@ def note_omitted(obj: JsonObject, present: Mapping[str, object], *keys: str) -> 
         obj[OMIT] = missing
 
 
+def note_silent(obj: JsonObject, *keys: str) -> None:
+    """Remember which of the keys, where they are there, mean nothing elsewhere."""
+    silent = [key for key in keys if key in obj]
+    if silent:
+        obj[SILENT] = [*obj.get(SILENT, ()), *silent]
+
+
 def is_silent(extras: Extras, name: str) -> bool:
     """Whether there is nothing in them for this dialect to write, nor for any note to tell."""
     for dialect, keys in extras.items():
         if dialect == name:
             return False
         for key, value in keys.items():
-            if key[:1] != "~" and value is not None:
+            if key[:1] != "~" and value is not None and key not in keys.get(SILENT, ()):
                 return False
     return True
 
@@ -243,6 +251,7 @@ def add_extras(body: JsonObject, extras: Extras, name: str, at: At, notes: Notes
                     else:
                         body[key] = value
         else:
+            silent = keys.get(SILENT, ())
             for key, value in keys.items():
-                if value is not None and key[:1] != "~":
+                if value is not None and key[:1] != "~" and key not in silent:
                     notes.dropped((((at, "extras"), dialect), key), f"only {dialect} has {key}")

@@ -3,7 +3,7 @@
 Two canonical values are compared as plain data. What a note calls dropped is taken out of the original first (a note
 about something that is not there fails); what a note calls altered, invented or repaired may differ in any way.
 Spelling (`~` keys and nulls in extras), the text of JSON arguments and the borders between turns of one role do not
-count.
+count. Nor does what says no more than its absence would (QUIET): to ask for one answer, or to count no cached token.
 """
 
 import json
@@ -21,18 +21,53 @@ class Anything:
 
 ANYTHING = Anything()
 GONE = object()
+# A path (`*`: any place in a list) and the values there that mean what nothing means.
+QUIET: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...] = (
+    (("choices",), (1,)),
+    (("modalities",), (["text"],)),
+    (("stop",), ([],)),
+    (("metadata",), ({},)),
+    (("stream",), (False,)),
+    (("store",), (False,)),  # a server that cannot store keeps the wish
+    (("parallel_calls",), (True,)),
+    (("tool_choice",), ({"mode": "auto"},)),
+    (("output",), ({"type": "text"},)),
+    (("output", "strict"), (False,)),
+    (("logprobs",), (False,)),
+    (("top_logprobs",), (0,)),
+    (("frequency_penalty",), (0,)),
+    (("presence_penalty",), (0,)),
+    (("min_p",), (0,)),
+    (("verbosity",), ("medium",)),
+    (("service_tier",), ("auto", "default", "standard")),
+    (("tools", "*", "strict"), (False,)),
+    (("messages", "*", "parts", "*", "failed"), (False,)),
+    (("messages", "*", "parts", "*", "detail"), ("auto",)),
+    (("messages", "*", "parts", "*", "parts", "*", "detail"), ("auto",)),
+    (("usage", "cache_read"), (0,)),
+    (("usage", "cache_write"), (0,)),
+    (("usage", "reasoning"), (0,)),
+    (("usage", "input_audio"), (0,)),
+    (("usage", "output_audio"), (0,)),
+)
 EMPTIED = object()  # a list all of whose items were dropped: empty or absent, as the default has it
 
 
 def differences(original: Any, returned: Any, notes: Iterable[Note]) -> list[str]:
     """Where the returned value differs and no note says so; empty when the law holds."""
     expected, found = json.loads(dump_json(original)), json.loads(dump_json(returned))
+    called = {**_called(expected), **_called(found)}
     problems: list[str] = []
     for note in notes:
         problem = _apply(expected, note)
         if problem:
             problems.append(problem)
-    expected, found = _normal(_purge(expected)), _normal(_purge(found))
+    expected, found = _purge(expected), _purge(found)
+    for value in (expected, found):
+        for path, values in QUIET:
+            _hush(value, path, values)
+        _hush_names(value, called)
+    expected, found = _normal(expected), _normal(found)
     _compare(expected, found, "", problems)
     return problems
 
@@ -79,6 +114,38 @@ def _set(holder: Any, step: str, value: Any) -> None:
     holder[int(step) if isinstance(holder, list) else step] = value
 
 
+def _hush(holder: Any, path: tuple[str, ...], values: tuple[Any, ...]) -> None:
+    """Take out what stands at a path and says nothing."""
+    step, *rest = path
+    if step == "*":
+        for item in holder if isinstance(holder, list) else ():
+            _hush(item, tuple(rest), values)
+    elif isinstance(holder, dict) and step in holder:
+        if rest:
+            _hush(holder[step], tuple(rest), values)
+        elif holder[step] in values:
+            del holder[step]
+
+
+def _parts_of(value: Any) -> list[dict[str, Any]]:
+    messages = value.get("messages") if isinstance(value, dict) else None
+    turns = [m["parts"] for m in messages if isinstance(m, dict)] if isinstance(messages, list) else []
+    return [part for parts in turns if isinstance(parts, list) for part in parts if isinstance(part, dict)]
+
+
+def _called(value: Any) -> dict[str, str]:
+    return {part["id"]: part["name"] for part in _parts_of(value) if part.get("kind") == "tool_call"}
+
+
+def _hush_names(value: Any, called: dict[str, str]) -> None:
+    """The name of a result says nothing that its call has not said."""
+    for part in _parts_of(value):
+        if part.get("kind") == "tool_result" and isinstance(part.get("name"), str):
+            call_id = part["call_id"]
+            if isinstance(call_id, str) and part["name"] == called.get(call_id):
+                del part["name"]
+
+
 def _purge(value: Any) -> Any:
     """Without what was dropped, without spelling, without empty extras; tuples as lists."""
     if isinstance(value, dict):
@@ -104,7 +171,9 @@ def _purge_extras(extras: dict[str, Any]) -> dict[str, Any]:
     kept = {}
     for dialect, keys in extras.items():
         if isinstance(keys, dict):
+            silent = keys.get("~silent", ())
             keys = {k: v for k, v in keys.items() if v is not None and v is not GONE and not k.startswith("~")}
+            keys = {k: v for k, v in keys.items() if k not in silent}
         if keys:
             kept[dialect] = keys
     return kept

@@ -68,7 +68,7 @@ def request_for(dialect: str) -> Request:
         logprobs=True,
         top_logprobs=2,
         user="u",
-        service_tier="auto",
+        service_tier="standard_only" if dialect == "anthropic" else "flex",
         store=True,
     )
 

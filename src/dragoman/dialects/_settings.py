@@ -5,27 +5,49 @@ from collections.abc import Collection, Mapping
 from dragoman.model.request import OutputFormat, Request
 from dragoman.notes import ROOT, At, Notes
 
+# Values that say no more than their absence would: nothing is lost with them.
+SAYS_NOTHING: dict[str, tuple[object, ...]] = {
+    "choices": (1,),
+    "modalities": (("text",),),
+    "stop": ((),),
+    "metadata": ({},),
+    "store": (False,),  # a server that cannot store keeps the wish
+    "parallel_calls": (True,),
+    "logprobs": (False,),
+    "top_logprobs": (0,),
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "min_p": (0,),
+    "verbosity": ("medium",),
+    "service_tier": ("auto", "default", "standard"),
+}
+
+
+def says_something(field: str, value: object) -> bool:
+    """Whether a setting is more than what everybody takes for granted."""
+    return value is not None and value not in SAYS_NOTHING.get(field, ())
+
 
 def note_missing(request: Request, fields: Collection[str], dialect: str, notes: Notes) -> None:
     """What was asked for and the dialect has no word for."""
     for field in fields:
-        if getattr(request, field) is not None:
+        if says_something(field, getattr(request, field)):
             notes.dropped((ROOT, field), f"{dialect} has no {field}")
 
 
 def note_unnamed(output: OutputFormat, dialect: str, at: At, notes: Notes) -> None:
     """An output format that is its schema and nothing else."""
     for key, value in (("name", output.name), ("description", output.description), ("strict", output.strict)):
-        if value is not None:
+        if value is not None and value is not False:
             notes.dropped((at, key), f"{dialect}'s output format has no {key}")
 
 
 def encode_tier(tier: str, words: Mapping[str, str], dialect: str, notes: Notes) -> str | None:
     """The dialect's word for a service tier."""
     word = words.get(tier)
-    if word is None:
+    if word is None and says_something("service_tier", tier):
         notes.dropped((ROOT, "service_tier"), f"{dialect} has no tier {tier}")
-    elif word != tier:
+    elif word is not None and word != tier:
         notes.altered((ROOT, "service_tier"), f"{tier} is {dialect}'s {word}")
     return word
 

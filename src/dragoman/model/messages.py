@@ -5,7 +5,8 @@ are "said to be empty".
 
 `extras` files what only one dialect knows under that dialect's name. A key that starts with `~` in it is
 spelling, not content: how the wire wrote something (a string or a list, this key or its older name).
-Spelling lets a dialect write a value back exactly and is nothing to miss elsewhere.
+Spelling lets a dialect write a value back exactly and is nothing to miss elsewhere; nor are the keys that `~silent`
+lists (an item's id, a setting that a reply repeats).
 
 `gc=False`: values hold JSON and other values, never themselves, so reference counting alone frees them.
 """

@@ -64,7 +64,6 @@ def encode(*parts: Part, finish: FinishReason = "stop", request: Request | None 
     reply = Reply(id="r", model="m", created=1, choices=(Choice(parts=parts, finish=Finish(reason=finish)),))
     body = load_json(dump_json(HERE.encode_reply(reply, notes, request).body))
     found = [f"{note.kind} {note.where}" for note in notes]
-    found.remove("invented /extras/openai_responses")  # the request, repeated
     return body, found
 
 

@@ -397,8 +397,6 @@ def _encode_tool_result(part: ToolResult, at: At, notes: Notes) -> JsonObject:
         block["is_error"] = part.failed
     if part.freeform:
         notes.altered((at, "freeform"), "anthropic has no freeform calls: said as a function's result")
-    if part.name is not None:
-        notes.dropped((at, "name"), "anthropic's results have no name, only the id of their call")
     if part.cache is not None:
         block["cache_control"] = encode_cache(part.cache, (at, "cache"), notes)
     if part.extras:
@@ -436,7 +434,7 @@ def _encode_reasoning(part: Reasoning, at: At, notes: Notes, *, to_client: bool)
 
 def _encode_image(part: Image, at: At, notes: Notes) -> JsonObject:
     block: JsonObject = {"type": "image", "source": _encode_source(part, at, notes)}
-    if part.detail is not None:
+    if part.detail is not None and part.detail != "auto":
         notes.dropped((at, "detail"), "anthropic has no image detail")
     if part.seal is not None:
         write_seal(block, part.seal, at, notes, to_client=False)

@@ -1,7 +1,8 @@
 """Anthropic Messages: the reply, both ways. https://docs.anthropic.com/en/api/messages (digest read 2026-11-15)"""
 
+from dragoman.dialects._usage import note_audio, note_missing_tier
 from dragoman.dialects.anthropic.parts import decode_content, encode_parts
-from dragoman.dialects.anthropic.words import FINISH_WORDS, FINISHES, NAME
+from dragoman.dialects.anthropic.words import FINISH_WORDS, FINISHES, NAME, SERVED_TIERS
 from dragoman.errors import DecodeError
 from dragoman.fields import (
     OMIT,
@@ -9,6 +10,9 @@ from dragoman.fields import (
     drop_constant,
     leftovers,
     note_omitted,
+    note_silent,
+    note_spelling,
+    spelled,
     take_integer_or_none,
     take_one,
     take_text,
@@ -38,9 +42,22 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
         id=take_text(body, "id"),
         model=take_text(body, "model"),
         choices=(Choice(parts=parts, finish=finish),),
+        service_tier=take_tier(body),
         usage=take_one(body, "usage", decode_usage),
         extras=leftovers(body, NAME),
     )
+
+
+def take_tier(holder: JsonObject) -> str | None:
+    """Which tier served the answer: it stands among the counts."""
+    usage = holder.get("usage")
+    tier = usage.get("service_tier") if type(usage) is dict else None
+    if type(usage) is not dict or type(tier) is not str:
+        return None
+    del usage["service_tier"]
+    if tier not in SERVED_TIERS:
+        note_spelling(usage, "service_tier", tier)
+    return tier
 
 
 def take_finish(holder: JsonObject) -> Finish | None:
@@ -74,6 +91,9 @@ def decode_usage(usage: JsonObject) -> Usage:
     reasoning = _take_reasoning_count(usage)
     if output is not None and reasoning is not None:
         output -= reasoning
+    written = usage.get("cache_creation")
+    if type(written) is dict and not any(written.values()):
+        note_silent(usage, "cache_creation")  # nothing by any lifetime
     return Usage(
         input=take_integer_or_none(usage, "input_tokens"),
         cache_read=take_integer_or_none(usage, "cache_read_input_tokens"),
@@ -111,6 +131,7 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
     body.update(encode_finish(finish, (at, "finish"), notes))
     body["usage"] = encode_usage(reply.usage or Usage(), (ROOT, "usage"), notes)
     demand_counts(body["usage"], reply.usage, notes)
+    write_tier(body["usage"], reply.service_tier, reply.usage, notes)
     if reply.extras:
         add_extras(body, reply.extras, NAME, ROOT, notes)
     return WireReply(body=body)
@@ -123,8 +144,6 @@ def note_lost(reply: Reply, notes: Notes) -> None:
         notes.altered((ROOT, "choices"), "no answer at all: said as an empty one")
     if reply.created is not None:
         notes.dropped((ROOT, "created"), "anthropic's replies have no time")
-    if reply.service_tier is not None:
-        notes.dropped((ROOT, "service_tier"), "anthropic says it in the usage, in other words")
 
 
 def encode_finish(finish: Finish | None, at: At, notes: Notes) -> JsonObject:
@@ -145,6 +164,17 @@ def encode_finish(finish: Finish | None, at: At, notes: Notes) -> JsonObject:
         if body.get("stop_details") is not None and finish.message is not None:
             body["stop_details"] = details | body["stop_details"]
     return body
+
+
+def write_tier(encoded: JsonObject, tier: str | None, usage: Usage | None, notes: Notes) -> None:
+    """Into the encoded usage: a word Anthropic has, or one that its own wire said."""
+    if tier is None:
+        return
+    word = SERVED_TIERS.get(tier) or (None if usage is None else spelled(usage.extras, NAME, "~service_tier"))
+    if word is None:
+        note_missing_tier(tier, NAME, notes)
+    else:
+        encoded["service_tier"] = word
 
 
 def demand_counts(encoded: JsonObject, usage: Usage | None, notes: Notes) -> None:
@@ -169,9 +199,7 @@ def encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:
         if usage.output is None:
             notes.invented((at, "output"), "unknown, and anthropic counts reasoning inside the output")
         body["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
-    for key in ("input_audio", "output_audio"):
-        if getattr(usage, key) is not None:
-            notes.dropped((at, key), "anthropic does not count audio")
+    note_audio(usage, NAME, at, notes)
     if usage.extras:
         details = body.get("output_tokens_details")
         add_extras(body, usage.extras, NAME, at, notes)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from dragoman.dialects._parts import is_plain
+from dragoman.dialects._results import note_lost_names
 from dragoman.dialects._settings import encode_tier, note_missing, note_unnamed
 from dragoman.dialects._tools import encode_any_tool, freeform_as_function
 from dragoman.dialects.anthropic.parts import (
@@ -31,6 +32,7 @@ from dragoman.errors import DecodeError
 from dragoman.fields import (
     add_extras,
     leftovers,
+    note_silent,
     note_spelling,
     spelled,
     take_choice,
@@ -79,6 +81,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         note_spelling(body, "max_tokens", "absent")  # as count_tokens wants it
     if "model" not in body:
         note_spelling(body, "model", "absent")  # Vertex has it in the path
+    note_silent(body, "anthropic_version")  # Vertex and Bedrock have it in the body: which API, not what for
     choice, parallel = _take_tool_choice(body)
     _keep_headers(body, wire.headers)
     return Request(
@@ -244,6 +247,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     _encode_reasoning(body, request, notes)
     _encode_output(body, request, notes)
     note_missing(request, _NO_SUCH, NAME, notes)
+    note_lost_names(request.messages, NAME, notes)
     headers = _add_extras(body, request, notes)
     return WireRequest(path=PATH, body=body, headers=headers)
 
@@ -330,13 +334,12 @@ def _encode_tool_choice(body: JsonObject, request: Request, notes: Notes) -> Non
     choice, parallel = request.tool_choice, request.parallel_calls
     at: At = (ROOT, "tool_choice")
     if choice is None:
-        if parallel is None:
+        if parallel is None or (parallel and not request.tools):
             return
         if not request.tools:
             notes.dropped((ROOT, "parallel_calls"), "anthropic says it with the tool choice, and there are no tools")
             return
         choice = ToolChoice(mode="auto")
-        notes.invented(at, "anthropic says parallel_calls with the tool choice")
     names = choice.names
     encoded: JsonObject
     if choice.mode == "required" and names is not None and len(names) == 1:
@@ -346,7 +349,9 @@ def _encode_tool_choice(body: JsonObject, request: Request, notes: Notes) -> Non
         if names is not None:
             notes.dropped((at, "names"), "anthropic can name one tool or none")
     if parallel is not None:
-        if choice.mode == "none":
+        if choice.mode == "none" and parallel:
+            pass  # what everybody takes for granted
+        elif choice.mode == "none":
             notes.dropped((ROOT, "parallel_calls"), "anthropic has no such flag on the choice none")
         else:
             encoded["disable_parallel_tool_use"] = not parallel
@@ -416,6 +421,8 @@ def _encode_output(body: JsonObject, request: Request, notes: Notes) -> None:
     if output is None:
         return
     at: At = (ROOT, "output")
+    if output.type == "text" and output == OutputFormat(type="text"):
+        return
     if output.type != "json_schema":
         notes.dropped(at, f"anthropic has no output format {output.type}")
         return

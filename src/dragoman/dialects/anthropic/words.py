@@ -43,6 +43,8 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 # the crosswalk's convention: never shorter than asked, where there is one
 TTLS = {"5m": "5m", "1h": "1h", "30m": "1h", "12h": "1h"}
+# What a usage says of the tier that served it, and what we ask for, are not the same words.
+SERVED_TIERS = {"standard": "standard", "priority": "priority", "batch": "batch", "default": "standard"}
 TIERS = {"auto": "auto", "standard_only": "standard_only", "default": "standard_only"}
 
 FAILURES: dict[str, FailureKind] = {

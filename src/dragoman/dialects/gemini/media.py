@@ -143,6 +143,8 @@ def guess_type(part: Media) -> str:
 
 
 def _encode_detail(block: JsonObject, word: str | None, detail: str, at: At, notes: Notes) -> None:
+    if word is None and detail == "auto":
+        return
     if word is None:
         notes.dropped((at, "detail"), f"gemini has no image detail {detail} here")
     else:

@@ -20,7 +20,7 @@ from dragoman.dialects.gemini.parts import decode_parts, encode_part
 from dragoman.dialects.gemini.spelling import write_extras
 from dragoman.dialects.gemini.words import FINISH_NUMBERS, FINISH_WORDS, FINISHES, NAME, UNFINISHED
 from dragoman.errors import DecodeError
-from dragoman.fields import OMIT, add_extras, leftovers, need_object, note_omitted, note_spelling, spelled
+from dragoman.fields import OMIT, add_extras, leftovers, need_object, note_omitted, note_silent, note_spelling, spelled
 from dragoman.jsontypes import JsonObject, kind_of
 from dragoman.model.messages import Extras, Part, Refusal, Text, TokenLogprob, ToolCall
 from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
@@ -218,6 +218,9 @@ def decode_usage(usage: JsonObject) -> Usage:
         fresh = prompt - (cached or 0) + tools
         if fresh < 0:
             usage["promptTokenCount"], fresh = prompt, 0
+    for key in DETAILS:
+        if _says_text_alone(usage.get(key)):
+            note_silent(usage, key)
     return Usage(
         input=fresh,
         cache_read=cached,
@@ -247,6 +250,16 @@ def _take_audio(usage: JsonObject, key: str) -> int | None:
                 del usage[key]
             return count
     return None
+
+
+DETAILS = ("promptTokensDetails", "candidatesTokensDetails", "cacheTokensDetails", "thoughtsTokensDetails")
+
+
+def _says_text_alone(details: object) -> bool:
+    """Whether a count by modality says no more than the count itself."""
+    if type(details) is not list or len(details) != 1 or type(details[0]) is not dict:
+        return False
+    return details[0].get("modality") == "TEXT"
 
 
 def _audio_details(count: int) -> list[JsonObject]:
@@ -391,6 +404,9 @@ def encode_usage(usage: Usage | None, tier: str | None, notes: Notes) -> JsonObj
     return body if body or usage is not None else None
 
 
+COUNTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")  # what the total is the sum of
+
+
 def _encode_counts(body: JsonObject, usage: Usage, at: At, notes: Notes) -> None:
     own = usage.extras.get(NAME, {})
     tools: Any = own.get("toolUsePromptTokenCount")
@@ -398,7 +414,7 @@ def _encode_counts(body: JsonObject, usage: Usage, at: At, notes: Notes) -> None
     inputs = [count for count in (usage.input, usage.cache_read, usage.cache_write) if count is not None]
     if inputs:
         body["promptTokenCount"] = own.get("promptTokenCount", sum(inputs) - tools)
-        if usage.cache_write is not None:
+        if usage.cache_write:
             notes.dropped((at, "cache_write"), "gemini counts it as input")
             notes.altered((at, "input"), "with what was written to the cache")
         elif usage.input is None and "promptTokenCount" not in own.get(OMIT, ()):
@@ -409,7 +425,7 @@ def _encode_counts(body: JsonObject, usage: Usage, at: At, notes: Notes) -> None
         body["candidatesTokenCount"] = usage.output
     if usage.reasoning is not None:
         body["thoughtsTokenCount"] = usage.reasoning
-    known = [body[key] for key in ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount") if key in body]
+    known = [body[key] for key in COUNTS if type(body.get(key)) is int]
     if known:
         body["totalTokenCount"] = sum(known) + tools
     for count, key in ((usage.input_audio, "promptTokensDetails"), (usage.output_audio, "candidatesTokensDetails")):

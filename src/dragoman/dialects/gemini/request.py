@@ -230,8 +230,6 @@ def _write_path(request: Request, own: JsonObject, notes: Notes) -> str:
     model = request.model
     if prefix == "unknown":
         prefix = PREFIX
-    elif request.stream is None and "~method" not in own:
-        notes.invented((ROOT, "stream"), "gemini's method says it: not streamed")
     if model.startswith("tunedModels/"):
         prefix = prefix.removesuffix("models/")
     elif model.startswith("models/"):

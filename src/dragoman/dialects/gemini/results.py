@@ -132,8 +132,8 @@ def write_name(result: JsonObject, part: ToolResult, at: At, notes: Notes, names
         return
     found = names.get(part.call_id)
     result["name"] = part.call_id if found is None else found
-    why = "the name of its call" if found is not None else "no call says it: its call id"
-    notes.invented((at, "name"), f"gemini demands one: {why}")
+    if found is None:
+        notes.invented((at, "name"), "gemini demands one, and no call says it: its call id")
 
 
 def _gather(part: ToolResult, at: At, notes: Notes) -> tuple[str | None, list[JsonObject]]:
@@ -202,8 +202,6 @@ def _encode_response(part: ToolResult, text: str | None, at: At, notes: Notes) -
         if text == "":
             notes.altered((at, "parts"), "an empty text, and gemini's errors have one of their own")
         return {"error": _loaded(text or "") if spelling == "error" else text or ""}
-    if part.failed is False:
-        notes.dropped((at, "failed"), "gemini marks failures only")
     if text is None:
         return {}
     if spelling == "object":

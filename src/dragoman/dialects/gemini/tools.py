@@ -197,7 +197,7 @@ def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
             body["parametersJsonSchema"] = tool.parameters
         else:  # "should be non-empty for OBJECT type": no parameters are said by saying none (FIELD-CASES 63)
             notes.dropped((at, "parameters"), "gemini says an empty schema by saying none")
-    if tool.strict is not None:
+    if tool.strict:
         notes.dropped((at, "strict"), "gemini's functions are not strict one by one")
     if tool.cache is not None:
         notes.dropped((at, "cache"), "gemini has no cache marks")
@@ -212,7 +212,7 @@ def _encode_freeform(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
 
 def encode_choice(body: JsonObject, request: Request, notes: Notes) -> None:
     choice = request.tool_choice
-    if request.parallel_calls is not None:
+    if request.parallel_calls is False:
         notes.dropped((ROOT, "parallel_calls"), "gemini has no switch for parallel calls")
     if choice is None:
         return

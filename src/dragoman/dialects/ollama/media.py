@@ -66,7 +66,7 @@ def encode_media(part: Image | Audio, at: At, notes: Notes) -> str | None:
                 notes.dropped((at, key), f"ollama's audio has no {key}")
     elif heard:
         notes.altered(at, f"not an image but {found}")
-    elif part.detail is not None:
+    elif part.detail is not None and part.detail != "auto":
         notes.dropped((at, "detail"), "ollama has no image detail")
     if part.media_type != found:
         _note_type(part.media_type, found, at, notes)

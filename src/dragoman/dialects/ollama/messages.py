@@ -248,8 +248,6 @@ def _encode_result(part: ToolResult, names: _CallNames, at: At, notes: Notes) ->
     message: JsonObject = {"role": own.get("~role", TOOL_ROLE), **body}
     if part.failed:
         message["content"] = mark_failed(message["content"])
-    elif part.failed is not None:
-        notes.dropped((at, "failed"), "ollama has no flag for a result that is none")
     _encode_names(message, part, names, at, notes)
     if part.freeform:
         notes.altered((at, "freeform"), "ollama has no freeform calls: said as a function's result")
@@ -277,8 +275,6 @@ def _encode_names(message: JsonObject, part: ToolResult, names: _CallNames, at: 
     name = part.name
     if name is None and spelling is None:
         name = names.find(part.call_id)  # templates write it (gpt-oss: `functions.<name> to=assistant`)
-        if name is not None:
-            notes.invented((at, "name"), "ollama's results say the name of their tool: that of the call")
     if name is not None:
         message["name" if spelling == "name" else "tool_name"] = name
     wire = own.get("~tool_call_id", part.call_id)

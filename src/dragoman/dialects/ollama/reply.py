@@ -6,6 +6,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
+from dragoman.dialects._usage import note_audio, note_missing_tier
 from dragoman.dialects.ollama.parts import MintId, Turn, add_spelled, take_logprobs, take_parts
 from dragoman.dialects.ollama.times import UNKNOWN, read_time, write_time
 from dragoman.dialects.ollama.words import FINISH_WORDS, FINISHES, FORM, GENERATE, NAME, says_generate
@@ -198,8 +199,7 @@ def _note_lost(reply: Reply, notes: Notes) -> None:
         notes.dropped(((ROOT, "choices"), i), "ollama gives one answer")
     if not reply.choices:
         notes.altered((ROOT, "choices"), "no answer at all: said as an empty one")
-    if reply.service_tier is not None:
-        notes.dropped((ROOT, "service_tier"), "ollama has no service tier")
+    note_missing_tier(reply.service_tier, NAME, notes)
 
 
 def encode_end(finish: Finish | None, usage: Usage | None, extras: Extras, called: bool, notes: Notes) -> JsonObject:
@@ -240,19 +240,15 @@ def _encode_usage(usage: Usage | None, omitted: tuple[str, ...] | list[str], not
     read, written = usage.input, usage.output
     for key in ("cache_read", "cache_write"):
         count = getattr(usage, key)
-        if count is not None:
+        if count:
             notes.dropped((at, key), "ollama counts all that was read as one")
-            if count:
-                notes.altered((at, "input"), "ollama counts all that was read as one")
-                read = (read or 0) + count
-    if usage.reasoning is not None:
+            notes.altered((at, "input"), "ollama counts all that was read as one")
+            read = (read or 0) + count
+    if usage.reasoning:
         notes.dropped((at, "reasoning"), "ollama counts thinking with the rest")
-        if usage.reasoning:
-            notes.altered((at, "output"), "ollama counts thinking with the rest")
-            written = (written or 0) + usage.reasoning
-    for key in ("input_audio", "output_audio"):
-        if getattr(usage, key) is not None:
-            notes.dropped((at, key), "ollama does not count audio")
+        notes.altered((at, "output"), "ollama counts thinking with the rest")
+        written = (written or 0) + usage.reasoning
+    note_audio(usage, NAME, at, notes)
     for key, wire, count in (("input", "prompt_eval_count", read), ("output", "eval_count", written)):
         if count is None and wire not in omitted:
             notes.invented((at, key), "ollama's counters are always there: 0")

@@ -238,7 +238,12 @@ def _encode_tools(body: JsonObject, request: Request, notes: Notes) -> None:
         if given is not None:
             body["tool_choice"] = given  # a client of ours said it, and Ollama does not mind
         else:
-            notes.dropped((ROOT, "tool_choice"), "ollama has no tool choice: the model decides")
+            _note_choice(request.tool_choice, notes)
+
+
+def _note_choice(choice: ToolChoice, notes: Notes) -> None:
+    if choice != ToolChoice(mode="auto"):
+        notes.dropped((ROOT, "tool_choice"), "ollama has no tool choice: the model decides")
 
 
 def _encode_output(body: JsonObject, request: Request, notes: Notes) -> None:
@@ -320,8 +325,7 @@ def _encode_options(body: JsonObject, request: Request) -> None:
 
 def _encode_stream(body: JsonObject, request: Request, notes: Notes) -> None:
     if request.stream is None:
-        body["stream"] = False
-        notes.invented((ROOT, "stream"), "ollama streams unless told not to")
+        body["stream"] = False  # Ollama streams unless told not to
         return
     spelling = spelled(request.extras, NAME, "~stream") if request.stream else None
     if spelling is None:

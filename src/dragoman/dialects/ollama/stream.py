@@ -12,6 +12,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE, write_seal
+from dragoman.dialects._usage import note_missing_tier
 from dragoman.dialects.ollama.failure import decode_failure, encode_error
 from dragoman.dialects.ollama.parts import (
     RANKS,
@@ -249,6 +250,7 @@ class StreamEncoder:
         self._out: list[bytes] = []
         self._base: JsonObject = {}  # model and created_at, on every line
         self._extras: Extras = {}
+        self._tier: str | None = None
         self._open: Part | None = None
         self._at: At = ROOT  # of the open part
         self._index = -1  # of the open part
@@ -326,8 +328,7 @@ class StreamEncoder:
         self._base = {"model": event.model, "created_at": encode_created(event.created, event.extras, self._notes)}
         if event.id:
             self._notes.altered((ROOT, "id"), "ollama's answers have no id")
-        if event.service_tier is not None:
-            self._note_once((ROOT, "service_tier"), "ollama has no service tier")
+        self._tier = event.service_tier
 
     def _line(self, message: JsonObject, logprobs: list[JsonObject] | None = None) -> None:
         body = dict(self._base)
@@ -462,8 +463,7 @@ class StreamEncoder:
     def _end(self, event: ReplyEnd) -> None:
         for i in range(1, len(event.finishes)):
             self._note_once(((ROOT, "choices"), i), "ollama gives one answer")
-        if event.service_tier is not None:
-            self._note_once((ROOT, "service_tier"), "ollama has no service tier")
+        note_missing_tier(event.service_tier or self._tier, NAME, self._notes)
         extras = merge_extras(self._extras, event.extras)
         finish = event.finishes[0] if event.finishes else None
         body = dict(self._base)

@@ -42,7 +42,7 @@ def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
         function["description"] = tool.description
     if tool.parameters is not None:
         function["parameters"] = tool.parameters
-    if tool.strict is not None:
+    if tool.strict:
         notes.dropped((at, "strict"), "ollama does not hold a model to a tool's schema")
     if tool.cache is not None:
         notes.dropped((at, "cache"), "ollama has no cache marks")

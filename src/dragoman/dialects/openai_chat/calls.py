@@ -251,11 +251,8 @@ def encode_result(part: ToolResult, at: At, notes: Notes) -> JsonObject:
 
 def _spell_result(body: JsonObject, part: ToolResult, at: At, notes: Notes) -> None:
     own = part.extras.get(NAME, {})
-    if part.name is not None:
-        if "~name" in own:
-            body["name"] = part.name
-        else:
-            note_name(at, notes)
+    if part.name is not None and "~name" in own:
+        body["name"] = part.name
     if part.extras:
         add_extras(body, part.extras, NAME, at, notes)
     if not own:
@@ -270,10 +267,6 @@ def _spell_result(body: JsonObject, part: ToolResult, at: At, notes: Notes) -> N
         del body["tool_call_id"]
     elif "~call_id" in own:
         body["tool_call_id"] = own["~call_id"]
-
-
-def note_name(at: At, notes: Notes) -> None:
-    notes.dropped((at, "name"), "openai_chat's results have no name, only the id of their call")
 
 
 def _encode_inner(part: Part, at: At, notes: Notes) -> JsonObject | None:
@@ -300,7 +293,6 @@ def _move_cache(part: ToolResult, at: At, notes: Notes) -> tuple[Part, ...]:
 
 def _mark(part: ToolResult, parts: tuple[Part, ...], at: At, notes: Notes) -> tuple[Part, ...]:
     if not part.failed:
-        notes.altered((at, "failed"), "openai_chat has no such flag; not failed is what it takes for granted")
         return parts
     first = parts[0] if parts else None
     if isinstance(first, Text):

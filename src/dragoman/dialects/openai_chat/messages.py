@@ -11,7 +11,6 @@ from dragoman.dialects.openai_chat.calls import (
     decode_call,
     decode_result,
     encode_result,
-    note_name,
 )
 from dragoman.dialects.openai_chat.parts import encode_part
 from dragoman.dialects.openai_chat.words import NAME, ROLES
@@ -135,8 +134,6 @@ def encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | N
     if len(parts) == 1 and message.role == "user" and type(result) is ToolResult:
         text = usual_result(result, NAME)
         if text is not None:
-            if result.name is not None:
-                note_name(((at, "parts"), 0), notes)
             return [{"role": "tool", "tool_call_id": result.call_id, "content": text}]
     return None
 

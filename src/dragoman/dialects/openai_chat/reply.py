@@ -16,11 +16,13 @@ from dragoman.errors import DecodeError
 from dragoman.fields import (
     add_extras,
     drop_constant,
+    is_number,
     leftovers,
     note_omitted,
     note_spelling,
     spelled,
     take_list_or_none,
+    take_time_or_none,
 )
 from dragoman.jsontypes import JsonObject, kind_of
 from dragoman.model.messages import Part, Refusal, Text, ToolCall
@@ -57,10 +59,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
 
 def take_created(body: JsonObject) -> float | None:
     """Seconds since 1970; 0 is what is written by those who do not know."""
-    created = body.get("created")
-    if type(created) is not int and type(created) is not float:
-        return None
-    del body["created"]
+    created = take_time_or_none(body, "created") if is_number(body.get("created")) else None
     if type(created) is float:
         note_spelling(body, "created", created)
     return created or None

@@ -3,7 +3,8 @@ https://platform.openai.com/docs/api-reference/chat/create (digest read 2026-11-
 
 from msgspec.structs import replace
 
-from dragoman.dialects._settings import encode_ttl
+from dragoman.dialects._results import note_lost_names
+from dragoman.dialects._settings import encode_ttl, says_something
 from dragoman.dialects._usual import encode_turns
 from dragoman.dialects.openai_chat.calls import CallIds
 from dragoman.dialects.openai_chat.messages import decode_message, encode_message, encode_usual
@@ -19,6 +20,7 @@ from dragoman.dialects.openai_chat.words import EFFORTS, NAME, NO_EFFORT, OWN_TT
 from dragoman.fields import (
     add_extras,
     leftovers,
+    note_silent,
     note_spelling,
     spelled,
     take_each,
@@ -52,6 +54,8 @@ FORMAT_WORDS = {"text": "text", "json": "json_object"}
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
     body = wire.body
     note_absent(body, "model", "messages")
+    if type(body.get("stream_options")) is dict and body["stream_options"].keys() == {"include_usage"}:
+        note_silent(body, "stream_options")  # other streams tell it unasked
     ids = CallIds()
     messages = take_each(body, "messages", lambda message: decode_message(message, ids))
     guests = [key for key in GUESTS if body.get(key) is not None]
@@ -198,6 +202,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     body["messages"] = turns
     if request.messages and not turns:
         notes.dropped(at, "no turn left that openai_chat could say")
+    note_lost_names(request.messages, NAME, notes)
     if unusual:
         _note_freeform(request, notes)
     encode_tools(body, request, notes)
@@ -209,7 +214,8 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
             body[key] = value
     if request.parallel_calls is not None and request.tools and not has_tools(body):
         del body["parallel_tool_calls"]
-        notes.dropped((ROOT, "parallel_calls"), "openai_chat refuses it without tools, and none is left")
+        if not request.parallel_calls:
+            notes.dropped((ROOT, "parallel_calls"), "openai_chat refuses it without tools, and none is left")
     _encode_reasoning(body, request, notes)
     _encode_output(body, request, notes)
     _encode_guests(body, request, notes)
@@ -349,5 +355,5 @@ def _encode_guests(body: JsonObject, request: Request, notes: Notes) -> None:
         if value is not None:
             if key in guests:
                 body[key] = value
-            else:
+            elif says_something(key, value):
                 notes.dropped((ROOT, key), f"openai has no {key}")

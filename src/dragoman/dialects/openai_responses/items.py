@@ -23,7 +23,7 @@ from dragoman.dialects.openai_responses.parts import (
 from dragoman.dialects.openai_responses.results import encode_result
 from dragoman.dialects.openai_responses.words import CALLS, ID_PREFIXES, NAME
 from dragoman.errors import DecodeError
-from dragoman.fields import add_extras, leftovers, note_omitted, spelled, take_text
+from dragoman.fields import SILENT, add_extras, leftovers, note_omitted, note_silent, spelled, take_text
 from dragoman.jsontypes import JsonObject, kind_of
 from dragoman.model.messages import (
     Audio,
@@ -108,6 +108,7 @@ def _take_id(item: JsonObject, own: JsonObject, *, in_reply: bool) -> None:
     if type(given) is str:
         del item["id"]
         own["~id" if MINTED in given else "id"] = given
+        note_silent(own, "id")
     elif in_reply and given is None:
         own["~id"] = ""
 
@@ -326,7 +327,9 @@ def _is_bare(part: Part) -> bool:
     """Whether nothing of a text is lost in a bare string."""
     if not isinstance(part, Text) or part.citations or part.logprobs:
         return False
-    return not any(key not in ("~item", "~content", "~typed", "~id", "~status") for key in part.extras.get(NAME, {}))
+    return not any(
+        key not in ("~item", "~content", "~typed", "~id", "~status", SILENT) for key in part.extras.get(NAME, {})
+    )
 
 
 def _item_keys(said: list[tuple[int, Text | Refusal]]) -> JsonObject:

@@ -318,8 +318,7 @@ def _encode_image(part: Image, at: At, notes: Notes, demand_detail: bool) -> Jso
     if part.detail is not None:
         block["detail"] = part.detail
     elif demand_detail and not is_omitted(part.extras, "detail"):
-        block["detail"] = "auto"
-        notes.invented((at, "detail"), "responses demands one: auto")
+        block["detail"] = "auto"  # demanded, and what nothing means
     if part.seal is not None:
         write_seal(block, part.seal, at, notes, to_client=False)
     if part.cache is not None:

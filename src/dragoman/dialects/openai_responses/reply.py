@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.dialects._usage import note_audio, note_missing_tier
 from dragoman.dialects.openai_responses.items import Client, decode_model_item, encode_item, group_parts
 from dragoman.dialects.openai_responses.namespaces import find_spaces, put_in_space
 from dragoman.dialects.openai_responses.parts import is_omitted
@@ -21,12 +22,13 @@ from dragoman.fields import (
     drop_constant,
     leftovers,
     note_omitted,
+    note_silent,
     note_spelling,
     take_integer_or_none,
     take_list_or_none,
-    take_number_or_none,
     take_one,
     take_text_or_none,
+    take_time_or_none,
 )
 from dragoman.jsontypes import JsonObject, copy_json, kind_of
 from dragoman.model.messages import Extras, Part, Refusal, ToolCall
@@ -94,12 +96,13 @@ def natural_reason(parts: Sequence[Part]) -> FinishReason:
 def take_response(body: JsonObject, natural: FinishReason) -> Head:
     """A response object without its output."""
     note_omitted(body, body, *ALWAYS)
+    note_silent(body, *_REPEATED, *_ECHOED)
     drop_constant(body, "object", "response")
     usage = body.get("usage")
     return Head(
         id=take_text_or_none(body, "id") or "",
         model=take_text_or_none(body, "model") or "",
-        created=take_number_or_none(body, "created_at"),
+        created=take_time_or_none(body, "created_at"),
         service_tier=take_text_or_none(body, "service_tier"),
         usage=take_one(body, "usage", decode_usage) if type(usage) is dict else None,
         finish=_take_finish(body, natural),
@@ -257,10 +260,9 @@ def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Re
         if TIERS.get(head.service_tier) == head.service_tier or NAME in head.extras:
             body["service_tier"] = head.service_tier
         else:
-            notes.dropped((ROOT, "service_tier"), f"responses has no tier {head.service_tier}")
+            note_missing_tier(head.service_tier, "responses", notes)
     if NAME not in head.extras:
         body |= repeat_request(request)
-        notes.invented(((ROOT, "extras"), NAME), "responses repeats its request")
     for key in [key for key in (*ALWAYS, "output") if key in own and own[key] is None]:
         if not body[key] or key in ("object", "status"):
             del body[key]  # our own wire had a null there
@@ -318,6 +320,10 @@ _REPEATED: JsonObject = {
 }
 
 
+# What else it may repeat of it.
+_ECHOED = ("store", "frequency_penalty", "presence_penalty", "prompt_cache_retention", "prompt_cache_options")
+
+
 def repeat_request(request: Request | None) -> JsonObject:
     said: JsonObject = copy_json(_REPEATED)
     if request is None:
@@ -327,7 +333,7 @@ def repeat_request(request: Request | None) -> JsonObject:
         if asked.get(key) is not None:
             said[key] = asked[key]
     for key in ("reasoning", "text"):
-        said[key] = _REPEATED[key] | said[key]
+        said[key] = _REPEATED[key] | said[key] if type(said[key]) is dict else _REPEATED[key]
     return said
 
 
@@ -343,11 +349,9 @@ def encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:
         if key not in absent:
             body[outer][key] = counts[key] or 0
     for field, key in COUNTERS.items():
-        if getattr(usage, field) is None and key not in absent:
+        if field in ("input", "output") and getattr(usage, field) is None and key not in absent:
             notes.invented((at, field), "responses demands a count")
-    for key in ("input_audio", "output_audio"):
-        if getattr(usage, key) is not None:
-            notes.dropped((at, key), "responses does not count audio")
+    note_audio(usage, "responses", at, notes)
     for key in COUNTS:
         if key in absent:
             del body[key]

@@ -23,6 +23,7 @@ from dragoman.dialects.openai_responses.words import (
     MAX_USER,
     MIN_OUTPUT,
     NAME,
+    SEALED,
     SUMMARIES,
     TIERS,
 )
@@ -31,6 +32,7 @@ from dragoman.fields import (
     add_extras,
     leftovers,
     note_omitted,
+    note_silent,
     note_spelling,
     spelled,
     take_each,
@@ -60,6 +62,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
     limit = take_integer_or_none(body, "max_output_tokens")
     if limit is not None and limit < MIN_OUTPUT:
         note_spelling(body, "max_output_tokens", "low")  # not every server has OpenAI's minimum
+    _hush(body)
     return Request(
         model=take_text_or_none(body, "model") or "",
         messages=messages,
@@ -83,6 +86,12 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         cache_key=take_text_or_none(body, "prompt_cache_key"),
         extras=leftovers(body, NAME),
     )
+
+
+def _hush(body: JsonObject) -> None:
+    """Sealed reasoning is given elsewhere without asking."""
+    if body.get("include") == [SEALED]:
+        note_silent(body, "include")
 
 
 def _take_messages(body: JsonObject) -> tuple[Message, ...]:
@@ -292,8 +301,6 @@ def _encode_parameters(body: JsonObject, request: Request, notes: Notes) -> None
             body["service_tier"] = tier
     if request.logprobs is True:
         body["include"] = [LOGPROBS]
-    elif request.logprobs is not None:
-        notes.dropped((ROOT, "logprobs"), "responses gives none unless asked")
 
 
 def _encode_user(body: JsonObject, request: Request, notes: Notes) -> None:

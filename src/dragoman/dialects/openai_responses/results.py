@@ -61,8 +61,6 @@ def _unmark(parts: tuple[Part, ...]) -> tuple[bool | None, tuple[Part, ...]]:
 def encode_result(part: ToolResult, at: At, notes: Notes) -> JsonObject:
     kind = "custom_tool_call_output" if part.freeform else "function_call_output"
     item: JsonObject = {"type": kind, "call_id": part.call_id, "output": _encode_output(part, at, notes)}
-    if part.failed is False:
-        notes.dropped((at, "failed"), "responses has no flag for it; a result without the mark has not failed")
     if part.name is not None:
         if part.freeform:
             notes.dropped((at, "name"), "responses names only the results of functions")

@@ -227,7 +227,6 @@ def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
     elif "strict" not in own and "strict" not in omitted:
         # left out, the server would try strict; elsewhere that is not what nothing means (crosswalk, tool definition)
         body["strict"] = False
-        notes.invented((at, "strict"), "responses would try strict unless told not to")
     if tool.cache is not None:
         notes.dropped((at, "cache"), "responses has no cache marks on tools")
     if tool.extras:

@@ -42,7 +42,8 @@ FORMATS: dict[str, Literal["text", "json", "json_schema"]] = {
 FORMAT_WORDS = {ours: word for word, ours in FORMATS.items()}
 EFFORT_OFF = "none"
 SUMMARIES = ("auto", "concise", "detailed")
-LOGPROBS = "message.output_text.logprobs"  # in `include`
+LOGPROBS = "message.output_text.logprobs"  # in `include`, and so is the next
+SEALED = "reasoning.encrypted_content"
 
 TIERS = {word: word for word in ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")} | {
     "standard_only": "default",
