@@ -54,12 +54,15 @@ class ToolError(DragomanError):
 
 
 class ConfigError(DragomanError):
-    """Names the file and the key to change."""
+    """Names the file, the line where it is known, and the key to change."""
 
-    def __init__(self, file: str, key: str, why: str) -> None:
-        super().__init__(f"{file}: {key}: {why}" if key else f"{file}: {why}")
+    def __init__(self, file: str, key: str, why: str, line: int | None = None) -> None:
+        place = file if line is None else f"{file}:{line}"
+        super().__init__(f"{place}: {key}: {why}" if key else f"{place}: {why}")
         self.file = file
         self.key = key
+        self.why = why
+        self.line = line
 
 
 def pointer(path: tuple[str | int, ...]) -> str:

@@ -137,7 +137,9 @@ class _Reader:
 
 
 def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) -> Settings:
-    merged = {**data, **data["server"]} if isinstance(data.get("server"), dict) else dict(data)
+    if not isinstance(data.get("server", {}), dict):
+        raise ConfigError(file, "server", f"expected a table, found {kind_of(data['server'])}")
+    merged = {**data, **data.get("server", {})}
     top = _Reader(merged, file, "", _TOP, env)
     providers = top.table("providers") or top.table("upstreams")
     if not providers and ("api_key" in merged or "models" in merged):
@@ -203,6 +205,8 @@ def _guess_provider(models: Any) -> str:
 
 def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str]) -> Upstream:
     at = f"providers.{name}"
+    if not re.fullmatch(r"[^\s/]+", name) or not name.isprintable():
+        raise ConfigError(file, at, "a name without spaces and slashes is needed: models are asked for as name/model")
     reader = _Reader(row, file, at, _PROVIDER, env)
     kinds = load_rows().kinds
     said = reader.text("kind") or ALIASES_OF_KINDS.get(name, name)
@@ -232,7 +236,10 @@ def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str]) -> Ups
         raise ConfigError(file, reader.key("auth"), "expected bearer, x-api-key, x-goog-api-key, api-key or none")
     overrides = reader.table("profile")
     for dialect in dialects:
-        profile_for(kind.name, "", dialect, overrides)  # a ConfigError now rather than when a request comes
+        try:
+            profile_for(kind.name, "", dialect, overrides)  # now rather than when a request comes
+        except ConfigError as error:
+            raise ConfigError(file, reader.key("profile"), error.why) from error
     headers = _headers(reader)
     return Upstream(
         name=name,

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from socket import socket
@@ -25,7 +26,10 @@ from dragoman.lines import Line
 
 log = logging.getLogger(__name__)
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
-WATCH_S = 1.0
+WATCH_S = 0.5
+SETTLE_S = 0.2  # a file that is being written may be good up to where it ends
+# What is only read when a process starts.
+FIXED = ("host", "port", "log", "grace_s", "store_path", "store_rows", "xray_keep")
 LOAD_S = 0.1  # after the start: then the HTTP client is loaded, if nobody needed it before
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
@@ -78,6 +82,8 @@ def check_exposure(settings: Settings, doorman: Doorman) -> None:
 
 def serve(options: Options, env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
     """Runs until it is told to stop; the exit code."""
+    if hasattr(signal, "SIGHUP"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # nobody would heed it yet, and it ends a process
     try:
         settings = settle(options, env)
         doorman = make_doorman(settings, env)
@@ -97,12 +103,28 @@ def serve(options: Options, env: Mapping[str, str], out: TextIO, err: TextIO) ->
     out.flush()
 
     def work(number: int) -> None:
-        run_loop(_main(options, settings, doorman, journal, env, listener))
+        fresh, own = _read_again(options, settings, doorman, env) if options.workers > 1 else (settings, doorman)
+        run_loop(_main(options, fresh, own, journal, env, listener))
 
     if options.workers > 1:
         return supervise(options.workers, work)
     work(0)
     return 0
+
+
+def _read_again(
+    options: Options, settings: Settings, doorman: Doorman, env: Mapping[str, str]
+) -> tuple[Settings, Doorman]:
+    """For a worker that is started in another's place: what the others have read since."""
+    if not settings.source:
+        return settings, doorman
+    try:
+        fresh = settle(options, env)
+        own = make_doorman(fresh, env)
+        check_exposure(fresh, own)
+    except ConfigError:
+        return settings, doorman
+    return fresh, own
 
 
 async def _main(
@@ -136,30 +158,51 @@ def reload(gateway: Gateway, options: Options, env: Mapping[str, str]) -> bool:
         doorman = make_doorman(settings, env)
         check_exposure(settings, doorman)
     except ConfigError as error:
-        log.warning(Line("config_rejected", {"why": str(error), "generation": gateway.now.number}))
-        return False
+        return _reject(gateway, str(error))
+    except Exception as error:  # a file must not be able to stop a running gateway
+        return _reject(gateway, f"{options.config}: cannot be read ({type(error).__name__})")
+    old = gateway.now.settings
+    late = [name for name in FIXED if getattr(settings, name) != getattr(old, name)]
     gateway.replace(settings, doorman)
     log.info(Line("config_loaded", {"generation": gateway.now.number, "source": settings.source}))
+    if late:
+        log.warning(Line("config_needs_a_restart", {"keys": ", ".join(late)}))
     return True
 
 
+def _reject(gateway: Gateway, why: str) -> bool:
+    gateway.rejected += 1
+    log.warning(Line("config_rejected", {"why": why, "generation": gateway.now.number}))
+    return False
+
+
 async def watch(gateway: Gateway, options: Options, env: Mapping[str, str], load: Callable[..., bool] = reload) -> None:
+    """Reads the file again when it is another one and has come to rest."""
     path = Path(gateway.now.settings.source) if gateway.now.settings.source else None
     if path is None:
+        log.warning(Line("nothing_to_watch", {"why": "there is no configuration file"}))
         return
     seen = _stamp(path)
     while True:
         await asyncio.sleep(WATCH_S)
         stamp = _stamp(path)
-        if stamp is not None and stamp != seen:
+        if stamp is None or stamp == seen:
+            continue  # while it is gone, the old one stays
+        while True:
+            await asyncio.sleep(SETTLE_S)
+            later = _stamp(path)
+            if later == stamp:
+                break
+            stamp = later
+        if stamp is not None:
             seen = stamp
             load(gateway, options, env)
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _stamp(path: Path) -> tuple[int, int, int] | None:
     try:
         stat = path.stat()
-        return stat.st_mtime_ns, stat.st_size
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
     except OSError:
         return None
 

@@ -93,6 +93,7 @@ async def serve_metrics(gateway: Gateway, http: HttpRequest, words: dict[str, st
         gauges.append(("dragoman_breaker_open", label, float(station.worst_state() == "open")))
         gauges.append(("dragoman_keys_resting", label, sum(key.rests_until > now for key in station.keys.keys)))
     gauges.append(("dragoman_config_generation", {}, gateway.now.number))
+    gauges.append(("dragoman_config_rejected", {}, gateway.rejected))
     gauges.append(("dragoman_log_dropped", {}, gateway.log.sink.dropped if gateway.log.sink else 0))
     gauges += _process()
     text = gateway.metrics.text(sorted(gauges, key=lambda gauge: gauge[0]))

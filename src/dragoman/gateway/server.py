@@ -39,6 +39,7 @@ class Server(uvicorn.Server):
         if hasattr(signal, "SIGHUP"):
             with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread: tests
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_hangup)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came too early is heeded now
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()

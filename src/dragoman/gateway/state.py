@@ -61,6 +61,7 @@ class Gateway:
         self.store = ResponseStore(settings.store_path, settings.store_rows)
         self.xray = XrayRing(settings.xray_keep)
         self.started = self.wall()
+        self.rejected = 0  # configurations that were no good
         self.leaving = False  # somebody else should be asked from now on
         self.draining = False  # and nobody is served any more who is not served yet
         self.now: Generation = self.build(settings, doorman, 1)

@@ -66,7 +66,7 @@ class _Crew:
         try:
             for sig in SIGNALS:
                 signal.signal(sig, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, set(SIGNALS) - {signal.SIGHUP})  # waits until it can be heeded
             self._work(number)
             code = 0
         except BaseException:

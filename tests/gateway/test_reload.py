@@ -1,0 +1,238 @@
+"""A changed configuration in a running process: a good one is taken, a bad one refused, nobody notices (F51, F52)."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_serve import Running, environment, serving
+from tests.gateway.house import Seen, faultline, stream
+from tests.gateway.test_faults import DONE, chunk
+from tests.gateway.web import get, post
+
+GOOD = '[providers.a]\nkind = "demo"\nmodels = ["{}"]\n'
+CHAT = "/v1/chat/completions"
+HI = [{"role": "user", "content": "say hi"}]
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "syntax": (b'[providers.a]\nkind = "demo"\nmodels = ["x"\n', "dragoman.toml:3: is not TOML"),
+    "cut in a table": (b'[providers.a]\nkind = "demo"\n[provid', "dragoman.toml:3: is not TOML"),
+    "empty": (b"", "dragoman.toml: is empty"),
+    "blanks": (b" \n\n\t\n", "dragoman.toml: is empty"),
+    "unknown key": (b'[providers.a]\nkind = "demo"\nmodles = []\n', "dragoman.toml:3: providers.a.modles: no such key"),
+    "no providers": (b"demo = false\n", "dragoman.toml: providers: there is none"),
+    "no environment": (b'[providers.openai]\napi_key = "${NOT_THERE}"\n', "dragoman.toml:2: providers.openai.api_key"),
+    "blank key": (b'[providers.openai]\napi_key = ""\n', "dragoman.toml:2: providers.openai.api_key: is empty"),
+    "wrong type": (b'[providers.a]\nkind = "demo"\n[aliases]\nx = 3\n', "dragoman.toml:4: aliases.x"),
+    "not text": (b'[providers.a]\nkind = "\xff\xfe"\n', "dragoman.toml:2: is not UTF-8"),
+    "too large": (b'[providers.a]\nkind = "demo"\n' + b"#" * 2_000_000, "dragoman.toml: is larger than"),
+    "itself": (b'[providers.me]\nbase_url = "http://127.0.0.1:0/v1"\n', "this gateway itself"),
+    "exposed": (b'host = "0.0.0.0"\n[providers.a]\nkind = "demo"\n', "without client keys"),
+    "weak key": (b'client_keys = ["short"]\n[providers.a]\nkind = "demo"\n', "dragoman.toml:1: client_keys"),
+}
+
+
+class Process:
+    """A gateway with a file, and the lines of its log as they come."""
+
+    def __init__(self, running: Running, file: Path) -> None:
+        self.running, self.file, self.url = running, file, running.url
+        self.lines: list[dict[str, Any]] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.running.process.stderr is not None
+        for line in self.running.process.stderr:
+            self.lines.append(json.loads(line))
+
+    def models(self) -> list[str]:
+        return [row["id"] for row in get(self.url, "/v1/models").json["data"]]
+
+    def hang_up(self) -> None:
+        self.running.process.send_signal(signal.SIGHUP)
+
+    def close(self) -> None:
+        self.running.process.send_signal(signal.SIGTERM)
+        self.running.process.wait(10)
+        self._reader.join(5)
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return [row for row in list(self.lines) if row["event"] == name]
+
+    def generation(self) -> int:
+        return int(get(self.url, "/health").json["configuration"]["generation"])
+
+
+@contextmanager
+def gateway(folder: Path, *words: str, text: str = GOOD.format("one")) -> Iterator[Process]:
+    file = folder / "dragoman.toml"
+    file.write_text(text)
+    with serving(folder, "--log", "json", *words, env=environment(folder)) as running:
+        process = Process(running, file)
+        try:
+            yield process
+        finally:
+            process.close()
+
+
+def eventually(fact: Callable[[], bool], seconds: float = 8.0) -> None:
+    until = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.02)
+
+
+class Load:
+    """Requests all the while; not one may fail."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._over = url, threading.Event()
+        self.statuses: list[int] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self.statuses.append(post(self._url, CHAT, {"model": "a/one", "messages": HI}).status)
+
+    def __enter__(self) -> "Load":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(10)
+
+
+def replace_by_rename(file: Path, text: str) -> None:
+    draft = file.with_suffix(".draft")
+    draft.write_text(text)
+    draft.replace(file)
+
+
+def write_slowly(file: Path, text: str) -> None:
+    """As an editor on a slow disk: empty, half, whole; half of it is a good file too."""
+    with file.open("w") as writing:
+        for piece in (text[: len(text) // 2], text[len(text) // 2 :]):
+            writing.flush()
+            time.sleep(0.12)
+            writing.write(piece)
+
+
+def delete_and_make(file: Path, text: str) -> None:
+    file.unlink()
+    time.sleep(0.6)
+    file.write_text(text)
+
+
+WAYS: dict[str, Callable[[Path, str], object]] = {
+    "written": lambda file, text: file.write_text(text),
+    "renamed": replace_by_rename,
+    "slowly": write_slowly,
+    "deleted and made": delete_and_make,
+}
+
+
+def test_watch_takes_a_good_file_however_it_comes(tmp_path: Path) -> None:
+    with gateway(tmp_path, "--watch") as process, Load(process.url) as load:
+        for number, (way, change) in enumerate(WAYS.items(), 2):
+            name = way.replace(" ", "-")
+            change(process.file, GOOD.format(name) + '[providers.b]\nkind = "demo"\nmodels = ["more"]\n')
+            eventually(lambda name=name: process.models() == [name, "more"])  # type: ignore[misc]
+            assert process.generation() == number, f"{way}: read once, and never half"
+    assert set(load.statuses) == {200}
+    assert len(process.events("config_loaded")) == len(WAYS)
+    assert process.events("config_rejected") == []
+
+
+def test_a_file_of_the_same_size_and_time_is_another_one_when_it_was_renamed(tmp_path: Path) -> None:
+    with gateway(tmp_path, "--watch") as process:
+        old = process.file.stat()
+        draft = tmp_path / "draft"
+        draft.write_text(GOOD.format("two"))
+        os.utime(draft, ns=(old.st_atime_ns, old.st_mtime_ns))
+        draft.replace(process.file)
+        eventually(lambda: process.models() == ["two"])
+
+
+@pytest.mark.parametrize("way", ["--watch", "SIGHUP"])
+def test_f51_a_bad_file_is_refused_and_named_and_nobody_notices(way: str, tmp_path: Path) -> None:
+    words = ("--watch",) if way == "--watch" else ()
+    kinds = list(BAD.items()) if way == "SIGHUP" else list(BAD.items())[:2]
+    with gateway(tmp_path, *words) as process, Load(process.url) as load:
+        for number, (name, (text, why)) in enumerate(kinds, 1):
+            process.file.write_bytes(text)
+            if way == "SIGHUP":
+                process.hang_up()
+            eventually(lambda number=number: len(process.events("config_rejected")) >= number)  # type: ignore[misc]
+            said = process.events("config_rejected")[-1]
+            assert why in said["why"], name
+            assert (said["generation"], said["level"]) == (1, "warning")
+        assert process.generation() == 1
+        assert process.models() == ["one"]
+        assert f"dragoman_config_rejected {len(kinds)}" in get(process.url, "/metrics").text
+        process.file.write_text(GOOD.format("two"))
+        if way == "SIGHUP":
+            process.hang_up()
+        eventually(lambda: process.models() == ["two"])
+    assert set(load.statuses) == {200}
+
+
+def test_f52_a_stream_ends_on_the_configuration_it_began_with(tmp_path: Path) -> None:
+    async def script(seen: Seen, writer: Any) -> None:
+        await stream(chunk("fi"), 1.2, chunk("ne"), chunk(finish="stop"), DONE)(seen, writer)
+
+    with faultline(script) as line:
+        text = f'[providers.far]\nbase_url = "{line.url}"\nmodels = ["m"]\n'
+        with gateway(tmp_path, text=text) as process:
+            got: list[str] = []
+            body = {"model": "m", "messages": HI, "stream": True}
+            thread = threading.Thread(target=lambda: got.append(post(process.url, CHAT, body).text))
+            thread.start()
+            eventually(lambda: len(line.seen) == 1)
+            process.file.write_text(GOOD.format("one"))
+            process.hang_up()
+            eventually(lambda: process.models() == ["one"])
+            assert not got, "it still runs"
+            thread.join(10)
+            assert "fi" in got[0]
+            assert "ne" in got[0]
+            assert got[0].endswith("data: [DONE]\n\n")
+            assert post(process.url, CHAT, {"model": "m", "messages": HI}).headers["x-dragoman-upstream"] == "a/one"
+
+
+def test_what_only_a_start_can_change_is_said(tmp_path: Path) -> None:
+    with gateway(tmp_path) as process:
+        process.file.write_text("grace_s = 5\nxray = 3\n" + GOOD.format("two"))
+        process.hang_up()
+        eventually(lambda: process.models() == ["two"])
+        eventually(lambda: bool(process.events("config_needs_a_restart")))
+        assert process.events("config_needs_a_restart")[0]["keys"] == "grace_s, xray_keep"
+
+
+def test_a_worker_in_anothers_place_has_read_what_the_others_have(tmp_path: Path) -> None:
+    with gateway(tmp_path, "--workers", "2") as process:
+        process.file.write_text(GOOD.format("two"))
+        process.hang_up()
+        eventually(lambda: len(process.events("config_loaded")) == 2)
+        children = Path(f"/proc/{process.running.process.pid}/task/{process.running.process.pid}/children")
+        victim = int(children.read_text().split()[0])
+        os.kill(victim, signal.SIGKILL)
+        eventually(lambda: len(now := children.read_text().split()) == 2 and str(victim) not in now)
+        time.sleep(0.3)
+        assert {tuple(process.models()) for _ in range(20)} == {("two",)}
+
+
+def test_every_worker_reads_the_file_again(tmp_path: Path) -> None:
+    with gateway(tmp_path, "--workers", "2") as process:
+        process.file.write_text(GOOD.format("two"))
+        process.hang_up()
+        eventually(lambda: len(process.events("config_loaded")) == 2)
+        assert {tuple(process.models()) for _ in range(10)} == {("two",)}
