@@ -67,6 +67,24 @@ CLAUDE_LOOP = [
     {"role": "user", "content": [got("t1")]},
 ]
 
+BILLED = {
+    "system": [
+        {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.42.834; cc_entrypoint=cli; cch=65abc;"},
+        {"type": "text", "text": "You are Claude Code."},
+    ],
+    "messages": [ask()],
+}
+MARKED = {
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": t, "cache_control": MARK} for t in ("a", "b")]},
+    ]
+}
+PDF = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0xLjcK"}}
+
+SEARCHED = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "bergen"}}
+HIT = {"type": "web_search_result", "title": "Bergen", "url": "https://ex.org/b", "encrypted_content": "E" * 40}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [HIT]}
+
 Expect = dict[str, Any]
 Case = tuple[str, str, dict[str, Any], str, str, Expect]
 
@@ -963,6 +981,75 @@ CASES: list[Case] = [
         "claude",
         {"tools": GONE, "tool_choice": GONE},
     ),
+    *[
+        (
+            "70 another provider's search in the history",
+            ANTH,
+            {
+                "messages": [
+                    {"role": "user", "content": "q"},
+                    {"role": "assistant", "content": [SEARCHED, FOUND, {"type": "text", "text": "So."}]},
+                    {"role": "user", "content": "and?"},
+                ]
+            },
+            kind,
+            model,
+            {path: wanted},
+        )
+        for kind, model, path, wanted in (
+            ("openai", "gpt-4o", "messages.1.content.0.text", "[web_search: bergen]"),
+            ("openai", "gpt-4o", "messages.1.content.1.text", "[result of web_search]\n- Bergen <https://ex.org/b>"),
+            ("openai", "gpt-5", "input.1.content.0.text", "[web_search: bergen]"),
+            ("gemini", PRO, "contents.1.parts.1.text", "[result of web_search]\n- Bergen <https://ex.org/b>"),
+            ("anthropic", NEW, "messages.1.content.1", FOUND),
+        )
+    ],
+    (
+        "70 Responses' own search in the history",
+        RESP,
+        {
+            "input": [
+                {"role": "user", "content": "q"},
+                {
+                    "type": "web_search_call",
+                    "id": "ws_1",
+                    "status": "completed",
+                    "action": {
+                        "type": "search",
+                        "query": "bergen",
+                        "sources": [{"type": "url", "url": "https://ex.org/b"}],
+                    },
+                },
+                {"role": "user", "content": "and?"},
+            ]
+        },
+        "anthropic",
+        NEW,
+        {
+            "messages.1.content": "[web_search: bergen]\n[result of web_search]\n- <https://ex.org/b>",
+        },
+    ),
+    (
+        "70 Gemini's own code in the history",
+        GEM,
+        {
+            "contents": [
+                {"role": "user", "parts": [{"text": "q"}]},
+                {
+                    "role": "model",
+                    "parts": [
+                        {"executableCode": {"language": "PYTHON", "code": "print(6*7)"}},
+                        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "42\n"}},
+                        {"text": "So."},
+                    ],
+                },
+                {"role": "user", "parts": [{"text": "and?"}]},
+            ]
+        },
+        "ollama",
+        "m",
+        {"messages.1.content": "[code_execution: print(6*7)]\n\n[result of code_execution]\n42\n\n\nSo."},
+    ),
     (
         "70 server-side tools on other backends",
         ANTH,
@@ -1092,6 +1179,480 @@ CASES: list[Case] = [
         "anthropic",
         OLD,
         {"thinking": {"type": "disabled"}, "context_management": GONE},
+    ),
+    # ---------------------------------------------------------------- more directions of the same
+    *[
+        (
+            "1 a call without a result, Responses and Ollama too",
+            CHAT,
+            {"messages": [ask(), calls("c1"), ask("go")]},
+            kind,
+            model,
+            wanted,
+        )
+        for kind, model, wanted in (
+            ("openai", "gpt-5", {"input": [ask(), ask("go")]}),
+            ("ollama", "m", {"messages": [ask(), ask("go")]}),
+            ("xai", "grok-4", {"messages": [ask(), ask("go")]}),
+        )
+    ],
+    *[
+        (
+            "2 a result without a call, every target",
+            CHAT,
+            {"messages": [ask("hi"), answer("c9")]},
+            kind,
+            model,
+            wanted,
+        )
+        for kind, model, wanted in (
+            ("openai", "gpt-5", {"input": [ask("hi")]}),
+            ("gemini", PRO, {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
+            ("minimax", "minimax-m2.7", {"messages": [ask("hi")]}),
+        )
+    ],
+    (
+        "4 one model turn as several items, for Gemini",
+        RESP,
+        {
+            "input": [
+                {"role": "user", "content": "q"},
+                {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+                {"type": "function_call", "call_id": "c2", "name": "look", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "1"},
+                {"type": "function_call_output", "call_id": "c2", "output": "2"},
+            ]
+        },
+        "gemini",
+        FLASH,
+        {
+            "contents.1.parts.1.functionCall.name": "look",
+            "contents.2.parts.1.functionResponse.response": {"output": "2"},
+            "contents.3": GONE,
+        },
+    ),
+    (
+        "5 ids reused, for Responses",
+        CHAT,
+        {"messages": [*LOOP, calls("c1"), answer("c1", "again")]},
+        "openai",
+        "gpt-5",
+        {"input.1.call_id": "c1", "input.3.call_id": "c1_2", "input.4.call_id": "c1_2"},
+    ),
+    (
+        "9 encrypted reasoning of OpenAI for Claude",
+        RESP,
+        {
+            "input": [
+                {"role": "user", "content": "q"},
+                {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"},
+                {"role": "assistant", "content": [{"type": "output_text", "text": "ok"}]},
+                {"role": "user", "content": "and"},
+            ]
+        },
+        "anthropic",
+        NEW,
+        {"messages.1.content": [{"type": "text", "text": "ok"}]},
+    ),
+    (
+        "9 a signature of Claude for Gemini",
+        ANTH,
+        {
+            "messages": [
+                ask(),
+                {
+                    "role": "assistant",
+                    "content": [{"type": "thinking", "thinking": "hm", "signature": "EqRk"}, use("t1")],
+                },
+                {"role": "user", "content": [got("t1")]},
+            ]
+        },
+        "gemini",
+        PRO,
+        {"contents.1.parts.0.thoughtSignature": SENTINEL, "contents.1.parts.1": GONE},
+    ),
+    (
+        "10 thinking on, from Responses",
+        RESP,
+        {
+            "input": [
+                {"role": "user", "content": "q"},
+                {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c1", "output": "1"},
+            ],
+            "reasoning": {"effort": "medium"},
+        },
+        "anthropic",
+        OLD,
+        {"thinking": {"type": "disabled"}},
+    ),
+    *[
+        (
+            "12 unsigned calls of other clients",
+            source,
+            body,
+            "gemini",
+            PRO,
+            {"contents.1.parts.0.thoughtSignature": SENTINEL},
+        )
+        for source, body in (
+            (ANTH, {"messages": CLAUDE_LOOP}),
+            (
+                RESP,
+                {
+                    "input": [
+                        {"role": "user", "content": "q"},
+                        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+                        {"type": "function_call_output", "call_id": "c1", "output": "1"},
+                    ]
+                },
+            ),
+        )
+    ],
+    (
+        "13 opaque state in the call id, for Claude",
+        CHAT,
+        {"messages": [ask(), calls("call_abc__thought__AY89a1+/=="), answer("call_abc__thought__AY89a1+/==")]},
+        "anthropic",
+        NEW,
+        {"messages.1.content.0.id": "call_abc__thought__AY89a1_" + digest("call_abc__thought__AY89a1+/==")},
+    ),
+    *[
+        ("14 Kimi wants the thoughts of turns with calls", CHAT, {"messages": history}, "moonshot", model, wanted)
+        for history, model, wanted in (
+            (LOOP, "kimi-k2.6", {"thinking": {"type": "disabled"}}),
+            ([ask(), said("hi"), ask("and")], "kimi-k2.6", {"thinking": GONE}),
+            (
+                [ask(), {**calls("c1"), "reasoning_content": "hm"}, answer("c1")],
+                "kimi-k2.6",
+                {"thinking": GONE, "messages.1.reasoning_content": "hm"},
+            ),
+            (LOOP, "kimi-k3", {"thinking": GONE, "messages.1.reasoning_content": "(not kept)"}),
+        )
+    ],
+    (
+        "18 type arrays, null and booleans",
+        CHAT,
+        {
+            "messages": [ask()],
+            "tools": [
+                fn(
+                    {
+                        "type": "object",
+                        "properties": {
+                            "l": {"type": ["array", "null"], "items": {"type": "string"}},
+                            "n": {"type": ["string", "null"]},
+                        },
+                    }
+                )
+            ],
+        },
+        "gemini",
+        PRO,
+        {
+            "tools.0.functionDeclarations.0.parametersJsonSchema.properties": {
+                "l": {"type": ["array", "null"], "items": {"type": "string"}},
+                "n": {"type": ["string", "null"]},
+            }
+        },
+    ),
+    *[
+        (
+            "28 malformed arguments at servers that read them",
+            CHAT,
+            {
+                "messages": [
+                    ask(),
+                    {
+                        "role": "assistant",
+                        "content": None,
+                        "tool_calls": [
+                            {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": given}}
+                        ],
+                    },
+                    answer("c1"),
+                ]
+            },
+            kind,
+            "m",
+            {"messages.1.tool_calls.0.function.arguments": wanted, "messages.2": answer("c1")},
+        )
+        for kind in ("vllm", "llamacpp", "minimax", "compatible")
+        for given, wanted in (
+            ('{"value": ', '{"_raw":"{\\"value\\": "}'),
+            ("", "{}"),
+            ("null", "{}"),
+            ('{"a": 1}', '{"a": 1}'),
+        )
+    ],
+    *[
+        (
+            "30 images inside tool results, where results may hold them",
+            ANTH,
+            {
+                "messages": [
+                    ask(),
+                    {"role": "assistant", "content": [use("t1")]},
+                    {
+                        "role": "user",
+                        "content": [
+                            {
+                                "type": "tool_result",
+                                "tool_use_id": "t1",
+                                "content": [
+                                    {
+                                        "type": "image",
+                                        "source": {"type": "base64", "media_type": "image/png", "data": PNG},
+                                    }
+                                ],
+                            }
+                        ],
+                    },
+                ]
+            },
+            kind,
+            model,
+            wanted,
+        )
+        for kind, model, wanted in (
+            ("openai", "gpt-5", {"input.2.output.0.type": "input_image"}),
+            ("gemini", PRO, {"contents.2.parts.0.functionResponse.parts.0.inlineData.data": PNG}),
+            ("ollama", "m", {"messages.2.images.0": PNG}),
+        )
+    ],
+    (
+        "37 newer fields at a local server that speaks Anthropic",
+        ANTH,
+        {
+            "messages": [ask()],
+            "context_management": {"edits": []},
+            "tools": [{"name": "look", "input_schema": B, "defer_loading": True, "input_examples": [{}]}],
+        },
+        "fireworks",
+        "kimi",
+        {"context_management": GONE, "tools.0.defer_loading": GONE, "tools.0.function.name": "look"},
+    ),
+    *[
+        (
+            "39 freeform tools elsewhere",
+            RESP,
+            {
+                "input": "q",
+                "tools": [{"type": "custom", "name": "apply_patch", "format": {"type": "text"}}],
+            },
+            kind,
+            model,
+            {path: {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}},
+        )
+        for kind, model, path in (
+            ("anthropic", NEW, "tools.0.input_schema"),
+            ("gemini", PRO, "tools.0.functionDeclarations.0.parametersJsonSchema"),
+            ("ollama", "m", "tools.0.function.parameters"),
+        )
+    ],
+    *[
+        (
+            "43 role developer from Responses",
+            RESP,
+            {"input": [{"role": "developer", "content": "D"}, ask()]},
+            kind,
+            model,
+            wanted,
+        )
+        for kind, model, wanted in (
+            ("deepseek", "deepseek-v4", {"messages.0": {"role": "system", "content": "D"}}),
+            ("anthropic", NEW, {"system": "D"}),
+            ("gemini", PRO, {"systemInstruction.parts.0.text": "D"}),
+            ("ollama", "m", {"messages.0": {"role": "system", "content": "D"}}),
+        )
+    ],
+    *[
+        (
+            "57 a turn that only calls: null, empty or absent",
+            CHAT,
+            {
+                "messages": [
+                    ask(),
+                    {k: v for k, v in {**calls("c1"), "content": given}.items() if v != "absent"},
+                    answer("c1"),
+                ]
+            },
+            kind,
+            "m",
+            {"messages.1.content": wanted},
+        )
+        for given in (None, "", "absent")
+        for kind, wanted in (("compatible", None), ("lmstudio", ""))
+    ],
+    (
+        "57 no tools and no calls said as null",
+        CHAT,
+        {"messages": [ask(), said("ok", tool_calls=None), ask()], "tools": None},
+        "anthropic",
+        NEW,
+        {"tools": GONE, "messages.1.content": "ok"},
+    ),
+    *[
+        (
+            "57 nulls where there may be nothing",
+            CHAT,
+            {
+                "messages": [ask(), said("ok", tool_calls=None, refusal=None), ask()],
+                "tools": [{"type": "function", "function": {"name": "look", "parameters": None, "strict": None}}],
+                "stop": None,
+            },
+            kind,
+            model,
+            {"stop": GONE, "messages.1": said("ok"), "tools.0.function": {"name": "look", "parameters": B}},
+        )
+        for kind, model in (("xai", "grok-4"), ("compatible", "m"))
+    ],
+    (
+        "61 illegal names, for Claude",
+        CHAT,
+        {"messages": [ask()], "tools": [fn(A, "搜索")]},
+        "anthropic",
+        NEW,
+        {"tools.0.name": "t_" + digest("搜索")},
+    ),
+    (
+        "62 names longer than 64 are taken elsewhere",
+        ANTH,
+        {"messages": [ask()], "tools": [{"name": LONG, "input_schema": A}]},
+        "openai",
+        "gpt-5",
+        {"tools.0.name": LONG},
+    ),
+    *[
+        (
+            "64 strict for a schema that cannot keep it",
+            CHAT,
+            {"messages": [ask()], "tools": [fn({**A, "required": []}, strict=True)]},
+            kind,
+            model,
+            {path: wanted},
+        )
+        for kind, model, path, wanted in (
+            ("openai", "gpt-5", "tools.0.strict", False),
+            ("anthropic", NEW, "tools.0.input_schema.additionalProperties", False),
+            ("zai", "glm-5", "tools.0.function.strict", GONE),
+        )
+    ],
+    *[
+        (
+            "68 results are objects, whatever they were",
+            CHAT,
+            {"messages": [ask(), calls("c1"), {"role": "tool", "tool_call_id": "c1", "content": given}]},
+            "gemini",
+            FLASH,
+            {"contents.2.parts.0.functionResponse.response": wanted},
+        )
+        for given, wanted in (("[1,2]", {"output": "[1,2]"}), ("", {}), ('{"a": 1}', {"output": '{"a": 1}'}))
+    ],
+    (
+        "70 server-side tools of Responses",
+        RESP,
+        {"input": "q", "tools": [{"type": "web_search"}, {"type": "image_generation"}]},
+        "compatible",
+        "m",
+        {"tools": GONE},
+    ),
+    *[
+        (
+            "71 a JSON schema where there is one",
+            CHAT,
+            {
+                "messages": [ask()],
+                "tools": [fn(A)],
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "r", "schema": {**A, "required": ["a"]}},
+                },
+            },
+            kind,
+            model,
+            {path: wanted},
+        )
+        for kind, model, path, wanted in (
+            ("anthropic", NEW, "output_config.format.type", "json_schema"),
+            ("anthropic", NEW, "tools.1", GONE),
+            ("gemini", PRO, "generationConfig.responseMimeType", "application/json"),
+            ("openai", "gpt-5", "text.format.type", "json_schema"),
+            ("ollama", "m", "format.properties.a", {"type": "string"}),
+        )
+    ],
+    (
+        "82 a long prompt opens a window",
+        CHAT,
+        {"messages": [ask("word " * 6000)], "max_tokens": 64},
+        "ollama",
+        "m",
+        {"options.num_ctx": 16384, "options.num_predict": 64},
+    ),
+    ("82 a short one does not", CHAT, {"messages": [ask()]}, "ollama", "m", {"options": GONE}),
+    (
+        "82 what a client says is left",
+        OLL,
+        {"messages": [ask("word " * 6000)], "options": {"num_ctx": 5000}},
+        "ollama",
+        "m",
+        {"options.num_ctx": 5000},
+    ),
+    (
+        "83 an image URL for Gemini",
+        CHAT,
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://ex.org/a.jpg"}}]}
+            ]
+        },
+        "gemini",
+        PRO,
+        {"contents.0.parts.0.fileData.fileUri": "https://ex.org/a.jpg"},
+    ),
+    *[
+        ("91 the billing line is Anthropic's", ANTH, BILLED, kind, model, wanted)
+        for kind, model, wanted in (
+            ("llamacpp", "m", {"messages.0": {"role": "system", "content": "You are Claude Code."}}),
+            ("openai", "gpt-5", {"instructions": "You are Claude Code."}),
+            ("gemini", PRO, {"systemInstruction.parts": [{"text": "You are Claude Code."}]}),
+            ("anthropic", NEW, {"system.0.text": BILLED["system"][0]["text"]}),
+        )
+    ],
+    *[
+        ("94 cache marks for those who do not know them", ANTH, MARKED, kind, model, {path: wanted})
+        for kind, model, path, wanted in (
+            *(
+                (kind, "m", "messages.0.content", [{"type": "text", "text": t} for t in ("a", "b")])
+                for kind in ("compatible", "vllm", "deepseek", "groq")
+            ),
+            ("ollama", "m", "messages.0.content", "a\nb"),
+            ("gemini", PRO, "contents.0.parts.0", {"text": "a"}),
+        )
+    ],
+    *[
+        ("101 a PDF", CHAT, {"messages": [{"role": "user", "content": [PDF]}]}, kind, model, {path: wanted})
+        for kind, model, path, wanted in (
+            ("anthropic", NEW, "messages.0.content.0.source.media_type", "application/pdf"),
+            ("openai", "gpt-5", "input.0.content.0.type", "input_file"),
+            ("gemini", PRO, "contents.0.parts.0.inlineData.mimeType", "application/pdf"),
+            ("ollama", "m", "messages.0.content", "[document left out: a.pdf]"),
+            ("deepseek", "deepseek-v4", "messages.0.content", "[document left out: a.pdf]"),
+        )
+    ],
+    (
+        "133 the parts of an assistant's history",
+        CHAT,
+        {
+            "messages": [
+                ask(),
+                {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "no"}]},
+                ask(),
+            ]
+        },
+        "openai",
+        "gpt-5",
+        {"input.1.content.0.type": "output_text", "input.1.content.1.type": "refusal"},
     ),
     (
         "D7 gemma has no system instruction",

@@ -21,6 +21,7 @@ from dragoman.passes.context import open_window
 from dragoman.passes.emulate import Undo, emulate
 from dragoman.passes.joining import join_apart, join_calls, set_results_apart
 from dragoman.passes.media import fit_media
+from dragoman.passes.nulls import drop_nulls
 from dragoman.passes.pairing import name_results, pair_calls
 from dragoman.passes.parameters import fit_parameters, limit_cache_marks
 from dragoman.passes.profile import Profile
@@ -35,6 +36,7 @@ from dragoman.passes.rename import rename
 from dragoman.passes.result_media import move_result_media
 from dragoman.passes.roles import say_developer_as_system
 from dragoman.passes.schemas import adapt_schemas
+from dragoman.passes.server_history import tell_server_history
 from dragoman.passes.system import place_system
 from dragoman.passes.thinking import fit_forced_choice, fit_sampling, fit_thinking
 from dragoman.passes.turns import join_turns, put_results_first
@@ -173,6 +175,8 @@ def _drop_lone_choice(request: Request, notes: Notes) -> Request:
 
 
 def _parameters(request: Request, profile: Profile, notes: Notes) -> Request:
+    if not profile.nulls:
+        request = drop_nulls(request, profile.dialect)
     request = fit_parameters(request, profile, notes)
     if not profile.choice_alone and not profile.native:
         request = _drop_lone_choice(request, notes)
@@ -183,4 +187,13 @@ def _parameters(request: Request, profile: Profile, notes: Notes) -> Request:
 
 # Pairing first: everything else may look at a call and know its result. Reasoning and media before the turns, which
 # must not be left empty by them. Names last, when no pass adds a tool any more.
-STEPS: tuple[Step, ...] = (_pairing, _result_media, fit_media, _reasoning, _turns, adapt_schemas, _parameters)
+STEPS: tuple[Step, ...] = (
+    tell_server_history,
+    _pairing,
+    _result_media,
+    fit_media,
+    _reasoning,
+    _turns,
+    adapt_schemas,
+    _parameters,
+)

@@ -121,6 +121,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     off: dict[str, Any] = {}  # keys of the dialect's own that switch thinking off, where no common word does
     spelling: dict[str, Any] = {}  # `~` keys of the dialect: which of two wire names is meant
     omit_neutral: bool = False  # values that say nothing are refused too
+    nulls: bool = True  # null is taken where there may be nothing
     stops: int | None = None  # how many stop sequences
     blank_stops: bool = True
     cache_marks: int | None = None  # how many, None: any number

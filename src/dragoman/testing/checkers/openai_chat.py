@@ -98,7 +98,7 @@ def _check_message(message: dict[str, Any], i: int, server: str) -> Complaints:
         and not (calls or {"audio", "refusal", "function_call"} & message.keys())
     ):
         found.append(f"messages[{i}]: assistant message must have content or tool_calls")
-    if "tool_calls" in message and not calls:
+    if message.get("tool_calls") is not None and not calls:
         found.append(f"[] is too short - 'messages.{i}.tool_calls'")
     for call in calls:
         function = call.get("function") or call.get("custom") or {}
@@ -155,7 +155,7 @@ def _check_order(messages: list[dict[str, Any]], server: str) -> Complaints:
 def _check_tools(body: dict[str, Any], server: str) -> Complaints:
     found: Complaints = []
     tools = objects(body.get("tools"))
-    if "tools" in body and not tools:
+    if body.get("tools") is not None and not tools:
         found.append("[] is too short - 'tools'")
     names: list[str] = []
     for tool in tools:
