@@ -13,7 +13,20 @@ from typing import Any
 
 MODE = sys.argv[1]
 MORE = sys.argv[2:]
+QUESTIONS: dict[str, Any] = {
+    "sampling/createMessage": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "What is your key?"}}],
+        "maxTokens": 100,
+    },
+    "elicitation/create": {"message": "Your password?", "requestedSchema": {"type": "object", "properties": {}}},
+    "roots/list": {},
+    "ping": {},
+    "something/else": {},
+}
 TOOL = {"name": "work", "description": "Does the work.", "inputSchema": {"type": "object", "properties": {}}}
+
+
+heard: list[Any] = []
 
 
 def say(message: Any) -> None:
@@ -60,6 +73,10 @@ def call_tool(call: Any) -> None:
     match MODE:
         case "hang_call":
             time.sleep(3600)
+        case "hang_politely":  # it listens on, and says what it heard when it is asked about it
+            heard.append(call["id"])
+            if call["params"].get("arguments", {}).get("tell"):
+                answer(call, text(json.dumps(heard)))
         case "crash":
             sys.stderr.write("cannot go on: the disk is full\n")
             sys.stderr.flush()
@@ -78,6 +95,12 @@ def call_tool(call: Any) -> None:
             answer(call, {**text("n is many"), "structuredContent": {"n": "many"}})
         case "big":
             answer(call, text("a" * int(MORE[0])))
+        case "ask":  # asks us something first, and tells how that went
+            say({"jsonrpc": "2.0", "id": "question", "method": MORE[0], "params": QUESTIONS[MORE[0]]})
+            reply = json.loads(sys.stdin.readline())
+            while reply.get("id") != "question":
+                reply = json.loads(sys.stdin.readline())
+            answer(call, text(json.dumps(reply)))
         case "raise":
             refuse(call, -32603, "the tool raised KeyError")
         case "environment":
@@ -97,7 +120,9 @@ def main() -> None:
         subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)", MORE[0]])
     for line in sys.stdin:
         call = json.loads(line)
-        if "id" not in call:
+        if call.get("method") == "notifications/cancelled":
+            heard.append({"cancelled": call["params"]["requestId"]})
+        if "id" not in call or "method" not in call:
             continue
         match call["method"]:
             case "initialize" if MODE == "hang":

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import pytest
 
 from dragoman.mcp.servers import UnknownServerError
 from dragoman.mcp.spec import BadServerError, ServerSpec
-from dragoman.mcp.stdio import MAX_LINE
 from dragoman.model.messages import Image, ToolCall
 from dragoman.tools.toolbox import Toolbox
 from tests.mcp.servers import House, bad, everything, gone, listening, running, spec, time_server, words
@@ -97,99 +95,6 @@ def test_a_server_that_was_started_anew_is_asked_anew(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- bad ones
 
 
-def test_one_dead_server_does_not_keep_the_others(tmp_path: Path) -> None:
-    async def run() -> None:
-        specs = (
-            bad("hang", connect_s=0.5),
-            bad("fine"),
-            spec("nobody", url="http://127.0.0.1:9/mcp"),
-            spec("nothing", command="/no/such/program"),
-        )
-        async with House(tmp_path, *specs) as house:
-            begun = time.monotonic()
-            tools = await house.servers.toolbox().list_tools()
-            assert [tool.name for tool in tools] == ["fine__work"]
-            assert time.monotonic() - begun < 4
-            assert house.health() == {"hang": "down", "fine": "up", "nobody": "down", "nothing": "down"}
-            assert "in time" in house.row("hang")["last_error"]
-            assert "cannot be started: No such file" in house.row("nothing")["last_error"]
-            begun = time.monotonic()
-            await house.servers.toolbox().list_tools()  # once known, it is not waited for again
-            assert time.monotonic() - begun < 0.3
-            result = await house.call("hang.work")
-            assert result.failed
-            assert "hang does not run" in words(result)
-            assert not await gone("bad_server.py\0hang")
-
-    asyncio.run(run())
-
-
-def test_a_call_that_hangs_is_an_error_and_the_server_goes_on(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with House(tmp_path, bad("hang_call", timeout_s=0.3), bad("fine")) as house:
-            begun = time.monotonic()
-            slow, quick = await asyncio.gather(house.call("hang_call.work"), house.call("fine.work"))
-            assert slow.failed
-            assert "longer than 0.3 s" in words(slow)
-            assert words(quick) == "done"
-            assert time.monotonic() - begun < 3
-
-    asyncio.run(run())
-
-
-def test_a_crash_in_a_call_says_what_the_server_said_last_and_it_starts_anew(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with House(tmp_path, bad("crash")) as house:
-            result = await house.call("crash.work")
-            assert result.failed
-            assert "exit code 3" in words(result)
-            assert "the disk is full" in words(result)
-            until = time.monotonic() + 5
-            while house.health()["crash"] != "up" and time.monotonic() < until:
-                await house.servers.toolbox().list_tools()
-                await asyncio.sleep(0.05)
-            assert house.health()["crash"] == "up"
-
-    asyncio.run(run())
-
-
-def test_a_server_that_keeps_crashing_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import dragoman.mcp.connection as connection
-
-    monkeypatch.setattr(connection, "REST_S", 0.0)
-    monkeypatch.setattr(connection, "MOST_REST_S", 0.0)
-
-    async def run() -> None:
-        async with House(tmp_path, spec("gone", command="/bin/false")) as house:
-            until = time.monotonic() + 5
-            while house.health() != {"gone": "off"} and time.monotonic() < until:
-                assert (await house.call("gone.work")).failed
-                await asyncio.sleep(0.01)
-            assert house.health() == {"gone": "off"}
-            assert len([event for event, _ in house.reports if event == "mcp_server_down"]) == 6
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize(
-    ("mode", "why"),
-    [("long_line", f"a line of more than {MAX_LINE} bytes"), ("many", "messages a second"), ("noise", "no JSON-RPC")],
-)
-def test_a_flood_ends_the_server_and_not_us(mode: str, why: str, tmp_path: Path) -> None:
-    async def run() -> None:
-        async with House(tmp_path, bad(mode, timeout_s=5)) as house:
-            await house.servers.toolbox().list_tools()
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            result = await house.call(f"{mode}.work")
-            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-            assert result.failed
-            assert why in words(result)
-            assert grown < 40_000  # kB: the line's limit and its buffers
-            assert not await gone(f"bad_server.py\0{mode}")
-
-    asyncio.run(run())
-
-
 def test_a_lying_server_is_caught_or_harmless(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, bad("lie")) as house:
@@ -249,20 +154,6 @@ def test_only_the_tools_an_entry_names_are_offered(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------- what it may know (T21-T23)
-
-
-def test_a_child_gets_no_secret_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
-
-    async def run() -> None:
-        async with House(tmp_path, bad("environment", env={"WANTED": "yes"})) as house:
-            found = json.loads(words(await house.call("environment.work")))
-            assert set(found["env"]) - {"LC_CTYPE"} == {"PATH", "HOME", "LANG", "WANTED"}
-            assert found["cwd"] == found["env"]["HOME"] == str(tmp_path / "mcp" / "environment")
-            assert not [fd for fd in found["fds"] if "socket" in fd or "db" in fd]
-            assert "NoNewPrivs:\t1" in found["status"]
-
-    asyncio.run(run())
 
 
 def test_a_description_that_changes_is_withheld_and_reported_until_somebody_approves(tmp_path: Path) -> None:

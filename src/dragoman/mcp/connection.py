@@ -39,6 +39,7 @@ MOST_TOOLS, MOST_PAGES = 512, 100
 MAX_EVENT = 4 * 1024 * 1024
 REST_S, MOST_REST_S = 1.0, 60.0  # between one failure and the next try
 MOST_STARTS, STARTS_WITHIN_S = 5, 600.0
+MOST_HUNG = 3
 STALE_S = 60.0  # a list nobody promised to tell changes of is asked for again after this
 LIST_S = 10.0
 CHILDREN = ".children"  # no server can be called so
@@ -96,6 +97,7 @@ class Connection:
         self._watched = False  # the server tells us when its list changes
         self._relisting: asyncio.Lock = asyncio.Lock()
         self._failures = 0
+        self._hung = 0  # calls in a row that took too long
         self._not_before = 0.0
         self._starts: deque[float] = deque(maxlen=MOST_STARTS + 1)
 
@@ -153,7 +155,7 @@ class Connection:
                 with suppress(MCPError):
                     return await self._call(call, tool, arguments)
             return fail(call, await self._explain(error, child))
-        except (httpx2.HTTPError, OSError, RuntimeError, ValueError) as error:
+        except (DragomanError, httpx2.HTTPError, OSError, RuntimeError, ValueError) as error:
             return fail(call, f"{tool}: {str(error)[:500] or type(error).__name__}")
 
     async def close(self) -> None:
@@ -189,7 +191,8 @@ class Connection:
                     return await run_tool(client, call, tool, arguments)
                 answer = await client.call_tool(tool, arguments, read_timeout_seconds=seconds)
         except TimeoutError:
-            return fail(call, f"{tool} took longer than {seconds:g} s")
+            return fail(call, self._too_long())
+        self._hung = 0
         if not self._linked and has_link(answer):
             self._linked = self._dirty = True
         return make_result(call, answer)
@@ -197,7 +200,7 @@ class Connection:
     async def _explain(self, error: MCPError, child: Child | None) -> str:
         code, words = error.error.code, error.error.message
         if code == -32001:
-            return f"{self.spec.name} took longer than {self.spec.timeout_s:g} s"
+            return self._too_long()
         if code in _CLOSED:
             self._stop.set()
             if child is not None:
@@ -205,6 +208,14 @@ class Connection:
                 words = child.tell()
             return f"{self.spec.name} ended in the middle of the call: {words}"
         return f"{words[:1000]} ({code})"
+
+    def _too_long(self) -> str:
+        """One call that hangs is a call; several in a row are a server that does (F61)."""
+        self._hung += 1
+        if self._hung >= MOST_HUNG:
+            self._hung = 0
+            self._stop.set()
+        return f"{self.spec.name} took longer than {self.spec.timeout_s:g} s"
 
     async def _again(self) -> bool:
         await self.close()

@@ -1,0 +1,341 @@
+"""Servers that do everything wrong: rows F60 to F65 of RELIABILITY, and what a child may know (T23)."""
+
+import asyncio
+import gzip
+import json
+import os
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dragoman.mcp.connection as connection
+from dragoman.mcp.spec import CONNECT_S, TOOL_S
+from dragoman.mcp.stdio import MAX_LINE
+from tests.mcp.servers import House, bad, gone, spec, words
+from tests.mcp.web_server import Said, Seen, mcp, site
+
+
+async def come_up(house: House, name: str, seconds: float = 5.0) -> str:
+    until = time.monotonic() + seconds
+    while house.health()[name] != "up" and time.monotonic() < until:
+        await house.servers.toolbox().list_tools()
+        await asyncio.sleep(0.05)
+    return house.health()[name]
+
+
+def zombies() -> list[str]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if fields[0] == "Z" and int(fields[1]) == os.getpid():
+                found.append(entry.name)
+    return found
+
+
+# ---------------------------------------------------------------- F60
+
+
+def test_f60_a_server_that_hangs_at_initialize_is_ended_and_the_others_are_fine(tmp_path: Path) -> None:
+    assert CONNECT_S == 10.0
+
+    async def run() -> None:
+        specs = (
+            bad("hang", connect_s=0.5),
+            bad("fine"),
+            spec("nobody", url="http://127.0.0.1:9/mcp"),
+            spec("nothing", command="/no/such/program"),
+        )
+        async with House(tmp_path, *specs) as house:
+            begun = time.monotonic()
+            tools = await house.servers.toolbox().list_tools()
+            assert [tool.name for tool in tools] == ["fine__work"]
+            assert time.monotonic() - begun < 4
+            assert house.health() == {"hang": "down", "fine": "up", "nobody": "down", "nothing": "down"}
+            assert "in time" in house.row("hang")["last_error"]
+            assert "cannot be started: No such file" in house.row("nothing")["last_error"]
+            begun = time.monotonic()
+            await house.servers.toolbox().list_tools()  # once known, it is not waited for again
+            assert time.monotonic() - begun < 0.3
+            result = await house.call("hang.work")
+            assert result.failed
+            assert "hang does not run" in words(result)
+            assert not await gone("bad_server.py\0hang")
+
+    asyncio.run(run())
+
+
+# ---------------------------------------------------------------- F61
+
+
+def test_f61_a_call_that_hangs_is_cancelled_and_the_server_goes_on(tmp_path: Path) -> None:
+    assert TOOL_S == 120.0
+
+    async def run() -> None:
+        async with House(tmp_path, bad("hang_politely", timeout_s=0.3), bad("fine")) as house:
+            await house.servers.toolbox().list_tools()
+            begun = time.monotonic()
+            slow, quick = await asyncio.gather(house.call("hang_politely.work"), house.call("fine.work"))
+            assert slow.failed
+            assert "longer than 0.3 s" in words(slow)
+            assert words(quick) == "done"
+            assert time.monotonic() - begun < 2
+            first, told, _ = json.loads(words(await house.call("hang_politely.work", '{"tell": true}')))
+            assert told == {"cancelled": first}
+
+    asyncio.run(run())
+
+
+def test_f61_a_server_that_hangs_three_times_is_started_anew(tmp_path: Path) -> None:
+    mark = f"hangs-{os.getpid()}"
+
+    async def run() -> None:
+        async with House(tmp_path, bad("hang_call", mark, timeout_s=0.1)) as house:
+            for _ in range(3):
+                assert (await house.call("hang_call.work")).failed
+            assert not await gone(mark, 3.0)
+            assert await come_up(house, "hang_call") == "up"
+
+    asyncio.run(run())
+
+
+# ---------------------------------------------------------------- F62
+
+
+def test_f62_a_crash_in_a_call_says_what_the_server_said_last_and_it_starts_anew(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("crash")) as house:
+            result = await house.call("crash.work")
+            assert result.failed
+            assert "exit code 3" in words(result)
+            assert "the disk is full" in words(result)
+            assert await come_up(house, "crash") == "up"
+        assert zombies() == []
+
+    asyncio.run(run())
+
+
+def test_f62_a_server_that_keeps_crashing_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "REST_S", 0.0)
+    monkeypatch.setattr(connection, "MOST_REST_S", 0.0)
+
+    async def run() -> None:
+        async with House(tmp_path, spec("gone", command="/bin/false")) as house:
+            until = time.monotonic() + 5
+            while house.health() != {"gone": "off"} and time.monotonic() < until:
+                assert (await house.call("gone.work")).failed
+                await asyncio.sleep(0.01)
+            assert house.health() == {"gone": "off"}
+            assert len([event for event, _ in house.reports if event == "mcp_server_down"]) in (5, 6)  # or about to
+        assert zombies() == []
+
+    asyncio.run(run())
+
+
+def test_f62_what_starts_anew_is_compared_with_what_was_approved(tmp_path: Path) -> None:
+    async def run() -> None:
+        changed = tmp_path / "changed"
+        async with House(tmp_path, bad("rug", str(changed))) as house:
+            assert len(await house.servers.toolbox().list_tools()) == 1
+            changed.touch()
+            await house.servers.connection("rug").close()
+            assert await house.servers.toolbox().list_tools() == []
+            assert house.row("rug")["withheld"] == ["work"]
+
+    asyncio.run(run())
+
+
+# ---------------------------------------------------------------- F63
+
+
+def resident() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [("long_line", f"a line of more than {MAX_LINE} bytes"), ("many", "messages a second"), ("noise", "no JSON-RPC")],
+)
+def test_f63_a_flood_ends_the_server_and_not_us(mode: str, why: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad(mode, timeout_s=5)) as house:
+            await house.servers.toolbox().list_tools()
+            before = resident()
+            highest = before
+
+            async def watch() -> None:
+                nonlocal highest
+                while True:
+                    highest = max(highest, resident())
+                    await asyncio.sleep(0.001)
+
+            watching = asyncio.ensure_future(watch())
+            result = await house.call(f"{mode}.work")
+            watching.cancel()
+            assert result.failed
+            assert why in words(result)
+            assert highest - before < 20_000_000  # the line's limit, and the reader's buffer of twice that
+            assert resident() - before < 10_000_000
+            assert not await gone(f"bad_server.py\0{mode}")
+
+    asyncio.run(run())
+
+
+# ---------------------------------------------------------------- F65 (F64 is in test_orphans.py)
+
+
+def redirect(to: str, status: int = 307) -> Any:
+    return lambda seen: Said(status, None, {"location": to}) if seen.path.startswith("/mcp") else None
+
+
+async def try_once(folder: Path, url: str, **row: Any) -> tuple[str, str]:
+    async with House(folder, spec("ours", url=url, **row)) as house:
+        said = words(await house.call("ours.work"))
+        return said, house.row("ours")["last_error"] or ""
+
+
+@pytest.mark.parametrize("transport", ["auto", "http", "sse"])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_f65_a_redirect_to_elsewhere_is_not_followed(status: int, transport: str, tmp_path: Path) -> None:
+    with site(mcp) as canary, site(redirect(f"{canary.url}/mcp", status)) as server:
+        headers = {"authorization": "Bearer canary"}
+        said, error = asyncio.run(try_once(tmp_path, f"{server.url}/mcp", transport=transport, headers=headers))
+        assert "done" not in said
+        assert error
+        assert canary.seen == []
+
+
+@pytest.mark.parametrize("there", ["http://169.254.169.254/latest", "http://metadata.google.internal/", "file:///etc"])
+def test_f65_a_redirect_to_the_metadata_service_is_not_followed(there: str, tmp_path: Path) -> None:
+    with site(redirect(there)) as server:
+        begun = time.monotonic()
+        said, error = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
+        assert "done" not in said
+        assert error
+        assert time.monotonic() - begun < 5
+
+
+def test_f65_a_redirect_within_the_server_is(tmp_path: Path) -> None:
+    """/mcp to /mcp/ is how half of all servers are mounted."""
+
+    def slash(seen: Seen) -> Said | None:
+        return Said(307, None, {"location": "/mcp/"}) if seen.path == "/mcp" else None
+
+    with site(slash, mcp) as server:
+        said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp", bearer="k"))
+        assert said == "done"
+
+
+def test_f65_a_session_that_is_gone_is_begun_anew_once(tmp_path: Path) -> None:
+    sessions: list[str] = []
+    lost: list[str] = []
+
+    def with_session(seen: Seen) -> Said | None:
+        if seen.method != "POST" or "id" not in json.loads(seen.body):
+            return None
+        method = json.loads(seen.body)["method"]
+        if method == "initialize":
+            sessions.append(f"s{len(sessions)}")
+            said = mcp(seen) or Said()
+            said.headers = {"mcp-session-id": sessions[-1]}
+            return said
+        if method == "tools/call" and seen.headers.get("mcp-session-id") == "s0":
+            lost.append("s0")
+            return Said(404)
+        return None
+
+    with site(with_session, mcp) as server:
+        said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
+        assert said == "done"
+        assert (sessions, lost) == (["s0", "s1"], ["s0"])
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (Said(401), "401"),
+        (Said(403), "403"),
+        (Said(500, b"oops"), "500"),
+        (Said(200, b"<html>", {"content-type": "text/html"}), ""),
+        (Said(200, b"not json"), ""),
+    ],
+)
+def test_f65_an_answer_that_is_none_is_told(said: Said, error: str, tmp_path: Path) -> None:
+    with site(lambda seen: said) as server:
+        begun = time.monotonic()
+        _, words_said = asyncio.run(try_once(tmp_path, f"{server.url}/mcp", connect_s=1))
+        assert error in words_said
+        assert words_said
+        assert time.monotonic() - begun < 4
+
+
+@pytest.mark.parametrize("kind", ["large", "compressed"])
+def test_f65_an_answer_that_is_too_large_or_compressed_is_refused(kind: str, tmp_path: Path) -> None:
+    bomb = gzip.compress(b"[" * 100_000_000, 1)
+    answer = Said(200, b" " * 12_000_000) if kind == "large" else Said(200, bomb, {"content-encoding": "gzip"})
+    with site(lambda seen: answer if b"tools/call" in seen.body else None, mcp) as server:
+        before = resident()
+        said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp", timeout_s=5))
+        assert "done" not in said
+        assert resident() - before < 40_000_000
+        assert all(seen.headers.get("accept-encoding") == "identity" for seen in server.seen)
+
+
+def test_f65_a_name_that_leads_to_this_machine_is_refused_where_that_is_not_allowed(tmp_path: Path) -> None:
+    async def run(url: str) -> None:
+        async with House(tmp_path) as house:
+            house.servers.private = False
+            house.servers.add("ours", url)
+            assert (await house.call("ours.work")).failed
+            assert "private" in house.row("ours")["last_error"]
+
+    with site(mcp) as server:
+        asyncio.run(run(f"{server.url}/mcp".replace("127.0.0.1", "localhost")))
+        assert server.seen == []
+
+
+# ---------------------------------------------------------------- T22, T23
+
+
+def test_t23_a_child_gets_no_secret_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+
+    async def run() -> None:
+        async with House(tmp_path, bad("environment", env={"WANTED": "yes"})) as house:
+            found = json.loads(words(await house.call("environment.work")))
+            assert set(found["env"]) - {"LC_CTYPE"} == {"PATH", "HOME", "LANG", "WANTED"}
+            assert found["cwd"] == found["env"]["HOME"] == str(tmp_path / "mcp" / "environment")
+            assert not [fd for fd in found["fds"] if "socket" in fd or "db" in fd]
+            assert "NoNewPrivs:\t1" in found["status"]
+
+    asyncio.run(run())
+
+
+# ---------------------------------------------------------------- servers that ask us
+
+
+@pytest.mark.parametrize("question", ["sampling/createMessage", "elicitation/create", "roots/list", "something/else"])
+def test_a_server_that_asks_us_is_refused_at_once(question: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("ask", question, timeout_s=3)) as house:
+            begun = time.monotonic()
+            told = json.loads(words(await house.call("ask.work")))
+            assert time.monotonic() - begun < 2
+            assert told["error"]["code"] in (-32600, -32601)
+            assert "result" not in told
+
+    asyncio.run(run())
+
+
+def test_a_server_that_asks_whether_we_live_is_told(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("ask", "ping", timeout_s=3)) as house:
+            assert json.loads(words(await house.call("ask.work")))["result"] == {}
+
+    asyncio.run(run())
