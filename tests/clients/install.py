@@ -15,29 +15,28 @@ class UnavailableError(Exception):
     """Why there are no programs to run."""
 
 
-def cache_folder() -> Path:
+def cache_folder(versions: Path) -> Path:
     """One folder for each set of versions, so that another set never meets half of this one."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "dragoman-clients" / hashlib.sha256(VERSIONS.read_bytes()).hexdigest()[:12]
+    return Path(base) / "dragoman-clients" / hashlib.sha256(versions.read_bytes()).hexdigest()[:12]
 
 
-def install() -> Path:
+def install(versions: Path = VERSIONS) -> Path:
     """The folder of the programs; installs them the first time."""
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         raise UnavailableError("node and npm are not on PATH")
-    folder = cache_folder()
+    folder = cache_folder(versions)
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "done").exists():
-            _install(npm, folder)
+            _install(npm, folder, versions.read_text().split())
             (folder / "done").touch()
     return folder / "node_modules" / ".bin"
 
 
-def _install(npm: str, folder: Path) -> None:
-    wanted = VERSIONS.read_text().split()
+def _install(npm: str, folder: Path, wanted: list[str]) -> None:
     command = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--loglevel", "error", *wanted]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
