@@ -2,6 +2,8 @@
 
 import logging
 
+from msgspec.structs import replace
+
 from dragoman.dialects._base import Dialect
 from dragoman.dialects.jsonrpc import NAME
 from dragoman.errors import DecodeError, LossError, UpstreamError
@@ -14,6 +16,7 @@ from dragoman.lines import Line
 log = logging.getLogger(__name__)
 
 OWN_STATUSES = (401, 403, 405, 413, 415, 421, 431, 502, 508)  # said as they are, whatever a dialect would make of them
+SOON_S = 1.0  # when to come again to a server that does not say
 
 
 def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Exception) -> HttpResponse:
@@ -51,13 +54,13 @@ def classify(error: Exception) -> Failure:
 
 def fail(dialect: Dialect, failure: Failure) -> HttpResponse:
     """A failure as the client's dialect says it."""
+    if failure.kind in ("rate_limited", "overloaded") and failure.retry_after_s is None:
+        failure = replace(failure, retry_after_s=SOON_S)
     wire = dialect.encode_failure(failure)
     status = failure.status if failure.status in OWN_STATUSES else wire.status
     if dialect.name == NAME and failure.status == 502:
         status = 200  # an answer of JSON-RPC, which says so in its body
     headers = {"content-type": "application/json", **wire.headers}
-    if failure.kind in ("rate_limited", "overloaded") and failure.retry_after_s is None:
-        headers.setdefault("retry-after", "1") if failure.kind == "overloaded" else None
     if failure.kind in ("invalid_request", "too_long", "not_found", "too_large", "refused", "no_credit"):
         headers["x-should-retry"] = "false"
     return HttpResponse(status, dump_json(wire.body), headers=headers)
