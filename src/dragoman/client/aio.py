@@ -16,6 +16,7 @@ from dragoman.client.answers import Answer, AsyncStream, RunAnswer
 from dragoman.client.lists import Count, ListedModel, count_tokens, list_models
 from dragoman.client.openai_form import AsyncOpenAI
 from dragoman.client.prompts import Asked, Asking, Prompt, build
+from dragoman.client.speech import speak
 from dragoman.client.wiring import GATEWAY, Wiring, wire
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
@@ -33,6 +34,7 @@ from dragoman.upstream.render import render, split
 from dragoman.upstream.send import Answer as Sent
 from dragoman.upstream.send import Job, Sender
 from dragoman.upstream.spec import Target, Timeouts, Upstream
+from dragoman.upstream.speech import Sound
 from dragoman.upstream.station import Station
 from dragoman.upstream.transport import Transport
 
@@ -144,6 +146,21 @@ class AsyncClient:
     ) -> AsyncGenerator[Step, None]:
         return run_loop(_Upstreams(self, asked, notes, stream), asked.toolbox, asked.request, limits)
 
+    async def speak(
+        self,
+        model: str,
+        text: str,
+        *,
+        voice: str | None = None,
+        instructions: str | None = None,
+        form: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Sound:
+        """A text spoken. `form`: wav, pcm, flac, ogg; mp3, opus and aac where the provider gives them or ffmpeg is
+        there. OpenAI's and Gemini's names of voices are understood by both."""
+        self._begin()
+        return await speak(self, model, text, voice=voice, instructions=instructions, form=form, timeout_s=timeout_s)
+
     async def _offer(self, asked: Asked) -> Request:
         offered = (*(asked.request.tools or ()), *await asked.toolbox.list_tools())
         return replace(asked.request, tools=offered) if offered else asked.request
@@ -196,8 +213,15 @@ class AsyncClient:
             targets=targets,
             render=rendered,
             stream=stream,
-            deadline=self._sender.clock() + (self._timeout_s if timeout_s is None else timeout_s),
+            deadline=self.deadline(timeout_s),
         )
+        return await self.ask(job, copies)
+
+    def deadline(self, timeout_s: float | None) -> float:
+        return self._sender.clock() + (self._timeout_s if timeout_s is None else timeout_s)
+
+    async def ask(self, job: Job, copies: int = 1) -> Sent:
+        """Whoever calls this closes what it gives (`done`)."""
         try:
             sent = await (self._sender.ask(job) if copies == 1 else ask_each(self._sender, job, copies))
         except UpstreamError as error:

@@ -14,6 +14,7 @@ from dragoman.client.lists import Count, ListedModel
 from dragoman.client.openai_form import AsyncSpeaker, FormStream
 from dragoman.client.prompts import Asking, Prompt
 from dragoman.errors import DragomanError
+from dragoman.upstream.speech import Sound
 
 T = TypeVar("T")
 
@@ -184,6 +185,21 @@ class Client:
     ) -> Steps[Step]:
         """The tool loop step by step: model events as they come, calls, results, and why it stopped."""
         return Steps(self._portal, self._client.run_steps(model, prompt, limits=limits, **asking))
+
+    def speak(
+        self,
+        model: str,
+        text: str,
+        *,
+        voice: str | None = None,
+        instructions: str | None = None,
+        form: str | None = None,
+        timeout_s: float | None = None,
+    ) -> Sound:
+        """A text spoken; see AsyncClient.speak."""
+        return self._portal.run(
+            self._client.speak(model, text, voice=voice, instructions=instructions, form=form, timeout_s=timeout_s)
+        )
 
     def models(self, upstream: str | None = None) -> list[ListedModel]:
         """Every model of every upstream that answers, or of one, and then it is an error if it does not."""

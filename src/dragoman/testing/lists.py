@@ -1,6 +1,5 @@
-"""Model lists, token counts, embeddings and speech, in each dialect's own shape."""
+"""Model lists, token counts and embeddings, in each dialect's own shape."""
 
-import struct
 from typing import Any
 
 from dragoman.upstream.demo import demo_embedding
@@ -106,11 +105,3 @@ def _size(body: dict[str, Any]) -> int:
 
 def _count(texts: list[str]) -> int:
     return sum(len(text.split()) for text in texts)
-
-
-def silence(seconds: float = 0.1, rate: int = 24_000) -> bytes:
-    """A wav file with nothing to hear."""
-    data = b"\0\0" * int(seconds * rate)
-    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, rate * 2, 2, 16)
-    head = struct.pack("<4sI4s", b"RIFF", 36 + len(data), b"WAVE") + form + struct.pack("<4sI", b"data", len(data))
-    return head + data

@@ -31,13 +31,14 @@ from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.testing.faults import Fault
-from dragoman.testing.lists import count_body, embed, list_models, show_model, silence
+from dragoman.testing.lists import count_body, embed, list_models, show_model
 from dragoman.testing.oddities import dress_events, edit_frames, find_oddity
 from dragoman.testing.recorded import Recorded
 from dragoman.testing.refusals import Refusal, refuse, refuse_model
 from dragoman.testing.rules import check, warn
 from dragoman.testing.seals import check_seals, seal_events
 from dragoman.testing.sending import NO_FAULT, Sender, send_instead, send_refusal
+from dragoman.testing.speech import complain_gemini, complain_openai, speak_gemini, speak_openai
 from dragoman.testing.stored import Stored
 from dragoman.upstream.demo import count_tokens, demo_events
 from dragoman.upstream.profiles import find_kind
@@ -274,7 +275,14 @@ class Provider:
             case "embed":
                 return _json(embed(dialect, http.path, body))
             case "speech":
-                return web.Response(body=silence(), content_type="audio/wav")
+                if (words := complain_openai(body)) is not None:
+                    raise self._refuse(dialect, 400, words)
+                sound, kind = speak_openai(body)
+                return web.Response(body=sound, content_type=kind)
+            case "talk" if dialect == "gemini" and "tts" in model:
+                if (words := complain_gemini(model, body)) is not None:
+                    raise self._refuse(dialect, 400, words)
+                return _json(speak_gemini(body))
             case "count":
                 return _json(count_body(dialect, self._count(seen, dialect, body)))
             case _:

@@ -1,0 +1,56 @@
+"""A text spoken: by a provider, through a gateway, or by the demo model."""
+
+from typing import TYPE_CHECKING
+
+from dragoman.client.wiring import GATEWAY
+from dragoman.dialects import find_dialect
+from dragoman.errors import DragomanError
+from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.notes import Notes
+from dragoman.upstream.send import Job, Rendered
+from dragoman.upstream.spec import DEMO, Target
+from dragoman.upstream.speech import FORMS, Sound, ask_speech, hear, hear_speech, shape_sound, speak_demo
+from dragoman.upstream.station import Station
+
+if TYPE_CHECKING:
+    from dragoman.client.aio import AsyncClient
+
+
+async def speak(
+    client: "AsyncClient",
+    model: str,
+    text: str,
+    *,
+    voice: str | None,
+    instructions: str | None,
+    form: str | None,
+    timeout_s: float | None,
+) -> Sound:
+    if form is not None and form not in FORMS:
+        raise DragomanError(f"no such form of sound: {form}; there are {', '.join(FORMS)}")
+    said = {"model": model, "input": text, "voice": voice, "instructions": instructions, "response_format": form}
+    body: JsonObject = {name: value for name, value in said.items() if value is not None}
+    targets = client.wiring.targets(model)
+    if targets[0][0].spec.kind == DEMO:
+        return await shape_sound(speak_demo(body), form)
+    job = Job(targets=targets, render=lambda station, target: _render(station, target, body), stream=False,
+              deadline=client.deadline(timeout_s))  # fmt: skip
+    sent = await client.ask(job)
+    try:
+        dialect = sent.rendered.dialect.name
+        raw = sent.raw or b""
+        sound = hear_speech(dialect, raw) if dialect == "gemini" else hear(raw, said=form or "mp3")
+        return await shape_sound(sound, form)
+    finally:
+        client.done(sent)
+
+
+def _render(station: Station, target: Target, body: JsonObject) -> Rendered:
+    spec = station.spec
+    if spec.name.startswith(GATEWAY):  # it takes every form, and OpenAI's door is the one for speech
+        name, path, said = "openai_chat", "/v1/audio/speech", {**body, "model": target.model}
+    else:
+        name = (spec.dialects or (spec.dialect,))[0]
+        path, said = ask_speech(name, target.model, body)
+    dialect = find_dialect("gemini" if name == "gemini" else "openai_chat")
+    return Rendered(dialect=dialect, path=path, body=dump_json(said), headers={}, notes=Notes(), opaque=True)

@@ -1,0 +1,155 @@
+"""Sound in files: 16 bit, one channel, as wav, flac, and flac in ogg, without any program to help.
+
+FLAC: https://www.rfc-editor.org/rfc/rfc9639 (its section 10.1 is FLAC in Ogg); Ogg pages:
+https://www.rfc-editor.org/rfc/rfc3533 (read 2026-11-16). Samples are stored as they are, silent frames as one value.
+"""
+
+import hashlib
+import struct
+import sys
+import zlib
+from array import array
+from collections.abc import Iterator
+
+RATE = 24_000  # what Gemini and OpenAI give bare
+_BLOCK = 4096  # samples of a frame
+_SERIAL = 0x6472_6167
+_FIRST, _LAST = 0x02, 0x04  # of an Ogg page
+_MAGIC = ((b"OggS", "ogg"), (b"fLaC", "flac"), (b"ID3", "mp3"), (b"\xff\xfb", "mp3"), (b"\xff\xf3", "mp3"))
+_MORE = ((b"\xff\xf2", "mp3"), (b"\xff\xf1", "aac"), (b"\xff\xf9", "aac"))
+
+
+def sniff_sound(data: bytes) -> str | None:
+    """The form its first bytes tell; bare samples tell none."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
+        return "wav"
+    return next((form for magic, form in (*_MAGIC, *_MORE) if data.startswith(magic)), None)
+
+
+# ---------------------------------------------------------------- wav
+
+
+def wrap_wav(samples: bytes, rate: int = RATE) -> bytes:
+    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, rate * 2, 2, 16)
+    size = len(samples)
+    return struct.pack("<4sI4s", b"RIFF", 36 + size, b"WAVE") + form + struct.pack("<4sI", b"data", size) + samples
+
+
+def read_wav(sound: bytes) -> tuple[bytes, int] | None:
+    """Samples and rate of a wav file; None where they are not 16 bit and one channel. A length nobody knew when the
+    head was written (0xffffffff, as streams have it) means all there is."""
+    place, rate = 12, RATE
+    while place + 8 <= len(sound):
+        name, size = struct.unpack_from("<4sI", sound, place)
+        inside = sound[place + 8 : place + 8 + size]
+        if name == b"fmt " and len(inside) >= 16:
+            coding, channels, rate, _, _, bits = struct.unpack_from("<HHIIHH", inside)
+            if (coding, channels, bits) != (1, 1, 16):
+                return None
+        elif name == b"data":
+            return inside[: len(inside) // 2 * 2], rate
+        place += 8 + size + size % 2
+    return None
+
+
+# ---------------------------------------------------------------- flac
+
+
+def write_flac(samples: bytes, rate: int = RATE) -> bytes:
+    head = b"fLaC" + _block(0, _stream_info(samples, rate), last=True)
+    return head + b"".join(frame for frame, _ in _frames(samples))
+
+
+def write_ogg(samples: bytes, rate: int = RATE) -> bytes:
+    """Each frame is a packet, and each packet a page."""
+    mapping = struct.pack(">B4sBBH", 0x7F, b"FLAC", 1, 0, 1)  # version 1.0, one more packet of head
+    comment = struct.pack("<I8sI", 8, b"dragoman", 0)
+    pages = [
+        _page(mapping + b"fLaC" + _block(0, _stream_info(samples, rate)), 0, 0, _FIRST),
+        _page(_block(4, comment, last=True), 1, 0),
+    ]
+    frames = list(_frames(samples))
+    for number, (frame, end) in enumerate(frames):
+        pages.append(_page(frame, number + 2, end, _LAST if number == len(frames) - 1 else 0))
+    return b"".join(pages)
+
+
+def _block(kind: int, body: bytes, *, last: bool = False) -> bytes:
+    return struct.pack(">I", (last << 31) | (kind << 24) | len(body)) + body
+
+
+def _stream_info(samples: bytes, rate: int) -> bytes:
+    """Sizes of frames are not known; rate, channels - 1, bits - 1 and the number of samples share eight bytes."""
+    numbers = (rate << 44) | (0 << 41) | (15 << 36) | (len(samples) // 2)
+    digest = hashlib.md5(samples, usedforsecurity=False).digest()
+    return struct.pack(">HHxxxxxxQ", _BLOCK, _BLOCK, numbers) + digest
+
+
+def _frames(samples: bytes) -> Iterator[tuple[bytes, int]]:
+    """Frames, each with the number of samples up to its end."""
+    values = array("h", samples[: len(samples) // 2 * 2])
+    for number, start in enumerate(range(0, len(values), _BLOCK)):
+        block = values[start : start + _BLOCK]
+        head = b"\xff\xf8" + (b"\xc0" if len(block) == _BLOCK else b"\x70") + b"\x08" + _number(number)
+        if len(block) != _BLOCK:
+            head += struct.pack(">H", len(block) - 1)
+        head += bytes([_crc8(head)])
+        if block.count(block[0]) == len(block):
+            body = b"\x00" + struct.pack(">h", block[0])  # constant
+        else:
+            if sys.byteorder == "little":
+                block.byteswap()
+            body = b"\x02" + block.tobytes()  # verbatim
+        frame = head + body
+        yield frame + struct.pack(">H", _crc16(frame)), min(start + _BLOCK, len(values))
+
+
+def _number(number: int) -> bytes:
+    """Coded as UTF-8 codes characters, and further than those go."""
+    return chr(number).encode("utf-8", "surrogatepass")
+
+
+def _table(width: int, polynomial: int) -> list[int]:
+    top, mask = 1 << (width - 1), (1 << width) - 1
+    table = []
+    for byte in range(256):
+        value = byte << (width - 8)
+        for _ in range(8):
+            value = ((value << 1) ^ polynomial if value & top else value << 1) & mask
+        table.append(value)
+    return table
+
+
+_TABLE8, _TABLE16 = _table(8, 0x07), _table(16, 0x8005)
+_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+
+
+def _crc8(data: bytes) -> int:
+    value = 0
+    for byte in data:
+        value = _TABLE8[value ^ byte]
+    return value
+
+
+def _crc16(data: bytes) -> int:
+    value, table = 0, _TABLE16
+    for byte in data:
+        value = ((value << 8) & 0xFFFF) ^ table[(value >> 8) ^ byte]
+    return value
+
+
+# ---------------------------------------------------------------- ogg
+
+
+def _page(packet: bytes, number: int, end: int, flags: int = 0) -> bytes:
+    full, rest = divmod(len(packet), 255)
+    lacing = b"\xff" * full + bytes([rest])
+    head = struct.pack("<4sBBQII", b"OggS", 0, flags, end, _SERIAL, number)
+    bare = head + bytes(4) + bytes([len(lacing)]) + lacing + packet
+    return bare[:22] + struct.pack("<I", _crc32(bare)) + bare[26:]
+
+
+def _crc32(data: bytes) -> int:
+    """Ogg's reads bits from the other end than zlib's, and begins and ends with none set."""
+    value = zlib.crc32(data.translate(_REVERSED), 0xFFFFFFFF) ^ 0xFFFFFFFF
+    return int(f"{value:032b}"[::-1], 2)
