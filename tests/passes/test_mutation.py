@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes import legal
 from dragoman.passes.emulate import Undo
 from dragoman.passes.rename import NOTHING
 from dragoman.upstream.profiles import profile_for
 from tests.passes.test_cases import CASES, dig, name, whole
-from tests.passes.test_legal import TARGETS
 from tests.passes.wires import complain, read, write
 
 
@@ -24,6 +24,7 @@ def same(request: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 WITHOUT: dict[str, Callable[..., Any]] = {
+    "tell_server_history": same,
     "pair_calls": same,
     "name_results": same,
     "_declare_history": same,
@@ -52,6 +53,11 @@ WITHOUT: dict[str, Callable[..., Any]] = {
     "adapt_schemas": same,
     "fit_parameters": same,
     "limit_cache_marks": same,
+    "mend_arguments": same,
+    "spell_no_text": same,
+    "drop_billing": same,
+    "drop_nulls": same,
+    "open_window": same,
     "rename": lambda request, *args: (request, NOTHING),
     "emulate": lambda request, *args: (request, Undo()),
 }
@@ -61,25 +67,31 @@ def failing(monkeypatch: pytest.MonkeyPatch, step: str) -> list[str]:
     """The cases that notice, by number and name."""
     with monkeypatch.context() as patch:
         patch.setattr(legal, step, WITHOUT[step])
-        if step in ("fit_media", "adapt_schemas"):
+        if step in ("tell_server_history", "fit_media", "adapt_schemas"):
             patch.setattr(legal, "STEPS", tuple(s for s in legal.STEPS if s.__name__ != step))
         return [name(case) for case in CASES if not holds(case)]
 
 
 def holds(case: Any) -> bool:
-    _, source, body, kind, model, expected = case
-    for target_kind, target in ((kind, model), *TARGETS):
-        request = replace(read(source, whole(source, body)), model=target)
-        profile = profile_for(target_kind, target)
-        try:
-            wire = write(request, profile, Notes())
-        except (KeyError, ValueError, TypeError, IndexError):
-            return False
-        if complain(wire, profile, target):
-            return False
-        if (target_kind, target) == (kind, model) and any(dig(wire, path) != v for path, v in expected.items()):
-            return False
-    return True
+    """Whether its own target gets what it should, and takes it."""
+    _, _, _, kind, model, expected = case
+    profile = profile_for(kind, model)
+    try:
+        wire = write(replace(decoded(case), model=model), profile, Notes())
+    except (KeyError, ValueError, TypeError, IndexError):
+        return False
+    return not complain(wire, profile, model) and all(dig(wire, path) == value for path, value in expected.items())
+
+
+_decoded: dict[int, Request] = {}
+
+
+def decoded(case: Any) -> Request:
+    """What no pass has touched is the same every time."""
+    found = _decoded.get(id(case))
+    if found is None:
+        found = _decoded[id(case)] = read(case[1], whole(case[1], case[2]))
+    return found
 
 
 @pytest.mark.parametrize("step", sorted(WITHOUT))

@@ -1,0 +1,185 @@
+"""What another provider's own tools did earlier in a conversation, told as text where only that provider can read it.
+
+"results history (encrypted_content, toolCall/toolResponse, item ids) is provider-bound: in foreign history turn it into
+plain text" (crosswalk, "Server tools"; FIELD-CASES 70). Told are the question and what was found: titles, addresses,
+text and output, never what is encrypted. The client keeps the parts as they are, so their origin gets them back byte
+for byte.
+"""
+
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from dragoman.jsontypes import JsonObject, dump_text
+from dragoman.model.messages import Message, Opaque, Part, Text
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, Notes
+from dragoman.passes.profile import Profile
+
+LONGEST = 4_000  # characters of one call or result
+
+
+def tell_server_history(request: Request, profile: Profile, notes: Notes) -> Request:
+    if "server_tools" not in profile.lacks or not _any_foreign(request, profile.dialect):
+        return request
+    if profile.policy_of("server_tools") == "drop":
+        return request
+    messages = [_tell_message(message, i, profile.dialect, notes) for i, message in enumerate(request.messages)]
+    if all(a is b for a, b in zip(messages, request.messages, strict=True)):
+        return request
+    return replace(request, messages=tuple(messages))
+
+
+def _any_foreign(request: Request, dialect: str) -> bool:
+    for message in request.messages:
+        for part in message.parts:
+            if type(part) is Opaque and part.dialect != dialect:
+                return True
+    return False
+
+
+def _tell_message(message: Message, i: int, dialect: str, notes: Notes) -> Message:
+    parts: list[Part] = []
+    for j, part in enumerate(message.parts):
+        told = tell_part(part) if type(part) is Opaque and part.dialect != dialect else None
+        if told is None or type(part) is not Opaque:
+            parts.append(part)
+            continue
+        words = f"only {part.dialect} reads what its own tools did: told as text"
+        if len(told) > LONGEST:
+            told = f"{told[:LONGEST]}… [{len(told) - LONGEST} more characters left out]"
+            words += ", the first of it"
+        notes.altered(((((ROOT, "messages"), i), "parts"), j), words)
+        parts.append(Text(text=told))
+    same = all(a is b for a, b in zip(parts, message.parts, strict=True))
+    return message if same else replace(message, parts=tuple(parts))
+
+
+def tell_part(part: Opaque) -> str | None:
+    """A provider's own call or result in words; None if it is neither, or says nothing."""
+    body = part.body
+    match part.dialect:
+        case "anthropic":
+            return _tell_anthropic(body, str(body.get("type")))
+        case "openai_responses":
+            teller = _RESPONSES.get(str(body.get("type")))
+            return teller(body) if teller is not None else None
+        case "gemini":
+            return _tell_gemini(body)
+        case _:
+            return None
+
+
+# ---------------------------------------------------------------- words
+
+
+def _call(name: object, asked: object) -> str:
+    """`[web_search: weather in Bergen]`"""
+    if isinstance(asked, dict) and len(asked) == 1:
+        (asked,) = asked.values()
+    said = asked if isinstance(asked, str) else dump_text(asked) if asked else ""
+    return f"[{name}: {said}]" if said else f"[{name}]"
+
+
+def _result(name: object, found: object) -> str | None:
+    text = "\n".join(line.rstrip() for line in _lines(found) if line.strip())
+    return f"[result of {name}]\n{text}" if text else None
+
+
+def _lines(value: object) -> Iterator[str]:
+    """All that a person could read of a result. By name: what we do not know may be encrypted, or a megabyte."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _lines(item)
+    elif isinstance(value, dict):
+        yield from _fields(value)
+
+
+def _fields(value: JsonObject) -> Iterator[str]:
+    title, url = value.get("title") or value.get("filename"), value.get("url") or value.get("uri")
+    if isinstance(title, str) or isinstance(url, str):
+        yield " ".join(("-", *((title,) if title else ()), *((f"<{url}>",) if url else ())))
+    for key in ("error_code", "error", "error_message"):
+        if isinstance(value.get(key), str):
+            yield f"failed: {value[key]}"
+    for key in ("text", "stdout", "stderr", "output", "logs", "tool_name", "snippet"):
+        if isinstance(value.get(key), str):
+            yield value[key]
+    source = value.get("source")
+    if isinstance(source, dict) and source.get("type") == "text":
+        yield from _lines(source.get("data"))
+    for key in ("content", "tool_references", "results", "sources"):
+        yield from _lines(value.get(key))
+
+
+# ---------------------------------------------------------------- dialects
+
+
+def _tell_anthropic(body: JsonObject, kind: str) -> str | None:
+    if kind == "server_tool_use":
+        return _call(body.get("name"), body.get("input"))
+    if kind == "mcp_tool_use":
+        return _call(f"{body.get('server_name')}/{body.get('name')}", body.get("input"))
+    if kind.endswith("_tool_result"):
+        return _result(kind.removesuffix("_tool_result"), body.get("content"))
+    return None
+
+
+def _tell_web_search(body: JsonObject) -> str:
+    action = body.get("action")
+    if not isinstance(action, dict):
+        return _call("web_search", None)
+    queries = action.get("queries")
+    asked = action.get("query") or (", ".join(map(str, queries)) if isinstance(queries, list) else None)
+    asked = asked or action.get("url") or action.get("pattern")
+    return _both(_call("web_search", asked), _result("web_search", action.get("sources")))
+
+
+def _tell_file_search(body: JsonObject) -> str:
+    queries = body.get("queries")
+    asked = ", ".join(map(str, queries)) if isinstance(queries, list) else None
+    return _both(_call("file_search", asked), _result("file_search", body.get("results")))
+
+
+def _tell_code(body: JsonObject) -> str:
+    return _both(_call("code_interpreter", body.get("code")), _result("code_interpreter", body.get("outputs")))
+
+
+def _tell_mcp(body: JsonObject) -> str:
+    name = f"{body.get('server_label')}/{body.get('name')}"
+    failed = body.get("error")
+    found = {"error": failed if isinstance(failed, str) else dump_text(failed)} if failed else body.get("output")
+    return _both(_call(name, body.get("arguments")), _result(name, found))
+
+
+def _both(call: str, result: str | None) -> str:
+    return call if result is None else f"{call}\n{result}"
+
+
+_RESPONSES: dict[str, Callable[[JsonObject], str]] = {
+    "web_search_call": _tell_web_search,
+    "file_search_call": _tell_file_search,
+    "code_interpreter_call": _tell_code,
+    "mcp_call": _tell_mcp,
+}
+
+
+def _tell_gemini(body: JsonObject) -> str | None:
+    for key, value in body.items():
+        if not isinstance(value, dict):
+            continue
+        if key == "executableCode":
+            return _call("code_execution", value.get("code"))
+        if key == "codeExecutionResult":
+            return _result("code_execution", value)
+        if key == "toolCall":
+            return _call(_tool_type(value), value.get("args"))
+        if key == "toolResponse":
+            return _result(_tool_type(value), value.get("response"))
+    return None
+
+
+def _tool_type(value: JsonObject) -> str:
+    return str(value.get("toolType", "tool")).lower()
