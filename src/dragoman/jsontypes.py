@@ -10,6 +10,7 @@ Json: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
 
 _decode = msgspec.json.Decoder().decode
+_decode_string = msgspec.json.Decoder(str).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -21,6 +22,14 @@ def load_json(data: bytes | str) -> Json:
         raise DecodeError(f"not JSON: {error}") from error
     except RecursionError as error:  # msgspec gives up on depth this way
         raise DecodeError("not JSON we read: nested too deeply") from error
+
+
+def load_string(data: bytes) -> str | None:
+    """What one JSON string says; None for anything else."""
+    try:
+        return _decode_string(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
 
 
 def load_object(data: bytes | str) -> JsonObject:

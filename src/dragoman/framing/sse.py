@@ -28,6 +28,10 @@ class SseDecoder:
         self._started = False
 
     def feed(self, piece: bytes) -> list[SseFrame]:
+        return [frame for block in self.cut(piece) if (frame := read_block(block)) is not None]
+
+    def cut(self, piece: bytes) -> list[bytes]:
+        """The blocks these bytes complete, for who need not read them all; `read_block` makes a frame of one."""
         if self._tail_cr and piece:
             self._tail_cr = False
             if piece[:1] == b"\n":
@@ -39,17 +43,10 @@ class SseDecoder:
             self._tail_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         blocks = data.split(b"\n\n")
+        if len(data) > self._max and max(map(len, blocks)) > self._max:
+            raise DecodeError(f"a stream event is larger than {self._max} bytes")
         self._buffer = blocks.pop()
-        frames: list[SseFrame] = []
-        for block in blocks:
-            if len(block) > self._max:
-                raise self._too_large()
-            frame = read_block(block)
-            if frame is not None:
-                frames.append(frame)
-        if len(self._buffer) > self._max:
-            raise self._too_large()
-        return frames
+        return blocks
 
     def close(self) -> list[SseFrame]:
         """A stream may end without its last blank line; the frame counts all the same."""
@@ -64,9 +61,6 @@ class SseDecoder:
             return b""
         self._started = True
         return data.removeprefix(MARK)
-
-    def _too_large(self) -> DecodeError:
-        return DecodeError(f"a stream event is larger than {self._max} bytes")
 
 
 MARK = b"\xef\xbb\xbf"

@@ -32,7 +32,8 @@ from dragoman.dialects.anthropic.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import OMIT, add_extras, drop_constant, expected, leftovers, need_object, take_one, take_text
-from dragoman.framing.sse import SseDecoder, SseFrame
+from dragoman.framing.mould import Mould
+from dragoman.framing.sse import SseDecoder, SseFrame, read_block
 from dragoman.jsontypes import JsonObject, dump_json, dump_text, load_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import merge_extras, unfold
@@ -90,11 +91,17 @@ class StreamDecoder:
         self._extras: dict[str, JsonObject] = {}
         self._started = False
         self._ended = False
+        self._mould = Mould()  # of a piece of text
+        self._moulded: _Block | None = None  # whose text that is
 
     def feed(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
-        for frame in self._frames.feed(piece):
-            self._read(frame, events)
+        for lines in self._frames.cut(piece):
+            block = self._moulded
+            if block is not None and (text := self._mould.read(lines)) is not None:
+                events.append(PartDelta(index=block.index, text=text))
+            elif (frame := read_block(lines)) is not None:
+                self._read(frame, events, lines)
         return events
 
     def close(self) -> list[Event]:
@@ -108,19 +115,20 @@ class StreamDecoder:
             events.append(ReplyFailed(failure=CUT))
         return events
 
-    def _read(self, frame: SseFrame, events: list[Event]) -> None:
+    def _read(self, frame: SseFrame, events: list[Event], lines: bytes = b"") -> None:
         if self._ended or frame.data == b"[DONE]":  # not Anthropic's, but seen behind OpenAI-minded servers
             return
         body = load_object(frame.data)
         kind = body.get("type")
         if kind == "content_block_delta":
             try:
-                self._delta(body, events)
+                self._delta(body, events, lines)
             except KeyError as error:
                 raise DecodeError("expected string, found null", "delta", str(error.args[0])) from None
             except TypeError:  # `"" + text` raises it: the cheapest way to see that it is text
                 raise DecodeError("not a delta of this stream") from None
             return
+        self._moulded = None
         match kind or frame.event:
             case "content_block_start":
                 self._start_block(body, events)
@@ -188,7 +196,7 @@ class StreamDecoder:
         block.opened = True
         events.append(PartStart(index=block.index, part=part))
 
-    def _delta(self, body: JsonObject, events: list[Event]) -> None:
+    def _delta(self, body: JsonObject, events: list[Event], lines: bytes) -> None:
         block, delta = self._blocks.get(body.get("index")), body.get("delta")
         if block is None:
             raise DecodeError("content_block_delta outside its block")
@@ -199,9 +207,9 @@ class StreamDecoder:
             return
         match delta.get("type"):
             case "text_delta":
-                events.append(PartDelta(index=block.index, text="" + delta["text"]))
+                self._grow(block, "" + delta["text"], events, lines, b'"text"')
             case "thinking_delta":
-                events.append(PartDelta(index=block.index, text="" + delta["thinking"]))
+                self._grow(block, "" + delta["thinking"], events, lines, b'"thinking"')
             case "input_json_delta":
                 piece = "" + delta["partial_json"]
                 block.json.append(piece)
@@ -215,6 +223,10 @@ class StreamDecoder:
                 events.append(PartDelta(index=block.index, citations=(citation,)))
             case _:
                 events.append(Aside(dialect=NAME, body=body))
+
+    def _grow(self, block: _Block, text: str, events: list[Event], lines: bytes, key: bytes) -> None:
+        events.append(PartDelta(index=block.index, text=text))
+        self._moulded = block if self._mould.learn(lines, key, text) else None
 
     def _stop_block(self, body: JsonObject, events: list[Event]) -> None:
         block = self._blocks.pop(_index_of(body), None)
@@ -310,6 +322,8 @@ class StreamEncoder:
         self._out: list[bytes] = []
         self._index = -1  # of the open block
         self._kind: type[Part] | None = None
+        self._open: int | None = None  # the part whose text goes into the open block as it comes
+        self._head = b""  # all of a frame before that text
         self._skipped: set[int] = set()
         self._tier: str | None = None
         self._cited = 0  # citations of the open block
@@ -320,11 +334,18 @@ class StreamEncoder:
         for event in events:
             if self._done:
                 break
+            if (
+                type(event) is PartDelta
+                and event.index == self._open
+                and event.text
+                and not event.citations
+                and event.logprobs is None
+            ):
+                # The hot path: only the text itself is encoded, the frame around it is the same every time.
+                self._out.append(b"%b%b}}\n\n" % (self._head, dump_json(event.text)))
+                continue
             for ordered in self._sequencer.feed(event):
-                if type(ordered) is PartDelta:
-                    self._delta(ordered)
-                else:
-                    self._write(ordered)
+                self._write(ordered)
         out, self._out = b"".join(self._out), []
         return out
 
@@ -393,6 +414,8 @@ class StreamEncoder:
         self._index += 1
         self._cited, self._cited_well = 0, False
         self._kind = Text if isinstance(part, Refusal) else type(part)
+        if self._kind in _DELTA_HEADS:
+            self._open, self._head = event.index, _DELTA_HEADS[self._kind] % self._index
         self._send({"type": "content_block_start", "index": self._index, "content_block": block})
         self._first_delta(part, block, at)
 
@@ -440,10 +463,8 @@ class StreamEncoder:
     def _delta(self, event: PartDelta) -> None:
         if event.index in self._skipped:
             return
-        if event.text and self._kind in _DELTA_HEADS:
-            # The hot path: only the text itself is encoded, the frame around it is the same every time.
-            head = _DELTA_HEADS[self._kind] % self._index
-            self._out.append(head + dump_json(event.text) + b"}}\n\n")
+        if event.text and event.index == self._open:
+            self._out.append(b"%b%b}}\n\n" % (self._head, dump_json(event.text)))
         if event.logprobs is not None:
             self._notes.dropped((self._at(event.index), "logprobs"), "anthropic has no logprobs")
         for citation in event.citations:
@@ -463,6 +484,7 @@ class StreamEncoder:
     def _stop_block(self, event: PartEnd) -> None:
         if event.index in self._skipped:
             return
+        self._open = None
         at = self._at(event.index)
         if self._cited and not self._cited_well:
             self._notes.dropped((at, "citations"), "none of them names a place anthropic could cite")

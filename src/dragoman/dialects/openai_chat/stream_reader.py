@@ -6,6 +6,7 @@ begins, so that it can be passed on at once; what comes for it later is a part o
 Calls stay open to the end, because their fragments may interleave.
 """
 
+from itertools import count
 from typing import Any
 
 from dragoman.dialects.openai_chat.calls import CallIds, ids_of_reply
@@ -17,7 +18,8 @@ from dragoman.dialects.openai_chat.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import leftovers
-from dragoman.framing.sse import SseDecoder, SseFrame
+from dragoman.framing.mould import Mould
+from dragoman.framing.sse import SseDecoder, SseFrame, read_block
 from dragoman.jsontypes import JsonObject, kind_of, load_json
 from dragoman.model.events import Aside, Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.messages import Extras
@@ -39,7 +41,7 @@ class StreamDecoder:
     def __init__(self, notes: Notes) -> None:
         self._frames = SseDecoder()
         self._turns: dict[int, Turn] = {}
-        self._parts = 0
+        self._parts = count()  # indexes; the turns share them, and do not know who reads them
         self._extras: JsonObject = {}  # of the whole reply
         self._usage: JsonObject | None = None
         self._tier: str | None = None
@@ -48,11 +50,18 @@ class StreamDecoder:
         self._size = -1  # keys of a chunk without anything new: one of the same size is not looked through
         self._started = False
         self._ended = False
+        self._mould = Mould()  # of a piece of text
+        self._moulded: Turn | None = None  # whose text that is
 
     def feed(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
-        for frame in self._frames.feed(piece):
-            self._read(frame, events)
+        for block in self._frames.cut(piece):
+            turn = self._moulded
+            if turn is not None and turn.text is not None and (text := self._mould.read(block)) is not None:
+                if text:
+                    events.append(PartDelta(index=turn.text, text=text))
+            elif (frame := read_block(block)) is not None:
+                self._read(frame, events, block)
         return events
 
     def close(self) -> list[Event]:
@@ -67,7 +76,7 @@ class StreamDecoder:
                 self._fail(CUT, events)
         return events
 
-    def _read(self, frame: SseFrame, events: list[Event]) -> None:
+    def _read(self, frame: SseFrame, events: list[Event], block: bytes = b"") -> None:
         if self._ended:
             return
         data = frame.data
@@ -80,10 +89,14 @@ class StreamDecoder:
         body = load_json(data)
         if type(body) is not dict or "choices" not in body or body.get("error"):
             self._read_other(frame, body, events)
-        elif len(body) != self._size or body.get("usage") is not None or not self._read_text(body["choices"], events):
+        elif (
+            len(body) != self._size
+            or body.get("usage") is not None
+            or not self._read_text(body["choices"], events, block)
+        ):
             self._read_chunk(body, events)
 
-    def _read_text(self, choices: Any, events: list[Event]) -> bool:
+    def _read_text(self, choices: Any, events: list[Event], block: bytes) -> bool:
         """True if it was a piece of the open text and nothing else, as nearly every chunk is."""
         if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
             return False
@@ -100,9 +113,11 @@ class StreamDecoder:
             return False
         if text:
             events.append(PartDelta(index=turn.text, text=text))
+        self._moulded = turn if self._mould.learn(block, b'"content"', text) else None
         return True
 
     def _read_chunk(self, body: JsonObject, events: list[Event]) -> None:
+        self._moulded = None  # it may say something that others would say again
         self._size = len(body) if body.keys() <= _KNOWN else -1
         self._read_head(body)
         choices = body["choices"]
@@ -134,13 +149,8 @@ class StreamDecoder:
             number = 0
         turn = self._turns.get(number)
         if turn is None:
-            turn = self._turns[number] = Turn(self, number, self._ids)
+            turn = self._turns[number] = Turn(self._parts, number, self._ids)
         turn.read(choice, events)
-
-    def next_part(self) -> int:
-        index = self._parts
-        self._parts += 1
-        return index
 
     # ------------------------------------------------------------ the reply as a whole
 
@@ -170,16 +180,16 @@ class StreamDecoder:
                 self._extras[key] = value
 
     def _fail(self, failure: Failure, events: list[Event]) -> None:
-        self._ended = True
+        self._ended, self._moulded = True, None
         events.append(ReplyFailed(failure=failure))
 
     def _end(self, events: list[Event]) -> None:
         if not self._started:
             self._start({}, events)
-        self._ended = True
-        count = 1 + max(self._turns, default=-1)
-        finishes: list[Finish | None] = [None] * count
-        extras: list[Extras] = [{}] * count
+        self._ended, self._moulded = True, None
+        turns = 1 + max(self._turns, default=-1)
+        finishes: list[Finish | None] = [None] * turns
+        extras: list[Extras] = [{}] * turns
         for number, turn in sorted(self._turns.items()):
             turn.end(events)
             if self._usage is None and type(turn.choice.get("usage")) is dict:  # Moonshot

@@ -1,6 +1,7 @@
 """OpenAI Chat Completions: one choice of a stream while it grows."""
 
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 from msgspec import ValidationError, convert
 
@@ -24,10 +25,6 @@ _DELTA = frozenset(
 )
 
 
-class Counter(Protocol):
-    def next_part(self) -> int: ...
-
-
 class _Call:
     """A call from its first fragment on. It opens once its name is known."""
 
@@ -44,8 +41,8 @@ class _Call:
 
 
 class Turn:
-    def __init__(self, counter: Counter, number: int, ids: CallIds) -> None:
-        self._counter = counter
+    def __init__(self, parts: Iterator[int], number: int, ids: CallIds) -> None:
+        self._parts = parts
         self._number = number
         self._ids = ids
         self.text: int | None = None  # the open part of each kind
@@ -111,7 +108,7 @@ class Turn:
     def _begin(self, part: Part, events: list[Event]) -> int:
         """A part that ends the text or thought before it."""
         self._close(events)
-        index = self._counter.next_part()
+        index = next(self._parts)
         events.append(PartStart(index=index, part=part, choice=self._number))
         return index
 

@@ -1,0 +1,179 @@
+"""Frames that differ in their text only are read without parsing them, and read as if they had been parsed."""
+
+import gc
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.dialects import find_dialect
+from dragoman.dialects.anthropic import stream as anthropic
+from dragoman.dialects.openai_chat import stream_reader as chat
+from dragoman.framing.mould import EVERY, Mould
+from dragoman.model.events import Event
+from dragoman.notes import Notes
+
+
+def say_chat(text: str, **more: Any) -> str:
+    choice = {"index": more.pop("index", 0), "delta": {"content": text, **more.pop("delta", {})}, "finish_reason": None}
+    return "data: " + json.dumps({"id": "c", "model": "m", "choices": [choice], **more}, ensure_ascii=False) + "\n\n"
+
+
+def say_anthropic(text: str, key: str = "text", index: int = 0) -> str:
+    body = {"type": "content_block_delta", "index": index, "delta": {"type": f"{key}_delta", key: text}}
+    return f"event: content_block_delta\ndata: {json.dumps(body, ensure_ascii=False)}\n\n"
+
+
+def open_anthropic(kind: str, index: int = 0) -> str:
+    start = {"type": "content_block_start", "index": index, "content_block": {"type": kind, kind: ""}}
+    return f"event: content_block_start\ndata: {json.dumps(start)}\n\n"
+
+
+MESSAGE = 'event: message_start\ndata: {"type":"message_start","message":{"id":"i","model":"m","content":[]}}\n\n'
+STOP = 'event: content_block_stop\ndata: {"type":"content_block_stop","index":0}\n\n'
+ROLE = say_chat("").replace('"content": ""', '"role": "assistant", "content": ""')
+TEXTS = ["a", "", 'q"q', "b\\b", "\n", "é한😀", '"},"x":{"y":"', 'content":"', "{", "a" * 1000]
+
+STREAMS: dict[str, list[str]] = {
+    "plain": [ROLE, *map(say_chat, TEXTS * 4)],
+    "escapes": [ROLE, *(say_chat("x").replace('"x"', '"\\u0041\\/\\n"') for _ in range(4))],
+    "a second key": [ROLE, say_chat("a"), say_chat("b", delta={"role": "x"}), say_chat("c"), say_chat("d")],
+    "a second string": [ROLE, *map(say_chat, "ab"), say_chat("c").replace('"c"', '"c", "name": "d"'), say_chat("e")],
+    "no string": [ROLE, *map(say_chat, "ab"), say_chat("c").replace('"c"', "null"), say_chat("d")],
+    "two choices": [ROLE, *(say_chat(t, index=i) for t in "abcdefgh" for i in (0, 1))],
+    "a tier that changes": [ROLE, *map(say_chat, "ab"), say_chat("c", service_tier="flex"), *map(say_chat, "de")],
+    "usage in every chunk": [ROLE, *(say_chat("x", usage={"completion_tokens": i}) for i in range(5))],
+    "another part between": [
+        ROLE,
+        *map(say_chat, "abc"),
+        say_chat("t").replace('"content"', '"reasoning_content"'),
+        *map(say_chat, "def"),
+    ],
+    "after the end": [ROLE, *map(say_chat, "abc"), "data: [DONE]\n\n", *map(say_chat, "def")],
+    "after an error": [ROLE, *map(say_chat, "abc"), 'data: {"error": {"message": "no"}}\n\n', *map(say_chat, "def")],
+}
+MESSAGES: dict[str, list[str]] = {
+    "plain": [MESSAGE, open_anthropic("text"), *map(say_anthropic, TEXTS * 4), STOP],
+    "thoughts, then text": [
+        MESSAGE,
+        open_anthropic("thinking"),
+        *(say_anthropic(text, "thinking") for text in "abc"),
+        STOP,
+        open_anthropic("text"),
+        *map(say_anthropic, "def"),
+        STOP,
+    ],
+    "a ping between": [
+        MESSAGE,
+        open_anthropic("text"),
+        *map(say_anthropic, "ab"),
+        'event: ping\ndata: {"type":"ping"}\n\n',
+        *map(say_anthropic, "cd"),
+    ],
+    "two blocks at once": [
+        MESSAGE,
+        open_anthropic("text"),
+        open_anthropic("text", 1),
+        *(say_anthropic(t, index=i) for t in "abcd" for i in (0, 1)),
+    ],
+}
+ALL = [("openai_chat", name) for name in STREAMS] + [("anthropic", name) for name in MESSAGES]
+
+
+def read(dialect: str, pieces: list[bytes]) -> list[Event]:
+    decoder = find_dialect(dialect).stream_decoder(Notes())
+    return [event for piece in pieces for event in decoder.feed(piece)] + decoder.close()
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize(("dialect", "name"), ALL)
+def test_a_stream_is_read_as_if_every_frame_were_parsed(
+    dialect: str, name: str, together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frames = [frame.encode() for frame in (STREAMS if dialect == "openai_chat" else MESSAGES)[name]]
+    pieces = [b"".join(frames)] if together else frames
+    quick = read(dialect, pieces)
+    monkeypatch.setattr(Mould, "read", lambda self, block: None)
+    assert quick == read(dialect, pieces)
+
+
+def test_an_end_of_a_block_ends_what_was_learnt_of_it() -> None:
+    frames = [MESSAGE, open_anthropic("text"), *map(say_anthropic, "ab"), STOP, say_anthropic("c")]
+    with pytest.raises(Exception, match="outside its block"):
+        read("anthropic", ["".join(frames).encode()])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "module", "loader"), [("openai_chat", chat, "load_json"), ("anthropic", anthropic, "load_object")]
+)
+def test_hardly_a_frame_is_parsed(dialect: str, module: Any, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = 0
+    load = getattr(module, loader)
+
+    def count(data: bytes) -> Any:
+        nonlocal parsed
+        parsed += 1
+        return load(data)
+
+    monkeypatch.setattr(module, loader, count)
+    head = [ROLE] if dialect == "openai_chat" else [MESSAGE, open_anthropic("text")]
+    say = say_chat if dialect == "openai_chat" else say_anthropic
+    events = read(dialect, ["".join([*head, *(say(f"word {i} ") for i in range(100))]).encode()])
+    assert len(events) > 100
+    assert parsed < 6
+
+
+def test_a_frame_that_changes_is_learnt_again() -> None:
+    mould = Mould()
+    assert mould.learn(b'{"a":1,"t":"x"}', b'"t"', "x")
+    assert mould.read(b'{"a":1,"t":"y"}') == "y"
+    for _ in range(EVERY):
+        mould.learn(b'{"a":2,"t":"x"}', b'"t"', "x")
+    assert mould.read(b'{"a":2,"t":"z"}') == "z"
+    assert mould.read(b'{"a":1,"t":"y"}') is None
+
+
+@pytest.mark.parametrize(
+    ("block", "text"),
+    [
+        (b'{"t":"x","u":{"t":"y"}}', "x"),  # which of the two?
+        (b'{"t":"x"}', "y"),
+        (b'{"t":["x"]}', "x"),
+        (b"{}", ""),
+    ],
+)
+def test_what_may_mean_something_else_is_not_learnt(block: bytes, text: str) -> None:
+    assert not Mould().learn(block, b'"t"', text)
+
+
+@pytest.mark.parametrize(
+    "block", [b'{"t":"', b'{"t":"}', b'{"t":"x"y"}', b'{"t":"x","t":"y"}', b'{"t":"\n"}', b'{"t":"x\\"}']
+)
+def test_what_only_looks_alike_is_not_read(block: bytes) -> None:
+    mould = Mould()
+    assert mould.learn(b'{"t":"x"}', b'"t"', "x")
+    assert mould.read(block) is None
+
+
+@given(st.lists(st.text(max_size=20), max_size=20), st.booleans())
+def test_whatever_is_said_is_read_as_json_reads_it(texts: list[str], compact: bool) -> None:
+    separators = (",", ":") if compact else (", ", ": ")
+    mould, first = Mould(), json.dumps({"a": [1], "t": "x", "b": {}}, separators=separators).encode()
+    assert mould.learn(first, b'"t"', "x")
+    for text in texts:
+        assert mould.read(json.dumps({"a": [1], "t": text, "b": {}}, separators=separators).encode()) == text
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
+def test_a_decoder_goes_without_the_collector(dialect: str) -> None:
+    frames = STREAMS["two choices"] if dialect == "openai_chat" else MESSAGES["plain"]
+    read(dialect, ["".join(frames).encode()])
+    gc.collect()
+    gc.disable()
+    try:
+        read(dialect, ["".join(frames).encode()])
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
