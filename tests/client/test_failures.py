@@ -75,13 +75,13 @@ def test_a_lasting_fault_is_told(name: str, fault: Fault, kind: str) -> None:
     asyncio.run(main())
 
 
-def test_an_answer_that_is_no_answer_is_a_failure_after_three_attempts() -> None:
+def test_an_answer_that_is_no_answer_is_asked_for_once_more_and_then_a_failure() -> None:
     async def main() -> None:
         async with room("openai_chat") as (client, provider, model):
             provider.always(faults.garbage())
             error = await fails(client, model)
             assert (error.failure.kind, error.failure.code) == ("server_error", "upstream_malformed")
-            assert len(talks(provider)) == 3
+            assert len(talks(provider)) == 2
 
     asyncio.run(main())
 

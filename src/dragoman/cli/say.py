@@ -1,35 +1,44 @@
 """`dragoman say`: a text spoken by a model, saved as sound (mission D10)."""
 
 import argparse
-import http.client
-import shutil
-import struct
-import subprocess
+import contextlib
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING
 
-from dragoman.cli.local import HOST, PORT, GatewayError, base_url, find_key, list_models, running_gateway, say_refusal
+from dragoman.cli.local import HOST, PORT, answers, base_url, find_key
 from dragoman.cli.style import colourful, paint
-from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.errors import ConfigError, DragomanError, UpstreamError
+
+if TYPE_CHECKING:
+    from dragoman.client import Client
 
 NAME = "say"
 HELP = "speak a text and save the sound"
 EPILOG = """examples:
-  dragoman say "Hello there" -o hello.wav --model gpt-4o-mini-tts
-  dragoman say "안녕하세요" -o hello.ogg --model gemini-2.5-flash-preview-tts --voice Kore
+  dragoman say "Hello there" -o hello.wav
+  dragoman say "Hello there" -o hello.mp3 --model gpt-4o-mini-tts
+  dragoman say "안녕하세요" -o hello.ogg --voice Kore \\
+      --model gemini-2.5-flash-preview-tts
   echo "a longer text" | dragoman say -o text.pcm
-  dragoman say hello -o hello.wav --url http://127.0.0.1:9666/openai/v1      (any OpenAI-compatible server)
+  dragoman say hello -o hello.wav --url http://127.0.0.1:9666/openai/v1
 
-The end of the file's name says what it becomes: .wav, .ogg, .mp3, .flac, .aac or .pcm (16 bit, 24 kHz, bare).
-.ogg needs an upstream that gives it, or ffmpeg."""
-FORMATS = {".wav": "wav", ".pcm": "pcm", ".ogg": "opus", ".opus": "opus", ".mp3": "mp3", ".flac": "flac", ".aac": "aac"}
-TIMEOUT_S = 300.0
+The end of the file's name says what it becomes: .wav, .ogg, .flac, .mp3, .aac or
+.pcm (16 bit, 24 kHz, bare). Where a provider gives only bare samples, as Gemini
+does, .mp3 and .aac need ffmpeg; the others do not.
 
+Through the gateway at --host and --port if one runs there, else straight to the
+provider, with a key from the environment (GEMINI_API_KEY, OPENAI_API_KEY, ...).
+Without any, the demo model hums.
 
-class SpeechError(GatewayError):
-    """No sound, or not in the form that was asked for."""
+exit codes: 0 saved, 1 no sound, 2 bad input or usage"""
+FORMS = {".wav": "wav", ".pcm": "pcm", ".ogg": "ogg", ".opus": "opus", ".mp3": "mp3", ".flac": "flac", ".aac": "aac"}
+# Who speaks when nobody says: the first provider there is a key for.
+SPEAKERS = {"gemini": "gemini-2.5-flash-preview-tts", "openai": "gpt-4o-mini-tts", "groq": "playai-tts"}
+NO_SOUND, MISUSED = 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,134 +49,91 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", "-m", help="who speaks (default: the first speaking model there is)")
     parser.add_argument("--voice", help="with which voice (default: the model's own)")
     parser.add_argument("--instructions", metavar="TEXT", help="how to speak")
-    parser.add_argument("--host", default=HOST, help="of the gateway (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=PORT, help="of the gateway (default: %(default)s)")
+    parser.add_argument("--host", help=f"of the gateway (default: {HOST})")
+    parser.add_argument("--port", type=int, help=f"of the gateway (default: {PORT})")
     parser.add_argument("--url", metavar="URL", help="of another server with OpenAI's /audio/speech")
-    parser.add_argument("--key", help="a key for it (default: DRAGOMAN_KEY)")
+    parser.add_argument("--key", help="for the gateway or --url (default: DRAGOMAN_KEY)")
 
 
 def run(args: argparse.Namespace) -> int:
     try:
-        text = " ".join(args.words) or ("" if sys.stdin.isatty() else sys.stdin.read().strip())
-        form = FORMATS.get(args.output.suffix.lower())
-        if not text or form is None:
-            what = "there is nothing to say" if not text else f"expected a file ending in {', '.join(FORMATS)}"
-            print(f"{paint('dragoman say:', 'red', sys.stderr)} {what}", file=sys.stderr)
-            return 2
-        if args.url:
-            sound = speak(args.url.rstrip("/") + "/audio/speech", args, text, form, args.model or "tts-1")
-        else:
-            base = base_url(args.host, args.port)
-            with running_gateway(base, quiet=True):
-                model = args.model or find_speaker(base, find_key(args.key))
-                sound = speak(base + "/v1/audio/speech", args, text, form, model)
-        data = shape(sound, form, args.output.name)
-        args.output.write_bytes(data)
-    except (GatewayError, OSError) as error:
-        print(f"{paint('dragoman say:', 'red', sys.stderr)} {error}", file=sys.stderr)
-        return 1
-    print(f"{args.output}: {len(data)} bytes", file=sys.stderr)
+        from dragoman.client import Client
+    except ImportError as error:
+        return complain(f"{error.name} is missing: pip install 'dragoman[client]'", NO_SOUND)
+    form = FORMS.get(args.output.suffix.lower())
+    if form is None:
+        return complain(f"{args.output}: expected a file ending in {', '.join(FORMS)}", MISUSED)
+    text = " ".join(args.words) or ("" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip())
+    if not text:
+        return complain("what is there to say? Say it, or pipe it in", MISUSED)
+    try:
+        with connect(Client, args) as client, progress():
+            model = args.model or choose_speaker(client, args.url)
+            sound = client.speak(model, text, voice=args.voice, instructions=args.instructions, form=form)
+        args.output.write_bytes(sound.data)
+    except ConfigError as error:
+        return complain(str(error), MISUSED)
+    except UpstreamError as error:
+        return complain(str(error), NO_SOUND)
+    except OSError as error:
+        return complain(f"{args.output} cannot be written: {error.strerror}", NO_SOUND)
+    except DragomanError as error:
+        return complain(str(error), NO_SOUND)
+    print(f"{args.output}: {len(sound.data)} bytes, {model}", file=sys.stderr)
     return 0
 
 
-def find_speaker(url: str, key: str | None) -> str:
-    names = list_models(url, key)
+def connect(make: "type[Client]", args: argparse.Namespace) -> "Client":
+    """The server that was named, the gateway that runs, or the providers themselves."""
+    if args.url:
+        return make("compatible", base_url=args.url, api_key=find_key(args.key))
+    url = base_url(args.host or HOST, args.port or PORT)
+    if answers(url):
+        return make(base_url=url, api_key=find_key(args.key))
+    if args.host or args.port:
+        raise DragomanError(f"no gateway answers at {url}")
+    return make()
+
+
+def choose_speaker(client: "Client", url: str | None) -> str:
+    if url:
+        return "tts-1"
+    if client.wiring.only is None:
+        return next((SPEAKERS[u.name] for u in client.wiring.upstreams if u.keys and u.name in SPEAKERS), "demo")
+    names = [row.name for row in client.models()]
     found = next((name for name in names if "tts" in name.lower() or "speech" in name.lower()), None)
-    if found is None:
-        raise SpeechError(f"no model here speaks by its name; say which: --model (there is {', '.join(names[:8])})")
-    return found
+    if found is None and "demo" not in names:
+        shown = ", ".join(names[:8])
+        raise DragomanError(f"no model here speaks by its name; say which: --model (there is {shown})")
+    return found or "demo"
 
 
-def speak(url: str, args: argparse.Namespace, text: str, form: str, model: str) -> bytes:
-    body: JsonObject = {"model": model, "input": text, "voice": args.voice or "alloy", "response_format": form}
-    if args.instructions:
-        body["instructions"] = args.instructions
-    headers = {"content-type": "application/json"}
-    if key := find_key(args.key):
-        headers["authorization"] = f"Bearer {key}"
-    parts = urlsplit(url)
-    make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = make(parts.hostname or HOST, parts.port, timeout=TIMEOUT_S)
-    progress = Progress()
-    try:
-        progress.show(0)
-        connection.request("POST", parts.path, dump_json(body), headers)
-        response = connection.getresponse()
-        if response.status != 200:
-            raise SpeechError(say_refusal(response.status, response.read(65536)))
-        pieces: list[bytes] = []
-        while piece := response.read1(65536):
-            pieces.append(piece)
-            progress.show(sum(map(len, pieces)))
-        return b"".join(pieces)
-    except (OSError, http.client.HTTPException) as error:
-        raise SpeechError(f"{url} does not answer: {error}") from error
-    finally:
-        progress.end()
-        connection.close()
-
-
-class Progress:
+@contextlib.contextmanager
+def progress() -> Iterator[None]:
     """One line that changes, on a terminal only."""
+    if not colourful(sys.stderr):
+        yield
+        return
+    begun, over = time.monotonic(), threading.Event()
 
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-        self._on = colourful(sys.stderr)
-
-    def show(self, size: int) -> None:
-        if self._on:
-            seconds = time.monotonic() - self._begun
-            sys.stderr.write(f"\r\x1b[Kspeaking ... {size // 1024} kB, {seconds:.1f} s")
+    def tick() -> None:
+        while True:
+            sys.stderr.write(f"\r\x1b[Kspeaking ... {time.monotonic() - begun:.1f} s")
             sys.stderr.flush()
+            if over.wait(0.1):
+                return
 
-    def end(self) -> None:
-        if self._on:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
-
-
-def shape(sound: bytes, form: str, name: str) -> bytes:
-    """The sound in the form that was asked for. A server may give wav whatever one asks."""
-    if not sound:
-        raise SpeechError("the answer holds no sound")
-    given = sniff(sound)
-    if given == form or (given is None and form in ("pcm", "mp3", "aac")):
-        return sound
-    if given == "wav" and form == "pcm":
-        return samples(sound)
-    if given is None and form == "wav":
-        return wrap(sound)
-    if shutil.which("ffmpeg") is None:
-        what = given or "a form nobody here knows"
-        raise SpeechError(f"the server gave {what}, and {name} needs ffmpeg to be made of it; try -o out.wav")
-    coder = {"opus": "ogg", "aac": "adts"}.get(form, form)
-    command = ["ffmpeg", "-loglevel", "error", "-i", "pipe:0", "-f", coder, "pipe:1"]
-    done = subprocess.run(command, input=sound, capture_output=True, check=False)  # noqa: S603
-    if done.returncode:
-        raise SpeechError(f"ffmpeg could not make {name}: {done.stderr.decode('utf-8', 'replace')[:200]}")
-    return done.stdout
+    ticker = threading.Thread(target=tick, daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        ticker.join()
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
 
 
-def sniff(sound: bytes) -> str | None:
-    if sound[:4] == b"RIFF" and sound[8:12] == b"WAVE":
-        return "wav"
-    if sound[:3] == b"ID3" or sound[:2] in (b"\xff\xfb", b"\xff\xf3", b"\xff\xf2"):
-        return "mp3"
-    return {b"OggS": "opus", b"fLaC": "flac"}.get(sound[:4])
-
-
-def samples(sound: bytes) -> bytes:
-    """What a wav file holds, without what it says about it."""
-    place = 12
-    while place + 8 <= len(sound):
-        size = int.from_bytes(sound[place + 4 : place + 8], "little")
-        if sound[place : place + 4] == b"data":
-            return sound[place + 8 : place + 8 + size]
-        place += 8 + size + size % 2
-    raise SpeechError("the wav file holds no sound")
-
-
-def wrap(pcm: bytes, rate: int = 24_000) -> bytes:
-    form = struct.pack("<4sIHHIIHH", b"fmt ", 16, 1, 1, rate, rate * 2, 2, 16)
-    head = struct.pack("<4sI4s", b"RIFF", 36 + len(pcm), b"WAVE")
-    return head + form + struct.pack("<4sI", b"data", len(pcm)) + pcm
+def complain(text: str, code: int) -> int:
+    print(f"{paint('dragoman say:', 'red', sys.stderr)} {text}", file=sys.stderr)
+    return code

@@ -9,6 +9,7 @@ https://ai.google.dev/gemini-api/docs/speech-generation, https://platform.openai
 
 import asyncio
 import base64
+import os
 import re
 import shutil
 
@@ -130,6 +131,10 @@ async def shape_sound(sound: Sound, wanted: str | None) -> Sound:
         return _write(*bare, form)
     if bare is not None and form == "ogg" and shutil.which("ffmpeg") is None:
         return _write(*bare, "ogg")
+    if shutil.which("ffmpeg") is None:
+        given = "bare samples" if sound.form == "pcm" else sound.form
+        words = f"{form} needs ffmpeg, which is not there: the upstream gave {given}; wav, pcm, flac and ogg need none"
+        raise UpstreamError(Failure(kind="invalid_request", status=400, param="response_format", message=words))
     return await _convert(Sound(wrap_wav(*bare), "wav", bare[1]) if bare is not None else sound, form)
 
 
@@ -156,15 +161,12 @@ def _write(samples: bytes, rate: int, form: str) -> Sound:
 
 
 async def _convert(sound: Sound, form: str) -> Sound:
-    program = shutil.which("ffmpeg")
-    if program is None:
-        words = (
-            f"the upstream gave {sound.form}, and {form} needs ffmpeg to be made of it; wav, pcm, flac and ogg do not"
-        )
-        raise UpstreamError(Failure(kind="invalid_request", status=400, param="response_format", message=words))
-    command = [program, "-loglevel", "error", "-i", "pipe:0", "-f", _CODERS[form], "pipe:1"]
+    command = ["ffmpeg", "-loglevel", "error", "-i", "pipe:0", "-f", _CODERS[form], "pipe:1"]
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env={}
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env={"PATH": os.environ.get("PATH", "")},
     )
     try:
         out, _ = await asyncio.wait_for(process.communicate(sound.data), _CONVERT_S)
