@@ -52,8 +52,8 @@ THOUGHT: Said = [("thought", "hm"), ("text", "ok"), ("end", "stop")]
 
 
 def message_start(**usage: int) -> dict[str, Any]:
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": None}
-    return {"type": "message_start", "message": {**message, "stop_sequence": None, "usage": usage}}
+    message: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
+    return {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": usage}}
 
 
 def block(index: int, start: dict[str, Any], *deltas: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,7 +12,18 @@ from dragoman.dialects._base import Dialect
 from dragoman.dialects.jsonrpc import NAME, dialect_for
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.gateway import counting, embeddings, jsonrpc, lists, mcp_routes, seeing, speech, stored
+from dragoman.gateway import (
+    caches,
+    compacting,
+    counting,
+    embeddings,
+    jsonrpc,
+    lists,
+    mcp_routes,
+    seeing,
+    speech,
+    stored,
+)
 from dragoman.gateway.failing import fail, refuse
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.relay import SHUT, converse, read_hops
@@ -47,7 +58,8 @@ async def serve_gemini(gateway: Gateway, http: HttpRequest, words: dict[str, str
         case "generateContent" | "streamGenerateContent" as verb:
             alt = "?alt=sse" if verb[0] == "s" and parse_qs(http.query).get("alt") == ["sse"] else ""
             path = f"/v1beta/{words['kind']}/{model}:{verb}{alt}"
-            return await converse(gateway, http, find_dialect("gemini"), path, "gemini")
+            raw = await caches.read_with_cache(gateway, http)
+            return await converse(gateway, http, find_dialect("gemini"), path, "gemini", raw=raw)
         case "countTokens":
             return await counting.count_gemini(gateway, http, model)
         case "embedContent":
@@ -78,9 +90,15 @@ HANDLERS: dict[str, Handler] = {
     "stored_cancel": stored.serve_stored_cancel,
     "stored": stored.serve_stored,
     "forget": stored.serve_forget,
+    "compact": compacting.serve_compact,
     "messages": serve_messages,
     "count_messages": counting.serve_count_messages,
     "gemini": serve_gemini,
+    "cache_new": caches.serve_cache_new,
+    "caches": caches.serve_caches,
+    "cache": caches.serve_cache,
+    "cache_change": caches.serve_cache_change,
+    "cache_end": caches.serve_cache_end,
     "models": lists.serve_models,
     "gemini_models": lists.serve_gemini_models,
     "gemini_model": lists.serve_gemini_model,

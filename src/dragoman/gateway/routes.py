@@ -34,6 +34,7 @@ ROUTES: tuple[Route, ...] = (
     *_all("POST", "/v1/chat/completions", "chat", "openai_chat", "client"),
     *_all("POST", "/v1/responses", "responses", "openai_responses", "client"),
     *_all("GET", "/v1/responses", "websocket", "openai_responses", "client"),
+    *_all("POST", "/v1/responses/compact", "compact", "openai_responses", "client"),
     *_all("POST", "/v1/responses/input_tokens", "count_responses", "openai_responses", "client"),
     *_all("GET", r"/v1/responses/(?P<id>[\w.-]+)/input_items", "stored_input", "openai_responses", "client"),
     *_all("POST", r"/v1/responses/(?P<id>[\w.-]+)/cancel", "stored_cancel", "openai_responses", "client"),
@@ -42,6 +43,11 @@ ROUTES: tuple[Route, ...] = (
     *_all("POST", "/v1/messages", "messages", "anthropic", "client"),
     *_all("POST", "/v1/messages/count_tokens", "count_messages", "anthropic", "client"),
     *_all("POST", rf"{_GEMINI_MODEL}:(?P<verb>\w+)", "gemini", "gemini", "client"),
+    *_all("POST", rf"{VERSION}/cachedContents", "cache_new", "gemini", "client"),
+    *_all("GET", rf"{VERSION}/cachedContents", "caches", "gemini", "client"),
+    *_all("GET", rf"{VERSION}/cachedContents/(?P<id>[\w-]+)", "cache", "gemini", "client"),
+    *_all("PATCH", rf"{VERSION}/cachedContents/(?P<id>[\w-]+)", "cache_change", "gemini", "client"),
+    *_all("DELETE", rf"{VERSION}/cachedContents/(?P<id>[\w-]+)", "cache_end", "gemini", "client"),
     *_all("GET HEAD", "/v1/models", "models", "openai_chat", "client"),
     *_all("GET HEAD", r"/v1(?:beta|alpha|beta1|alpha1)/models", "gemini_models", "gemini", "client"),
     *_all("GET HEAD", r"/v1(?:beta|alpha|beta1|alpha1)/models/(?P<model>[^?#]+)", "gemini_model", "gemini", "client"),
@@ -72,6 +78,16 @@ ROUTES: tuple[Route, ...] = (
 
 # Clients that leave the version out still arrive (FIELD-CASES 85).
 UNVERSIONED = ("chat", "responses", "messages", "embeddings", "models", "audio")
+
+
+# What a client keeps of the server it was written for: OpenRouter, Google's and Groq's OpenAI doors, others' Anthropic.
+PREFIXES: tuple[tuple[str, ...], ...] = (
+    ("api", "v1"),
+    ("v1beta", "openai"),
+    ("openai", "v1"),
+    ("openai",),
+    ("anthropic",),
+)
 
 
 class Table:
@@ -105,7 +121,7 @@ class Table:
 
     def methods(self, path: str) -> list[str]:
         """What may be done at a path; empty when there is nothing."""
-        return [method for method in ("GET", "HEAD", "POST", "DELETE") if self.find(method, path)]
+        return [method for method in ("GET", "HEAD", "POST", "PATCH", "DELETE") if self.find(method, path)]
 
 
 def plain_path(path: str) -> str | None:
@@ -115,8 +131,12 @@ def plain_path(path: str) -> str | None:
         return None
     while len(steps) > 1 and steps[0] == steps[1] and re.fullmatch(VERSION[1:], steps[0]):
         del steps[0]
-    if len(steps) > 2 and steps[0] == "api" and steps[1] == "v1":  # some clients put the server's own prefix in front
-        del steps[0]
+    for prefix in PREFIXES:
+        if tuple(steps[: len(prefix)]) == prefix and steps[len(prefix) : len(prefix) + 1] not in ([], ["deployments"]):
+            del steps[: len(prefix)]
+            break
+    if steps[:2] == ["openai", "deployments"] and len(steps) > 3:  # Azure's: the body names the model too
+        del steps[:3]
     if steps and steps[0] in UNVERSIONED:
         steps.insert(0, "v1")
     return "/" + "/".join(steps)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dragoman.failure import Failure
 from dragoman.upstream.keys import Key
 from dragoman.upstream.retry import RetryBudget
 from dragoman.upstream.spec import Target
@@ -11,17 +12,26 @@ Pair = tuple[Station, Target]
 
 
 class Course:
-    __slots__ = ("_budget", "_targets", "_tried", "attempts", "left")
+    __slots__ = ("_budget", "_targets", "_tried", "attempts", "first", "left")
 
     def __init__(self, targets: Sequence[Pair]) -> None:
         self._targets = targets
         self.left = list(targets)
         self.attempts = 0
+        self.first: tuple[Target, Failure, str] | None = None  # who failed first, how, and its name
         self._tried: dict[tuple[str, str], set[int]] = {}  # keys by upstream and model
         self._budget: RetryBudget | None = None
 
     def tried(self, station: Station, target: Target) -> set[int]:
         return self._tried.setdefault((station.spec.name, target.model), set())
+
+    def to_tell(self, target: Target, failure: Failure, name: str) -> tuple[Failure, str]:
+        """What the client hears in the end, and of whom: a fallback whose window is too small hides nothing, the
+        client's way to go on is in what the first one said (FIELD-CASES 149)."""
+        if self.first is None:
+            self.first = (target, failure, name)
+        asked, before, its_name = self.first
+        return (before, its_name) if failure.kind == "too_long" and asked is not target else (failure, name)
 
     def others(self, target: Target) -> list[Pair]:
         return [pair for pair in self.left if pair[1] is not target]

@@ -103,6 +103,7 @@ class Answer:
         self, sender: "Sender", job: Job, station: Station, target: Target, key: Key, rendered: Rendered
     ) -> None:
         self._who, self._asked = job.who, job.asked
+        self._about: int | None = None  # what was asked, once that is let go
         self.station = station
         self.target = target
         self.rendered = rendered
@@ -189,6 +190,11 @@ class Answer:
                 return self.rendered.restore(events)
         return events
 
+    def let_go(self) -> None:
+        """It will not be asked again: what was sent need not be kept for as long as the answer takes."""
+        self._about, self._asked = _about(self._asked), b""
+        self.rendered.body, self.rendered.learn = b"", None
+
     def close(self) -> None:
         """Gives back the socket and the place, settles the tokens, tells the breaker. Only the first call counts."""
         if self._closed:
@@ -200,7 +206,8 @@ class Answer:
         now = self._sender.clock()
         if self.failure is not None:
             station, dice = self.station, self._sender.dice()
-            station.learn(self._key, self.target.model, self.failure, now, dice, self._who, _about(self._asked))
+            about = self._about or _about(self._asked)
+            station.learn(self._key, self.target.model, self.failure, now, dice, self._who, about)
         elif self._ended or self._finished:
             breaker.succeeded(now, self._who)
         else:
@@ -252,6 +259,7 @@ class Sender:
         else:
             station.learn(key, target.model, failure, now, self.dice(), job.who, _about(job.asked))
         failure = _soonest(failure, job, now)
+        told, of = course.to_tell(target, failure, station.spec.name)
         decision = decide(
             failure,
             attempts=course.attempts,
@@ -264,7 +272,7 @@ class Sender:
         )
         match decision:
             case GiveUp():
-                raise UpstreamError(for_client(failure, station.spec.name))
+                raise UpstreamError(for_client(told, of))
             case Again() if failure.kind == "rate_limited":
                 course.start_again(station.budget)  # `_choose` waits for whoever may be asked first
             case Again(wait_s=wait):
@@ -381,6 +389,7 @@ class Sender:
             timeouts=spec.timeouts,
             head_s=min(left, spec.timeouts.headers_s) if job.stream else left,
             on_sent=on_sent,
+            caps=spec.caps,
         )
         answer._opened = opened
         answer.headers = opened.headers
@@ -441,9 +450,8 @@ class Sender:
             answer.failure = None  # `ask` hears of it instead
             if piece is None:
                 raise UpstreamError(malformed("the upstream's stream says nothing"))
-            for event in piece.events:
-                if isinstance(event, ReplyFailed):
-                    raise UpstreamError(event.failure)
+            if piece.events and isinstance(failed := piece.events[-1], ReplyFailed):
+                raise UpstreamError(failed.failure)
             held.append(piece)
             if any(_says_something(event) for event in piece.events):
                 break
