@@ -68,6 +68,13 @@ class ResponseStore:
             )
         return None if found is None else msgspec.msgpack.decode(found[0], type=Stored)
 
+    def list(self, owner: str, prefix: str, most: int) -> "list[Stored]":
+        """Those whose id begins so, the youngest first."""
+        asked = "select row from responses where owner = ? and id >= ? and id < ? order by created desc limit ?"
+        with self._lock:
+            rows = self._open().execute(asked, (owner, prefix, prefix + "\x7f", most)).fetchall()
+        return [msgspec.msgpack.decode(row[0], type=Stored) for row in rows]
+
     def delete(self, owner: str, response_id: str) -> bool:
         with self._lock:
             db = self._open()

@@ -1,0 +1,158 @@
+"""Every door by every spelling of its path that clients use, and what HEAD and OPTIONS say there."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.gateway.house import House, open_house
+from tests.gateway.web import get, post, send
+
+HI = [{"role": "user", "content": "say hi"}]
+CHAT = {"model": "demo", "messages": HI}
+CONTENTS = {"contents": [{"parts": [{"text": "say hi"}]}]}
+
+# What stands behind the version -> a body for it.
+VERSIONED: dict[str, Any] = {
+    "chat/completions": CHAT,
+    "responses": {"model": "demo", "input": "say hi"},
+    "messages": {**CHAT, "max_tokens": 9},
+    "messages/count_tokens": CHAT,
+    "embeddings": {"model": "demo", "input": "hi"},
+}
+SPELLINGS = (
+    "/v1/{}",
+    "/v1/{}/",
+    "//v1//{}",
+    "/v1/v1/{}",
+    "/v1/v1/v1/{}",
+    "/{}",
+    "/{}/",
+    "/api/v1/{}",
+    "/openai/v1/{}",
+    "/openai/{}",
+    "/v1beta/openai/{}",
+    "/anthropic/v1/{}",
+    "/anthropic/{}",
+    "/v1/{}?api-version=2026-01-01&beta=true",
+)
+GEMINI = (
+    "/v1beta/models/demo:{}",
+    "/v1/models/demo:{}",
+    "/v1alpha/models/demo:{}",
+    "/v1beta1/models/demo:{}",
+    "/v1beta/v1beta/models/demo:{}",
+    "//v1beta//models/demo:{}",
+    "/v1beta/models/demo:{}/",
+    "/v1beta/models/demo:latest:{}",
+    "/v1beta/models/demo/demo:{}",
+    "/v1beta/tunedModels/demo:{}",
+    "/v1/projects/p/locations/l/publishers/google/models/demo:{}",
+)
+OLLAMA: dict[str, Any] = {
+    "chat": {**CHAT, "stream": False},
+    "generate": {"model": "demo", "prompt": "say hi", "stream": False},
+    "show": {"model": "demo"},
+    "embed": {"model": "demo", "input": "hi"},
+    "embeddings": {"model": "demo", "prompt": "hi"},
+}
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    with open_house(aliases={"other/name": ("demo",)}) as house:
+        yield house
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+@pytest.mark.parametrize("path", VERSIONED)
+def test_a_versioned_door_is_found_however_it_is_spelled(path: str, spelling: str, house: House) -> None:
+    got = post(house.url, spelling.format(path), VERSIONED[path])
+    assert got.status == 200, got.text
+
+
+@pytest.mark.parametrize("spelling", GEMINI)
+def test_a_gemini_door_is_found_however_it_is_spelled(spelling: str, house: House) -> None:
+    for verb in ("generateContent", "countTokens", "streamGenerateContent", "embedContent"):
+        body = {"content": {"parts": [{"text": "hi"}]}} if verb == "embedContent" else CONTENTS
+        got = post(house.url, spelling.format(verb), body)
+        assert got.status == 200, (verb, got.text)
+
+
+@pytest.mark.parametrize("spelling", ["/api/{}", "/api/{}/", "//api//{}"])
+@pytest.mark.parametrize("path", OLLAMA)
+def test_an_ollama_door_is_found_however_it_is_spelled(path: str, spelling: str, house: House) -> None:
+    assert post(house.url, spelling.format(path), OLLAMA[path]).status == 200
+
+
+def test_azures_clients_name_a_deployment_in_the_path(house: House) -> None:
+    path = "/openai/deployments/demo/chat/completions?api-version=2026-01-01"
+    assert post(house.url, path, CHAT, {"api-key": "x"}).json["choices"]
+
+
+LISTS = ("/v1/models", "/models", "/v1/v1/models/", "/openai/v1/models", "/v1beta/models", "/v1beta/openai/models")
+READ = (*LISTS, "/", "/api/tags", "/api/version", "/api/ps", "/v1/models/demo", "/v1/models/other/name", "/healthz")
+
+
+@pytest.mark.parametrize("path", READ)
+def test_head_says_what_get_says_without_its_body(path: str, house: House) -> None:
+    head, whole = send(house.url, "HEAD", path), get(house.url, path)
+    assert (head.status, whole.status, head.body) == (200, 200, b"")
+    assert head.headers["content-length"] == whole.headers["content-length"]
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/chat/completions", "POST, OPTIONS"),
+        ("/chat/completions/", "POST, OPTIONS"),
+        ("/v1/responses", "GET, POST, OPTIONS"),
+        ("/v1/responses/resp_1", "GET, DELETE, OPTIONS"),
+        ("/v1/messages", "POST, OPTIONS"),
+        ("/v1beta/models/demo:generateContent", "GET, HEAD, POST, OPTIONS"),
+        ("/v1/models", "GET, HEAD, OPTIONS"),
+        ("/api/chat", "POST, OPTIONS"),
+        ("/api/tags", "GET, HEAD, OPTIONS"),
+        ("/generate", "POST, OPTIONS"),
+        ("/v1beta/cachedContents/x", "GET, PATCH, DELETE, OPTIONS"),
+    ],
+)
+def test_options_and_a_wrong_method_say_what_may_be_done(path: str, allowed: str, house: House) -> None:
+    asked = send(house.url, "OPTIONS", path)
+    assert (asked.status, asked.headers["allow"]) == (204, allowed)
+    wrong = send(house.url, "PUT", path, b"{}")
+    assert (wrong.status, wrong.headers["allow"] + ", OPTIONS") == (405, allowed)
+
+
+@pytest.mark.parametrize("path", ["/v1/nothing", "/v2/chat/completions", "/openai", "/anthropic", "/v1", "/api"])
+def test_what_is_not_there_is_404_in_words(path: str, house: House) -> None:
+    got = post(house.url, path, CHAT)
+    assert got.status == 404
+    assert path in got.text
+
+
+SHAPES: dict[str, tuple[str, dict[str, str]]] = {
+    "openai": ("/v1/models", {}),
+    "anthropic": ("/v1/models", {"anthropic-version": "2023-06-01"}),
+    "gemini": ("/v1beta/models", {}),
+    "gemini by its header": ("/v1/models", {"x-goog-api-client": "google-genai-sdk/1"}),
+    "ollama": ("/api/tags", {}),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_aliases_are_in_every_list_of_models(shape: str, house: House) -> None:
+    path, headers = SHAPES[shape]
+    listed = get(house.url, path, headers).json
+    rows = listed.get("data") or listed["models"]
+    names = [(row.get("id") or row["name"]).removeprefix("models/") for row in rows]
+    assert names == ["demo", "other/name"]
+
+
+def test_codex_is_told_at_once_that_nobody_compacts_for_it(house: House) -> None:
+    """FIELD-CASES 148: a 404 that names the feature, and Codex compacts by itself."""
+    got = post(house.url, "/v1/responses/compact", {"model": "demo", "input": HI})
+    assert got.status == 404
+    assert "compact" in json.dumps(got.json["error"]["message"])
