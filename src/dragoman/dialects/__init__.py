@@ -12,6 +12,9 @@ _loaded: dict[str, Dialect] = {}
 
 def find_dialect(name: str) -> Dialect:
     """A dialect by name; `openai-chat` is as good as `openai_chat`."""
+    found = _loaded.get(name)
+    if found is not None:
+        return found
     plain = name.replace("-", "_").lower()
     if plain not in NAMES:
         raise DragomanError(f"unknown dialect {name!r}: expected one of {', '.join(NAMES)}")

@@ -5,6 +5,8 @@ Labels are names from the configuration and closed sets, never what a client say
 
 from bisect import bisect_left
 
+from dragoman.model.reply import Usage
+
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
 
@@ -42,9 +44,10 @@ class Metrics:
     def attempt(self, upstream: str, ended: str) -> None:
         self.attempts[upstream, ended] = self.attempts.get((upstream, ended), 0) + 1
 
-    def token(self, upstream: str, kind: str, count: int | None) -> None:
-        if count:
-            self.tokens[upstream, kind] = self.tokens.get((upstream, kind), 0) + count
+    def usage(self, upstream: str, usage: Usage) -> None:
+        for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
+            if count := getattr(usage, kind):
+                self.tokens[upstream, kind] = self.tokens.get((upstream, kind), 0) + count
 
     def note(self, kind: str) -> None:
         self.notes[kind] = self.notes.get(kind, 0) + 1

@@ -33,6 +33,7 @@ BODY_S = 30.0
 BODY_S_PER_MIB = 1.0
 WRITE_S = 60.0
 KEEP_ALIVE_S = 60.0
+MOST_AHEAD = 16  # requests that came while another is answered
 LINGER_S = 1.0  # a connection that is open when the server leaves may ask once more
 
 _BUSY = inf  # no deadline: an answer is being made
@@ -88,6 +89,7 @@ class Exchange:
             raise UpstreamError(too_large(self.limit))
         if not self.done and self._size <= self.limit:
             await self._arrive()
+        self._protocol.resume_reading()  # from here on to hear that its client leaves
         if self._size > self.limit:
             raise UpstreamError(too_large(self.limit))
         pieces, self._pieces = self._pieces, []
@@ -266,7 +268,7 @@ class Protocol(asyncio.Protocol):
             task = self._task = self.loop.create_task(self._serve(self._queue.popleft()))
             self._state.tasks.add(task)
             task.add_done_callback(self._state.tasks.discard)
-        if self._queue:
+        if len(self._queue) > MOST_AHEAD:
             self.pause_reading()  # who asks ahead waits
 
     async def _serve(self, exchange: Exchange) -> None:

@@ -51,6 +51,7 @@ BIG_BYTES = 1024 * 1024
 MAX_NOTES_HEADER = 3500
 MOST_MENDED = 5  # that a line of the log tells
 CHARS_PER_TOKEN = 4
+NO_USAGE = Usage()
 SHUT = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
 OLD = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took longer than it may")
 OWN = Failure(kind="server_error", status=500, code="internal", message="an error of the gateway's own")
@@ -74,6 +75,7 @@ class Scope:
         self.door = door
         self.started = gateway.clock()
         self.model = ""
+        self.size = 0  # of what was asked, in bytes
         self.asked: Asked | None = None
         self.resolved: Resolved | None = None
         self.answer: Answer | None = None
@@ -94,6 +96,15 @@ class Scope:
             return tuple(self.answer.rendered.notes)
         return self.asked.notes if self.asked is not None else ()
 
+    def let_go(self) -> None:
+        """Nothing is asked again from here on: a stream may be long, and what it answers need not be kept as long."""
+        if self.keep or self.asked is None or self.answer is None:
+            return
+        self.answer.let_go()
+        self.asked.raw = b""
+        if self.resolved is None or not self.resolved.store:
+            self.asked.request = replace(self.asked.request, messages=())
+
     def finish(self) -> None:
         """Gives back what is held and says once what happened."""
         if self._over:
@@ -108,7 +119,7 @@ class Scope:
             self._keep()
 
     def _report(self) -> None:
-        gateway, seconds = self.gateway, self.gateway.clock() - self.started
+        gateway, notes, seconds = self.gateway, self.notes, self.gateway.clock() - self.started
         upstream = self.attempts[-1].upstream if self.attempts else ""
         metrics = gateway.metrics
         if self.status:
@@ -119,10 +130,10 @@ class Scope:
             metrics.first_byte(self.door, self.first_s)
         for attempt in self.attempts:
             metrics.attempt(attempt.upstream, attempt.failure or "ok")
-        usage = self.usage or Usage()
-        for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
-            metrics.token(upstream, kind, getattr(usage, kind))
-        for note in self.notes:
+        usage = self.usage or NO_USAGE
+        if self.usage is not None:
+            metrics.usage(upstream, usage)
+        for note in notes:
             metrics.note(note.kind)
         gateway.log.say(
             log,
@@ -137,14 +148,14 @@ class Scope:
             output=_sum(usage.output, usage.reasoning),
             first_ms=None if self.first_s is None else round(self.first_s * 1000),
             ms=round(seconds * 1000),
-            waited_ms=round(sum(a.waited_s for a in self.attempts) * 1000),
+            waited_ms=round(sum([a.waited_s for a in self.attempts]) * 1000),
             attempts=len(self.attempts) if len(self.attempts) > 1 else None,
             failure=(self.failure.code or self.failure.kind) if self.failure else None,
-            notes=len(self.notes),
-            mended=say_mended(self.notes),
+            notes=len(notes),
+            mended=say_mended(notes),
         )
         if log.isEnabledFor(logging.DEBUG):
-            for note in self.notes:
+            for note in notes:
                 fields = {"id": self.http.id, "kind": note.kind, "where": note.where, "why": note.why}
                 log.debug(Line("note", fields))
 
@@ -221,6 +232,7 @@ async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
     http = scope.http
     if raw is None:
         raw = inflate(await http.read(), http.headers.get("content-encoding", ""), scope.now.settings.max_body_bytes)
+    scope.size = len(raw)
     if len(raw) > BIG_BYTES:
         scope.asked = await asyncio.to_thread(decode, scope, raw, path)
     else:
@@ -286,7 +298,10 @@ async def answer_with(scope: Scope) -> HttpResponse:
         keep_wire=scope.keep,
     )
     scope.answer = await (gateway.sender.ask(job) if copies == 1 else ask_each(gateway.sender, job, copies))
-    return await respond(scope, stream=stream)
+    response = await respond(scope, stream=stream)
+    if stream and copies == 1:
+        scope.let_go()
+    return response
 
 
 async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
@@ -484,9 +499,9 @@ class Pump:
         """An id by which a stored response is found again, and what encoders cannot know: the time, and about how much
         was read. Claude Code's context meter believes the first number it sees (FIELD-CASES 27)."""
         name = self.scope.dialect.name
-        if name == "anthropic" and (start.usage is None or not start.usage.input) and self.scope.asked is not None:
-            read = count_estimate(self.scope.asked.request)
-            start = replace(start, usage=replace(start.usage or Usage(), input=max(read, 1)))
+        if name == "anthropic" and (start.usage is None or not start.usage.input):
+            read = max(self.scope.size // CHARS_PER_TOKEN, 1)
+            start = replace(start, usage=replace(start.usage or NO_USAGE, input=read))
         if name == "openai_responses":
             start = replace(start, id=f"resp_{self.scope.http.id}")
         if start.created is None and name in DATED:

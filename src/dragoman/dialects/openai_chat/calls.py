@@ -23,6 +23,7 @@ from dragoman.jsontypes import JsonObject, dump_text, load_json
 from dragoman.model.messages import Audio, Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult, Video
 from dragoman.notes import At, Notes
 
+_ODD = re.compile("[^a-zA-Z0-9_-]")
 OPAQUE_CALL = "tool_calls"  # the type we give a call of a kind nobody knows: an Opaque says where it stood
 
 
@@ -57,7 +58,7 @@ class CallIds:
 
 def ids_of_reply(reply_id: str) -> CallIds:
     """Ids that do not repeat from one reply to the next, in characters every dialect takes."""
-    return CallIds(f"call_{re.sub('[^a-zA-Z0-9_-]', '', reply_id)[-24:]}_")
+    return CallIds(f"call_{_ODD.sub('', reply_id)[-24:]}_")
 
 
 # ---------------------------------------------------------------- decode

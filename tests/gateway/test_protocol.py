@@ -1,0 +1,134 @@
+"""One connection after the other, byte by byte: what a client may do with it and what it gets."""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from tests.gateway.house import House, Seen, faultline, open_house, stream, upstream
+from tests.gateway.web import head_of, raw
+
+CHAT = "/v1/chat/completions"
+ASK = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "hello"}]}).encode()
+STREAM = json.dumps({"model": "demo", "stream": True, "messages": [{"role": "user", "content": "hello"}]}).encode()
+GET = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
+LAST = GET.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    with open_house() as house:
+        yield house
+
+
+def connect(house: House) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", house.port), timeout=5)
+
+
+def test_several_questions_at_once_are_answered_in_their_order(house: House) -> None:
+    got = raw(house.url, head_of(CHAT, ASK) + ASK + GET + head_of(CHAT, STREAM) + STREAM + LAST)
+    assert got.count(b"HTTP/1.1 200 OK\r\n") == 4
+    places = [got.index(word) for word in (b'"chat.completion"', b'{"status":"ok"}', b"[DONE]")]
+    assert places == sorted(places)
+    assert got.endswith(b'{"status":"ok"}')
+
+
+def test_a_request_may_come_byte_by_byte(house: House) -> None:
+    with connect(house) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in head_of(CHAT, ASK) + ASK:
+            client.sendall(bytes([byte]))
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_who_waits_for_a_100_gets_one(house: House) -> None:
+    with connect(house) as client:
+        client.sendall(head_of(CHAT, ASK).replace(b"\r\n\r\n", b"\r\nexpect: 100-continue\r\n\r\n"))
+        assert client.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(ASK)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_a_body_in_chunks_is_one_body(house: House) -> None:
+    head = head_of(CHAT, ASK).replace(b"content-length: %d" % len(ASK), b"transfer-encoding: chunked")
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in ASK) + b"0\r\n\r\n"
+    assert raw(house.url, head + chunks + LAST).count(b"HTTP/1.1 200 OK\r\n") == 2
+
+
+def test_http_1_0_gets_a_stream_without_chunks_and_a_close(house: House) -> None:
+    got = raw(house.url, (head_of(CHAT, STREAM) + STREAM).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head
+    assert b"connection: close" in head
+    assert body.startswith(b"data: {")
+    assert body.endswith(b"data: [DONE]\n\n")
+
+
+def test_a_head_says_nothing_about_its_body(house: House) -> None:
+    got = raw(house.url, LAST.replace(b"GET", b"HEAD"))
+    assert got.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert got.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("junk", [b"\x00\x01\x02\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"{}\r\n\r\n"])
+def test_what_is_not_http_is_a_400(house: House, junk: bytes) -> None:
+    assert raw(house.url, junk).startswith(b"HTTP/1.1 400")
+
+
+def test_a_client_that_leaves_in_the_middle_of_its_body_leaves_nothing(house: House) -> None:
+    with connect(house) as client:
+        client.sendall(head_of(CHAT, ASK) + ASK[:10])
+        wait_until(lambda: house.gateway.metrics.running == 1)
+    wait_until(lambda: house.gateway.metrics.running == 0)
+    assert not house.server.server_state.connections
+
+
+LONG = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "content": "x" * 100_000}]}).encode()
+DELTA = b'data: {"id": "c", "choices": [{"index": 0, "delta": {"content": "hi"}}]}\n\n'
+
+
+@contextmanager
+def running_stream() -> Iterator[tuple[House, socket.socket, Seen]]:
+    """A stream whose client has seen its beginning."""
+    with (
+        faultline(stream(DELTA, 60.0)) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house,
+        connect(house) as client,
+    ):
+        client.sendall(head_of(CHAT, LONG) + LONG)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
+        wait_until(lambda: len(house.gateway.live) == 1)
+        yield house, client, line.seen[0]
+
+
+def test_what_is_not_http_never_gets_its_answer_in_the_middle_of_another() -> None:
+    with running_stream() as (_, client, _):
+        client.sendall(b"\x00\x01\r\n\r\n")
+        got = b""
+        with suppress(ConnectionError):
+            while piece := client.recv(65536):
+                got += piece
+        assert b"HTTP/1.1" not in got
+
+
+def test_a_client_with_a_long_question_that_leaves_is_heard_to_leave() -> None:
+    with running_stream() as (_, client, asked):
+        client.close()
+        assert asked.left.wait(0.9)  # before the upstream's own silence ends it
+
+
+def test_while_a_stream_runs_what_it_answers_is_not_kept() -> None:
+    with running_stream() as (house, _, _):
+        (stop,) = house.gateway.live
+        scope = stop.__self__.scope  # type: ignore[attr-defined]
+        assert (scope.asked.raw, scope.asked.request.messages, scope.answer.rendered.body) == (b"", (), b"")
+
+
+def wait_until(so: Callable[[], bool]) -> None:
+    until = time.monotonic() + 3
+    while not so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
