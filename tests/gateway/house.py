@@ -23,7 +23,7 @@ from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import Timeouts, Upstream
 
 CANARY = "sk-canary-7f3a91c2d4e5f6"
-QUICK = Timeouts(connect_s=1.0, headers_s=1.0, idle_s=1.0, total_s=10.0)
+QUICK = Timeouts(connect_s=1.0, headers_s=1.0, idle_s=1.0)
 
 
 class Loop:
@@ -94,7 +94,8 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
     """A running gateway; without upstreams it has the demo model."""
     loop = Loop()
     config = Settings(upstreams=upstreams or (demo(),), port=0, **settings)
-    doorman = Doorman(keys or KeyStore(None, config.client_keys), config.hosts, config.origins)
+    known = keys or KeyStore(None, config.client_keys)
+    doorman = Doorman(known, config.hosts, config.origins, config.limits.wrong_keys)
     listener = bind("127.0.0.1", 0)
 
     async def start() -> tuple[Gateway, Server]:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConfigError, DragomanError
-from dragoman.gateway import protocol
 from dragoman.gateway.app import HANDLERS
 from dragoman.gateway.auth import Doorman, KeyStore
 from dragoman.gateway.routes import ROUTES, Route, Table
 from dragoman.gateway.run import Options, settle
+from dragoman.gateway.settings import Limits
 from tests.gateway.house import CANARY, House, faultline, open_house, say, state, stream, upstream
 from tests.gateway.test_faults import ASK, GOOD, chunk
 from tests.gateway.web import get, head_of, post, raw, send
@@ -421,15 +421,13 @@ def test_a_smuggled_request_is_400_and_the_connection_ends(name: str) -> None:
         assert got.count(b"HTTP/1.1") <= 1
 
 
-def test_a_slow_client_is_shown_the_door(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEAD_S", 0.3)
-    monkeypatch.setattr(protocol, "BODY_S", 0.3)
+def test_a_slow_client_is_shown_the_door() -> None:
     heads = {
         "nothing": b"",
         "half a head": b"GET / HTTP/1.1\r\nhost: loc",
         "half a body": f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n".encode() + b'{"mod',
     }
-    with open_house() as house:
+    with open_house(limits=Limits(head_s=0.3, body_s=0.3)) as house:
         for name, head in heads.items():
             began = time.monotonic()
             got = raw(house.url, head, timeout=3)
@@ -438,12 +436,11 @@ def test_a_slow_client_is_shown_the_door(monkeypatch: pytest.MonkeyPatch) -> Non
         assert get(house.url, "/healthz").status == 200
 
 
-def test_a_client_that_does_not_read_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "WRITE_S", 0.3)
+def test_a_client_that_does_not_read_is_ended() -> None:
     pieces: list[bytes | float] = [chunk("x" * 50_000)] * 400
     with (
         faultline(stream(*pieces)) as line,
-        open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",)), limits=Limits(write_s=0.3)) as house,
     ):
         body = json.dumps({**ASK, "stream": True}).encode()
         head = head_of(CHAT, body)

@@ -24,7 +24,6 @@ from dragoman.gateway.routes import Access
 
 _SHAPE = re.compile(r"dka?-[a-z0-9]{8}-[A-Za-z0-9_-]{43}")
 _HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
-MOST_FAILURES = 20  # a minute and an address
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 SHORTEST_SECRET = 16
 KNOWN_SECRETS = frozenset({"sk-1234", "changeme", "password", "secret", "dragoman"})
@@ -169,12 +168,14 @@ class Doorman:
         keys: KeyStore,
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
+        wrong_keys: int = 20,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.keys = keys
         self.hosts = LOCAL_HOSTS | {host.lower() for host in hosts}
         self.any_host = "*" in self.hosts
         self.origins = frozenset(origins)
+        self.wrong_keys = wrong_keys  # a minute and an address
         self._clock = clock
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
 
@@ -225,7 +226,7 @@ class Doorman:
         now = self._clock()
         times = [t for t in self._failures.pop(client, []) if t > now - 60]
         times.append(now)
-        self._failures[client] = times[-MOST_FAILURES - 1 :]
+        self._failures[client] = times[-self.wrong_keys - 1 :]
         if len(self._failures) > 10_000:
             self._failures.popitem(last=False)
-        return len(times) > MOST_FAILURES
+        return len(times) > self.wrong_keys

@@ -8,12 +8,11 @@ from typing import Any
 
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.gateway.http import HttpRequest
+from dragoman.gateway.settings import Limits, Settings
 from dragoman.jsontypes import JsonObject, dump_json, kind_of, load_json
 
-MAX_BODY_BYTES = 32 * 1024 * 1024
-MAX_RATIO = 100
 RATIO_FREE_BYTES = 1024 * 1024
-MAX_MESSAGES = 10_000
 ZSTD_WINDOW_BITS = 23  # "an encoder must not use a window of more than 8 MB" (RFC 9659, section 3)
 
 # A second `model` could be read by us and by a provider in two ways.
@@ -25,24 +24,31 @@ _space = " \t\r\n"
 _raw_decode = json.JSONDecoder().raw_decode
 
 
-def inflate(data: bytes, encoding: str, limit: int = MAX_BODY_BYTES) -> bytes:
+async def read_body(http: HttpRequest, settings: Settings) -> bytes:
+    """A request's body, plain."""
+    raw = await http.read()
+    encoding = http.headers.get("content-encoding", "")
+    return inflate(raw, encoding, settings.max_body_bytes, settings.limits.inflate_ratio) if encoding else raw
+
+
+def inflate(data: bytes, encoding: str, limit: int, ratio: int = 100) -> bytes:
     """A body without its Content-Encoding. The size is counted while inflating, so a bomb never goes off."""
     match encoding.strip().lower():
         case "" | "identity":
             return data
         case "gzip" | "x-gzip":
-            return _unpack(data, lambda: zlib.decompressobj(31), zlib.error, limit)
+            return _unpack(data, lambda: zlib.decompressobj(31), zlib.error, limit, ratio)
         case "deflate":
-            return _unpack(data, lambda: zlib.decompressobj(15), zlib.error, limit)
+            return _unpack(data, lambda: zlib.decompressobj(15), zlib.error, limit, ratio)
         case "zstd":
-            return _unzstd(data, limit)
+            return _unzstd(data, limit, ratio)
         case other:
             raise UpstreamError(_unsupported(f"content-encoding {other[:20]!r} is not one we read"))
 
 
-def _unpack(data: bytes, make: Callable[[], Any], wrong: type[Exception], limit: int) -> bytes:
+def _unpack(data: bytes, make: Callable[[], Any], wrong: type[Exception], limit: int, ratio: int) -> bytes:
     """One frame after the other, as both formats allow, and no more than may come out of so few bytes."""
-    most = min(limit, max(RATIO_FREE_BYTES, len(data) * MAX_RATIO))
+    most = min(limit, max(RATIO_FREE_BYTES, len(data) * ratio))
     plain, rest = b"", data
     while rest:
         inflater = make()
@@ -58,13 +64,13 @@ def _unpack(data: bytes, make: Callable[[], Any], wrong: type[Exception], limit:
     return plain
 
 
-def _unzstd(data: bytes, limit: int) -> bytes:
+def _unzstd(data: bytes, limit: int, ratio: int) -> bytes:
     zstd = _find_zstd()
     if zstd is None:
         words = "zstd bodies need the package backports.zstd here: send them plain or as gzip"
         raise UpstreamError(_unsupported(words))
     options = {zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_BITS}
-    return _unpack(data, lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError, limit)
+    return _unpack(data, lambda: zstd.ZstdDecompressor(options=options), zstd.ZstdError, limit, ratio)
 
 
 def _find_zstd() -> Any:
@@ -77,7 +83,7 @@ def _find_zstd() -> Any:
     return None
 
 
-def load_body(data: bytes) -> JsonObject:
+def load_body(data: bytes, limits: Limits) -> JsonObject:
     """The object a client sent. Nothing in it may mean two things, and nothing names a destination."""
     body = load_json(data)
     if type(body) is not dict:
@@ -88,8 +94,8 @@ def load_body(data: bytes) -> JsonObject:
     if found:
         raise DecodeError("where a request goes is configured, not asked for", min(found))
     for key in ("messages", "input", "contents"):
-        if type(body.get(key)) is list and len(body[key]) > MAX_MESSAGES:
-            raise DecodeError(f"more than {MAX_MESSAGES} entries", key)
+        if type(body.get(key)) is list and len(body[key]) > limits.entries:
+            raise DecodeError(f"more than {limits.entries} entries", key)
     return body
 
 

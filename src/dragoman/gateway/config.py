@@ -18,12 +18,12 @@ from dragoman.errors import ConfigError
 from dragoman.gateway.auth import weak_secret
 from dragoman.gateway.config_file import find_line, parse, read_text
 from dragoman.gateway.mcp_settings import read_mcp
-from dragoman.gateway.settings import PORT, Settings
+from dragoman.gateway.settings import PORT, Limits, Settings
 from dragoman.jsontypes import kind_of
 from dragoman.upstream.demo import MODELS as DEMO_MODELS
 from dragoman.upstream.profiles import Kind, load_rows, profile_for
 from dragoman.upstream.secret import Secret, origin_of
-from dragoman.upstream.spec import DEMO, Timeouts, Upstream
+from dragoman.upstream.spec import DEMO, Caps, Timeouts, Upstream
 
 FILES = ("dragoman.toml", "config.json")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -34,11 +34,11 @@ ALIASES_OF_KINDS = {"google": "gemini", "openai-compatible": DEFAULT_KIND, "llam
 _TOP = {
     "providers", "upstreams", "api_key", "models", "rpm", "http_port", "port", "host", "aliases", "server", "keys",
     "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
-    "all_models", "model_provider_map", "mcp",
+    "all_models", "model_provider_map", "mcp", "limits",
 }  # fmt: skip
 _PROVIDER = {
     "api_key", "api_keys", "keys", "models", "rpm", "tpm", "at_once", "concurrency", "queue", "base_url", "kind",
-    "dialect", "dialects", "auth", "headers", "timeouts", "weight", "profile", "stream_usage",
+    "dialect", "dialects", "auth", "headers", "timeouts", "weight", "profile", "stream_usage", "caps",
 }  # fmt: skip
 
 
@@ -163,6 +163,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         hosts=top.texts("hosts"),
         origins=top.texts("origins"),
         max_body_bytes=top.count("max_body_bytes", 1024) or 32 * 1024 * 1024,
+        limits=_limits(top),
         deadline_s=top.number("deadline_s", 1) or 600.0,
         grace_s=grace if (grace := top.number("grace_s")) is not None else 30.0,
         log=top.text("log", "human"),
@@ -256,6 +257,7 @@ def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str]) -> Ups
         at_once=reader.count("at_once") or reader.count("concurrency"),
         queue=queue if (queue := reader.count("queue", 0)) is not None else 100,
         timeouts=_timeouts(reader),
+        caps=_caps(reader),
         stream_usage=reader.flag("stream_usage", default=True),
         weight=reader.number("weight") or 1.0,
         overrides=overrides,
@@ -276,6 +278,25 @@ def _timeouts(reader: _Reader) -> Timeouts:
     known = set(Timeouts.__struct_fields__)
     inner = _Reader(rows, reader.file, reader.key("timeouts"), known, reader.env)
     return Timeouts(**{name: value for name in rows if (value := inner.number(name, 0.01)) is not None})
+
+
+def _limits(top: _Reader) -> Limits:
+    rows = top.table("limits")
+    inner = _Reader(rows, top.file, "limits", set(Limits.__struct_fields__), top.env)
+    return Limits(**{name: _sized(inner, name, Limits()) for name in rows})
+
+
+def _caps(reader: _Reader) -> Caps:
+    rows = reader.table("caps")
+    inner = _Reader(rows, reader.file, reader.key("caps"), set(Caps.__struct_fields__), reader.env)
+    return Caps(**{name: _sized(inner, name, Caps()) for name in rows})
+
+
+def _sized(reader: _Reader, name: str, usual: object) -> Any:
+    """A number of the kind that is there by default."""
+    usual = getattr(usual, name)
+    value = reader.number(name, 0.01) if isinstance(usual, float) else reader.count(name, 1 if usual else 0)
+    return usual if value is None else value
 
 
 def _env_keys(kind: Kind, env: Mapping[str, str]) -> tuple[str, ...]:

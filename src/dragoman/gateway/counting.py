@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
-from dragoman.gateway.bodies import inflate, load_body, put_model
+from dragoman.gateway.bodies import load_body, put_model, read_body
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.relay import DIALECT_HEADERS, count_estimate, no_model
 from dragoman.gateway.state import Gateway
@@ -44,8 +44,8 @@ async def count_gemini(gateway: Gateway, http: HttpRequest, model: str) -> HttpR
 
 
 async def count(gateway: Gateway, http: HttpRequest, dialect: Dialect, path: str) -> tuple[int, dict[str, str]]:
-    raw = inflate(await http.read(), http.headers.get("content-encoding", ""), gateway.now.settings.max_body_bytes)
-    body = load_body(raw)
+    raw = await read_body(http, gateway.now.settings)
+    body = load_body(raw, gateway.now.settings.limits)
     inner = body.get("generateContentRequest")
     asked: JsonObject = inner if dialect.name == "gemini" and type(inner) is dict else body
     names = DIALECT_HEADERS.get(dialect.name, ())

@@ -8,7 +8,7 @@ from dragoman.dialects.jsonrpc import Call, Fault, decode_calls, dialect_for, en
 from dragoman.dialects.jsonrpc.words import METHOD
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.gateway.bodies import inflate
+from dragoman.gateway.bodies import read_body
 from dragoman.gateway.failing import refuse
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.relay import converse
@@ -28,7 +28,7 @@ async def serve_calls(
     gateway: Gateway, http: HttpRequest, serve: ServeCall, methods: tuple[str, ...] = (METHOD,)
 ) -> HttpResponse:
     """A body of calls, each served by `serve`; only a call that stands alone may stream."""
-    raw = inflate(await http.read(), http.headers.get("content-encoding", ""), gateway.now.settings.max_body_bytes)
+    raw = await read_body(http, gateway.now.settings)
     batch = decode_calls(raw, methods)
     if len(batch.calls) > MOST_CALLS:
         failure = Failure(kind="invalid_request", status=400, message=f"more than {MOST_CALLS} calls in a batch")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dragoman.dialects import find_dialect
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.gateway.bodies import inflate, load_body
+from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.relay import Scope, no_model
 from dragoman.gateway.state import Gateway
@@ -19,8 +19,8 @@ Form = Callable[[str, str], tuple[str, JsonObject]]  # dialect and model -> path
 
 
 async def read_object(gateway: Gateway, http: HttpRequest) -> JsonObject:
-    raw = await http.read()
-    return load_body(inflate(raw, http.headers.get("content-encoding", ""), gateway.now.settings.max_body_bytes))
+    raw = await read_body(http, gateway.now.settings)
+    return load_body(raw, gateway.now.settings.limits)
 
 
 async def ask(gateway: Gateway, http: HttpRequest, door: str, dialect: str, model: str, form: Form) -> Answer:

@@ -7,6 +7,7 @@ of the server's time. Header caps, deadlines, back pressure and ending what a cl
 import asyncio
 import logging
 from collections import deque
+from functools import lru_cache
 from http import HTTPStatus
 from math import inf
 from typing import Any
@@ -19,20 +20,13 @@ from dragoman.errors import UpstreamError
 from dragoman.gateway.app import App
 from dragoman.gateway.bodies import too_large
 from dragoman.gateway.http import NOBODY, HttpRequest, HttpResponse
+from dragoman.gateway.settings import Limits
 from dragoman.lines import Line
 from dragoman.upstream.heads import write_head
 
 log = logging.getLogger(__name__)
 
-MAX_HEAD_BYTES = 32 * 1024
-MAX_HEADERS = 100
-MAX_LINE_BYTES = 8 * 1024
 UNREAD_BYTES = 64 * 1024  # of a body nobody reads yet: then its client waits
-HEAD_S = 10.0
-BODY_S = 30.0
-BODY_S_PER_MIB = 1.0
-WRITE_S = 60.0
-KEEP_ALIVE_S = 60.0
 MOST_AHEAD = 16  # requests that came while another is answered
 LINGER_S = 1.0  # a connection that is open when the server leaves may ask once more
 
@@ -45,6 +39,7 @@ _WORDS = {
     408: "the request took too long to arrive",
     431: "the request head is too large",
     500: "an error of the gateway's own",
+    503: "there are too many connections",
 }
 
 
@@ -115,6 +110,7 @@ class Protocol(asyncio.Protocol):
     def __init__(self, config: uvicorn.Config, server_state: Any, app_state: Any, _loop: Any = None) -> None:
         """As uvicorn's Server calls it."""
         self.app: App = config.loaded_app
+        self._limits: Limits = self.app.gateway.now.settings.limits
         self.loop: asyncio.AbstractEventLoop = _loop or asyncio.get_running_loop()
         self.transport: Any = None
         self.stalled: asyncio.Future[None] | None = None  # the client does not read what is written
@@ -124,6 +120,7 @@ class Protocol(asyncio.Protocol):
         self._url = b""
         self._headers: dict[str, str] = {}
         self._repeated: frozenset[str] = NOBODY
+        self._again: list[int] = []  # sizes of the headers that were there already
         self._head_size = 0
         self._heading = False  # a head has begun and is not whole
         self._incoming: Exchange | None = None  # its body is not whole
@@ -142,7 +139,10 @@ class Protocol(asyncio.Protocol):
         self._state.connections.add(self)
         peer = transport.get_extra_info("peername")
         self._client = str(peer[0]) if peer else ""
-        self._expect(HEAD_S)
+        if len(self._state.connections) > (self._limits.connections or most_connections()):
+            self._refuse(503)
+        else:
+            self._expect(self._limits.head_s)
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -158,7 +158,7 @@ class Protocol(asyncio.Protocol):
             self._refuse(400)
         if self.transport.is_closing():
             return
-        if self._heading and self._head_size > MAX_HEAD_BYTES:
+        if self._heading and self._head_size > self._limits.head_bytes:
             self._refuse(431)
             return
         self._go_on()
@@ -179,7 +179,7 @@ class Protocol(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.stalled = self.loop.create_future()
-        self._stall_timer = self.loop.call_later(WRITE_S, self.transport.abort)
+        self._stall_timer = self.loop.call_later(self._limits.write_s, self.transport.abort)
 
     def resume_writing(self) -> None:
         if self._stall_timer is not None:
@@ -212,6 +212,8 @@ class Protocol(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._url, self._headers, self._repeated = b"", {}, NOBODY
+        if self._again:
+            self._again = []
         self._heading = True
 
     def on_url(self, url: bytes) -> None:
@@ -221,15 +223,17 @@ class Protocol(asyncio.Protocol):
         word = _NAMES.get(name) or name.decode("latin-1").lower()
         if word in self._headers:
             self._repeated |= {word}
+            self._again.append(len(name) + len(value) + 4)
         else:
             self._headers[word] = value.decode("latin-1")
-        if len(self._headers) > MAX_HEADERS:
+        if len(self._headers) + len(self._again) > self._limits.headers:
             self._refuse(431)
 
     def on_headers_complete(self) -> None:
         headers, self._heading = self._headers, False
         size, self._head_size = sum(map(len, headers)) + sum(map(len, headers.values())) + 4 * len(headers), 0
-        if len(self._url) > MAX_LINE_BYTES or size + len(self._url) > MAX_HEAD_BYTES:
+        size += len(self._url) + sum(self._again)
+        if len(self._url) > self._limits.line_bytes or size > self._limits.head_bytes:
             self._refuse(431)
         if self._refused:
             return
@@ -345,6 +349,8 @@ class Protocol(asyncio.Protocol):
             return
         words = f'{{"error": {{"message": "{_WORDS[status]}", "type": "invalid_request_error"}}}}'
         fields = {"content-type": "application/json", "content-length": str(len(words)), "connection": "close"}
+        if status == 503:
+            fields["retry-after"] = "1"
         self.transport.write(write_head(_STATUS[status], fields) + words.encode())
         self.transport.close()
 
@@ -353,13 +359,14 @@ class Protocol(asyncio.Protocol):
     def _reckon(self) -> None:
         """What is waited for now, and how long."""
         if self._incoming is not None:
-            self._expect(BODY_S + self._incoming.length / 1024 / 1024 * BODY_S_PER_MIB)
+            size = self._incoming.length / 1024 / 1024
+            self._expect(self._limits.body_s + size * self._limits.body_s_per_mib)
         elif self._heading:
-            self._expect(HEAD_S)
+            self._expect(self._limits.head_s)
         elif self._task is not None:
             self._until = _BUSY
         else:
-            self._expect(LINGER_S if self._leaving else KEEP_ALIVE_S)
+            self._expect(LINGER_S if self._leaving else self._limits.keep_alive_s)
 
     def _expect(self, seconds: float) -> None:
         self._until = self.loop.time() + seconds
@@ -383,6 +390,17 @@ class Protocol(asyncio.Protocol):
             self.transport.close()  # idle
         else:
             self._refuse(408)
+
+
+@lru_cache(1)
+def most_connections() -> int:
+    """A connection needs a file, its upstream another, and there must be some left (F53)."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 1000
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return max(files * 2 // 5, 16) if files != resource.RLIM_INFINITY else 100_000
 
 
 def read_target(url: bytes) -> tuple[str, str]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.gateway.bodies import inflate, load_body, put_model
+from dragoman.gateway.bodies import load_body, put_model, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write
 from dragoman.gateway.state import Gateway, Generation
 from dragoman.gateway.stored import Resolved, remember, resolve
@@ -231,7 +231,7 @@ async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
     """Reads, checks and decodes what the client asked."""
     http = scope.http
     if raw is None:
-        raw = inflate(await http.read(), http.headers.get("content-encoding", ""), scope.now.settings.max_body_bytes)
+        raw = await read_body(http, scope.now.settings)
     scope.size = len(raw)
     if len(raw) > BIG_BYTES:
         scope.asked = await asyncio.to_thread(decode, scope, raw, path)
@@ -247,13 +247,15 @@ def decode(scope: Scope, raw: bytes, path: str) -> Asked:
     names = DIALECT_HEADERS.get(scope.dialect.name, ())
     headers = {name: scope.http.headers[name] for name in names if name in scope.http.headers}
     notes = Notes(scope.refuse)
-    wire = WireRequest(body=load_body(raw), path=path, headers=headers)
+    wire = WireRequest(body=load_body(raw, scope.now.settings.limits), path=path, headers=headers)
     try:
         request = scope.dialect.decode_request(wire, notes)
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DecodeError(f"not a request we can read ({type(error).__name__})") from error
+    if request.choices is not None and request.choices > scope.now.settings.limits.choices:
+        raise DecodeError(f"more answers than {scope.now.settings.limits.choices} to one request")
     return Asked(
         dialect=scope.dialect,
         request=request,

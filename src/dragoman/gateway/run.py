@@ -70,7 +70,7 @@ def make_doorman(settings: Settings, env: Mapping[str, str]) -> Doorman:
     hosts = [*settings.hosts]
     if settings.host not in LOOPBACK:
         hosts += ["*"] if not settings.hosts else [settings.host]  # with a key, any name may lead here
-    return Doorman(keys, hosts, settings.origins)
+    return Doorman(keys, hosts, settings.origins, settings.limits.wrong_keys)
 
 
 def check_exposure(settings: Settings, doorman: Doorman) -> None:

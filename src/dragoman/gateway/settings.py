@@ -11,6 +11,24 @@ PORT = 20006
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much of everything a client may have. What it passes is refused before it costs anything."""
+
+    head_bytes: int = 32 * 1024  # request line and headers
+    headers: int = 100
+    line_bytes: int = 8 * 1024
+    head_s: float = 10.0  # until a head has arrived
+    body_s: float = 30.0  # until a body has
+    body_s_per_mib: float = 1.0
+    keep_alive_s: float = 60.0  # between two requests
+    write_s: float = 60.0  # a client that does not read
+    inflate_ratio: int = 100  # of a compressed body, past its first MiB
+    entries: int = 10_000  # of a conversation
+    choices: int = 8  # answers to one request
+    wrong_keys: int = 20  # a minute and an address
+    connections: int = 0  # at once; 0: two fifths of the files a process may open
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     upstreams: tuple[Upstream, ...] = ()
     aliases: dict[str, tuple[str, ...]] = {}
@@ -20,6 +38,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()  # names this gateway answers to, besides this machine's own
     origins: tuple[str, ...] = ()  # web pages that may call it
     max_body_bytes: int = 32 * 1024 * 1024
+    limits: Limits = Limits()
     deadline_s: float = 600.0
     grace_s: float = 30.0
     log: str = "human"  # or json

@@ -2,9 +2,7 @@
 
 from dragoman.failure import Failure
 
-MAX_REPLY_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 1024 * 1024
-MAX_STREAM_BYTES = 256 * 1024 * 1024
 
 
 def malformed(words: str) -> Failure:

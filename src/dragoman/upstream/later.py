@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dragoman.upstream.spec import Timeouts
+from dragoman.upstream.spec import Caps, Timeouts
 
 if TYPE_CHECKING:
     from dragoman.upstream.transport import Opened, Transport
+
+USUAL = Caps()
 
 
 class LateTransport:
@@ -30,9 +32,12 @@ class LateTransport:
         head_s: float,
         on_sent: Callable[[], None],
         method: str = "POST",
+        caps: Caps = USUAL,
     ) -> "Opened":
         made = self._made or self.load()
-        return await made.open(url, headers, body, timeouts=timeouts, head_s=head_s, on_sent=on_sent, method=method)
+        return await made.open(
+            url, headers, body, timeouts=timeouts, head_s=head_s, on_sent=on_sent, method=method, caps=caps
+        )
 
     async def close(self) -> None:
         if self._made is not None:

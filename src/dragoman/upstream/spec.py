@@ -14,8 +14,14 @@ class Timeouts(Struct, frozen=True, kw_only=True):
     connect_s: float = 5.0
     headers_s: float = 60.0  # of a stream; an unstreamed answer has until the deadline
     idle_s: float = 120.0
-    total_s: float = 600.0  # queue, retries and fallbacks included, up to the first byte
     stream_s: float = 3600.0
+
+
+class Caps(Struct, frozen=True, kw_only=True):
+    """How much an upstream may say."""
+
+    reply_bytes: int = 64 * 1024 * 1024  # in one piece
+    stream_bytes: int = 256 * 1024 * 1024
 
 
 class Upstream(Struct, frozen=True, kw_only=True):
@@ -33,6 +39,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
     at_once: int | None = None
     queue: int = 100
     timeouts: Timeouts = Timeouts()
+    caps: Caps = Caps()
     stream_usage: bool = True  # a Chat stream may be asked for its usage
     weight: float = 1.0
     overrides: dict[str, object] = {}  # fields of its profile

@@ -14,13 +14,13 @@ from urllib.parse import quote, urlsplit
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.upstream.broken import MAX_REPLY_BYTES, MAX_STREAM_BYTES, malformed, too_large
+from dragoman.upstream.broken import malformed, too_large
 from dragoman.upstream.connection import Connection, HungUp, NotHttp
 from dragoman.upstream.dial import default_tls, dial
 from dragoman.upstream.heads import write_head
 from dragoman.upstream.pool import Pool
 from dragoman.upstream.resolver import Resolver
-from dragoman.upstream.spec import Timeouts
+from dragoman.upstream.spec import Caps, Timeouts
 
 
 class Place(NamedTuple):
@@ -46,12 +46,16 @@ def find_place(url: str) -> Place:
     return Place((tls, name, port), path + query, shown if parts.port is None else f"{shown}:{port}")
 
 
+USUAL = Caps()
+
+
 class Opened:
     """A response whose head has arrived. Whoever opened it closes it."""
 
-    __slots__ = ("_connection", "_idle_s", "_pool", "_size", "headers", "status")
+    __slots__ = ("_caps", "_connection", "_idle_s", "_pool", "_size", "headers", "status")
 
-    def __init__(self, connection: Connection, idle_s: float, pool: Pool) -> None:
+    def __init__(self, connection: Connection, idle_s: float, pool: Pool, caps: Caps) -> None:
+        self._caps = caps
         self._connection: Connection | None = connection
         self._idle_s = idle_s
         self._pool = pool
@@ -74,12 +78,13 @@ class Opened:
                 raise UpstreamError(self._broken(error)) from error
             piece = connection.take()
         self._size += len(piece)
-        if self._size > MAX_STREAM_BYTES:
-            raise UpstreamError(too_large("stream", MAX_STREAM_BYTES))
+        if self._size > self._caps.stream_bytes:
+            raise UpstreamError(too_large("stream", self._caps.stream_bytes))
         return piece
 
-    async def read(self, limit: int = MAX_REPLY_BYTES) -> bytes:
+    async def read(self, limit: int | None = None) -> bytes:
         """The whole body, or an error when it is larger than `limit`."""
+        limit = self._caps.reply_bytes if limit is None else limit
         pieces: list[bytes] = []
         while piece := await self.next():
             pieces.append(piece)
@@ -132,6 +137,7 @@ class Transport:
         head_s: float,
         on_sent: Callable[[], None],
         method: str = "POST",
+        caps: Caps = USUAL,
     ) -> Opened:
         """Sends and waits for the head of the answer, at most `head_s`; an UpstreamError says what went wrong."""
         try:
@@ -150,7 +156,7 @@ class Transport:
             on_sent()
             try:
                 await _ask(connection, head, body, head_s, bodiless=method == "HEAD")
-                return Opened(connection, timeouts.idle_s, pool)
+                return Opened(connection, timeouts.idle_s, pool, caps)
             except HungUp as error:
                 if not connection.answers or connection.heard:
                     raise UpstreamError(failure_of(error)) from error
