@@ -1048,7 +1048,7 @@ CASES: list[Case] = [
         },
         "ollama",
         "m",
-        {"messages.1.content": "[code_execution: print(6*7)]\n\n[result of code_execution]\n42\n\n\nSo."},
+        {"messages.1.content": "[code_execution: print(6*7)]\n[result of code_execution]\n42\nSo."},
     ),
     (
         "70 server-side tools on other backends",
@@ -1653,6 +1653,30 @@ CASES: list[Case] = [
         "openai",
         "gpt-5",
         {"input.1.content.0.type": "output_text", "input.1.content.1.type": "refusal"},
+    ),
+    (
+        "B5 a property name the target refuses, in the history too",
+        CHAT,
+        {
+            "messages": [
+                ask(),
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [
+                        {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"$top":3}'}}
+                    ],
+                },
+                answer("c1"),
+            ],
+            "tools": [fn({"type": "object", "properties": {"$top": {"type": "integer"}}, "required": ["$top"]})],
+        },
+        "anthropic",
+        NEW,
+        {
+            "messages.1.content.0.input": {f"top_{digest('$top')}": 3},
+            "tools.0.input_schema.required": [f"top_{digest('$top')}"],
+        },
     ),
     (
         "D7 gemma has no system instruction",

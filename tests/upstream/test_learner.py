@@ -332,3 +332,32 @@ def test_case_66_a_history_of_calls_gets_its_tools(message: str) -> None:
     assert lesson.request.tool_choice.mode == "none"
     assert lesson.remember == {"tools_for_history": True}
     assert learn(refusal(message), lesson.request, CHAT, Notes()) is None  # once is enough
+
+
+def test_what_was_renamed_before_a_lesson_is_the_clients_again_after_it() -> None:
+    station = Station(Upstream(name="x", kind="compatible", dialect="openai_chat"), lambda: 0.0)
+    history = talk(
+        user("q"),
+        assistant(call("c1", "a.b")),
+        user(result("c1")),
+        tools=(tool("a.b", {"type": "object", "properties": {"p": {"type": "string"}}}),),
+        stop=("END",),
+    )
+    asked = Asked(
+        dialect=find_dialect("canonical"),
+        request=history,
+        raw=b"",
+        headers={},
+        notes=(),
+        same_wire=False,
+        put_model=lambda data, model, old: data,
+    )
+    first = render(asked, station, Target(station.spec, "m"), stream=False, refuse=frozenset())
+    assert first.learn is not None
+    second = first.learn(refusal("Unsupported parameter: 'stop' is not supported with this model."))
+    assert second is not None
+    assert second.restore_reply is not None
+    alias = json.loads(second.body)["tools"][0]["function"]["name"]
+    called = Choice(parts=(ToolCall(id="c2", name=alias, arguments="{}"),), finish=Finish(reason="tool_call"))
+    assert alias != "a.b"
+    assert second.restore_reply(Reply(id="r", model="m", choices=(called,))).choices[0].parts[0] == call("c2", "a.b")

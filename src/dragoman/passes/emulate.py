@@ -37,6 +37,9 @@ class Undo(Struct, frozen=True, kw_only=True):
         return self.is_only_names() and not (self.renames.names or self.renames.taken)
 
     def is_only_names(self) -> bool:
+        """Whether nothing has to be done about what is said, only about what it is called."""
+        if self.renames.properties or self.renames.answer:
+            return False
         return not (self.custom or self.json_tool or self.expected or self.stops)
 
 

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from dragoman.passes.profile import Spelling
+
 NOTES = frozenset({"title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly"})
 META = frozenset({"$schema", "$id", "id", "$comment", "$anchor", "$vocabulary", "$dynamicAnchor"})
 NUMBER = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
@@ -33,7 +35,7 @@ class Language(Struct, frozen=True, kw_only=True):
     all_required: bool = False
     limits: bool = True  # numbers, lengths and counts may be limited
     empty: Literal["properties", "bare", "absent"] = "properties"  # a tool without parameters
-    property_names: str | None = None
+    property_names: Spelling | None = None
     depth: int = 32
     recursion: bool = True
     tolerant: bool = False  # what it does not know it ignores
@@ -44,6 +46,9 @@ _GEMINI_FORMATS = {
     "number": frozenset({"float", "double"}),
     "integer": frozenset({"int32", "int64"}),
 }
+
+_ANTHROPIC_NAMES = Spelling(letters="a-zA-Z0-9_.-", longest=64)
+_GEMINI_NAMES = Spelling(letters="A-Za-z0-9_", first="A-Za-z_", longest=64)
 
 LANGUAGES: dict[str, Language] = {
     # Whatever it says goes through; only what is no schema at all is mended.
@@ -63,7 +68,7 @@ LANGUAGES: dict[str, Language] = {
         depth=10,
     ),
     # "input_schema does not support oneOf, allOf, or anyOf at the top level"; no parameters is {"type": "object"} (B5)
-    "anthropic": Language(empty="bare", property_names=r"[a-zA-Z0-9_.-]{1,64}"),
+    "anthropic": Language(empty="bare", property_names=_ANTHROPIC_NAMES),
     # protocols/anthropic-messages.md section 7, read 2026-11-15
     "anthropic_strict": Language(
         keywords=CORE
@@ -76,7 +81,7 @@ LANGUAGES: dict[str, Language] = {
         limits=False,
         empty="bare",
         recursion=False,
-        property_names=r"[a-zA-Z0-9_.-]{1,64}",
+        property_names=_ANTHROPIC_NAMES,
     ),
     # Strict Rust types: no null (protocols/provider-quirks.md, xAI). Closed objects are taken (recorded traffic).
     "xai": Language(items=True, null_in_enum=False),
@@ -92,7 +97,7 @@ LANGUAGES: dict[str, Language] = {
         formats=_GEMINI_FORMATS,
         items=True,
         empty="absent",
-        property_names=r"[A-Za-z_][A-Za-z0-9_]{0,63}",
+        property_names=_GEMINI_NAMES,
     ),
     # `parametersJsonSchema`, `responseJsonSchema`: protocols/gemini.md section 7
     "gemini_json": Language(
@@ -102,7 +107,7 @@ LANGUAGES: dict[str, Language] = {
         refs=False,
         items=True,
         empty="absent",
-        property_names=r"[A-Za-z_][A-Za-z0-9_]{0,63}",
+        property_names=_GEMINI_NAMES,
         tolerant=True,
     ),
     # What the server's struct keeps: protocols/ollama.md section 5

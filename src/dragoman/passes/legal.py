@@ -25,6 +25,7 @@ from dragoman.passes.nulls import drop_nulls
 from dragoman.passes.pairing import name_results, pair_calls
 from dragoman.passes.parameters import fit_parameters, limit_cache_marks
 from dragoman.passes.profile import Profile
+from dragoman.passes.properties import rename_arguments
 from dragoman.passes.reasoning import (
     begin_loops_with_thinking,
     drop_last_thoughts,
@@ -32,7 +33,7 @@ from dragoman.passes.reasoning import (
     require_echo,
     sign_calls,
 )
-from dragoman.passes.rename import rename
+from dragoman.passes.rename import NOTHING, rename
 from dragoman.passes.result_media import move_result_media
 from dragoman.passes.roles import say_developer_as_system
 from dragoman.passes.schemas import adapt_schemas
@@ -74,8 +75,13 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     request, undo = emulate(request, profile, notes)
     for step in STEPS:
         request = step(request, profile, notes)
+    request, aliases = adapt_schemas(request, profile, notes)
+    if aliases.tools:
+        request = rename_arguments(request, aliases.tools, notes)
     request, renames = rename(request, profile.tool_names, profile.call_ids, notes)
-    if renames.names or renames.taken:
+    if aliases.tools or aliases.answer:
+        renames = replace(renames, properties=aliases.tools, answer=aliases.answer)
+    if renames != NOTHING:
         undo = replace(undo, renames=renames)
     return Prepared(request, undo)
 
@@ -194,6 +200,5 @@ STEPS: tuple[Step, ...] = (
     fit_media,
     _reasoning,
     _turns,
-    adapt_schemas,
     _parameters,
 )

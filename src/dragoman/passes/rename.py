@@ -28,6 +28,8 @@ class Renames(Struct, frozen=True, kw_only=True):
     names: dict[str, str] = {}
     ids: dict[str, str] = {}
     taken: frozenset[str] = frozenset()  # the client's own ids in this history
+    properties: dict[str, dict[str, str]] = {}  # tool -> names in its arguments
+    answer: dict[str, str] = {}  # names in an answer held to a schema
 
 
 NOTHING = Renames()

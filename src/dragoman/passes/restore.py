@@ -5,6 +5,7 @@ fold(restored events) is the restored reply of the folded events. A misfit that 
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from dragoman.model.reply import Finish, Reply
 from dragoman.notes import ROOT, Notes
 from dragoman.passes.answers import JsonText, judge
 from dragoman.passes.emulate import INPUT, Undo
+from dragoman.passes.properties import rename_keys
 from dragoman.passes.rename import restore_call, restore_reply
 
 Index: TypeAlias = int
@@ -61,6 +63,10 @@ def held_back(text: str, stops: tuple[str, ...]) -> int:
     return 0
 
 
+def _renamer(names: dict[str, str] | None) -> Callable[[str], str] | None:
+    return partial(rename_keys, names=names) if names else None
+
+
 class _Choice:
     """One answer as far as it has come."""
 
@@ -79,14 +85,15 @@ class _Choice:
 class _Part:
     """A part that cannot go on as it comes."""
 
-    __slots__ = ("choice", "cuts", "finish", "held", "kept", "reader", "silent")
+    __slots__ = ("choice", "cuts", "finish", "held", "kept", "reader", "silent", "whole")
 
     def __init__(self, choice: _Choice) -> None:
         self.choice = choice
         self.silent = False  # after the end of its choice
         self.cuts = False  # text that ends at a stop sequence
-        self.finish: Callable[[str], str] | None = None  # of arguments that are only known whole
-        self.held = ""  # arguments so far, or text that may begin a stop sequence
+        self.held = ""  # text that may begin a stop sequence
+        self.finish: Callable[[str], str] | None = None  # of what can only be put right when it is whole
+        self.whole: list[str] = []
         self.reader: JsonText | None = None
         self.kept: list[str] | None = None  # where to put what it says, if that is to be judged
 
@@ -131,7 +138,7 @@ class Restorer:
             silent.silent = True
         elif isinstance(part, ToolCall):
             yield from self._start_call(event, part, choice)
-        elif isinstance(part, Text) and (self.undo.stops or self.undo.expected is not None):
+        elif isinstance(part, Text) and not self.undo.is_only_names():
             yield from self._start_text(event, part, choice)
         else:
             choice.refused = choice.refused or isinstance(part, Refusal)
@@ -140,6 +147,7 @@ class Restorer:
     def _start_text(self, event: PartStart, part: Text, choice: _Choice) -> Iterator[Event]:
         self._parts[event.index] = growing = _Part(choice)
         growing.cuts = bool(self.undo.stops)
+        growing.finish = _renamer(self.undo.renames.answer)
         if self.undo.expected is not None:
             growing.kept = choice.text
             growing.reader = JsonText() if self.undo.expected.loose else None
@@ -149,8 +157,10 @@ class Restorer:
     def _start_call(self, event: PartStart, part: ToolCall, choice: _Choice) -> Iterator[Event]:
         if part.name == self.undo.json_tool:
             self._parts[event.index] = growing = _Part(choice)
-            choice.answer = growing.kept = [part.arguments]
-            yield replace(event, part=Text(text=part.arguments, seal=part.seal))
+            choice.answer = growing.kept = []
+            growing.finish = _renamer(self.undo.renames.properties.get(part.name))
+            yield replace(event, part=Text(text="", seal=part.seal))
+            yield from self._say(growing, PartDelta(index=event.index, text=part.arguments))
             return
         call = restore_call(part, self.undo.renames, choice.ids)
         choice.ids.add(call.id)
@@ -158,22 +168,21 @@ class Restorer:
         finish = self._finisher(call)
         if finish is not None:
             self._parts[event.index] = growing = _Part(choice)
-            growing.finish, growing.held = finish, call.arguments
+            growing.finish = finish
+            growing.whole.append(call.arguments)
             call = replace(call, freeform=call.name in self.undo.custom, arguments="")
         yield event if call is part else replace(event, part=call)
 
     def _finisher(self, call: ToolCall) -> Callable[[str], str] | None:
         """What the arguments of a call need, once they are whole."""
-        return unwrap_input if call.name in self.undo.custom else None
+        if call.name in self.undo.custom:
+            return unwrap_input
+        return _renamer(self.undo.renames.properties.get(call.name))
 
     def _delta(self, part: _Part, event: PartDelta) -> Iterator[Event]:
-        if part.silent:
-            return
-        if part.finish is not None:
-            part.held += event.text
-        elif part.cuts:
+        if part.cuts and not part.silent:
             yield from self._cut(part, event)
-        else:
+        elif not part.silent:
             yield from self._say(part, event)
 
     def _cut(self, part: _Part, event: PartDelta) -> Iterator[Event]:
@@ -195,31 +204,32 @@ class Restorer:
         part.silent = True
 
     def _say(self, part: _Part, event: PartDelta) -> Iterator[Event]:
-        if part.reader is not None:
-            text = part.reader.feed(event.text)
-            event = event if text == event.text else replace(event, text=text)
-        if part.kept is not None:
-            part.kept.append(event.text)
-        if event.text or event.citations or event.logprobs is not None:
-            yield event
+        """Text as far as it is known to be wanted."""
+        text = event.text if part.reader is None else part.reader.feed(event.text)
+        if part.finish is not None:
+            part.whole.append(text)
+            text = ""
+        elif part.kept is not None:
+            part.kept.append(text)
+        if text or event.citations or event.logprobs is not None:
+            yield event if text == event.text else replace(event, text=text)
 
     def _end(self, part: _Part, event: PartEnd) -> Iterator[Event]:
         if part.silent:
             return
-        held, part.held = part.held, ""
-        if part.finish is not None:
-            text = part.finish(held)
-            if text:
-                yield PartDelta(index=event.index, text=text)
-        elif held:
+        if part.held:
+            held, part.held = part.held, ""
             yield from self._say(part, PartDelta(index=event.index, text=held))
+        rest = ""
         if part.reader is not None:
             rest = part.reader.close()
             part.choice.around = part.choice.around or part.reader.around
-            if part.kept is not None:
-                part.kept.append(rest)
-            if rest:
-                yield PartDelta(index=event.index, text=rest)
+        if part.finish is not None:
+            rest = part.finish("".join(part.whole) + rest)
+        if part.kept is not None:
+            part.kept.append(rest)
+        if rest:
+            yield PartDelta(index=event.index, text=rest)
         yield event
 
     # ------------------------------------------------------------ the end

@@ -1,6 +1,5 @@
 """One schema from JSON Schema into the language of a target: rewritten, told in words, or noted as gone."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +7,7 @@ from msgspec import Struct
 
 from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.passes.languages import ARRAY, META, NOTES, NUMBER, OBJECT, REFS, STRING, UNIONS, Language
+from dragoman.passes.rename import alias_of, is_legal
 
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 UNROLLED = 2  # how often a schema that contains itself is written out
@@ -21,6 +21,7 @@ class Adapted(Struct, frozen=True):
     schema: JsonObject | None  # None: say nothing
     lost: tuple[Lost, ...] = ()
     strict: bool = True  # the schema keeps what strict promises in its language
+    names: dict[str, str] = {}  # properties that had to be renamed: the target's word -> the schema's own
 
 
 class Rewriter:
@@ -29,6 +30,7 @@ class Rewriter:
         self.lost: list[Lost] = []
         self.strict = True
         self.nodes = 0
+        self.names: dict[str, str] = {}
 
     def run(self, root: str) -> Adapted:
         schema = dict(self.root)
@@ -45,7 +47,7 @@ class Rewriter:
             self.strict = False  # "schema must be a JSON Schema of 'type: \"object\"'"
         if not self.language.recursion and _is_recursive(self.root):
             self.strict = False
-        return Adapted(adapted, tuple(self.lost), self.strict)
+        return Adapted(adapted, tuple(self.lost), self.strict, self.names)
 
     # ------------------------------------------------------------ roots
 
@@ -170,6 +172,10 @@ class Rewriter:
             made[key] = [self.node(v, (*here, i), trail, depth + 1) for i, v in enumerate(value)]
         elif key == "additionalProperties" and known:
             self._additional(made, value, here, trail, depth)
+        elif key in ("required", "propertyOrdering") and known and isinstance(value, list):
+            made[key] = [self._name(name) for name in value]
+        elif key == "dependentRequired" and known and isinstance(value, dict):
+            made[key] = {self._name(name): [self._name(n) for n in needed] for name, needed in value.items()}
         elif key == "format" and known and self.language.formats is not None:
             if value in self.language.formats.get(str(schema.get("type")), frozenset()):
                 made[key] = value
@@ -191,14 +197,23 @@ class Rewriter:
         return self.node(value, here, trail, depth + 1)
 
     def _each(self, schemas: JsonObject, here: Path, trail: tuple[str, ...], depth: int, *, named: bool) -> JsonObject:
-        legal = self.language.property_names if named else None
         made = {}
         for name, schema in schemas.items():
-            if legal is not None and not re.fullmatch(legal, name):
-                self._lose((*here, name), "a property name the target refuses", gone=True)
-                continue
-            made[name] = self.node(schema, (*here, name), trail, depth + 1)
+            alias = self._name(name) if named else name
+            made[alias] = self.node(schema, (*here, name), trail, depth + 1)
+            if alias != name:
+                self._lose((*here, name), f"called {alias} at the target, which refuses its name", gone=False)
+                made[alias]["description"] = _tell(made[alias].get("description"), [f"named {dump_text(name)}"])
         return made
+
+    def _name(self, name: Any) -> Any:
+        """A property's name as the target spells names, the same in every schema and every turn."""
+        rule = self.language.property_names
+        if rule is None or not isinstance(name, str) or is_legal(name, rule):
+            return name
+        alias = alias_of(name, rule)
+        self.names[alias] = name
+        return alias
 
     def _additional(self, made: JsonObject, value: object, here: Path, trail: tuple[str, ...], depth: int) -> None:
         if value is False:

@@ -6,6 +6,7 @@ resend their tools with every turn, so each distinct schema is adapted once per 
 
 from typing import Any, Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.jsontypes import JsonObject, dump_json
@@ -31,26 +32,34 @@ def adapt_schema(schema: JsonObject | None, language: str, root: Literal["tool",
     return found
 
 
-def adapt_schemas(request: Request, profile: Profile, notes: Notes) -> Request:
+class Aliases(Struct):
+    """Property names that the target refuses: its word -> the client's."""
+
+    tools: dict[str, dict[str, str]] = {}  # by the tool's name
+    answer: dict[str, str] = {}
+
+
+def adapt_schemas(request: Request, profile: Profile, notes: Notes) -> tuple[Request, Aliases]:
     """Every tool's parameters and the answer's schema in the target's language; strict where it can be kept."""
     tools, output = request.tools, request.output
+    aliases = Aliases()
     if profile.native and LANGUAGES[profile.schema].tolerant:
-        return request
+        return request, aliases
     if tools:
         changed = tuple(
-            adapt_tool(tool, profile, ((ROOT, "tools"), i), notes) if isinstance(tool, Tool) else tool
+            adapt_tool(tool, profile, ((ROOT, "tools"), i), notes, aliases) if isinstance(tool, Tool) else tool
             for i, tool in enumerate(tools)
         )
         if any(a is not b for a, b in zip(tools, changed, strict=True)):
             tools = changed
     if output is not None and output.schema is not None:
-        output = _adapt_output(output, profile, notes)
+        output = _adapt_output(output, profile, notes, aliases)
     if tools is request.tools and output is request.output:
-        return request
-    return replace(request, tools=tools, output=output)
+        return request, aliases
+    return replace(request, tools=tools, output=output), aliases
 
 
-def adapt_tool(tool: Tool, profile: Profile, at: At, notes: Notes) -> Tool:
+def adapt_tool(tool: Tool, profile: Profile, at: At, notes: Notes, aliases: Aliases) -> Tool:
     strict, parameters = tool.strict, tool.parameters
     if "~parameters" in tool.extras.get("gemini", ()) and profile.dialect == "gemini":
         return tool  # in Gemini's own language already
@@ -66,13 +75,15 @@ def adapt_tool(tool: Tool, profile: Profile, at: At, notes: Notes) -> Tool:
             strict, adapted = False, None
     if adapted is None:
         adapted = adapt_schema(parameters, profile.schema)
+    if adapted.names:
+        aliases.tools[tool.name] = adapted.names
     if adapted.schema == parameters and strict == tool.strict:
         return tool
     _note_lost(adapted, parameters, (at, "parameters"), notes)
     return replace(tool, parameters=adapted.schema, strict=strict)
 
 
-def _adapt_output(output: OutputFormat, profile: Profile, notes: Notes) -> OutputFormat:
+def _adapt_output(output: OutputFormat, profile: Profile, notes: Notes, aliases: Aliases) -> OutputFormat:
     language = profile.output_schema or profile.schema
     strict = output.strict
     if strict and profile.strict_schema and profile.output_schema is None:
@@ -82,6 +93,7 @@ def _adapt_output(output: OutputFormat, profile: Profile, notes: Notes) -> Outpu
             notes.altered(((ROOT, "output"), "strict"), "this schema cannot keep it: strict is off")
             strict = False
     adapted = adapt_schema(output.schema, language, "output")
+    aliases.answer = adapted.names
     if adapted.schema == output.schema and strict == output.strict:
         return output
     _note_lost(adapted, output.schema, ((ROOT, "output"), "schema"), notes)

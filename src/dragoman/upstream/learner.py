@@ -271,7 +271,7 @@ def _learn_grammar(failure: Failure, request: Request, profile: Profile, notes: 
     if not _GRAMMAR.search(failure.message) or profile.schema == "gbnf":
         return None
     simpler = replace(profile, schema="gbnf", strict_schema=None, output_schema="gbnf")
-    changed = adapt_schemas(request, simpler, notes)
+    changed, _ = adapt_schemas(request, simpler, notes)
     if changed is request or not any(isinstance(tool, Tool) for tool in request.tools or ()):
         return None
     remember: dict[str, object] = {"schema": "gbnf", "strict_schema": None, "output_schema": "gbnf"}

@@ -21,6 +21,7 @@ from dragoman.passes.answers import ask_again
 from dragoman.passes.emulate import Undo, split_choices
 from dragoman.passes.legal import prepare
 from dragoman.passes.profile import Profile
+from dragoman.passes.rename import NOTHING
 from dragoman.passes.restore import Restorer
 from dragoman.passes.restore import restore as restore_reply
 from dragoman.upstream.demo import demo_events
@@ -144,9 +145,10 @@ class _Way(Struct, frozen=True):
 
 
 def _add(first: Undo, second: Undo) -> Undo:
-    """What a lesson emulates besides what the profile did; names were made legal before."""
+    """What a lesson emulates besides what the profile did; names were made legal before, and are known from then."""
     said = {f: getattr(second, f) for f in Undo.__struct_fields__ if getattr(second, f) != getattr(Undo(), f)}
-    return replace(first, **{**said, "custom": first.custom | second.custom, "stops": first.stops + second.stops})
+    said |= {"custom": first.custom | second.custom, "stops": first.stops + second.stops}
+    return replace(first, **{**said, "renames": first.renames if first.renames != NOTHING else second.renames})
 
 
 class _SecondTry:
