@@ -26,6 +26,14 @@ QUESTIONS: dict[str, Any] = {
 TOOL = {"name": "work", "description": "Does the work.", "inputSchema": {"type": "object", "properties": {}}}
 
 
+PAGE = {"uri": "demo://page", "name": "page", "description": "A page.", "mimeType": "text/plain"}
+LIBRARY: dict[str, Any] = {  # what a server of the mode "library" has besides its tool
+    "resources/list": {"resources": [PAGE]},
+    "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "demo://{number}", "name": "any page"}]},
+    "prompts/list": {
+        "prompts": [{"name": "greet", "arguments": [{"name": "who", "required": True}, {"name": "how"}]}],
+    },
+}
 heard: list[Any] = []
 
 
@@ -129,7 +137,8 @@ def main() -> None:
                 time.sleep(3600)
             case "initialize":
                 about = {"name": MODE, "version": "1"}
-                said = {"tools": {"listChanged": True}}
+                said: dict[str, Any] = {"tools": {"listChanged": True}}
+                said |= {"resources": {}, "prompts": {}} if MODE == "library" else {}
                 answer(call, {"protocolVersion": "2025-06-18", "capabilities": said, "serverInfo": about})
             case "tools/list" if MODE == "pages":
                 at = int(call.get("params", {}).get("cursor") or 0)
@@ -141,6 +150,13 @@ def main() -> None:
                 if MODE in ("rug", "grow"):
                     Path(MORE[0]).touch()
                     say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+            case method if MODE == "library" and method in LIBRARY:
+                answer(call, LIBRARY[method])
+            case "resources/read" if call["params"]["uri"] == PAGE["uri"]:
+                answer(call, {"contents": [{**PAGE, "text": "Once upon a time."}]})
+            case "prompts/get" if call["params"]["name"] == "greet":
+                words = f"Greet {call['params']['arguments']['who']}."
+                answer(call, {"messages": [{"role": "user", "content": {"type": "text", "text": words}}]})
             case _:
                 refuse(call, -32601, "Method not found")
     if MODE == "stubborn":

@@ -21,7 +21,8 @@ from dragoman.model.reply import Reply
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
 from tests.gateway.house import House, open_house, upstream
-from tests.mcp.servers import bad, gone, listening, time_server
+from tests.mcp.servers import bad, gone, listening, spec, time_server
+from tests.mcp.web_server import mcp, site
 
 NATIVE = 'Use convert_time with "UTC" "12:00" "Asia/Tokyo"'
 ARGUMENTS = '{"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}'
@@ -395,6 +396,60 @@ def test_servers_are_added_listed_used_and_removed(tmp_path: Path) -> None:
 def test_nobody_starts_a_program_through_http(house: House, body: Any, status: int, code: str) -> None:
     got, _, data = ask(house, "/mcp/add", body)
     assert (got, json.loads(data)["error"]["code"]) == (status, code)
+
+
+def test_t22_nothing_of_a_client_s_headers_reaches_a_server(tmp_path: Path) -> None:
+    with site(mcp) as server:
+        servers = {"ours": spec("ours", url=f"{server.url}/mcp", headers={"x-own": "yes"})}
+        with open_house(mcp=McpSettings(folder=tmp_path, servers=servers)) as house:
+            secrets = {
+                "authorization": "Bearer dk-canary", "x-api-key": "dk-canary", "x-goog-api-key": "dk-canary",
+                "cookie": "a=canary", "x-forwarded-for": "canary", "traceparent": "canary", "user-agent": "canary",
+            }  # fmt: skip
+            headers = {**secrets, "x-dragoman-mcp": "ours"}
+            _, _, data = ask(house, "/v1/chat/completions", chat("use work now", False), headers)
+        assert b"ours.work answered: done" in data
+        assert any(b"tools/call" in seen.body for seen in server.seen)
+        assert all(seen.headers["x-own"] == "yes" for seen in server.seen)
+        assert "canary" not in str(server.seen)
+
+
+@pytest.mark.parametrize(
+    ("host", "private", "allowed"),
+    [
+        ("127.0.0.1", None, True),  # mission D8: servers of this machine, on a gateway for this machine
+        ("localhost", None, True),
+        ("127.0.0.1", False, False),
+        ("::", None, False),
+        ("192.168.1.5", None, False),
+        ("::", True, True),
+    ],
+)
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "127.1"])
+def test_t12_whom_the_world_can_reach_adds_no_server_of_this_machine(
+    host: str, private: bool | None, allowed: bool, name: str, tmp_path: Path
+) -> None:
+    with site(mcp) as server, open_house(mcp=McpSettings(folder=tmp_path, private=private), host=host) as house:
+        url = f"{server.url}/mcp".replace("127.0.0.1", name)
+        status, _, data = ask(house, "/mcp/add", {"name": "ours", "url": url})
+        assert status == (200 if allowed else 400)
+        if not allowed:
+            assert json.loads(data)["error"]["message"] == "url: this address is private, and not allowed here"
+            assert server.seen == []
+            assert not (tmp_path / "mcp.json").exists()
+
+
+def test_t12_an_entry_of_another_day_is_judged_when_it_is_used(tmp_path: Path) -> None:
+    with site(mcp) as server:
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"ours": {"url": f"{server.url}/mcp"}}}))
+        with open_house(mcp=McpSettings(folder=tmp_path), host="::") as house:
+            (row,) = json.loads(ask(house, "/mcp/list", method="GET")[2])["servers"]
+            assert (row["health"], "private" in row["last_error"]) == ("down", True)
+        assert server.seen == []
+        fixed = {"ours": spec("ours", url=f"{server.url}/mcp")}
+        with open_house(mcp=McpSettings(folder=tmp_path, servers=fixed), host="::") as house:
+            (row,) = json.loads(ask(house, "/mcp/list", method="GET")[2])["servers"]
+            assert row["health"] == "up"  # what the configuration names may be anywhere
 
 
 def test_a_registry_cut_in_half_is_said_and_kept(tmp_path: Path) -> None:

@@ -66,7 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run_words(words: list[str]) -> int:
     parser = build_parser(needed_commands(words))
     try:
-        args = parser.parse_args(words)
+        args, rest = parser.parse_known_args(words)
+        if rest[:1] == ["--"] and hasattr(args, "program"):
+            args.program = rest[1:]  # argparse takes what stands behind an option and `--` for nobody's
+        elif rest:
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
     except SystemExit as stop:  # argparse has printed help, the version or what is wrong
         return stop.code if isinstance(stop.code, int) else MISUSED
     if args.command is None:

@@ -2,76 +2,81 @@
 
 import argparse
 import asyncio
+import getpass
 import os
 import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dragoman.cli.mcp_show import show_changes, show_messages, show_result, show_rows, show_servers, show_tools, warn
 from dragoman.cli.style import paint
-from dragoman.errors import ConfigError, DragomanError
-from dragoman.jsontypes import JsonObject, format_json
+from dragoman.errors import ConfigError, DecodeError, DragomanError
+from dragoman.jsontypes import JsonObject, load_object
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.servers import Servers, registry_path
-from dragoman.mcp.spec import BadServerError, check_name, check_url
-from dragoman.model.messages import Media, Text, ToolCall, ToolResult
+from dragoman.mcp.spec import BadServerError
+from dragoman.model.messages import ToolCall
+
+if TYPE_CHECKING:
+    from dragoman.mcp.connection import Connection
 
 NAME = "mcp"
 HELP = "list, add, remove and try MCP servers"
-EPILOG = """examples:
-  dragoman mcp add weather https://example.org/mcp
+EPILOG = """what to do:
+  list                          every server, its health and its tools
+  add NAME URL                  a server at an address (--header, --bearer)
+  add NAME -- PROGRAM ARG...    a server that is a program (--env)
+  remove NAME
+  tools [NAME...]               the tools; --changed: what is not as it was approved, in full
+  approve NAME                  its tools as they are now
+  call SERVER.TOOL [JSON]       calls a tool
+  resources [NAME...]           what can be read
+  read NAME URI                 reads it
+  prompts [NAME...]             the prompts
+  prompt SERVER.PROMPT [JSON]   writes one out
+  login NAME                    gets a token, in a browser (--paste: where it cannot come back to this machine)
+  logout NAME                   forgets it
+
+examples:
+  dragoman mcp add weather https://example.org/mcp --bearer '${WEATHER_KEY}'
   dragoman mcp add time -- uvx mcp-server-time --local-timezone UTC
-  dragoman mcp list
-  dragoman mcp tools time
   dragoman mcp call time.convert_time '{"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Seoul"}'
-  dragoman mcp remove time
 
 The registry is mcp.json beside the configuration file, else in the folder of dragoman's state. Programs are started
-with an environment of their own: PATH, LANG, a HOME of their own and what the entry's `env` says."""
+with an environment of their own: PATH, LANG, a HOME of their own and what the entry's `env` says.
+It ends with 0, with 1 when a server or a tool failed, and with 2 when it was not asked right."""
 LOOK_S = 15.0
+LOGIN_S = 300.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("action", choices=("list", "add", "remove", "tools", "call"), help="what to do")
+    parser.add_argument("action", choices=tuple(ACTIONS), metavar="ACTION", help=", ".join(ACTIONS))
     parser.add_argument("words", nargs="*", metavar="WORD", help="a server's name; its URL; a tool and its arguments")
+    parser.set_defaults(program=[])
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="dragoman.toml or config.json (default: found here)"
     )
     parser.add_argument("--file", type=Path, metavar="FILE", help="another registry than mcp.json")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
+    parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="add: for its requests")
+    parser.add_argument("--bearer", metavar="TOKEN", help="add: a token for its requests; '${NAME}' is filled in later")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="add: for its program")
+    parser.add_argument("--changed", action="store_true", help="tools: only what is not as it was approved, in full")
+    parser.add_argument("--paste", action="store_true", help="login: type in the address the browser ended at")
 
 
 def run(args: argparse.Namespace) -> int:
     try:
+        args.words += args.program
         servers = open_servers(args.config, args.file)
-        match args.action, args.words:
-            case "list", []:
-                return asyncio.run(show_list(servers, as_json=args.json))
-            case "add", [name, url] if "://" in url:
-                said = "changed" if servers.registry.add(check_name(name), check_url(url)) else "added"
-                print(f"{said} {name} in {servers.registry.path}")
-            case "add", [name, program, *more]:
-                said = "changed" if servers.registry.put(check_name(name), write_row(program, more)) else "added"
-                print(f"{said} {name} in {servers.registry.path}")
-            case "remove", [name]:
-                servers.remove(name)
-                print(f"removed {name}")
-            case "tools", names:
-                return asyncio.run(show_tools(servers, names or None, as_json=args.json))
-            case "call", [tool, *rest] if len(rest) < 2:
-                return asyncio.run(call(servers, tool, rest[0] if rest else "{}", as_json=args.json))
-            case _:
-                raise BadServerError(
-                    "expected list, add NAME URL, remove NAME, tools [NAME...] or call SERVER.TOOL JSON"
-                )
+        return ACTIONS[args.action](servers, args)
     except DragomanError as error:
         print(f"{paint('dragoman mcp:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return 2 if isinstance(error, ConfigError | BadServerError) else 1
-    return 0
-
-
-def write_row(program: str, more: list[str]) -> JsonObject:
-    return {"command": program, **({"args": more} if more else {})}
 
 
 def open_servers(config: Path | None, file: Path | None) -> Servers:
@@ -80,83 +85,240 @@ def open_servers(config: Path | None, file: Path | None) -> Servers:
     folder = state_folder(os.environ)
     path = config or find_file(Path.cwd(), os.environ)
     if path is None:
-        return Servers(Registry(file or registry_path("", folder)), folder=folder)
+        return Servers(Registry(file or registry_path("", folder)), folder=folder, report=warn)
     settings = load_settings(path, os.environ).mcp
     registry = Registry(file or settings.file or registry_path(str(path), folder))
     return Servers(registry, settings.servers, folder=folder, report=warn)
 
 
-def warn(event: str, fields: JsonObject) -> None:
-    words = " ".join(f"{key}={value}" for key, value in fields.items() if value)
-    print(paint(f"{event} {words}", "yellow", sys.stderr), file=sys.stderr)
+# ---------------------------------------------------------------- the registry
 
 
-async def show_list(servers: Servers, *, as_json: bool) -> int:
-    try:
-        await servers.look(LOOK_S)
-        rows = servers.describe()
-    finally:
-        await servers.close()
-    if as_json:
-        print(format_json(rows).decode())
-    elif not rows:
-        print(f"no MCP server in {servers.registry.path}; add one: dragoman mcp add NAME URL")
-    for row in rows if not as_json else ():
-        health = paint(f"{row['health']:<10}", "green" if row["health"] == "up" else "red", sys.stdout)
-        print(f"{row['name']:<16} {health} {row['tools']:>3} tools  {row['transport']:<5} {row['url']}")
-        if row["last_error"]:
-            print(f"{'':<16} {row['last_error']}")
-        for change in row.get("changes", ()):
-            print(f"{'':<16} {change['tool']}: {change['what']}")
+def add(servers: Servers, args: argparse.Namespace) -> int:
+    match args.words:
+        case [name, url] if "://" in url:
+            headers = dict(split(said, ":", "--header") for said in args.header)
+            more: JsonObject = {"headers": headers} if headers else {}
+            replaced = servers.add(name, url, more | ({"bearer": args.bearer} if args.bearer else {}))
+        case [name, program, *rest]:
+            env = dict(split(said, "=", "--env") for said in args.env)
+            row: JsonObject = {"command": program} | ({"args": rest} if rest else {}) | ({"env": env} if env else {})
+            replaced = servers.put(name, row)
+        case _:
+            raise BadServerError("expected add NAME URL, or add NAME -- PROGRAM ARG...")
+    print(f"{'changed' if replaced else 'added'} {name} in {servers.registry.path}")
     return 0
 
 
-async def show_tools(servers: Servers, names: list[str] | None, *, as_json: bool) -> int:
+def split(said: str, mark: str, option: str) -> tuple[str, str]:
+    name, found, value = said.partition(mark)
+    if not found or not name.strip():
+        raise BadServerError(f"{option}: expected NAME{mark}VALUE")
+    return name.strip(), value.strip()
+
+
+def remove(servers: Servers, args: argparse.Namespace) -> int:
+    name = one(args, "remove NAME")
+    servers.remove(name)
+    print(f"removed {name}")
+    return 0
+
+
+def one(args: argparse.Namespace, expected: str) -> str:
+    if len(args.words) != 1:
+        raise BadServerError(f"expected {expected}")
+    word: str = args.words[0]
+    return word
+
+
+# ---------------------------------------------------------------- servers that run
+
+
+@asynccontextmanager
+async def running(servers: Servers, names: list[str]) -> "AsyncGenerator[list[Connection], None]":
+    """Those of these names, or all; each was asked what it has."""
     try:
-        toolbox = servers.toolbox(names)
-        tools = await toolbox.list_tools()
-        down = [row for row in servers.describe() if row["last_error"] and (names is None or row["name"] in names)]
+        if names or servers.specs():
+            await servers.prepare()
+        found = [servers.connection(name) for name in names or servers.specs()]
+        await asyncio.gather(*(c.list_tools(LOOK_S) for c in found if not c.spec.disabled))
+        yield found
     finally:
         await servers.close()
-    if as_json:
-        rows = [
-            {"name": toolbox.label(t.name), "description": t.description, "parameters": t.parameters} for t in tools
-        ]
-        print(format_json(rows).decode())
-    for tool in tools if not as_json else ():
-        print(paint(toolbox.label(tool.name), "bold", sys.stdout) + f"({', '.join(arguments(tool.parameters))})")
-        print("  " + " ".join((tool.description or "").split())[:200])
-    for row in down:
-        print(f"{paint(row['name'], 'red', sys.stderr)}: {row['last_error']}", file=sys.stderr)
-    return 1 if down and not tools else 0
 
 
-def arguments(schema: JsonObject | None) -> list[str]:
-    needed = set((schema or {}).get("required") or ())
-    names = (schema or {}).get("properties") or {}
-    return [name if name in needed else f"{name}?" for name in names]
+def tell_down(connections: "list[Connection]") -> int:
+    """What is wrong with those that do not run; 1 when none does."""
+    for connection in connections:
+        if connection.last_error:
+            print(f"{paint(connection.spec.name, 'red', sys.stderr)}: {connection.last_error}", file=sys.stderr)
+    return 1 if connections and not any(c.client for c in connections) else 0
 
 
-async def call(servers: Servers, tool: str, text: str, *, as_json: bool) -> int:
-    name = next((name for name in servers.specs() if tool.startswith((f"{name}.", f"{name}__"))), None)
+async def list_servers(servers: Servers, args: argparse.Namespace) -> int:
+    if args.words:
+        raise BadServerError("expected list, and nothing behind it")
+    async with running(servers, []):
+        rows = servers.describe()
+    show_servers(rows, servers.registry.path, as_json=args.json)
+    return 0
+
+
+async def tools(servers: Servers, args: argparse.Namespace) -> int:
+    async with running(servers, args.words) as found:
+        if args.changed:
+            show_changes(servers, found, as_json=args.json)
+            return tell_down(found)
+        toolbox = servers.toolbox([c.spec.name for c in found])
+        show_tools(await toolbox.list_tools(), toolbox.label, as_json=args.json)
+        return tell_down(found)
+
+
+async def approve(servers: Servers, args: argparse.Namespace) -> int:
+    async with running(servers, [one(args, "approve NAME")]) as (connection,):
+        if connection.client is None:
+            return tell_down([connection])
+        changes = connection.changes
+        connection.approve()
+        print(f"approved {len(connection.offers)} tools of {connection.spec.name}; {len(changes)} were not as before")
+    return 0
+
+
+async def call(servers: Servers, args: argparse.Namespace) -> int:
+    tool, text = tool_and_text(args, "call SERVER.TOOL [JSON]")
+    name = server_of(servers, tool)
     try:
         result = await servers.toolbox([name] if name else None).run(ToolCall(id="cli", name=tool, arguments=text))
     finally:
         await servers.close()
-    show_result(result, as_json=as_json)
+    show_result(result, as_json=args.json)
     return 1 if result.failed else 0
 
 
-def show_result(result: ToolResult, *, as_json: bool) -> None:
-    if as_json:
-        import msgspec
+def tool_and_text(args: argparse.Namespace, expected: str) -> tuple[str, str]:
+    if not 1 <= len(args.words) <= 2:
+        raise BadServerError(f"expected {expected}")
+    return args.words[0], args.words[1] if len(args.words) == 2 else "{}"
 
-        print(format_json(msgspec.to_builtins(result)).decode())
-        return
-    stream = sys.stderr if result.failed else sys.stdout
-    for part in result.parts:
-        if isinstance(part, Text):
-            print(part.text, file=stream)
-        elif isinstance(part, Media):
-            size = len(part.data or "") * 3 // 4
-            print(paint(f"[{part.media_type or 'a file'}, {size} bytes]", "dim", stream), file=stream)
+
+def server_of(servers: Servers, tool: str) -> str | None:
+    named = [name for name in servers.specs() if tool.startswith((f"{name}.", f"{name}__"))]
+    return max(named, key=len, default=None)  # a name may have dots itself
+
+
+def lister(what: str) -> "Act":
+    async def show(servers: Servers, args: argparse.Namespace) -> int:
+        async with running(servers, args.words) as found:
+            kinds = ("resources", "templates") if what == "resources" else (what,)
+            rows = {c.spec.name: [row for kind in kinds for row in await c.list_all(kind)] for c in found}
+            show_rows(rows, what, as_json=args.json)
+            return tell_down(found)
+
+    return show
+
+
+async def read(servers: Servers, args: argparse.Namespace) -> int:
+    if len(args.words) != 2:
+        raise BadServerError("expected read NAME URI")
+    async with running(servers, args.words[:1]) as (connection,):
+        if connection.client is None:
+            return tell_down([connection])
+        from dragoman.mcp.resources import READ, run_tool
+
+        made = ToolCall(id="cli", name=READ, arguments="{}")
+        result = await within(connection, run_tool(connection.client, made, READ, {"uri": args.words[1]}))
+        show_result(result, as_json=args.json)
+    return 0
+
+
+async def prompt(servers: Servers, args: argparse.Namespace) -> int:
+    said, text = tool_and_text(args, "prompt SERVER.PROMPT [JSON]")
+    server = server_of(servers, said)
+    if server is None:
+        raise BadServerError("expected prompt SERVER.PROMPT [JSON]")
+    try:
+        arguments = {key: str(value) for key, value in load_object(text.encode()).items()}
+    except DecodeError as error:
+        raise BadServerError(f"the arguments are {error}") from error
+    async with running(servers, [server]) as (connection,):
+        if connection.client is None:
+            return tell_down([connection])
+        from dragoman.mcp.resources import write_prompt
+
+        name = said[len(server) :].lstrip("._")
+        show_messages(await within(connection, write_prompt(connection.client, name, arguments)), as_json=args.json)
+    return 0
+
+
+async def within(connection: "Connection", work: Awaitable[Any]) -> Any:
+    """What a server refuses is an error of ours, in words."""
+    from dragoman.mcp.connection import say
+
+    try:
+        async with asyncio.timeout(connection.spec.timeout_s):
+            return await work
+    except Exception as error:
+        raise DragomanError(f"{connection.spec.name}: {say(error)}") from error
+
+
+# ---------------------------------------------------------------- tokens
+
+
+async def login(servers: Servers, args: argparse.Namespace) -> int:
+    name = one(args, "login NAME")
+    await servers.prepare()
+    from dragoman.mcp.login import Login
+    from dragoman.mcp.spec import LOGIN_PORT
+
+    spec = servers.connection(name).spec
+    port = spec.oauth.redirect_port if spec.oauth is not None else LOGIN_PORT
+    try:
+        async with Login(port, show_page, ask_address if args.paste else None) as person:
+            failed = await servers.login(name, person.show, person.hear, LOGIN_S)
+    finally:
+        await servers.close()
+    if failed:
+        raise DragomanError(f"{name}: {failed}")
+    print(f"logged in to {name}")
+    return 0
+
+
+def show_page(url: str) -> None:
+    print(f"Open this page and agree:\n\n  {url}\n", flush=True)
+
+
+def ask_address() -> str:
+    """Not echoed: there is a code in it."""
+    return getpass.getpass("The address the browser ended at: ") if sys.stdin.isatty() else sys.stdin.readline()
+
+
+def logout(servers: Servers, args: argparse.Namespace) -> int:
+    name = one(args, "logout NAME")
+    print(f"forgot the token of {name}" if servers.logout(name) else f"there was no token of {name}")
+    return 0
+
+
+Act: TypeAlias = Callable[[Servers, argparse.Namespace], Awaitable[int]]
+
+
+def awaited(act: Act) -> Callable[[Servers, argparse.Namespace], int]:
+    async def main(servers: Servers, args: argparse.Namespace) -> int:
+        return await act(servers, args)
+
+    return lambda servers, args: asyncio.run(main(servers, args))
+
+
+ACTIONS: dict[str, Callable[[Servers, argparse.Namespace], int]] = {
+    "list": awaited(list_servers),
+    "add": add,
+    "remove": remove,
+    "tools": awaited(tools),
+    "approve": awaited(approve),
+    "call": awaited(call),
+    "resources": awaited(lister("resources")),
+    "read": awaited(read),
+    "prompts": awaited(lister("prompts")),
+    "prompt": awaited(prompt),
+    "login": awaited(login),
+    "logout": logout,
+}

@@ -46,7 +46,8 @@ CHILDREN = ".children"  # no server can be called so
 MOMENT_S = 0.5  # for what missed its deadline to say so
 TOO_LATE = "it did not answer in time"
 NOT_APPROVED = "it is not what it was when its server was. See `dragoman mcp tools --changed`"
-_CLOSED = (-32000, -32600)  # connection closed, session terminated
+SESSION_GONE = (-32600, "Session terminated")
+_CLOSED = ((-32000, "Connection closed"), SESSION_GONE)  # as the package says it; servers use the codes for more
 
 log = logging.getLogger(__name__)
 logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -151,7 +152,7 @@ class Connection:
         try:
             return await self._call(call, tool, arguments)
         except MCPError as error:
-            if error.error.message == "Session terminated" and await self._again():  # nothing was run (F65)
+            if (error.error.code, error.error.message) == SESSION_GONE and await self._again():  # nothing was run (F65)
                 with suppress(MCPError):
                     return await self._call(call, tool, arguments)
             return fail(call, await self._explain(error, child))
@@ -201,7 +202,7 @@ class Connection:
         code, words = error.error.code, error.error.message
         if code == -32001:
             return self._too_long()
-        if code in _CLOSED:
+        if (code, words) in _CLOSED:
             self._stop.set()
             if child is not None:
                 await child.gone(MOMENT_S)  # its last words come a moment later than the end of its output
@@ -358,7 +359,7 @@ class Connection:
             except (MCPError, TimeoutError, OSError, RuntimeError, ValueError, httpx2.HTTPError) as error:
                 self.last_error = say(error)
                 self._listed = time.monotonic()
-                if isinstance(error, MCPError) and error.error.code in _CLOSED:
+                if isinstance(error, MCPError) and (error.error.code, error.error.message) in _CLOSED:
                     self._stop.set()
 
     async def _take_list(self, client: Client) -> None:

@@ -70,15 +70,33 @@ class Servers:
         except ForbiddenAddressError as error:
             raise BadServerError(f"url: {error}") from error
 
-    def add(self, name: object, url: object) -> bool:
+    def add(self, name: object, url: object, more: JsonObject | None = None) -> bool:
         """Registers a server by its address, or approves one anew; True when it was there before."""
         name, url = check_name(name), check_url(url)
+        self._check_free(name)
+        replaced = self.registry.add(name, url, more)
+        self._approve(name)
+        return replaced
+
+    def put(self, name: object, row: JsonObject) -> bool:
+        """The same for a program: for people at this machine, never for a client (T03)."""
+        name = check_name(name)
+        self._check_free(name)
+        replaced = self.registry.put(name, row)
+        self._approve(name)
+        return replaced
+
+    def _check_free(self, name: str) -> None:
         if name in self.fixed:
             raise BadServerError(f"{name} is a server of the configuration: change it there")
-        replaced = self.registry.add(name, url)
-        spec = self.specs()[name]
-        self._connection(spec).approve()
-        return replaced
+
+    def _approve(self, name: str) -> None:
+        """Whoever names a server trusts it: what it offers next is what is approved."""
+        known = self._connections.get(name)
+        if known is not None and known.spec == self.specs()[name]:
+            known.approve()
+        else:
+            self._pins.forget(self.specs()[name])
 
     def remove(self, name: object) -> None:
         name = check_name(name)
@@ -167,6 +185,25 @@ class Servers:
             row["changes"] = [{"tool": c.tool, "what": c.what} for c in known.changes]
             row["withheld"] = sorted(known.withheld)
         return row
+
+    def changes(self, connection: "Connection") -> list[JsonObject]:
+        """Its tools that are not as they were approved, with their whole texts."""
+        rows: list[JsonObject] = []
+        for change in connection.changes:
+            pin, offer = self._pins.find(connection.spec, change.tool), connection.offers.get(change.tool)
+            before = None if pin is None or pin.new else {"description": pin.description, "schema": pin.schema}
+            now = None if offer is None else {"description": offer.description, "schema": offer.schema}
+            rows.append(
+                {
+                    "server": connection.spec.name,
+                    "tool": change.tool,
+                    "what": change.what,
+                    "withheld": change.tool in connection.withheld,
+                    "approved": before if change.what != "hidden characters" else None,
+                    "now": now,
+                }
+            )
+        return rows
 
     def _connection(self, spec: ServerSpec) -> "Connection":
         found = self._connections.get(spec.name)

@@ -1,0 +1,124 @@
+"""What `dragoman mcp` prints. Texts of servers are shown with what hides in them: they are theirs, not ours."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import msgspec
+
+from dragoman.cli.style import paint
+from dragoman.jsontypes import JsonObject, format_json
+from dragoman.mcp.offers import show_hidden
+from dragoman.model.messages import Media, Message, Part, Text, ToolResult
+from dragoman.model.request import Tool
+
+if TYPE_CHECKING:
+    from dragoman.mcp.connection import Connection
+    from dragoman.mcp.servers import Servers
+
+
+def warn(event: str, fields: JsonObject) -> None:
+    words = " ".join(f"{key}={show_hidden(str(value))}" for key, value in fields.items() if value)
+    print(paint(f"{event} {words}", "yellow", sys.stderr), file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    print(format_json(value).decode())
+
+
+def show_servers(rows: Sequence[JsonObject], registry: Path, *, as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        print(f"no MCP server in {registry}; add one: dragoman mcp add NAME URL")
+    for row in rows:
+        health = paint(f"{row['health']:<10}", "green" if row["health"] == "up" else "red", sys.stdout)
+        print(f"{row['name']:<16} {health} {row['tools']:>3} tools  {row['transport']:<5} {row['url']}")
+        if row["last_error"]:
+            print(f"{'':<16} {show_hidden(row['last_error'])}")
+        for change in row.get("changes", ()):
+            withheld = ", withheld" if change["tool"] in row["withheld"] else ""
+            print(f"{'':<16} {show_hidden(change['tool'])}: {change['what']}{withheld}")
+
+
+def show_tools(tools: Iterable[Tool], label: Callable[[str], str], *, as_json: bool) -> None:
+    if as_json:
+        rows = [{"name": label(t.name), "description": t.description, "parameters": t.parameters} for t in tools]
+        print_json(rows)
+        return
+    for tool in tools:
+        print(paint(show_hidden(label(tool.name)), "bold", sys.stdout) + f"({', '.join(arguments(tool.parameters))})")
+        print("  " + " ".join((tool.description or "").split())[:200])
+
+
+def arguments(schema: JsonObject | None) -> list[str]:
+    needed = set((schema or {}).get("required") or ())
+    names = (schema or {}).get("properties") or {}
+    return [name if name in needed else f"{name}?" for name in names]
+
+
+def show_changes(servers: "Servers", connections: "Iterable[Connection]", *, as_json: bool) -> None:
+    """Every tool that is not as it was approved: before and now, whole, and nothing of it hidden."""
+    rows = [row for connection in connections for row in servers.changes(connection)]
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        state = "withheld" if row["withheld"] else "offered"
+        print(paint(f"{row['server']}.{show_hidden(row['tool'])}: {row['what']}, {state}", "bold", sys.stdout))
+        for when in ("approved", "now"):
+            if row[when] is not None:
+                text = format_json(row[when]).decode()
+                print(paint(f"  {when}:", "dim", sys.stdout))
+                print("\n".join(f"    {line}" for line in show_hidden(text).splitlines()))
+    if not rows:
+        print("every tool is as it was approved")
+    else:
+        print("approve what there is now: dragoman mcp approve NAME")
+
+
+def show_rows(found: Mapping[str, Sequence[Any]], what: str, *, as_json: bool) -> None:
+    if as_json:
+        named = {name: [row.model_dump(mode="json", exclude_none=True) for row in rows] for name, rows in found.items()}
+        print_json(named)
+        return
+    from dragoman.mcp.resources import write_row
+
+    for name, rows in found.items():
+        for row in rows:
+            print(f"{paint(name, 'bold', sys.stdout)} {write_row(row)}")
+            for argument in getattr(row, "arguments", None) or ():
+                needed = "" if argument.required else "?"
+                print(f"  {show_hidden(argument.name)}{needed} {show_hidden(argument.description or '')}".rstrip())
+    if not any(found.values()):
+        print(f"no {what}")
+
+
+def show_result(result: ToolResult, *, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(result))
+        return
+    stream = sys.stderr if result.failed else sys.stdout
+    for part in result.parts:
+        show_part(part, stream)
+
+
+def show_messages(messages: Iterable[Message], *, as_json: bool) -> None:
+    if as_json:
+        print_json(msgspec.to_builtins(tuple(messages)))
+        return
+    for message in messages:
+        print(paint(f"{message.role}:", "bold", sys.stdout))
+        for part in message.parts:
+            show_part(part, sys.stdout)
+
+
+def show_part(part: Part, stream: TextIO) -> None:
+    """A terminal obeys what a server writes; so there it is shown instead (T40)."""
+    if isinstance(part, Text):
+        print(show_hidden(part.text) if stream.isatty() else part.text, file=stream)
+    elif isinstance(part, Media):
+        size = len(part.data or "") * 3 // 4
+        print(paint(f"[{part.media_type or 'a file'}, {size} bytes]", "dim", stream), file=stream)
