@@ -1737,3 +1737,16 @@ def test_every_case_is_taken_by_every_target(kind: str, model: str) -> None:
         notes = Notes()
         _, complaints = send(request, kind, model, notes)
         assert complaints == [], name(case)
+
+
+# Repairs of a conversation, whoever speaks; a native client's schemas and parameters are its own affair.
+REPAIRS = frozenset({"1", "2", "3", "4", "5", "9", "14", "15", "32", "43", "57", "58", "59", "60", "67"})
+
+
+@pytest.mark.parametrize(("kind", "model"), TARGETS, ids=[f"{k}-{m.rpartition('/')[2]}" for k, m in TARGETS])
+def test_case_146_a_repair_is_made_for_clients_of_the_same_dialect_too(kind: str, model: str) -> None:
+    profile = replace(profile_for(kind, model), native=True)
+    for case in CASES:
+        if case[1] == profile.dialect and case[0].split()[0] in REPAIRS:
+            request = replace(read(case[1], whole(case[1], case[2])), model=model)
+            assert complain(write(request, profile), profile, model) == [], name(case)

@@ -19,19 +19,19 @@ def paired(request: Request, *, mend: bool = False, ordered: bool = True) -> tup
 # ---------------------------------------------------------------- the eight tests of seed 004 (mission E1-E4)
 
 
-def test_seed_004_1_valid_pairs_are_preserved() -> None:
+def test_e1_seed_004_1_valid_pairs_are_preserved() -> None:
     request = talk(assistant(call("call_1", "test")), user(result("call_1", "result")))
     assert pair_calls(request, Notes()) is request
 
 
-def test_seed_004_2_an_orphaned_result_is_removed() -> None:
+def test_e1_seed_004_2_an_orphaned_result_is_removed() -> None:
     request = talk(assistant("response"), user(result("call_999", "result")))
     notes = Notes()
     assert pair_calls(request, notes).messages == (assistant("response"),)
     assert [(n.kind, n.where) for n in notes] == [("dropped", "/messages/1/parts/0")]
 
 
-def test_seed_004_3_a_partly_answered_turn_keeps_its_complete_pairs() -> None:
+def test_e1_seed_004_3_a_partly_answered_turn_keeps_its_complete_pairs() -> None:
     request = talk(assistant(call("call_1", "test1"), call("call_2", "test2")), user(result("call_1", "result1")))
     notes = Notes()
     first, second = pair_calls(request, notes).messages
@@ -40,35 +40,35 @@ def test_seed_004_3_a_partly_answered_turn_keeps_its_complete_pairs() -> None:
     assert [(n.kind, n.where) for n in notes] == [("dropped", "/messages/0/parts/1")]
 
 
-def test_seed_004_4_when_no_call_is_left_the_text_stays() -> None:
+def test_e1_seed_004_4_when_no_call_is_left_the_text_stays() -> None:
     request = talk(assistant("I will call functions", call("call_1", "test")))
     assert paired(request) == (assistant("I will call functions"),)
 
 
-def test_seed_004_5_other_messages_come_back_the_same_objects() -> None:
+def test_e3_seed_004_5_other_messages_come_back_the_same_objects() -> None:
     request = talk(user("Hello"), assistant("Hi"), system("You are helpful"), user(result("x")))
     kept = paired(request)
     assert len(kept) == 3
     assert all(a is b for a, b in zip(kept, request.messages, strict=False))
 
 
-def test_seed_004_6_a_conversation_never_starts_with_a_result() -> None:
+def test_e1_seed_004_6_a_conversation_never_starts_with_a_result() -> None:
     assert paired(talk(user(result("call_orphan", "orphan")), user("Hello"))) == (user("Hello"),)
 
 
-def test_seed_004_7_anthropic_gets_the_same_strength() -> None:
+def test_e2_seed_004_7_anthropic_gets_the_same_strength() -> None:
     # mission E2: "the same strength for Anthropic and Gemini, with their own rules"; a bare call says nothing
     assert paired(talk(assistant(call("call_1", "test"))), ordered=False) == ()
 
 
-def test_seed_004_8_groq_too_a_lone_orphan_leaves_nothing() -> None:
+def test_e1_seed_004_8_groq_too_a_lone_orphan_leaves_nothing() -> None:
     assert paired(talk(user(result("call_999", "orphan")))) == ()
 
 
 # ---------------------------------------------------------------- its three open questions (mission E5)
 
 
-def test_open_question_1_ollama_gets_paired_results_in_call_order_with_names() -> None:
+def test_e5_open_question_1_ollama_gets_paired_results_in_call_order_with_names() -> None:
     """Ollama has no ids in its templates: a result belongs to a call by order and name, so both must be right."""
     request = talk(assistant(call("a", "one"), call("b", "two")), user(result("b", "B")), user(result("a", "A")))
     named = name_results(pair_calls(request, Notes()), Notes())
@@ -78,13 +78,13 @@ def test_open_question_1_ollama_gets_paired_results_in_call_order_with_names() -
     ]
 
 
-def test_open_question_2_a_result_before_its_call_is_moved_behind_it() -> None:
+def test_e5_open_question_2_a_result_before_its_call_is_moved_behind_it() -> None:
     """OpenAI minds the order. Matching by id alone is not safe either: an id may be an older call's."""
     request = talk(user("hi"), user(result("a", "A")), assistant(call("a")), user("go on"))
     assert paired(request) == (user("hi"), assistant(call("a")), user(result("a", "A")), user("go on"))
 
 
-def test_open_question_2_a_stale_result_does_not_answer_a_later_call_of_the_same_id() -> None:
+def test_e5_open_question_2_a_stale_result_does_not_answer_a_later_call_of_the_same_id() -> None:
     request = talk(
         assistant(call("call_0", "one")),
         user(result("call_0", "first"), result("call_0", "first again")),
@@ -94,7 +94,7 @@ def test_open_question_2_a_stale_result_does_not_answer_a_later_call_of_the_same
     assert paired(request) == (assistant(call("call_0", "one")), user(result("call_0", "first")), user("continue"))
 
 
-def test_open_question_2_a_result_far_before_its_call_is_an_orphan() -> None:
+def test_e5_open_question_2_a_result_far_before_its_call_is_an_orphan() -> None:
     request = talk(user(result("call_0", "cut by compaction")), assistant("ok"), user("x"), assistant(call("call_0")))
     assert paired(request) == (assistant("ok"), user("x"))
 
@@ -266,7 +266,7 @@ def test_any_history_comes_out_paired_and_stays_so(request: Request, mend: bool,
 
 @settings(max_examples=200, deadline=None)
 @given(request=histories)
-def test_every_removal_is_noted_and_only_removals(request: Request) -> None:
+def test_e4_every_removal_is_noted_and_only_removals(request: Request) -> None:
     notes = Notes()
     fixed = pair_calls(request, notes)
     before = sum(len(m.parts) for m in request.messages)
