@@ -1,9 +1,11 @@
 """Laws over generated values: what holds for every dialect and every conversation."""
 
 import os
+from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from msgspec.structs import replace
 
 from dragoman.convert import make_legal
 from dragoman.dialects import NAMES, find_dialect
@@ -11,6 +13,7 @@ from dragoman.failure import Failure
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart
 from dragoman.model.fold import fold, unfold
+from dragoman.model.messages import Reasoning, Seal, Text, ToolCall
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.model.sequence import Sequencer
@@ -85,6 +88,38 @@ def test_interleaved_parts_arrive_whole(target: str, reply: Reply) -> None:
     )
     assert not isinstance(mixed, Failure)
     assert differences(whole, mixed, ()) == []
+
+
+@pytest.mark.parametrize("target", NAMES)
+@often
+@given(reply=replies())
+def test_a_seal_that_comes_last_is_kept_like_one_that_comes_first(target: str, reply: Reply) -> None:
+    """Most models seal a part when all of it is said. A streamed answer loses no seal that a whole one keeps."""
+    there, notes, whole = find_dialect(target), Notes(), Notes()
+    encoder, decoder = there.stream_encoder(notes), there.stream_decoder(Notes())
+    data = encoder.feed(_seal_last(unfold(reply))) + encoder.close()
+    returned = fold([*decoder.feed(data), *decoder.close()])
+    assert not isinstance(returned, Failure), data
+    assert not differences(reply, returned, notes), data
+    there.encode_reply(reply, whole)
+    assert _lost_seals(notes) <= _lost_seals(whole), data
+
+
+def _seal_last(events: Iterable[Event]) -> Iterator[Event]:
+    """Every seal with the end of its part."""
+    seals: dict[int, Seal] = {}
+    for event in events:
+        if isinstance(event, PartStart) and isinstance(event.part, Text | Reasoning | ToolCall) and event.part.seal:
+            seals[event.index] = event.part.seal
+            yield replace(event, part=replace(event.part, seal=None))
+        elif isinstance(event, PartEnd) and event.index in seals:
+            yield replace(event, seal=seals[event.index])
+        else:
+            yield event
+
+
+def _lost_seals(notes: Notes) -> set[str]:
+    return {note.where for note in notes if note.kind == "dropped" and note.where.endswith("/seal")}
 
 
 @often

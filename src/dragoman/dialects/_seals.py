@@ -2,7 +2,9 @@
 
 A reply to a client may carry `"dragoman": {"seal": {...}}` beside the part it belongs to. Clients that send their
 history back unchanged send it too, and the decoder puts the seal back on its part. Requests to providers never carry
-it: there a foreign seal is left out with a note.
+it: there a foreign seal is left out with a note. A seal that a stream tells when its part is over, where the client
+would no longer add it to the part, comes in an empty part of its own, `"dragoman": {"seal": {...}, "late": true}`: it
+belongs to the part before.
 """
 
 from msgspec import ValidationError, convert, to_builtins
@@ -22,6 +24,16 @@ def write_seal(block: JsonObject, seal: Seal, at: At, notes: Notes, *, to_client
         block[SIDE] = {"seal": to_builtins(seal)}
     else:
         notes.dropped((at, "seal"), f"only {seal.origin} can read its {seal.form}")
+
+
+def late_side(seal: Seal) -> JsonObject:
+    """The side field of an empty part that brings the seal of the part before it."""
+    return {"seal": to_builtins(seal), "late": True}
+
+
+def is_late(block: JsonObject) -> bool:
+    side = block.get(SIDE)
+    return type(side) is dict and side.get("late") is True and "seal" in side
 
 
 def take_seal(block: JsonObject) -> Seal | None:

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any, assert_never
 
+from msgspec.structs import replace
+
 from dragoman.dialects._calls import arguments_as_object
 from dragoman.dialects._parts import is_plain, opaque_word
-from dragoman.dialects._seals import take_seal, write_seal
+from dragoman.dialects._seals import is_late, take_seal, write_seal
 from dragoman.dialects._settings import encode_ttl
 from dragoman.dialects.anthropic.words import NAME, TTLS
 from dragoman.errors import DecodeError
@@ -69,6 +71,8 @@ def decode_blocks(blocks: list[Any], key: str) -> tuple[Part, ...]:
                 if kind == "text" and len(block) == 2 and type(block["text"]) is str:
                     parts.append(Text(text=block["text"]))  # the usual block, without a call
                     continue
+                if kind == "thinking" and parts and _add_late_seal(parts, block):
+                    continue
                 decode = _DECODERS[kind]
             except (KeyError, TypeError):  # not one we know, or no block at all
                 decode = decode_part
@@ -76,6 +80,18 @@ def decode_blocks(blocks: list[Any], key: str) -> tuple[Part, ...]:
     except DecodeError as error:
         raise error.under(key, len(parts)) from None
     return tuple(parts)
+
+
+def _add_late_seal(parts: list[Part], block: JsonObject) -> bool:
+    """Whether a block is nothing but the seal of the thought before it (see _seals)."""
+    thought = parts[-1]
+    if type(thought) is not Reasoning or not is_late(block):
+        return False
+    seal = take_seal(block)
+    if seal is None:
+        return False
+    parts[-1] = replace(thought, seal=seal)
+    return True
 
 
 def decode_part(block: JsonObject) -> Part:

@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
+from dragoman.dialects._seals import SIDE, is_late, late_side, take_seal, write_seal
 from dragoman.dialects.anthropic.failure import decode_failure, encode_error
 from dragoman.dialects.anthropic.parts import (
     decode_citation,
@@ -52,9 +53,10 @@ CUT = Failure(kind="cut_off", message="the stream ended before its end")
 class _Block:
     """A block between its start and its stop."""
 
-    __slots__ = ("body", "index", "json", "opened", "seal")
+    __slots__ = ("body", "index", "json", "opened", "seal", "thinks")
 
     def __init__(self, index: int, body: JsonObject) -> None:
+        self.thinks = body.get("type") == "thinking"
         self.index = index  # ours, dense from 0
         self.body = body
         self.json: list[str] = []  # pieces of a streamed `input`
@@ -70,6 +72,9 @@ class _Block:
             if key != "type":
                 so_far = self.body.get(key)
                 self.body[key] = so_far + value if type(so_far) is type(value) is str else value
+
+
+_LATE = _Block(-1, {})  # stands for a block that was nothing but a seal
 
 
 def _index_of(body: JsonObject) -> int | None:
@@ -88,6 +93,7 @@ class StreamDecoder:
         self._usage: Usage | None = None
         self._tier: str | None = None  # where only the end says it
         self._finish: Finish | None = None
+        self._thought: PartEnd | None = None  # of a thought whose seal may follow in a block of its own
         self._extras: dict[str, JsonObject] = {}
         self._started = False
         self._ended = False
@@ -129,6 +135,11 @@ class StreamDecoder:
                 raise DecodeError("not a delta of this stream") from None
             return
         self._moulded = None
+        if self._thought is not None and kind != "ping":
+            if kind == "content_block_start" and self._take_late_seal(body):
+                return
+            events.append(self._thought)
+            self._thought = None
         match kind or frame.event:
             case "content_block_start":
                 self._start_block(body, events)
@@ -230,6 +241,8 @@ class StreamDecoder:
 
     def _stop_block(self, body: JsonObject, events: list[Event]) -> None:
         block = self._blocks.pop(_index_of(body), None)
+        if block is _LATE:
+            return
         if block is None:
             raise DecodeError("content_block_stop outside its block")
         if not block.opened:
@@ -237,7 +250,20 @@ class StreamDecoder:
         elif "input" in block.body and not any(block.json):
             # the start's own input counts only when no piece followed (FIELD-CASES 123)
             events.append(PartDelta(index=block.index, text=dump_text(block.body["input"] or {})))
-        events.append(PartEnd(index=block.index, seal=block.seal))
+        end = PartEnd(index=block.index, seal=block.seal or take_seal(body))
+        if block.thinks and end.seal is None:
+            self._thought = end
+        else:
+            events.append(end)
+
+    def _take_late_seal(self, body: JsonObject) -> bool:
+        """Whether a block is nothing but the seal of the thought that has just ended (see _seals)."""
+        block = body.get("content_block")
+        if self._thought is None or type(block) is not dict or block.get("type") != "thinking" or not is_late(block):
+            return False
+        self._thought = replace(self._thought, seal=take_seal(block))
+        self._blocks[_index_of(body)] = _LATE
+        return True
 
     def _finish_message(self, body: JsonObject) -> None:
         self._tier = take_tier(body) or self._tier
@@ -256,10 +282,14 @@ class StreamDecoder:
 
     def _end(self, events: list[Event]) -> None:
         self._ended = True
+        if self._thought is not None:
+            events.append(self._thought)
         if not self._started:
             events.append(ReplyFailed(failure=CUT))
             return
         for block in self._blocks.values():
+            if block is _LATE:
+                continue
             if not block.opened:
                 self._open(block, _complete(block), events)
             events.append(PartEnd(index=block.index, seal=block.seal))
@@ -492,12 +522,21 @@ class StreamEncoder:
         if event.seal is not None:
             if event.seal.origin == NAME and self._kind is Reasoning:
                 self._send_delta({"type": "signature_delta", "signature": event.seal.value})
-            else:
-                # a client that folds the stream into blocks has no place for it but the event itself
-                self._notes.dropped((at, "seal"), f"anthropic's streams have no place for {event.seal.origin}'s")
+            elif self._kind is not Reasoning:
+                # clients that fold the stream into blocks do not look here, those that keep it do
+                write_seal(stop, event.seal, at, self._notes, to_client=True)
         if event.extras:
             add_extras(stop, event.extras, NAME, at, self._notes)
         self._send(stop)
+        if event.seal is not None and event.seal.origin != NAME and self._kind is Reasoning:
+            self._send_late_seal(event.seal)
+
+    def _send_late_seal(self, seal: Seal) -> None:
+        """Clients fold what a block says at its start, so it takes a block of its own (see _seals)."""
+        self._index += 1
+        block = {"type": "thinking", "thinking": "", "signature": "", SIDE: late_side(seal)}
+        self._send({"type": "content_block_start", "index": self._index, "content_block": block})
+        self._send({"type": "content_block_stop", "index": self._index})
 
     def _end(self, event: ReplyEnd) -> None:
         finish = event.finishes[0] if event.finishes else None
