@@ -1,21 +1,26 @@
 """No child is left behind, however we end (F62, F64)."""
 
 import asyncio
+import contextlib
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 import dragoman.mcp.connection  # noqa: F401  # loaded before any fork, so that fifty of them cost little
 from dragoman.mcp import leash
+from tests.cli.test_serve import serving
 from tests.mcp.servers import House, bad, gone, running
 
-RUNS = 50
+RUNS, AT_ONCE = 50, 5
 
 
 async def _use(folder: Path, mark: str) -> None:
@@ -26,29 +31,36 @@ async def _use(folder: Path, mark: str) -> None:
             await asyncio.sleep(0)  # one that fails at once gives nobody else a turn
 
 
-def _one_run(folder: Path, mark: str, way: str, after_s: float) -> None:
-    """A process of its own that uses servers and is ended in some way."""
+def _begin(folder: Path, mark: str, way: str, after_s: float) -> int:
+    """A process of its own that uses servers; it ends itself, or is ended."""
     pid = os.fork()
     if pid == 0:
         try:
-            if way == "cancel":
-                asyncio.run(asyncio.wait_for(_use(folder, mark), after_s))
-            asyncio.run(_use(folder, mark))
+            asyncio.run(asyncio.wait_for(_use(folder, mark), after_s if way == "cancel" else 60.0))
         except BaseException:
             os._exit(1)
         os._exit(0)
-    time.sleep(after_s if way != "cancel" else 0)
-    if way != "cancel":
-        os.kill(pid, signal.SIGINT if way == "interrupt" else signal.SIGKILL)
-    os.waitpid(pid, 0)
+    return pid
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_no_child_is_left_after_fifty_runs_with_random_kills(tmp_path: Path) -> None:
     dice = random.Random(7)  # noqa: S311
-    marks = [f"orphan-{os.getpid()}-{i}" for i in range(RUNS)]
-    for i, mark in enumerate(marks):
-        _one_run(tmp_path / str(i % 4), mark, ("kill", "cancel", "interrupt")[i % 3], dice.uniform(0.0, 0.15))
+    runs = [(f"orphan-{os.getpid()}-{i}", ("kill", "cancel", "interrupt")[i % 3]) for i in range(RUNS)]
+    while runs:
+        together, runs = runs[:AT_ONCE], runs[AT_ONCE:]
+        moments = [dice.uniform(0.0, 0.3) for _ in together]
+        pids = [
+            _begin(tmp_path / str(place), mark, way, after_s)
+            for place, ((mark, way), after_s) in enumerate(zip(together, moments, strict=True))
+        ]
+        begun = time.monotonic()
+        for pid, (_, way), after_s in sorted(zip(pids, together, moments, strict=True), key=lambda run: run[2]):
+            time.sleep(max(0.0, begun + after_s - time.monotonic()))
+            if way != "cancel":
+                os.kill(pid, signal.SIGINT if way == "interrupt" else signal.SIGKILL)
+        for pid in pids:
+            os.waitpid(pid, 0)
     asyncio.run(_come_after(tmp_path))
     left = asyncio.run(gone(f"orphan-{os.getpid()}", 3.0))
     for pid in left:
@@ -58,9 +70,56 @@ def test_no_child_is_left_after_fifty_runs_with_random_kills(tmp_path: Path) -> 
 
 async def _come_after(folder: Path) -> None:
     """What a child started itself outlives a kill of ours, until somebody uses that folder again."""
-    for place in range(4):
+    for place in range(AT_ONCE):
         async with House(folder / str(place), bad("fine")) as house:
             assert (await house.call("fine.work")).failed is None
+
+
+def configure(folder: Path, mark: str) -> None:
+    rows = {"family": bad("family", mark), "slow": bad("hang_call", mark)}
+    tables = [
+        f"[mcp.servers.{name}]\ncommand = {json.dumps(spec.command)}\nargs = {json.dumps(list(spec.args))}\n"
+        for name, spec in rows.items()
+    ]
+    (folder / "dragoman.toml").write_text("demo = true\n" + "".join(tables))
+
+
+def use(url: str, server: str, seconds: float = 5.0) -> str:
+    """Has the demo model call a tool of a server."""
+    body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "use work now"}]}).encode()
+    headers = {"content-type": "application/json", "x-dragoman-mcp": server}
+    asked = urllib.request.Request(f"{url}/v1/chat/completions", body, headers)  # noqa: S310
+    with contextlib.suppress(OSError), urllib.request.urlopen(asked, timeout=seconds) as response:  # noqa: S310
+        return str(response.read().decode())
+    return ""
+
+
+@pytest.mark.parametrize(("moment", "servers"), [("in a call", "slow, family"), ("while they start", "family")])
+def test_f64_a_gateway_that_is_killed_takes_its_children_along(tmp_path: Path, moment: str, servers: str) -> None:
+    """The children at once, and what they started themselves when the next gateway comes."""
+    mark = f"killed-{os.getpid()}-{moment[:2]}"
+    configure(tmp_path, mark)
+    with serving(tmp_path) as gateway:
+        threading.Thread(target=use, args=(gateway.url, servers), daemon=True).start()
+        wait_for(mark, 3 if moment == "in a call" else 1)
+        gateway.process.kill()
+        gateway.process.wait()
+        assert asyncio.run(gone(f"bad_server.py\0family\0{mark}", 2.0)) == []
+        assert asyncio.run(gone(f"bad_server.py\0hang_call\0{mark}", 2.0)) == []
+        orphans = running(mark)
+    with serving(tmp_path) as gateway:
+        use(gateway.url, "family")
+        assert not set(orphans) & set(running(mark))
+        gateway.process.send_signal(signal.SIGTERM)
+        assert gateway.process.wait(10) == 0
+    assert asyncio.run(gone(mark, 2.0)) == []
+
+
+def wait_for(mark: str, count: int) -> None:
+    until = time.monotonic() + 10
+    while len(running(mark)) < count and time.monotonic() < until:
+        time.sleep(0.005)
+    assert len(running(mark)) >= count
 
 
 def test_only_what_was_ours_is_ended(tmp_path: Path) -> None:
