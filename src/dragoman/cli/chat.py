@@ -13,23 +13,28 @@ from dragoman.cli.style import colourful, paint
 from dragoman.cli.talk import ITERATIONS, VIAS, Talk, describe
 from dragoman.cli.xray import show as show_xray
 from dragoman.jsontypes import Json, dump_text
-from dragoman.model.events import PartDelta, PartStart, ReplyFailed
-from dragoman.model.messages import Reasoning, Text
+from dragoman.model.events import PartDelta, PartStart, ReplyEnd, ReplyFailed
+from dragoman.model.messages import Reasoning, Refusal, Text
+from dragoman.model.reply import Finish
 
 NAME = "chat"
 HELP = "talk with a model in the terminal"
-COMMANDS_HELP = """  /model [NAME]     another model; without a name, the models there are
-  /clear            forget what was said
-  /save FILE        the conversation as Markdown, or as JSON if the name ends so
-  /xray             the last request, wire by wire
-  /add NAME URL     register an MCP server       /remove NAME    forget one
-  /list             the MCP servers there are    /iter N         how often tools may be used
-  /help             this list                    /quit           or Ctrl-D"""
+COMMANDS_HELP = """  /model [NAME]    another model; without a name, the models there are
+  /clear           forget what was said
+  /save FILE       the conversation as Markdown, or as JSON if the name ends so
+  /xray            the last request, wire by wire
+  /add NAME URL    register an MCP server, and use its tools
+  /remove NAME     forget an MCP server
+  /list            the MCP servers there are
+  /iter [N]        how many turns with tools (--via mcp)
+  /help            this list
+  /quit            or Ctrl-D"""
 EPILOG = f"""commands:
 {COMMANDS_HELP}
 
-A line that ends with \\ goes on in the next; \"\"\" begins and ends a text of several lines. Ctrl-C stops an answer.
-A gateway is started if none runs at --host and --port, and ends with the conversation."""
+A line that ends with \\ goes on in the next; \"\"\" begins and ends a text of
+several lines. Ctrl-C stops an answer, Ctrl-D ends the conversation. A gateway is
+started if none runs at --host and --port, and ends with the conversation."""
 QUOTES = '"""'
 
 
@@ -112,6 +117,8 @@ class Chat:
             try:
                 text = self._read()
             except EOFError:
+                if sys.stdin.isatty():
+                    print()
                 break
             except KeyboardInterrupt:
                 print()
@@ -130,7 +137,7 @@ class Chat:
         except GatewayError as error:
             print(paint(str(error), "red", sys.stdout))
         except KeyboardInterrupt:
-            print(paint(" (stopped)", "yellow", sys.stdout))
+            print(paint("\n(stopped; not remembered)", "yellow", sys.stdout))
 
     # ---- what is typed
 
@@ -160,13 +167,16 @@ class Chat:
         last: type | None = None
         for event in self.talk.say(text):
             match event:
-                case PartStart(index=index, part=part) if isinstance(part, Text | Reasoning):
+                case PartStart(index=index, part=part) if isinstance(part, Text | Reasoning | Refusal):
                     kinds[index] = type(part)
                     last = self._show(part.text, type(part), last)
                 case PartDelta(index=index, text=piece) if index in kinds:
                     last = self._show(piece, kinds[index], last)
                 case ReplyFailed(failure=failure):
-                    print(paint(f"\n{describe(failure)}", "red", sys.stdout))
+                    broken = "\n" if last is not None else ""
+                    raise GatewayError(f"{broken}{describe(failure)}")
+                case ReplyEnd(finishes=(Finish(reason=reason), *_)) if reason not in ("stop", "sequence", None):
+                    last = self._show(f"{' ' if last else ''}(ended: {reason})", Reasoning, last)
                 case _:
                     pass
         print()
@@ -185,7 +195,8 @@ class Chat:
     def _command(self, words: list[str]) -> None:
         known = self._commands.get(words[0] if words else "")
         if known is None:
-            print(f"no such command; /help lists them: /{' '.join(words)}")
+            name = words[0] if words else ""
+            print(f"no such command: /{name}; /help lists them (to say it, begin with a space)")
             return
         known(words[1:])
 
@@ -238,6 +249,7 @@ class Chat:
             return
         self._fetch("/mcp/add", {"name": words[0], "url": words[1]})
         print(f"added {words[0]}")
+        self.talk.use(words[0])
         self._refresh_servers()
 
     def _remove(self, words: list[str]) -> None:
@@ -246,14 +258,16 @@ class Chat:
             return
         self._fetch("/mcp/remove", {"name": words[0]}, "DELETE")
         print(f"removed {words[0]}")
+        self.talk.leave(words[0])
         self._refresh_servers()
 
     def _list(self, words: list[str]) -> None:
         rows = self._fetch("/mcp/list")["servers"]
         for row in rows:
-            print(f"{row['name']:<16} {row['health']:<10} {row['tools']:>3} tools  {row['url']}")
+            tools = f"{row['tools']} tool{'' if row['tools'] == 1 else 's'}"
+            print(f"{row['name']:<16} {row['health']:<9} {tools:>8}  {row['url']}")
             if row["last_error"]:
-                print(f"{'':<16} {row['last_error']}")
+                print(paint(f"{'':<16} {row['last_error']}", "red", sys.stdout))
         if not rows:
             print("no MCP server; /add NAME URL")
 

@@ -37,6 +37,15 @@ class Talk:
         self.request_id = ""
         self.usage: Usage | None = None
 
+    def use(self, server: str) -> None:
+        """The tools of an MCP server, from now on."""
+        named = [name for name in (self.mcp or "").split(",") if name]
+        if "*" not in named and server not in named:
+            self.mcp = ",".join([*named, server])
+
+    def leave(self, server: str) -> None:
+        self.mcp = ",".join(name for name in (self.mcp or "").split(",") if name and name != server) or None
+
     def say(self, text: str) -> Iterator[Event]:
         """The answer as it comes. What was said counts as said only when there is an answer."""
         asked = Message(role="user", parts=(Text(text=text),))

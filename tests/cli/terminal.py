@@ -1,0 +1,78 @@
+"""A program in a pseudo-terminal, driven as a person drives it."""
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import socket
+import sys
+import time
+
+
+class Terminal:
+    """A program in a pseudo-terminal."""
+
+    def __init__(self, *words: str) -> None:
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.environ["TERM"] = "xterm"
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
+            os.execv(sys.executable, [sys.executable, "-m", "dragoman", *words])  # noqa: S606
+        self.seen, self._at = "", 0
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def ask(self, line: str, word: str) -> None:
+        """Types a line when there is a prompt, and waits for what must be in the answer, not in its echo."""
+        self.wait("> ")
+        self.type(line + "\r")
+        self.wait("\n")
+        self.wait(word)
+
+    def wait(self, word: str, seconds: float = 8.0) -> None:
+        """Reads on until a word has appeared behind the last one waited for."""
+        until = time.monotonic() + seconds
+        while (place := self.seen.find(word, self._at)) < 0:
+            ready, _, _ = select.select([self._fd], [], [], max(0.0, until - time.monotonic()))
+            try:
+                data = os.read(self._fd, 65536) if ready else b""
+            except OSError:  # the program has ended
+                data = b""
+            if not data:
+                os.kill(self.pid, signal.SIGKILL)
+                self.end()
+                raise AssertionError(f"no {word!r} in {self.seen[self._at :]!r}")
+            self.seen += data.decode("utf-8", "replace")
+        self._at = place + len(word)
+
+    def end(self) -> int:
+        """Its exit code; what it said since the last word waited for is in `rest`."""
+        until = time.monotonic() + 8.0
+        with contextlib.suppress(OSError):
+            while time.monotonic() < until and select.select([self._fd], [], [], 8.0)[0]:
+                data = os.read(self._fd, 65536)
+                self.seen += data.decode("utf-8", "replace")
+                if not data:
+                    break
+        if time.monotonic() >= until:
+            os.kill(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self._fd)
+        return os.waitstatus_to_exitcode(status)
+
+    @property
+    def rest(self) -> str:
+        return self.seen[self._at :]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

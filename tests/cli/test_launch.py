@@ -1,0 +1,116 @@
+"""`dragoman launch`: what each program is told. tests/clients/test_launch.py runs the real ones."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from tests.cli.terminal import answers, free_port
+from tests.gateway.house import open_house
+
+pytestmark = pytest.mark.usefixtures("at_home")
+
+
+def make_program(folder: Path, name: str) -> None:
+    program = folder / name
+    program.write_text(
+        f"#!{sys.executable}\nimport os, sys, json, urllib.request\n"
+        "url = next(v for k, v in os.environ.items() if k in ('ANTHROPIC_BASE_URL', 'GOOGLE_GEMINI_BASE_URL'))\n"
+        "up = urllib.request.urlopen(url + '/healthz').status\n"
+        "print(json.dumps([up, url, sys.argv[1:]]))\nsys.exit(5)\n"
+    )
+    program.chmod(0o755)
+
+
+def test_a_program_is_started_with_the_gateway_behind_it_and_one_is_started_if_none_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    make_program(tmp_path, "claude")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    port = free_port()
+    assert main(["launch", "claude", "--port", str(port), "--model", "demo", "--", "-p", "hi", "--print"]) == 5
+    assert json.loads(capfd.readouterr().out) == [200, f"http://127.0.0.1:{port}", ["-p", "hi", "--print"]]
+    assert not answers(port)  # it has ended with the program
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("claude", ["ANTHROPIC_BASE_URL=http://127.0.0.1:20006", "ANTHROPIC_AUTH_TOKEN=", "ANTHROPIC_MODEL=m1"]),
+        ("codex", ["http://127.0.0.1:20006/v1", 'wire_api="responses"', 'model="m1"', "DRAGOMAN_KEY="]),
+        ("gemini", ["GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:20006", "GEMINI_API_KEY=", "--model m1"]),
+        ("opencode", ["OPENCODE_CONFIG_CONTENT=", '"model":"dragoman/m1"', "http://127.0.0.1:20006/v1"]),
+        ("qwen", ["OPENAI_BASE_URL=http://127.0.0.1:20006/v1", "--auth-type openai --model m1", "unset HTTP_PROXY"]),
+    ],
+)
+def test_print_shows_the_variables_and_starts_nothing(
+    program: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["launch", program, "--print", "--model", "m1", "--", "more"]) == 0
+    out = capsys.readouterr().out
+    assert [word for word in words if word not in out] == []
+    assert out.splitlines()[-1].startswith(program)
+    assert out.splitlines()[-1].endswith("more")
+
+
+def test_claude_code_is_told_more_where_its_own_settings_would_win(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Variables in its settings.json win over the environment, and those of --settings over them."""
+    program = tmp_path / "claude"
+    program.write_text(
+        f"#!{sys.executable}\nimport json, os, stat, sys\n"
+        "place = sys.argv[2]\n"
+        "print(json.dumps([sys.argv[1], stat.S_IMODE(os.stat(os.path.dirname(place)).st_mode), "
+        "json.load(open(place))['env']['ANTHROPIC_MODEL'], place, sys.argv[3:]]))\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "own"))
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "settings.json").write_text('{"env": {"ANTHROPIC_BASE_URL": "http://elsewhere"}}')
+    with open_house() as house:
+        assert main(["launch", "claude", "--port", str(house.port), "--model", "demo", "--", "-p", "hi"]) == 0
+    option, mode, model, place, rest = json.loads(capfd.readouterr().out)
+    assert (option, mode, model, rest) == ("--settings", 0o700, "demo", ["-p", "hi"])
+    assert not Path(place).exists()
+
+
+def test_gemini_cli_gets_a_home_with_the_login_that_heeds_the_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "me" / ".gemini"
+    (own / "commands").mkdir(parents=True)
+    (own / "settings.json").write_text(
+        '{"ui": {"theme": "x"}, "security": {"auth": {"selectedType": "oauth-personal"}}}'
+    )
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    assert main(["launch", "gemini", "--print", "--model", "m1"]) == 0
+    home = tmp_path / "home" / "launch" / "gemini"
+    assert f"export GEMINI_CLI_HOME={home}" in capsys.readouterr().out
+    settings = json.loads((home / ".gemini" / "settings.json").read_text())
+    assert settings == {"ui": {"theme": "x"}, "security": {"auth": {"selectedType": "gemini-api-key"}}}
+    assert (home / ".gemini" / "commands").resolve() == (own / "commands").resolve()
+    assert "oauth-personal" in (own / "settings.json").read_text()
+
+
+def test_what_is_printed_can_be_evaluated(tmp_path: Path) -> None:
+    make_program(tmp_path, "claude")
+    path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
+    with open_house() as house:
+        command = f'eval "$(dragoman launch claude --print --port {house.port} --model demo -- -p "it\'s")"'
+        done = subprocess.run(["bash", "-c", command], env={"PATH": path}, capture_output=True, text=True, timeout=20)
+    assert json.loads(done.stdout) == [200, f"http://127.0.0.1:{house.port}", ["-p", "it's"]]
+    assert done.returncode == 5
+
+
+def test_a_program_that_is_not_installed_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert main(["launch", "qwen"]) == 127
+    assert "qwen is not installed" in capsys.readouterr().err
