@@ -54,6 +54,12 @@ class Notes:
         """It was broken and is now legal."""
         self._add("repaired", at, why)
 
+    def repeat(self, note: Note) -> None:
+        """What was noted before, of something that is the same again."""
+        if note.kind in self._refuse:
+            raise LossError(note.where, note.why)
+        self.items.append(note)
+
     def _add(self, kind: NoteKind, at: At, why: str) -> None:
         where = spell(at)
         if kind in self._refuse:

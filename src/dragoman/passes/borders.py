@@ -33,6 +33,8 @@ def drop_empty_text(request: Request, notes: Notes) -> Request:
 
     A turn with nothing left says so in words: a blank placeholder passes one check and fails the next.
     """
+    if not _any_blank(request.messages):
+        return request
     messages: list[Message] = []
     changed = False
     for i, message in enumerate(request.messages):
@@ -60,6 +62,26 @@ def drop_silent_turns(request: Request, dialect: str, notes: Notes) -> Request:
     for i in silent:
         notes.repaired((((ROOT, "messages"), i), "parts"), "an empty turn left out")
     return replace(request, messages=tuple(m for i, m in enumerate(request.messages) if i not in set(silent)))
+
+
+def _any_blank(messages: tuple[Message, ...]) -> bool:
+    """Whether anything may be blank: mostly nothing is, so this is quick."""
+    for message in messages:
+        if not message.parts:
+            return True
+        for part in message.parts:
+            kind = type(part)
+            if kind is Text:
+                text = part.text  # type: ignore[union-attr]
+                if not text or text.isspace():
+                    return True
+            elif kind is ToolResult:
+                for inner in part.parts:  # type: ignore[union-attr]
+                    if type(inner) is not Text or not inner.text or inner.text.isspace():
+                        return True
+            elif kind is Refusal:
+                return True
+    return False
 
 
 def _holds_blank(parts: tuple[Part, ...]) -> bool:

@@ -82,7 +82,7 @@ def _leave_out(request: Request, field: str, feature: Feature, profile: Profile,
 
 def _emulate_custom(request: Request, profile: Profile, undo: Undo, notes: Notes) -> tuple[Request, Undo]:
     tools = request.tools or ()
-    custom = frozenset(tool.name for tool in tools if isinstance(tool, CustomTool))
+    custom = frozenset([tool.name for tool in tools if type(tool) is CustomTool])
     spoken = _has_freeform(request)
     if not custom and not spoken:
         return request, undo

@@ -20,7 +20,7 @@ from dragoman.passes.borders import begin_with_user, drop_empty_text, drop_silen
 from dragoman.passes.context import open_window
 from dragoman.passes.emulate import Undo, emulate
 from dragoman.passes.joining import join_apart, join_calls, set_results_apart
-from dragoman.passes.media import fit_media
+from dragoman.passes.media import fit_media, holds_rare
 from dragoman.passes.nulls import drop_nulls
 from dragoman.passes.pairing import name_results, pair_calls
 from dragoman.passes.parameters import fit_parameters, limit_cache_marks
@@ -73,7 +73,7 @@ def _refuse_orders(request: Request, profile: Profile) -> None:
 def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     _refuse_orders(request, profile)
     request, undo = emulate(request, profile, notes)
-    for step in STEPS:
+    for step in STEPS if holds_rare(request.messages) else PLAIN_STEPS:
         request = step(request, profile, notes)
     request, aliases = adapt_schemas(request, profile, notes)
     if aliases.tools:
@@ -202,3 +202,6 @@ STEPS: tuple[Step, ...] = (
     _turns,
     _parameters,
 )
+# Most conversations are words, thoughts and calls: these have nothing to do there.
+_FOR_RARE: tuple[Step, ...] = (tell_server_history, _result_media, fit_media)
+PLAIN_STEPS: tuple[Step, ...] = tuple(step for step in STEPS if step not in _FOR_RARE)

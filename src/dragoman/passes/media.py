@@ -64,6 +64,20 @@ def fit_media(request: Request, profile: Profile, notes: Notes) -> Request:
 _CONCERNED = frozenset({Image, Document, Audio, Video, Opaque})
 
 
+def holds_rare(messages: tuple[Message, ...]) -> bool:
+    """Whether there is anything but words, thoughts and calls anywhere."""
+    for message in messages:
+        for part in message.parts:
+            kind = type(part)
+            if kind is ToolResult:
+                for inner in part.parts:  # type: ignore[union-attr]
+                    if type(inner) in _CONCERNED:
+                        return True
+            elif kind in _CONCERNED:
+                return True
+    return False
+
+
 def _is_concerned(parts: tuple[Part, ...]) -> bool:
     """Whether there is anything but words and calls, in the results too: nearly never, so this is quick."""
     for part in parts:

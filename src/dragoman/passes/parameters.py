@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman.model.messages import Opaque, Part, Reasoning, Refusal, Video
-from dragoman.model.request import Request, ServerTool
+from dragoman.model.request import Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
 
@@ -189,7 +189,7 @@ def limit_cache_marks(request: Request, most: int, notes: Notes) -> Request:
 
 def _marks(request: Request) -> "list[tuple[int, int]]":
     """Tools come first in the prompt, then the messages; their place is -1."""
-    found = [(-1, j) for j, tool in enumerate(request.tools or ()) if getattr(tool, "cache", None) is not None]
+    found = [(-1, j) for j, tool in enumerate(request.tools or ()) if type(tool) is Tool and tool.cache is not None]
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.parts):
             if type(part) not in _UNMARKED and part.cache is not None:  # type: ignore[union-attr]

@@ -14,6 +14,8 @@ from dragoman.passes.profile import Profile
 
 def replay_reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
     """Seals to their origin, thoughts where the target takes them, in the field it reads them from."""
+    if not any_sealed(request.messages):
+        return request
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
         if not _is_concerned(message.parts, request.model, profile):
@@ -28,6 +30,16 @@ def replay_reasoning(request: Request, profile: Profile, notes: Notes) -> Reques
 
 
 _SEALED = frozenset({Text, ToolCall, Image})
+
+
+def any_sealed(messages: tuple[Message, ...]) -> bool:
+    """Whether there is a thought or a seal anywhere."""
+    for message in messages:
+        for part in message.parts:
+            kind = type(part)
+            if kind is Reasoning or (kind in _SEALED and part.seal is not None):  # type: ignore[union-attr]
+                return True
+    return False
 
 
 def _is_concerned(parts: tuple[Part, ...], model: str, profile: Profile) -> bool:

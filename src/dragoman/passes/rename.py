@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dragoman.model.events import Event, PartStart
 from dragoman.model.messages import Message, Part, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply
-from dragoman.model.request import AnyTool, Request, ServerTool, ToolChoice
+from dragoman.model.request import AnyTool, Request, ServerTool, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Spelling
 
@@ -88,17 +88,36 @@ def _tool_name(tool: AnyTool) -> str | None:
 
 
 def _repeats_tool(request: Request) -> bool:
-    names = [name for tool in request.tools or () if (name := _tool_name(tool)) is not None]
-    return len(set(names)) < len(names)
+    if not request.tools:
+        return False
+    names = [tool.name if type(tool) is Tool else _tool_name(tool) for tool in request.tools]
+    if len(set(names)) == len(names):
+        return False
+    named = [name for name in names if name is not None]
+    return len(set(named)) < len(named)
+
+
+_legal: dict[Spelling, set[str]] = {}  # names known to be so: agents say the same ones again and again
+MOST_KNOWN = 10_000
+
+
+def _find_illegal(names: dict[str, None], rule: Spelling) -> list[str]:
+    legal = _legal.setdefault(rule, set())
+    if names.keys() <= legal:
+        return []
+    pattern = _compiled(rule)
+    bad = [name for name in names if not pattern.fullmatch(name)]
+    if len(legal) > MOST_KNOWN:
+        legal.clear()
+    legal.update(names.keys() - set(bad))
+    return bad
 
 
 def _map_names(request: Request, rule: Spelling) -> dict[str, str]:
     """Own name -> alias, for the names that need one."""
-    pattern = _compiled(rule)
-    own: dict[str, None] = {}  # in order of appearance
-    for tool in request.tools or ():
-        if not isinstance(tool, ServerTool):
-            own[tool.name] = None
+    own: dict[str, None] = {  # in order of appearance
+        tool.name: None for tool in request.tools or () if not isinstance(tool, ServerTool)
+    }
     for message in request.messages:
         for part in message.parts:
             kind = type(part)
@@ -106,7 +125,7 @@ def _map_names(request: Request, rule: Spelling) -> dict[str, str]:
                 own[part.name] = None  # type: ignore[union-attr]
     for name in (request.tool_choice.names if request.tool_choice else None) or ():
         own[name] = None
-    bad = [name for name in own if not pattern.fullmatch(name)]
+    bad = _find_illegal(own, rule)
     if not bad:
         return {}
     used = {name for name in own if name not in set(bad)}

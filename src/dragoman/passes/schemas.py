@@ -10,13 +10,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.jsontypes import JsonObject, dump_json
-from dragoman.model.request import OutputFormat, Request, Tool
-from dragoman.notes import ROOT, At, Notes
+from dragoman.model.request import AnyTool, OutputFormat, Request, Tool
+from dragoman.notes import ROOT, At, Note, Notes
 from dragoman.passes.languages import LANGUAGES
 from dragoman.passes.profile import Profile
 from dragoman.passes.rewrite import Adapted, Path, Rewriter
 
 REMEMBERED = 2_000  # the answer does not depend on it: a schema forgotten is adapted again
+REMEMBERED_LISTS = 50
+LARGEST_LIST = 500_000  # bytes
 _remembered: dict[tuple[str, str, bytes], Adapted] = {}
 
 
@@ -46,17 +48,47 @@ def adapt_schemas(request: Request, profile: Profile, notes: Notes) -> tuple[Req
     if profile.native and LANGUAGES[profile.schema].tolerant:
         return request, aliases
     if tools:
-        changed = tuple(
-            adapt_tool(tool, profile, ((ROOT, "tools"), i), notes, aliases) if isinstance(tool, Tool) else tool
-            for i, tool in enumerate(tools)
-        )
-        if any(a is not b for a, b in zip(tools, changed, strict=True)):
-            tools = changed
+        known = _adapt_tools(tools, profile)
+        for note in known.notes:
+            notes.repeat(note)
+        aliases.tools = known.aliases
+        tools = known.tools or tools
     if output is not None and output.schema is not None:
         output = _adapt_output(output, profile, notes, aliases)
     if tools is request.tools and output is request.output:
         return request, aliases
     return replace(request, tools=tools, output=output), aliases
+
+
+class _Known(Struct, frozen=True):
+    """What a list of tools becomes."""
+
+    tools: tuple[AnyTool, ...] | None  # None: the same
+    aliases: dict[str, dict[str, str]]
+    notes: tuple[Note, ...]
+
+
+_lists: dict[tuple[str, str | None, str, bytes], _Known] = {}
+
+
+def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
+    """An agent sends the same list with every turn: it is looked up whole."""
+    said = dump_json(tools)
+    key = (profile.schema, profile.strict_schema, profile.dialect, said)
+    known = _lists.get(key)
+    if known is None:
+        notes, aliases = Notes(), Aliases()
+        changed = tuple(
+            adapt_tool(tool, profile, ((ROOT, "tools"), i), notes, aliases) if isinstance(tool, Tool) else tool
+            for i, tool in enumerate(tools)
+        )
+        same = all(a is b for a, b in zip(tools, changed, strict=True))
+        known = _Known(None if same else changed, aliases.tools, tuple(notes))
+        if len(said) <= LARGEST_LIST:
+            if len(_lists) >= REMEMBERED_LISTS:
+                _lists.clear()
+            _lists[key] = known
+    return known
 
 
 def adapt_tool(tool: Tool, profile: Profile, at: At, notes: Notes, aliases: Aliases) -> Tool:

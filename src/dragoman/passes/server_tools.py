@@ -28,7 +28,8 @@ class Search(Struct, frozen=True, kw_only=True):
 
 
 def tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Request:
-    if request.tools is None or not any(_is_foreign(tool, profile) for tool in request.tools):
+    foreign = [tool for tool in request.tools or () if type(tool) is ServerTool and tool.dialect != profile.dialect]
+    if not foreign or request.tools is None:
         return request
     kept: list[AnyTool] = []
     gone: set[str] = set()  # names that can no longer be chosen
@@ -42,10 +43,6 @@ def tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Reque
         if told is None or isinstance(told, ServerTool):
             gone.add(str(tool.body.get("name")))
     return _choose_among(replace(request, tools=tuple(kept) or None), gone, notes)
-
-
-def _is_foreign(tool: AnyTool, profile: Profile) -> bool:
-    return isinstance(tool, ServerTool) and tool.dialect != profile.dialect
 
 
 def _tell(tool: ServerTool, i: int, request: Request, profile: Profile, notes: Notes) -> AnyTool | None:

@@ -14,10 +14,11 @@ INSTRUCTIONS = ("system", "developer")
 
 def place_system(request: Request, profile: Profile, notes: Notes) -> Request:
     messages = request.messages
-    lead = count_lead(messages)
-    found = sum(message.role in INSTRUCTIONS for message in messages)
+    roles = [message.role for message in messages]
+    found = roles.count("system") + roles.count("developer")
     if not found:
         return request
+    lead = count_lead(messages)
     if found > lead and profile.mid_system != "keep":
         request = _place_later(request, lead, profile, notes)
         lead = count_lead(request.messages)
