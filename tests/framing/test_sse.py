@@ -51,8 +51,9 @@ def test_any_split_gives_the_same_frames(cuts: list[int]) -> None:
     assert frames(*(WIRE[a:b] for a, b in pairwise(edges))) == frames(WIRE)
 
 
-def test_one_byte_at_a_time_gives_the_same_frames() -> None:
-    assert frames(*(bytes([byte]) for byte in WIRE)) == frames(WIRE)
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_one_byte_at_a_time_gives_the_same_frames(mark: bytes) -> None:
+    assert frames(*(bytes([byte]) for byte in mark + WIRE)) == frames(WIRE)
 
 
 @pytest.mark.parametrize("wire", [b"data: " + b"x" * 200, b"data: " + b"x" * 60 + b"\ndata: " + b"x" * 60 + b"\n"])

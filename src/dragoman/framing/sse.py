@@ -59,7 +59,7 @@ class SseDecoder:
         if len(data) < 3 and MARK.startswith(data):
             self._buffer = data
             return b""
-        self._started = True
+        self._started, self._buffer = True, b""  # the mark may have been all there was
         return data.removeprefix(MARK)
 
 
