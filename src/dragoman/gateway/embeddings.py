@@ -32,10 +32,13 @@ class Vectors(Struct, kw_only=True):
 async def serve_embeddings(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
     body = await read_object(gateway, http)
     given = body.get("input")
-    inputs = given if type(given) is list and given and type(given[0]) is not int else [given]
-    wish = Wish(model=_model(body), inputs=_check(inputs, "input"), size=body.get("dimensions"))
+    inputs = given if type(given) is list and not (given and type(given[0]) is int) else [given]
+    wish = Wish(model=_model(body), inputs=_check(inputs, "input"), size=_size(body, "dimensions"))
+    form = body.get("encoding_format")
+    if form not in (None, "float", "base64"):
+        raise DecodeError("expected float or base64", "encoding_format")
     found = await embed(gateway, http, "openai_chat", wish)
-    packed = body.get("encoding_format") == "base64"
+    packed = form == "base64"
     data = [
         {"object": "embedding", "index": i, "embedding": _pack(row) if packed else row}
         for i, row in enumerate(found.rows)
@@ -50,7 +53,7 @@ async def serve_embed(gateway: Gateway, http: HttpRequest, words: dict[str, str]
     wish = Wish(
         model=_model(body),
         inputs=_check(given if type(given) is list else [given], "input"),
-        size=body.get("dimensions"),
+        size=_size(body, "dimensions"),
     )
     found = await embed(gateway, http, "ollama", wish)
     return json_response(
@@ -76,8 +79,9 @@ async def embed_gemini(gateway: Gateway, http: HttpRequest, model: str, *, batch
     asked = body.get("requests") if batch else [body]
     if type(asked) is not list or not asked:
         raise DecodeError("expected a list of requests", "requests")
-    sizes = [r.get("outputDimensionality", r.get("output_dimensionality")) for r in asked if type(r) is dict]
-    wish = Wish(model=model, inputs=[_gemini_text(r) for r in asked], size=sizes[0] if sizes else None)
+    inputs = [_gemini_text(request) for request in asked]
+    size = _size(asked[0], "outputDimensionality", "output_dimensionality")
+    wish = Wish(model=model, inputs=inputs, size=size)
     found = await embed(gateway, http, "gemini", wish)
     rows = [{"values": row} for row in found.rows]
     return json_response({"embeddings": rows} if batch else {"embedding": rows[0] if rows else {"values": []}})
@@ -101,7 +105,16 @@ def _model(body: JsonObject) -> str:
     return model
 
 
+def _size(body: JsonObject, *names: str) -> int | None:
+    found = next((value for name in names if (value := body.get(name)) is not None), None)
+    if found is not None and (type(found) is not int or found < 1):
+        raise DecodeError("expected a number of at least 1", names[0])
+    return found
+
+
 def _check(inputs: list[Any], key: str) -> list[Any]:
+    if not inputs:
+        raise DecodeError("expected at least one text", key)
     for i, item in enumerate(inputs):
         numbers = type(item) is list and all(type(n) is int for n in item)
         if type(item) is not str and not numbers:
@@ -120,7 +133,10 @@ async def embed(gateway: Gateway, http: HttpRequest, door: str, wish: Wish) -> V
 
     answer = await ask(gateway, http, "embeddings", door, wish.model, form)
     try:
-        return _read(answer.rendered.dialect.name, load_json(answer.raw), answer.target.model)
+        found = _read(answer.rendered.dialect.name, load_json(answer.raw), answer.target.model)
+        if len(found.rows) != len(wish.inputs):
+            raise ValueError("not one for each")
+        return found
     except (DecodeError, KeyError, TypeError, ValueError, IndexError, struct.error) as error:
         raise UpstreamError(malformed("the upstream's embeddings cannot be read")) from error
     finally:
@@ -151,7 +167,7 @@ def _form(dialect: str, model: str, wish: Wish) -> tuple[str, JsonObject]:
 def _read(dialect: str, body: Json, model: str) -> Vectors:
     match dialect:
         case "ollama":
-            return Vectors(rows=body["embeddings"], model=model, tokens=body.get("prompt_eval_count") or 0)
+            return Vectors(rows=list(body["embeddings"]), model=model, tokens=body.get("prompt_eval_count") or 0)
         case "gemini":
             return Vectors(rows=[row["values"] for row in body["embeddings"]], model=model)
         case _:
@@ -166,6 +182,6 @@ def _pack(row: list[float]) -> str:
 
 def _unpack(value: Json) -> list[float]:
     if type(value) is str:  # some servers answer in base64 whatever they were asked
-        data = base64.b64decode(value)
+        data = base64.b64decode(value, validate=True)
         return list(struct.unpack(f"<{len(data) // 4}f", data))
     return list(value)

@@ -72,7 +72,7 @@ def embed(dialect: str, path: str, body: dict[str, Any]) -> Any:
             return {"embeddings": made} if path.endswith(":batchEmbedContents") else {"embedding": made[0]}
         case "ollama":
             texts = _texts(body.get("input") if "input" in body else body.get("prompt", ""))
-            vectors = [list(demo_embedding(text)) for text in texts]
+            vectors = [list(demo_embedding(text, _size(body))) for text in texts]
             if path.endswith("/embeddings"):
                 return {"embedding": vectors[0]}
             return {"model": body.get("model"), "embeddings": vectors, "prompt_eval_count": _count(texts)}
