@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dragoman.errors import LossError
 from dragoman.failure import Failure
@@ -12,7 +13,7 @@ from dragoman.model.messages import Text, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.model.request import CustomTool, OutputFormat, Request, Tool, ToolChoice
 from dragoman.notes import Notes
-from dragoman.passes.emulate import JSON_TOOL, Undo, emulate
+from dragoman.passes.emulate import JSON_TOOL, Undo, emulate, split_choices
 from dragoman.passes.legal import prepare
 from dragoman.passes.profile import Feature, Policy, Profile
 from dragoman.passes.rename import Renames
@@ -202,3 +203,26 @@ def test_a_restored_stream_folds_to_the_restored_reply(answer: Reply, undo: Undo
         else:
             events.append(event)
     assert streamed(events, undo) == restore(answer, undo, Notes())
+
+
+@pytest.mark.parametrize(
+    ("choices", "policy", "copies", "told"),
+    [
+        (3, "emulate", 3, "asked 3 times"),
+        (100, "emulate", 8, "asked 8 times, not 100: that is the most"),
+        (1, "emulate", 1, None),
+        (None, "emulate", 1, None),
+        (3, "drop", 1, None),
+        (3, "refuse", 1, None),
+    ],
+)
+def test_several_answers_are_split_where_a_target_gives_one(
+    choices: int | None, policy: Policy, copies: int, told: str | None
+) -> None:
+    profile = Profile(kind="x", dialect="openai_chat", lacks=("choices",), policy={"choices": policy})
+    request, notes = talk(user("q"), choices=choices), Notes()
+    one, count = split_choices(request, profile, notes)
+    assert count == copies
+    assert [note.why for note in notes] == ([told] if told else [])
+    assert one == (talk(user("q")) if copies > 1 else request)
+    assert split_choices(request, replace(profile, lacks=()), Notes()) == (request, 1)

@@ -34,6 +34,7 @@ from dragoman.upstream.station import Station
 from dragoman.upstream.urls import quote_segment
 
 ANTHROPIC_VERSION = "2023-06-01"
+MOST_PROFILES = 1_000
 HOP = "x-dragoman-hop"  # a gateway that is its own upstream must notice (T41)
 
 
@@ -63,10 +64,8 @@ def render(asked: Asked, station: Station, target: Target, *, stream: bool, refu
         )
     name = choose_dialect(upstream, asked.dialect.name, target.model)
     dialect = find_dialect(name)
-    learned = station.learned.get((name, target.model))
-    overrides = upstream.overrides if learned is None else {**upstream.overrides, **learned}
     own = name == asked.dialect.name
-    profile = _for_here(profile_for(upstream.kind, target.model, name, overrides), upstream.name, native=own)
+    profile = station.profiles.get((name, target.model, own)) or _find_profile(station, name, target.model, native=own)
     prepared = prepare(request, profile, notes)
     taken = profile.takes_extras  # Mistral refuses stream_options, and tells usage unasked
     usage = stream and upstream.stream_usage and (taken is None or "stream_options" in taken)
@@ -77,6 +76,16 @@ def render(asked: Asked, station: Station, target: Target, *, stream: bool, refu
 
     way = _Way(station, target, dialect, profile, prepared.undo, notes, usage, asked.hops)
     return way.dress(rendered, prepared.request)
+
+
+def _find_profile(station: Station, dialect: str, model: str, *, native: bool) -> Profile:
+    learned = station.learned.get((dialect, model))
+    overrides = station.spec.overrides if learned is None else {**station.spec.overrides, **learned}
+    profile = _for_here(profile_for(station.spec.kind, model, dialect, overrides), station.spec.name, native=native)
+    if len(station.profiles) >= MOST_PROFILES:  # model names come from clients
+        station.profiles.clear()
+    station.profiles[dialect, model, native] = profile
+    return profile
 
 
 def split(asked: Asked, station: Station, target: Target, *, refuse: frozenset[str]) -> tuple[Asked, int]:

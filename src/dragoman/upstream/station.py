@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dragoman.failure import Failure
 from dragoman.lines import Line
+from dragoman.passes.profile import Profile
 from dragoman.upstream.breaker import Breaker, how_failed
 from dragoman.upstream.gate import Gate
 from dragoman.upstream.keys import Key, KeyRing
@@ -36,6 +37,7 @@ class Station:
         self.keys = KeyRing(spec.keys)
         self.budget = RetryBudget()
         self.learned: dict[tuple[str, str], dict[str, object]] = {}  # by dialect and model: fields of its profile
+        self.profiles: dict[tuple[str, str, bool], Profile] = {}  # made from rows, overrides and what was learned
         self.sent = 0
         self.failed = 0
         self.sitting_out = 0  # requests that wait for a cool-down to end
@@ -117,6 +119,7 @@ class Station:
         """What a refusal taught about a model: said once a process, not once a request (DESIGN 6)."""
         if fields and (len(self.learned) < MAX_BREAKERS or (dialect, model) in self.learned):
             log.info(Line("learned", {"upstream": self.spec.name, "model": model, "fields": ", ".join(fields)}))
+            self.profiles.clear()
             known = self.learned.get((dialect, model), {})
             self.learned[dialect, model] = {**known, **{key: _both(known.get(key), fields[key]) for key in fields}}
 
