@@ -31,7 +31,13 @@ TEXTS = [
     ("python", "{'tool': 'a.b', 'arguments': {'x': True, 'y': None}}", [("a.b", '{"x":true,"y":null}')]),
     ("a_comma_too_many", '{"tool": "a.b", "arguments": {"x": 1,},}', [("a.b", '{"x":1}')]),
     ("openai_s_form", '{"tool_calls": [{"function": {"name": "time.now", "arguments": "{}"}}]}', [("time.now", "{}")]),
+    ("in_a_tag", f"Let me see.\n<tool_call>\n{CALL}\n</tool_call>", [NOW]),
+    ("in_a_tag_left_open", f"<tool_call>{CALL}", [NOW]),
+    ("two_tags", f"<tool_call>\n{CALL}\n</tool_call>\n<tool_call>\n{CALL}\n</tool_call>", [NOW, NOW]),
+    ("a_tag_around_words", "I write <tool_call> in front of a call, <b>always</b>.", []),
     ("a_name_we_have", '{"name": "time.now", "arguments": {"zone": "UTC"}}', [NOW]),
+    ("a_name_without_its_server", '{"name": "now", "arguments": {}}', [("now", "{}")]),
+    ("a_name_that_may_be_anybody_s", 'They are called {"name": "now"}.', []),
     ("a_name_we_do_not_have", '{"name": "Ann", "arguments": {}}', []),
     ("an_unknown_tool_gets_an_answer", '{"tool": "no.such", "arguments": {}}', [("no.such", "{}")]),
     ("data", 'The result is {"temperature": 3, "tool": null} today.', []),
@@ -42,11 +48,12 @@ TEXTS = [
     ("depth", "{" * 5000, []),
     ("depth_with_keys", '{"a":' * 3000, []),
 ]
+STREAMED = [row[1:] for row in TEXTS[:-3]]
 
 
 @pytest.mark.parametrize(("text", "calls"), [row[1:] for row in TEXTS], ids=[row[0] for row in TEXTS])
 def test_calls_are_found_wherever_a_model_writes_them(text: str, calls: list[tuple[str, str]]) -> None:
-    assert [(call.name, call.arguments) for call in find_calls(text, {"time.now"})] == calls
+    assert [(call.name, call.arguments) for call in find_calls(text, {"time.now", "now"})] == calls
 
 
 def test_a_call_cut_off_is_kept_as_it_is_so_that_the_model_hears_of_it() -> None:
@@ -99,7 +106,7 @@ def hear(text: str, size: int, reason: str = "stop") -> tuple[Reply, list[Event]
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
-@pytest.mark.parametrize(("text", "calls"), [row[1:] for row in TEXTS[:24]], ids=[row[0] for row in TEXTS[:24]])
+@pytest.mark.parametrize(("text", "calls"), STREAMED, ids=[row[0] for row in TEXTS[:-3]])
 def test_a_streamed_answer_gives_the_same_calls_however_it_is_cut(
     text: str, calls: list[tuple[str, str]], size: int
 ) -> None:
@@ -109,7 +116,7 @@ def test_a_streamed_answer_gives_the_same_calls_however_it_is_cut(
     assert finish is not None
     assert finish.reason == ("tool_call" if calls else "stop")
     said = "".join(p.text for p in parts if isinstance(p, Text))
-    assert '"tool":' not in said or not calls
+    assert not calls or ('"tool":' not in said and "tool_call" not in said)
     if not calls:
         assert said == text
 

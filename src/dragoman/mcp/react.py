@@ -31,7 +31,12 @@ _DECODER = json.JSONDecoder(strict=False)
 _ARGUMENTS = ("arguments", "args", "parameters", "input", "action_input", "params")
 _TOOL = ("tool", "tool_name", "action")
 _KEYS = {*_ARGUMENTS, *_TOOL, "name", "thought", "id", "type", "function", "tool_calls"}
+_QUALIFIED = re.compile(r"\.|__")
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n?")
+_TAGS = ("<tool_call>", "<function_call>", "<tool_use>")  # what some models have learnt to put around a call
+_TAG = re.compile("|".join(_TAGS))
+_TAG_BEGUN = "|".join(sorted({re.escape(tag[:size]) for tag in _TAGS for size in range(1, len(tag))}, key=len))
+_SUSPICIOUS = re.compile(rf"\{{|\[\s*(?:\{{|\Z)|```|`{{1,2}}\Z|{_TAG.pattern}|(?:{_TAG_BEGUN})\Z")
 _HEAD = re.compile(r"""\{\s*(?:(["'])([^"']*)(\1)?)?""")
 _BROKEN = re.compile(r"""\{\s*["']tool["']\s*:\s*["']([^"'\n]{1,200})["']""")
 
@@ -54,16 +59,16 @@ def find_calls(text: str, known: Container[str] = ()) -> list[Found]:
     while len(found) < MOST_CALLS and tried < MOST_TRIED and (place := text.find("{", place)) >= 0:
         tried += 1
         value, end = _decode(text, place)
-        call = _read_call(value, known) if isinstance(value, dict) else None
-        if call is None and value is None and (broken := _BROKEN.match(text, place)):
-            call, end = (broken[1], text[place:].strip().strip("`")), len(text)
-        if call is None:
+        calls = _read_calls(value, known) if isinstance(value, dict) else []
+        if value is None and (broken := _BROKEN.match(text, place)):
+            calls, end = [(broken[1], text[place:].strip().strip("`"))], len(text)
+        if not calls:
             place += 1
             continue
         start, end = _with_fence(text, place, end)
-        found.append(Found(start, end, *call))
+        found.extend(Found(start, end, *call) for call in calls)
         place = end
-    return found
+    return found[:MOST_CALLS]
 
 
 def _decode(text: str, place: int) -> tuple[Any, int]:
@@ -114,6 +119,13 @@ def _closing(text: str, place: int) -> int | None:
     return None
 
 
+def _read_calls(value: JsonObject, known: Container[str]) -> list[tuple[str, str]]:
+    """One, or those of a list as OpenAI's replies have it."""
+    rows = value.get("tool_calls")
+    given = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [value]
+    return [call for row in given if (call := _read_call(row, known)) is not None]
+
+
 def _read_call(value: JsonObject, known: Container[str]) -> tuple[str, str] | None:
     inner = value.get("function")
     if isinstance(inner, dict) and isinstance(inner.get("name"), str):
@@ -124,6 +136,8 @@ def _read_call(value: JsonObject, known: Container[str]) -> tuple[str, str] | No
     if not name:
         return None
     given = next((value[key] for key in _ARGUMENTS if key in value), None)
+    if given is None and not any(key in value for key in _TOOL) and not _QUALIFIED.search(name):
+        return None  # {"name": "search"} may be anybody's
     if given is None and name not in known and len(value) > 1 and "tool" not in value:
         return None  # {"action": "...", ...} of somebody's data
     return name.strip(), given if isinstance(given, str) else dump_text({} if given is None else given)
@@ -135,7 +149,9 @@ def _with_fence(text: str, start: int, end: int) -> tuple[int, int]:
     after = re.match(r"[\s\],]*```", text[end:])
     if before and after:
         return before.start(), end + after.end()
-    return start, end
+    tag = re.search(rf"(?:{_TAG.pattern})[\s\[]*$", text[:start])
+    shut = re.match(r"[\s\],]*</\w+>", text[end:]) if tag else None
+    return tag.start() if tag else start, end + shut.end() if shut else end
 
 
 # ---------------------------------------------------------------- what a model without tools is told
@@ -219,8 +235,8 @@ class Holder:
 
 
 def _suspicious(text: str) -> int:
-    """Where a call might begin: a brace, a fence, or backticks that may become one."""
-    found = re.search(r"\{|\[\s*(?:\{|\Z)|```|`{1,2}\Z", text)
+    """Where a call might begin: a brace, a fence, a tag, or what may become one."""
+    found = _SUSPICIOUS.search(text)
     return found.start() if found else len(text)
 
 
@@ -228,14 +244,15 @@ def _innocent(held: str) -> int:
     """How many characters at the start are surely no call; 0: wait for more."""
     if not held or len(held) > MOST_TEXT:
         return len(held)
-    fence = _FENCE.match(held)
-    if fence is None and held[0] == "`":
-        return 0 if len(held) < 3 else 1
+    tag = _TAG.match(held)
+    fence = tag or _FENCE.match(held)
+    if fence is None and held[0] in "`<":
+        return 0 if (len(held) < 3 and held[0] == "`") or any(known.startswith(held) for known in _TAGS) else 1
     inside = (held[fence.end() :] if fence else held).lstrip(" \n\t[")
     if not inside and held[0] == "[":
         return 0
     if fence is not None:
-        if not inside or "\n" not in held:
+        if not inside or (tag is None and "\n" not in held):
             return 0
         if inside[0] != "{":
             return fence.end()
@@ -265,7 +282,8 @@ class ReactModel:
 
     async def ask(self, request: Request) -> AsyncGenerator[Event, None]:
         names = {tool.name for tool in request.tools or () if isinstance(tool, Tool)}
-        known = names | {self._label(name) for name in names}
+        labels = {self._label(name) for name in names}
+        known = names | labels | {label.partition(".")[2] for label in labels}  # some leave the server out
         turn = _Turn(known, self._next_id)
         events = self._model.ask(write_request(request, self._label))
         async with aclosing(_closable(events)) as heard:
