@@ -221,3 +221,20 @@ def test_the_demo_model_gives_several_answers_too() -> None:
             house.url, "/v1/chat/completions", {"model": "demo", "messages": [{"role": "user", "content": "q"}], "n": 2}
         )
     assert len(got.json["choices"]) == 2
+
+
+# ---------------------------------------------------------------- notes
+
+
+def test_what_an_answer_loses_on_its_way_to_the_client_is_told_in_the_header() -> None:
+    token = {"token": "hi", "logprob": -0.1, "bytes": None, "top_logprobs": []}
+    message = {"role": "assistant", "content": "hi"}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": [token]}}
+    body = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    with (
+        faultline(say(200, json.dumps(body).encode())) as line,
+        open_house(upstream("chat", "openai_chat", line.url, models=("m",))) as house,
+    ):
+        asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "q"}]}
+        got = post(house.url, "/v1/messages", asked)
+    assert "/choices/0/parts/0/logprobs" in [note["where"] for note in notes_of(got)]

@@ -310,15 +310,16 @@ async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
     """The answer as the client's response."""
     if scope.answer is None:
         raise DecodeError("nothing was asked")
-    headers = reply_headers(scope)
     scope.status = 200
     if stream:
+        headers = reply_headers(scope)
         kind = scope.answer.headers.get("content-type") if scope.answer.rendered.as_is else None
         headers["content-type"] = kind or stream_type(scope)
         headers["cache-control"] = "no-cache"
         headers["x-accel-buffering"] = "no"
         return HttpResponse(200, headers=headers, stream=Pump(scope).run, close=scope.finish)
     body = await whole(scope, scope.answer)
+    headers = reply_headers(scope)  # only now: what the answer cannot say in the client's words is noted too
     headers["content-type"] = JSON_TYPE
     if scope.keep:
         scope.sent.append(body)
