@@ -1,5 +1,6 @@
 """`dragoman ask`: one question, from the command line."""
 
+import contextlib
 import io
 import json
 import os
@@ -13,7 +14,7 @@ import pytest
 
 from dragoman import cli
 from dragoman.testing import faults, serve
-from tests.gateway.house import open_house
+from tests.gateway.house import CANARY, open_house, upstream
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 SCHEMA = '{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'
@@ -100,20 +101,103 @@ def test_through_a_gateway(capsys: pytest.CaptureFixture[str]) -> None:
         (["x", "--image", "/nowhere.png"], 2, "cannot be read"),
         (["x", "--json-schema", "/nowhere.json"], 2, "No such file"),
         (["x", "--json-schema", "{"], 2, "not JSON"),
-        (["x", "--url", "ftp://x"], 2, "base_url"),
-        (["x", "--url", "http://127.0.0.1:9", "--model", "demo"], 1, "takes no connection"),
+        (["x", "--json-schema", "[1]"], 2, "No such file"),
+        (["x", "--json-schema", '{"type": "objekt"}'], 2, "/type: expected one of object"),
+        (["x", "--json-schema", '{"properties": {"a": {"$ref": "#/$defs/b"}}}'], 2, "nothing at #/$defs/b"),
+        (["x", "--json-schema", '{"required": "a"}'], 2, "/required: expected a list"),
+        (["x", "--image", "/"], 2, "Is a directory"),
+        (["x", "--image", __file__], 2, "is no picture that can be shown: PNG"),
+        (["x", "--file", "/nowhere.txt"], 2, "cannot be read"),
+        (["x", "--effort", "frantic"], 2, "expected off, minimal, low"),
+        (["x", "--max-output", "0"], 2, "expected a number from 1"),
+        (["x", "--model", "no model"], 1, "this is no model's name"),
+        (["x", "--model", "ollama/qwen3"], 1, "ollama (http://127.0.0.1:9) takes no connection"),
+        (["x", "--url", "ftp://x"], 2, "--url: expected http"),
+        (["x", "--url", "127.0.0.1:9", "--model", "demo"], 1, "the gateway at http://127.0.0.1:9 takes no connection"),
+        (["x", "--url", "http://nowhere.invalid"], 1, "http://nowhere.invalid: its name cannot be resolved"),
         (["x", "--refuse", "everything"], 2, "invalid choice"),
     ],
     ids=lambda case: " ".join(case) if isinstance(case, list) else None,
 )
 def test_what_goes_wrong_is_said_in_one_line(
-    words: list[str], code: int, complaint: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], code: int, complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
     assert cli.main(["ask", *words]) == code
     out, err = capsys.readouterr()
     assert out == ""
+    assert "Client(" not in err
     assert complaint in err
     assert "Traceback" not in err
+
+
+WAYS = {
+    "openai": "gpt-4o",
+    "anthropic": "claude-sonnet-4-6",
+    "gemini": "gemini-2.5-flash",
+    "ollama": "ollama/qwen3",
+    "demo": "demo",
+}
+
+
+@pytest.mark.parametrize("through", [False, True], ids=["straight", "gateway"])
+@pytest.mark.parametrize("kind", WAYS)
+def test_every_way_answers_alike(
+    kind: str, through: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A question, a stream, standard input, a picture, a schema, and a model nobody has: by a provider or a gateway."""
+    (tmp_path / "a.png").write_bytes(PNG)
+    model = WAYS[kind]
+    with contextlib.ExitStack() as stack:
+        words = ["--model", model]
+        provider = stack.enter_context(serve("openai" if kind == "demo" else kind, key=CANARY))
+        if kind != "demo":
+            monkeypatch.setenv("OLLAMA_HOST" if kind == "ollama" else f"{kind.upper()}_BASE_URL", provider.base_url)
+            monkeypatch.setenv(f"{kind.upper()}_API_KEY", CANARY)
+        if through:
+            dialect = {"openai": "openai_chat"}.get(kind, kind)
+            bare = model.removeprefix("ollama/")
+            far = [] if kind == "demo" else [upstream("far", dialect, provider.base_url, kind=kind, models=(bare,))]
+            words = ["--url", stack.enter_context(open_house(*far)).url, "--model", bare]
+        assert cli.main(["ask", "say hello", *words]) == 0
+        assert cli.main(["ask", "count to 3", "--stream", *words]) == 0
+        monkeypatch.setattr(sys, "stdin", io.StringIO("say piped\n"))
+        assert cli.main(["ask", *words]) == 0
+        monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+        assert capsys.readouterr() == ("hello\n1 2 3\npiped\n", "")
+        assert cli.main(["ask", "A city like Oslo", "--json-schema", SCHEMA, *words]) == 0
+        assert json.loads(capsys.readouterr().out) == {"city": "Oslo"}
+        assert cli.main(["ask", "Look", "--image", str(tmp_path / "a.png"), *words]) == 0
+        assert "image" in capsys.readouterr().out
+        if kind != "demo":
+            assert cli.main(["ask", "say x", *words[:-1], f"{words[-1].rpartition('/')[0]}/no-such".lstrip("/")]) == 1
+            out, err = capsys.readouterr()
+            assert out == ""
+            assert "no" in err
+            assert CANARY not in err
+
+
+def test_an_answer_that_is_not_what_the_schema_says_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve("openai", key=CANARY) as provider:
+        monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        provider.say('{"city": 5}')
+        assert cli.main(["ask", "x", "--model", "gpt-4o", "--json-schema", SCHEMA]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert 'not what its schema says: /city: expected string, found number; it says: {"city": 5}' in err
+
+
+def test_a_refused_key_is_said_without_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with serve("anthropic", key=CANARY) as provider:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-another-secret")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", provider.base_url)
+        assert cli.main(["ask", "x"]) == 1
+    err = capsys.readouterr().err
+    assert "anthropic refuses the key" in err
+    assert "sk-another" not in err
 
 
 def test_a_stream_that_breaks_is_a_failure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

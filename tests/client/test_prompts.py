@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from dragoman.client.answers import Answer
-from dragoman.client.prompts import Asking, build, parse, schema_of
+from dragoman.client.outputs import parse, schema_of
+from dragoman.client.prompts import Asking, build
 from dragoman.errors import DragomanError
 from dragoman.model.messages import Document, Image, Message, Text, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply

@@ -24,14 +24,17 @@ EPILOG = """examples:
   dragoman ask "The largest city of Norway" --json-schema city.schema.json
   dragoman ask hello --url http://127.0.0.1:20006
 
-Keys come from the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY, ...; DRAGOMAN_KEY for --url), and so
-does the model if none is said (DRAGOMAN_MODEL). Without any key the built-in demo model answers.
+Keys come from the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY,
+...; DRAGOMAN_KEY for --url), and so does the model if none is said
+(DRAGOMAN_MODEL). Without any key the built-in demo model answers.
 
-exit codes: 0 answered, 1 no answer, 2 bad input or usage, 3 refused a loss (--refuse)"""
+exit codes: 0 answered, 1 no answer, or one that is not what --json-schema says,
+2 bad input or usage, 3 refused a loss (--refuse)"""
 
 NO_ANSWER = 1
 MISUSED = 2
 REFUSED = 3
+EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
 # Who is asked when nobody says: the first provider there is a key for.
 MODELS = {
     "anthropic": "claude-sonnet-5-5",
@@ -52,9 +55,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image", "-i", action="append", default=[], metavar="FILE", help="a picture: file or URL")
     parser.add_argument("--file", "-f", action="append", default=[], metavar="FILE", help="a document to read")
     parser.add_argument("--json-schema", metavar="SCHEMA", help="answer with JSON: a schema, or a file that holds one")
-    parser.add_argument("--effort", metavar="WORD", help="how much to think: off, minimal, low, medium, high, ...")
-    parser.add_argument("--max-output", type=int, metavar="N", help="tokens at most")
-    parser.add_argument("--temperature", type=float, metavar="T")
+    parser.add_argument(
+        "--effort",
+        type=read_effort,
+        metavar="WORD",
+        help=f"how much to think: {', '.join(EFFORTS)}, or a number of tokens",
+    )
+    parser.add_argument("--max-output", type=read_count, metavar="N", help="tokens at most")
+    parser.add_argument("--temperature", type=float, metavar="T", help="how freely to choose words, from 0")
     parser.add_argument("--stream", action=argparse.BooleanOptionalAction, help="as it comes (default: on a terminal)")
     parser.add_argument("--url", metavar="URL", help="ask through a running gateway")
     parser.add_argument("--refuse", action="append", choices=get_args(NoteKind), default=[], help="fail on such notes")
@@ -68,17 +76,41 @@ def run(args: argparse.Namespace) -> int:
         return complain(f"{error.name} is missing: pip install 'dragoman[client]'", NO_ANSWER)
     try:
         prompt, asking = read_question(args)
-        with Client(base_url=args.url) as client:
+        with Client(base_url=read_url(args.url)) as client:
             model = args.model or choose_model(client, args.url)
             return answer(client, model, prompt, asking, args)
-    except (DecodeError, ConfigError) as error:
-        return complain(str(error), MISUSED)
-    except UpstreamError as error:
+    except NoAnswerError as error:
         return complain(str(error), NO_ANSWER)
+    except ConfigError as error:
+        return complain(str(error).replace("Client: base_url", "--url"), MISUSED)
+    except UpstreamError as error:
+        return complain(str(error).partition(", or Client(")[0], NO_ANSWER)
     except LossError as error:
         return complain(f"refused: {error}", REFUSED)
     except DragomanError as error:
         return complain(str(error), MISUSED)
+
+
+class NoAnswerError(DragomanError):
+    """There is an answer, and it is not what was asked for."""
+
+
+def read_effort(said: str) -> str | int:
+    if said.isdigit():
+        return int(said)
+    if said not in EFFORTS:
+        raise argparse.ArgumentTypeError(f"expected {', '.join(EFFORTS)}, or a number of tokens")
+    return said
+
+
+def read_count(said: str) -> int:
+    if not said.isdigit() or int(said) < 1:
+        raise argparse.ArgumentTypeError("expected a number from 1")
+    return int(said)
+
+
+def read_url(said: str | None) -> str | None:
+    return f"http://{said}" if said and "://" not in said else said
 
 
 def read_question(args: argparse.Namespace) -> tuple[str, "Asking"]:
@@ -98,9 +130,7 @@ def read_question(args: argparse.Namespace) -> tuple[str, "Asking"]:
         "refuse": args.refuse,
     }
     asking: Asking = {}
-    asking.update({name: value for name, value in said.items() if value})  # type: ignore[typeddict-item]
-    if args.temperature is not None:
-        asking["temperature"] = args.temperature
+    asking.update({name: value for name, value in said.items() if value not in (None, [])})  # type: ignore[typeddict-item]
     return prompt, asking
 
 
@@ -141,7 +171,7 @@ def answer(client: "Client", model: str, prompt: str, asking: "Asking", args: ar
         given = client.chat(model, prompt, **asking)
         if "output" in asking:
             sys.stdout.flush()
-            sys.stdout.buffer.write((format_json if sys.stdout.isatty() else dump_json)(given.parsed) + b"\n")
+            sys.stdout.buffer.write((format_json if sys.stdout.isatty() else dump_json)(parsed(given)) + b"\n")
         else:
             print(given.text)
     if args.verbose:
@@ -149,6 +179,13 @@ def answer(client: "Client", model: str, prompt: str, asking: "Asking", args: ar
     elif given.finish not in ("stop", "sequence", None):
         print(paint(f"(ended: {given.finish})", "dim", sys.stderr), file=sys.stderr)
     return 0
+
+
+def parsed(given: "Answer") -> Any:
+    try:
+        return given.parsed
+    except DecodeError as error:
+        raise NoAnswerError(f"{error}; it says: {given.text[:200]}") from error
 
 
 def report(given: "Answer") -> None:

@@ -1,7 +1,8 @@
 """The Python library: one small API for every provider, straight or through a gateway, sync and async.
 
 prompts.py      what people write -> Request        answers.py  Reply -> Answer, Stream, RunAnswer
-wiring.py       which upstreams there are           lists.py    models and token counts
+outputs.py      types and schemas of answers        lists.py    models and token counts
+wiring.py       which upstreams there are           speech.py   a text spoken
 aio.py          AsyncClient                         sync.py     Client: the same without `await`
 openai_form.py  requests and answers in OpenAI's form, whoever answers
 """

@@ -39,6 +39,7 @@ from dragoman.upstream.station import Station
 from dragoman.upstream.transport import Transport
 
 TIMEOUT_S = 600.0
+_ANYBODY = "the upstream"
 
 
 class AsyncClient:
@@ -342,10 +343,15 @@ def notes_of(sent: Sent) -> tuple[Note, ...]:
 
 
 def own_words(failure: Failure, job: Job) -> Failure:
-    """To a gateway's client a refused key is the gateway's fault; here it is the caller's own key."""
+    """What a gateway tells its clients, for whoever has no gateway but upstreams of their own."""
     names = [station.spec.name for station, _ in job.targets]
     if failure.code == "upstream_auth" and failure.message.startswith(tuple(f"{name} " for name in names)):
         words = failure.message.replace("the key dragoman has for it", "the key")
         kind: Any = "unauthenticated" if "refuses" in failure.message else "forbidden"
         return replace(failure, kind=kind, status=401 if kind == "unauthenticated" else 403, message=words)
+    if failure.message.startswith(_ANYBODY) and len(job.targets) == 1:
+        spec = job.targets[0][0].spec
+        who = f"the gateway at {spec.base_url}" if spec.name.startswith(GATEWAY) else f"{spec.name} ({spec.base_url})"
+        rest = failure.message.removeprefix(_ANYBODY)
+        return replace(failure, message=who + (f": its {rest[3:]}" if rest.startswith("'s ") else rest))
     return failure

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.steps import Stopped, StopReason
-from dragoman.client.prompts import parse
+from dragoman.client.outputs import parse
 from dragoman.errors import DragomanError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyFailed

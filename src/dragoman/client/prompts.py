@@ -11,14 +11,14 @@ from msgspec import Struct
 from msgspec import convert as to_type
 from msgspec.structs import replace
 
+from dragoman.client.outputs import output_format
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.errors import DecodeError, DragomanError
-from dragoman.jsontypes import Json, JsonObject, copy_json, dump_json, load_json
+from dragoman.jsontypes import JsonObject, copy_json
 from dragoman.model.messages import Document, Image, Message, Part, Role, Text
 from dragoman.model.request import (
     AnyTool,
     CustomTool,
-    OutputFormat,
     ReasoningSetting,
     Request,
     ServerTool,
@@ -27,20 +27,14 @@ from dragoman.model.request import (
 )
 from dragoman.notes import NoteKind, Notes
 from dragoman.tools.collection import collect
-from dragoman.tools.hints import name_of, read_hint
 from dragoman.tools.results import File, part_of_bytes, sniff
-from dragoman.tools.schemas import describe
 from dragoman.tools.toolbox import Toolbox
-from dragoman.tools.values import Misfit, convert
 from dragoman.wire import WireRequest
 
 Picture: TypeAlias = str | bytes | PathLike[str] | Image
 Prompt: TypeAlias = "str | Message | Sequence[Any] | Mapping[str, Any]"
 
 _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]+)?(?:;[\w=.-]+)*;base64,(?P<data>.*)", re.S)
-_FENCED = re.compile(r"\s*```(?:json)?\s*\n(?P<inside>.*?)\n\s*```\s*", re.S)
-_WRAPPED = "value"  # a type that is no object is asked for under this key: some providers take objects only
-_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _FIELDS = frozenset(Request.__struct_fields__) - {"model", "messages", "tools", "extras", "stream"}
 
 
@@ -233,59 +227,6 @@ def _choice(choice: str | ToolChoice | None) -> ToolChoice | None:
             return ToolChoice(mode=choice)
         case _:
             return ToolChoice(mode="required", names=(choice,))
-
-
-# ---------------------------------------------------------------- the form of the answer
-
-
-def output_format(output: Any) -> OutputFormat:
-    if output == "json" or output is dict:
-        return OutputFormat(type="json")
-    if isinstance(output, OutputFormat):
-        return output
-    if isinstance(output, Mapping):
-        title = output.get("title")
-        return OutputFormat(type="json_schema", schema=dict(output), name=_word(title if title else "answer"))
-    schema, wrapped = schema_of(output)
-    name = "answer" if wrapped else _word(name_of(output))
-    return OutputFormat(type="json_schema", schema=schema, name=name, strict=True)
-
-
-def schema_of(kind: Any) -> tuple[JsonObject, bool]:
-    """A type's schema with an object at its root, and whether it had to be put into one."""
-    (schema,), definitions = describe([read_hint(kind)])
-    reference = schema.get("$ref", "")
-    root = definitions.get(reference.rpartition("/")[2]) if reference else schema
-    if isinstance(root, dict) and root.get("type") == "object":
-        schema, wrapped = dict(root), False
-    else:
-        schema = {"type": "object", "properties": {_WRAPPED: schema}, "required": [_WRAPPED]}
-        wrapped = True
-    schema.setdefault("additionalProperties", False)
-    return ({**schema, "$defs": definitions} if definitions and _refers(schema, definitions) else schema), wrapped
-
-
-def _refers(schema: Json, definitions: JsonObject) -> bool:
-    return b'"$ref"' in dump_json(schema) or len(definitions) > 1
-
-
-def parse(output: Any, text: str) -> Any:
-    """The answer as what was asked for; DecodeError when it is not that."""
-    fenced = _FENCED.fullmatch(text)
-    value = load_json(fenced["inside"] if fenced else text)
-    if isinstance(output, Mapping | OutputFormat) or output == "json" or output is dict:
-        return value
-    wrapped = schema_of(output)[1]
-    if wrapped and isinstance(value, dict) and set(value) == {_WRAPPED}:
-        value = value[_WRAPPED]
-    try:
-        return convert(value, read_hint(output))
-    except Misfit as error:
-        raise DecodeError(f"the answer is not {name_of(output)}: {error}") from error
-
-
-def _word(text: str) -> str:
-    return _NAME.sub("_", text).strip("_")[:64] or "answer"
 
 
 # ---------------------------------------------------------------- options
