@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import dataclasses
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -202,6 +203,35 @@ def test_an_async_client_works_in_one_loop_after_another() -> None:
             return answer.text
 
         assert [asyncio.run(ask()) for _ in range(3)] == ["x"] * 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows does not fork")
+def test_a_forked_process_begins_anew() -> None:
+    """Threads do not survive a fork: without care, the child would wait for ever for a loop nobody runs."""
+    with serve("openai", key="k") as provider:
+        program = f"""
+import multiprocessing, dragoman
+client = dragoman.Client("openai", api_key="k", base_url={provider.base_url!r}, env={{}})
+assert client.chat("gpt-4o", "say before").text == "before"
+stream = client.chat("gpt-4o", "count to 9", stream=True)
+next(stream)
+
+def work(word):
+    try:
+        next(stream)
+    except dragoman.DragomanError as error:
+        assert "before a fork" in str(error)
+    stream.close()
+    assert client.openai.chat(model="gpt-4o", messages=[{{"role": "user", "content": "say x"}}]).choices
+    return client.chat("gpt-4o", f"say {{word}}").text
+
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    assert pool.map(work, ["one", "two", "three"]) == ["one", "two", "three"]
+assert "".join(stream.texts()).endswith("9")
+client.close()
+"""
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_errors_come_through() -> None:

@@ -1,7 +1,9 @@
 """Client: the same as AsyncClient for code without `await`. An event loop of its own runs in a thread, so it works
-everywhere: in a script, in a thread, in a notebook that already has a loop, in a tool another client runs."""
+everywhere: in a script, in a thread, in a notebook that already has a loop, in a tool another client runs. A process
+that was forked has no such thread: there a client begins anew, and what was under way stays with the parent."""
 
 import asyncio
+import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -17,16 +19,22 @@ from dragoman.errors import DragomanError
 from dragoman.upstream.speech import Sound
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Portal:
     """An event loop in a daemon thread, begun when it is first needed."""
 
     def __init__(self) -> None:
+        self._closed = False
+        self.forks = 0  # since it was made
+        self.begin_anew()
+        _PORTALS.add(self)
+
+    def begin_anew(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
-        self._closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for it; an interrupt cancels it first."""
@@ -69,6 +77,19 @@ class Portal:
             loop.call_soon_threadsafe(loop.stop)
 
 
+_PORTALS: "weakref.WeakSet[Portal]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for portal in list(_PORTALS):
+        portal.forks += 1
+        portal.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
@@ -88,19 +109,26 @@ class Steps(Generic[T]):
     def __init__(self, portal: Portal, inner: AsyncIterator[T]) -> None:
         self._portal = portal
         self._inner = inner
+        self._forks = portal.forks
+
+    def _wait(self, work: Coroutine[Any, Any, R]) -> R:
+        if self._forks != self._portal.forks:
+            work.close()
+            raise DragomanError("this belongs to the process it was begun in, before a fork: ask again here")
+        return self._portal.run(work)
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
         try:
-            return self._portal.run(_next(self._inner))
+            return self._wait(_next(self._inner))
         except _EndError:
             raise StopIteration from None
 
     def close(self) -> None:
         close = getattr(self._inner, "aclose", None) or getattr(self._inner, "close", None)
-        if close is not None:
+        if close is not None and self._forks == self._portal.forks:
             self._portal.run(close())
 
     def __enter__(self: "S") -> "S":
@@ -134,7 +162,7 @@ class Stream(Steps[StreamEvent]):
 
     def __next__(self) -> StreamEvent:
         if not self._heard:
-            self._heard = self._portal.run(self._stream.together())
+            self._heard = self._wait(self._stream.together())
             if not self._heard:
                 raise StopIteration
         return self._heard.pop(0)
@@ -147,7 +175,7 @@ class Stream(Steps[StreamEvent]):
 
     def answer(self) -> Answer:
         """The whole answer, once the rest of it has come."""
-        return self._portal.run(self._stream.answer())
+        return self._wait(self._stream.answer())
 
 
 class Client:
