@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ import dragoman
 from dragoman.agent.steps import CallFinished, Limits, Price, Stopped, TurnDone
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import load_settings
-from dragoman.gateway.mcp_settings import McpSettings
+from dragoman.gateway.mcp_settings import KEYS, McpSettings
+from dragoman.mcp.spec import OAuth, ServerSpec
 from dragoman.model.messages import Reasoning, Text
 from tests.gateway.house import House, open_house
 from tests.mcp.puppet import Puppet, puppet
@@ -244,3 +246,20 @@ def test_a_limit_nobody_can_keep_names_its_key(text: str, key: str, tmp_path: Pa
     with pytest.raises(ConfigError) as caught:
         configure(f"[mcp]\n{text}", tmp_path)
     assert caught.value.key == key
+
+
+def test_the_examples_of_the_page_are_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "mcp.md").read_text("utf-8")
+    examples = re.findall(r"^```toml\n(.*?)^```", page, re.S | re.M)
+    assert len(examples) >= 2
+    path = tmp_path / "dragoman.toml"
+    for example in examples:
+        path.write_text(f"demo = true\n{example}")
+        settings = load_settings(path, {"WEATHER_KEY": "k", "ROBOT_SECRET": "s"}).mcp
+        assert settings.servers
+
+
+def test_every_key_of_the_table_is_on_the_page() -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "mcp.md").read_text("utf-8")
+    own = set(ServerSpec.__struct_fields__) - {"name", "problem"} | {"bearer", "strict", *OAuth.__struct_fields__}
+    assert [key for key in sorted(own | KEYS) if not re.search(rf"\b{key}\b", page)] == []
