@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.agent.loop import Answered, Ask, Begun, Expired, Failed, Happening, Replied, Run, State, decide, mark_of
-from dragoman.agent.steps import Limits, Price, Stopped, add_usage
+from dragoman.agent.steps import Limits, Price, Stopped
 from dragoman.failure import Failure
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
 from dragoman.model.request import Request, Tool, ToolChoice
+from dragoman.model.usage import add_usage
 
 QUESTION = Message(role="user", parts=(Text(text="?"),))
 

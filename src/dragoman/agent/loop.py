@@ -8,7 +8,7 @@ from typing import TypeAlias, assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent.steps import Limits, Stopped, StopReason, add_usage, count_cost, count_tokens
+from dragoman.agent.steps import Limits, Stopped, StopReason, count_cost, count_tokens
 from dragoman.errors import DragomanError
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, dump_text, load_json
@@ -27,6 +27,7 @@ from dragoman.model.messages import (
 )
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
+from dragoman.model.usage import add_usage
 
 Mark: TypeAlias = tuple[str, str]  # a call's name and arguments: equal marks are identical calls
 CHARS_PER_TOKEN = 4

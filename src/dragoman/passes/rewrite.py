@@ -1,6 +1,5 @@
 """One schema from JSON Schema into the language of a target: rewritten, told in words, or noted as gone."""
 
-from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -8,6 +7,16 @@ from msgspec import Struct
 from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.passes.languages import ARRAY, META, NOTES, NUMBER, OBJECT, REFS, STRING, UNIONS, Language
 from dragoman.passes.rename import alias_of, is_legal
+from dragoman.passes.schema_facts import (
+    is_null,
+    is_recursive,
+    json_type,
+    may_be,
+    object_in,
+    required_by,
+    tell,
+    type_of_enum,
+)
 
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 UNROLLED = 2  # how often a schema that contains itself is written out
@@ -45,7 +54,7 @@ class Rewriter:
             return self._empty(adapted)
         if self.language.all_required and adapted.get("type") != "object":
             self.strict = False  # "schema must be a JSON Schema of 'type: \"object\"'"
-        if not self.language.recursion and _is_recursive(self.root):
+        if not self.language.recursion and is_recursive(self.root):
             self.strict = False
         return Adapted(adapted, tuple(self.lost), self.strict, self.names)
 
@@ -73,22 +82,22 @@ class Rewriter:
     def _merge_root(self, schema: JsonObject, union: str, branches: list[Any]) -> JsonObject:
         """`{anyOf: [{a}, {b}]}` as one object with a and b, none required that one branch does without."""
         merged = {k: v for k, v in schema.items() if k != union}
-        properties = dict(_inside(merged, "properties"))
-        required = [_required(merged)]
+        properties = dict(object_in(merged, "properties"))
+        required = [required_by(merged)]
         alternatives = []
         for branch in branches:
             inner = self._resolve(branch["$ref"]) if isinstance(branch, dict) and "$ref" in branch else branch
             if not isinstance(inner, dict):
                 continue
-            for name, schema_of in _inside(inner, "properties").items():
+            for name, schema_of in object_in(inner, "properties").items():
                 properties.setdefault(name, schema_of)
-            alternatives.append(_required(inner))
+            alternatives.append(required_by(inner))
         if alternatives:
             required.append(set.union(*alternatives) if union == "allOf" else set.intersection(*alternatives))
         names = set.union(*required)
         if union != "allOf":
             ways = " or ".join("+".join(sorted(way)) for way in alternatives if way)
-            merged["description"] = _tell(merged.get("description"), [f"needs {ways}"] if ways else [])
+            merged["description"] = tell(merged.get("description"), [f"needs {ways}"] if ways else [])
             self._lose((union,), f"{union} at the top of parameters: merged into one object", gone=False)
         merged["properties"] = properties
         if names:
@@ -145,7 +154,7 @@ class Rewriter:
             self._keyword(made, schema, key, value, path, trail, depth, told)
         self._complete(made, schema)
         if told:
-            made["description"] = _tell(made.get("description"), told)
+            made["description"] = tell(made.get("description"), told)
         return made
 
     def _keyword(
@@ -175,7 +184,10 @@ class Rewriter:
         elif key in ("required", "propertyOrdering") and known and isinstance(value, list):
             made[key] = [self._name(name) for name in value]
         elif key == "dependentRequired" and known and isinstance(value, dict):
-            made[key] = {self._name(name): [self._name(n) for n in needed] for name, needed in value.items()}
+            made[key] = {
+                self._name(name): [self._name(n) for n in needed] if isinstance(needed, list) else needed
+                for name, needed in value.items()
+            }
         elif key == "format" and known and self.language.formats is not None:
             if value in self.language.formats.get(str(schema.get("type")), frozenset()):
                 made[key] = value
@@ -203,7 +215,7 @@ class Rewriter:
             made[alias] = self.node(schema, (*here, name), trail, depth + 1)
             if alias != name:
                 self._lose((*here, name), f"called {alias} at the target, which refuses its name", gone=False)
-                made[alias]["description"] = _tell(made[alias].get("description"), [f"named {dump_text(name)}"])
+                made[alias]["description"] = tell(made[alias].get("description"), [f"named {dump_text(name)}"])
         return made
 
     def _name(self, name: Any) -> Any:
@@ -239,7 +251,7 @@ class Rewriter:
             made.setdefault("type", "object")
             required, properties = made.get("required"), made.get("properties")
             if isinstance(required, list):
-                named = [r for r in required if isinstance(r, str) and r in _inside(made, "properties")]
+                named = [r for r in required if isinstance(r, str) and r in object_in(made, "properties")]
                 if named != required and (language.keywords is not None or language.property_names):
                     made["required"] = named
                 if not made["required"] and required:
@@ -248,14 +260,14 @@ class Rewriter:
                 del made["properties"]  # "should be non-empty for OBJECT type"
             if not language.open_objects:
                 made["additionalProperties"] = False
-            if language.all_required and set(_inside(made, "properties")) - _required(made):
+            if language.all_required and set(object_in(made, "properties")) - required_by(made):
                 self.strict = False  # "'required' is required to be supplied and to be an array including every key"
         elif "items" in made and kind is None:
             made["type"] = "array"
-        if language.items and "items" not in made and "prefixItems" not in made and _may_be(made, "array"):
+        if language.items and "items" not in made and "prefixItems" not in made and may_be(made, "array"):
             made["items"] = {"type": "string"} if language.empty == "absent" else {}
         if language.null == "nullable" and "type" not in made and "anyOf" not in made:
-            made["type"] = _type_of_enum(made) or "string"
+            made["type"] = type_of_enum(made) or "string"
 
     # ------------------------------------------------------------ forms
 
@@ -311,7 +323,7 @@ class Rewriter:
         if key not in made or known is None or key in known or plain not in known:
             return
         limit = made[key]
-        whole = _may_be(made, "integer") and not _may_be(made, "number")
+        whole = may_be(made, "integer") and not may_be(made, "number")
         if limit is True and whole and isinstance(made.get(plain), int):  # draft 4
             made[plain] += step
             del made[key]
@@ -325,7 +337,7 @@ class Rewriter:
             return
         branches = made.get("anyOf")
         if isinstance(branches, list):
-            others = [b for b in branches if not _is_null(b)]
+            others = [b for b in branches if not is_null(b)]
             if len(others) < len(branches) and self.language.null == "nullable":
                 made["nullable"] = True
                 del made["anyOf"]
@@ -375,7 +387,7 @@ class Rewriter:
             made["enum"] = words if words and made.get("type") in (None, "string") and "" in unique else None
         if not made["enum"]:
             del made["enum"]
-            made.setdefault("type", _type_of_enum({"enum": unique}) or "string")
+            made.setdefault("type", type_of_enum({"enum": unique}) or "string")
         else:
             made.setdefault("type", "string")
 
@@ -395,7 +407,7 @@ class Rewriter:
             branch: JsonObject = {"type": kind}
             branch |= {k: v for k, v in schema.items() if k in owned.get(kind, frozenset())}
             if "enum" in schema:
-                fitting = [v for v in schema["enum"] if _json_type(v) == kind]
+                fitting = [v for v in schema["enum"] if json_type(v) == kind]
                 if not fitting:
                     continue
                 branch["enum"] = fitting
@@ -459,80 +471,3 @@ class Rewriter:
 
     def _lose(self, path: Path, why: str, *, gone: bool) -> None:
         self.lost.append((path, why, gone))
-
-
-def _tell(description: object, told: list[str]) -> str:
-    said = description if isinstance(description, str) else ""
-    if not told:
-        return said
-    return f"{said} ({'; '.join(told)})".strip()
-
-
-def _inside(schema: JsonObject, key: str) -> JsonObject:
-    found = schema.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _required(schema: JsonObject) -> set[str]:
-    found = schema.get("required")
-    return {name for name in found if isinstance(name, str)} if isinstance(found, list) else set()
-
-
-def _is_null(schema: object) -> bool:
-    return isinstance(schema, dict) and (schema.get("type") == "null" or schema.get("enum") == [None])
-
-
-def _json_type(value: object) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case None:
-            return "null"
-        case list():
-            return "array"
-        case _:
-            return "object"
-
-
-def _type_of_enum(schema: JsonObject) -> str | None:
-    kinds = {_json_type(value) for value in schema.get("enum") or ()}
-    return kinds.pop() if len(kinds) == 1 else None
-
-
-def _may_be(schema: JsonObject, kind: str) -> bool:
-    kinds = schema.get("type")
-    return kinds == kind or (isinstance(kinds, list) and kind in kinds)
-
-
-def _is_recursive(root: JsonObject) -> bool:
-    """Whether following references can come back to where it began."""
-    bodies = {f"#/{key}/{name}": body for key in ("$defs", "definitions") for name, body in _inside(root, key).items()}
-    leads = {ref: set(_refs(body)) for ref, body in bodies.items()}
-    if "#" in set(_refs(root)):
-        return True
-    for start in leads:
-        seen, next_ones = set[str](), leads[start]
-        while next_ones:
-            if start in next_ones:
-                return True
-            seen |= next_ones
-            next_ones = {ref for at in next_ones for ref in leads.get(at, ())} - seen
-    return False
-
-
-def _refs(schema: object) -> Iterator[str]:
-    if isinstance(schema, dict):
-        for key, value in schema.items():
-            if key == "$ref" and isinstance(value, str):
-                yield value
-            else:
-                yield from _refs(value)
-    elif isinstance(schema, list):
-        for value in schema:
-            yield from _refs(value)
