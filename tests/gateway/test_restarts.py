@@ -121,7 +121,7 @@ def test_f40_a_rolling_restart_loses_no_request(tmp_path: Path) -> None:
         old = stack.enter_context(serving(tmp_path, "--reuse-port"))
         port = port_of(old)
         with Load(port).running() as load:
-            for _ in range(3):
+            for _ in range(2):
                 new = stack.enter_context(serving(tmp_path, "--reuse-port", "--port", str(port)))
                 old.process.send_signal(signal.SIGTERM)
                 assert old.process.wait(10) == 0

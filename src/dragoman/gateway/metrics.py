@@ -8,6 +8,8 @@ from bisect import bisect_left
 from dragoman.model.reply import Usage
 
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+MOST_TOKENS = 10_000_000  # of one reply
+MOST_SERIES = 500  # an upstream may call its failures what it likes
 
 
 class Histogram:
@@ -42,11 +44,14 @@ class Metrics:
         self._histogram(self.first, door).add(seconds)
 
     def attempt(self, upstream: str, ended: str) -> None:
+        if (upstream, ended) not in self.attempts and len(self.attempts) >= MOST_SERIES:
+            ended = "other"
         self.attempts[upstream, ended] = self.attempts.get((upstream, ended), 0) + 1
 
     def usage(self, upstream: str, usage: Usage) -> None:
         for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
-            if count := getattr(usage, kind):
+            count = getattr(usage, kind)
+            if count and 0 < count < MOST_TOKENS:  # a counter only grows, and what an upstream counts may be nonsense
                 self.tokens[upstream, kind] = self.tokens.get((upstream, kind), 0) + count
 
     def note(self, kind: str) -> None:
@@ -58,7 +63,7 @@ class Metrics:
             found = table[door] = Histogram()
         return found
 
-    def text(self, gauges: list[tuple[str, dict[str, str], float]]) -> str:
+    def text(self, gauges: list[tuple[str, dict[str, str], float]], words: dict[str, str]) -> str:
         lines: list[str] = []
         _counter(lines, "dragoman_requests_total", "requests answered", {
             _labels(door=d, upstream=u, status=str(s)): n for (d, u, s), n in self.requests.items()
@@ -76,10 +81,10 @@ class Metrics:
         _histogram(lines, "dragoman_request_seconds", "from request to last byte", self.seconds)
         _histogram(lines, "dragoman_first_byte_seconds", "from request to first byte of a stream", self.first)
         seen: set[str] = set()
-        for name, labels, value in [("dragoman_running", {}, float(self.running)), *gauges]:
+        for name, labels, value in [("dragoman_running", {}, float(self.running - 1)), *gauges]:
             if name not in seen:
                 seen.add(name)
-                lines.append(f"# TYPE {name} gauge")
+                lines += [f"# HELP {name} {words.get(name, name)}", f"# TYPE {name} gauge"]
             lines.append(f"{name}{_labels(**labels)} {_number(value)}")
         return "\n".join(lines) + "\n"
 

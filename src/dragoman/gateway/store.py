@@ -92,6 +92,7 @@ class ResponseStore:
         if self._db is None:
             if self._path is not None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.touch(mode=0o600)  # conversations are nobody else's
             self._db = sqlite3.connect(self._path or ":memory:", check_same_thread=False, timeout=5.0)
             if self._path is not None:
                 self._path.chmod(0o600)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -25,12 +26,13 @@ from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
-from dragoman.upstream.broken import MAX_ERROR_BYTES, malformed
+from dragoman.upstream.broken import MAX_ERROR_BYTES, malformed, too_late
 from dragoman.upstream.course import Course
 from dragoman.upstream.gate import Ticket
 from dragoman.upstream.hints import read_hint
 from dragoman.upstream.keys import Key
 from dragoman.upstream.retry import LONGEST_HINT_S, MOST_ATTEMPTS, Again, GiveUp, decide
+from dragoman.upstream.secret import Secret
 from dragoman.upstream.spec import Auth, Target
 from dragoman.upstream.station import Station
 from dragoman.upstream.urls import join_url
@@ -43,6 +45,7 @@ if TYPE_CHECKING:  # whoever sends loads it; a server listens before its HTTP cl
 log = logging.getLogger(__name__)
 HOLD_S = 15.0  # a stream that has started but says nothing is committed after this, so that its client hears pings
 MAX_MESSAGE = 2000
+MOST_TOKENS = 10_000_000  # of one reply
 MOST_LESSONS = 3  # things a model refuses that one request may teach
 
 
@@ -162,7 +165,11 @@ class Answer:
 
     def _piece(self, raw: bytes) -> Piece:
         try:
-            return Piece(raw, self._observe(self._decoder.feed(raw) if self._decoder else []))
+            events = self._decoder.feed(raw) if self._decoder else []
+            if events and isinstance(failed := events[-1], ReplyFailed) and self._key.secret is not None:
+                raw = self._key.secret.redact(raw)
+                events[-1] = ReplyFailed(failure=_redacted(failed.failure, self._key.secret))
+            return Piece(raw, self._observe(events))
         except Exception as error:  # whatever an upstream writes must not be our error
             return self._broke(malformed(_say(error)))
 
@@ -342,13 +349,14 @@ class Sender:
             else:
                 await self._send(job, answer, attempt, key)
         except UpstreamError as error:
-            attempt.failure = error.failure.code or error.failure.kind
-            _tell(attempt, error.failure.message)
+            failure = error.failure if key.secret is None else _redacted(error.failure, key.secret)
+            attempt.failure = failure.code or failure.kind
+            _tell(attempt, failure.message)
             if answer._ticket is not None:
                 station.places.leave(answer._ticket, sent=answer._sent)
                 answer._ticket = None
             self._drop(answer)
-            raise
+            raise UpstreamError(failure) from error
         except BaseException:
             breaker.abandoned()
             answer.close()
@@ -400,7 +408,7 @@ class Sender:
         if encoding not in ("", "identity"):
             raise UpstreamError(malformed(f"the upstream's answer is {encoding[:20]}, which was not asked for"))
         if job.stream and not _is_whole(opened, rendered.dialect):
-            await self._hold(answer)
+            await self._hold(answer, job.deadline)
         else:
             await self._read_whole(job, answer, opened, attempt)
 
@@ -436,8 +444,9 @@ class Sender:
             changes["retry_after_s"] = max(hint, failure.retry_after_s or 0.0)
         return replace(failure, **changes) if changes else failure
 
-    async def _hold(self, answer: Answer) -> None:
-        """Reads until something is said: what fails before that can still be tried elsewhere."""
+    async def _hold(self, answer: Answer, deadline: float) -> None:
+        """Reads until something is said: what fails before that can still be tried elsewhere. Comments for ever say
+        nothing (T42)."""
         answer._decoder = answer.rendered.dialect.stream_decoder(answer.rendered.notes)
         held: list[Piece] = []
         until: float | None = None  # set once it has started
@@ -457,14 +466,16 @@ class Sender:
                 break
             if until is None and piece.events:
                 until = self.clock() + HOLD_S
+            elif until is None and self.clock() > deadline:
+                raise UpstreamError(too_late())
         for piece in held:
             answer.hold(piece)
 
     async def _read_whole(self, job: Job, answer: Answer, opened: "Opened", attempt: Attempt) -> None:
-        raw = await opened.read()
+        raw = await opened.read(until=job.deadline)
         answer._whole = True
         if job.keep_wire:
-            attempt.reply = raw
+            attempt.reply = raw if answer._key.secret is None else answer._key.secret.redact(raw)
         if answer.rendered.opaque:
             answer.raw, answer._ended = raw, True
             return
@@ -519,6 +530,11 @@ def _soonest(failure: Failure, job: Job, now: float) -> Failure:
         return failure
     wait = min(station.wait_s(target.model, now) for station, target in job.targets)
     return replace(failure, retry_after_s=wait) if wait > 0 else failure
+
+
+def _redacted(failure: Failure, secret: Secret) -> Failure:
+    """A provider may say back what it was sent, in a stream too (T09)."""
+    return msgspec.json.decode(secret.redact(msgspec.json.encode(failure)), type=Failure)
 
 
 def _about(asked: bytes) -> int | None:
@@ -605,4 +621,6 @@ def _total(usage: Usage | None) -> int | None:
     if usage is None:
         return None
     counts = (usage.input, usage.cache_read, usage.cache_write, usage.output, usage.reasoning)
-    return sum(count for count in counts if count is not None)
+    known = [count for count in counts if count is not None]
+    # an upstream may count what it likes: nonsense leaves the reservation as it is (T42)
+    return sum(known) if all(0 <= count <= MOST_TOKENS for count in known) else None

@@ -7,14 +7,16 @@ attempt, and a key only goes to the origin it is bound to. Every wait has an end
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.upstream.broken import malformed, too_large
+from dragoman.upstream.broken import malformed, too_large, too_late
 from dragoman.upstream.connection import Connection, HungUp, NotHttp
 from dragoman.upstream.dial import default_tls, dial
 from dragoman.upstream.heads import write_head
@@ -82,14 +84,16 @@ class Opened:
             raise UpstreamError(too_large("stream", self._caps.stream_bytes))
         return piece
 
-    async def read(self, limit: int | None = None) -> bytes:
-        """The whole body, or an error when it is larger than `limit`."""
+    async def read(self, limit: int | None = None, until: float = inf) -> bytes:
+        """The whole body, or an error when it is larger than `limit` or still comes after `until`."""
         limit = self._caps.reply_bytes if limit is None else limit
         pieces: list[bytes] = []
         while piece := await self.next():
             pieces.append(piece)
             if self._size > limit:
                 raise UpstreamError(too_large("response", limit))
+            if time.monotonic() > until:
+                raise UpstreamError(too_late())
             if self.ended:
                 break
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -221,8 +225,7 @@ def failure_of(error: Exception) -> Failure:
     """What went wrong before there was an answer."""
     match error:
         case TimeoutError():
-            words = "the upstream did not answer in time"
-            return Failure(kind="timed_out", status=504, code="upstream_timeout", message=words)
+            return too_late()
         case ValueError():
             return Failure(kind="server_error", status=502, code="upstream_url", message="the upstream's URL is no URL")
         case HungUp():
