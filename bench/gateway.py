@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -83,9 +84,7 @@ async def provide(port: int) -> None:
         try:
             while True:
                 request = await reader.readuntil(b"\r\n\r\n")
-                lower = request.lower()
-                at = lower.index(b"content-length: ") + 16
-                body = await reader.readexactly(int(lower[at : lower.index(b"\r\n", at)]))
+                body = await read_body(reader, request.lower())
                 if b'"stream":true' in body or b'"stream": true' in body:
                     writer.write(stream_head)
                     if SLOW in body:
@@ -105,6 +104,18 @@ async def provide(port: int) -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", port)
     await server.serve_forever()
+
+
+async def read_body(reader: asyncio.StreamReader, lower: bytes) -> bytes:
+    if b"content-length: " in lower:
+        at = lower.index(b"content-length: ") + 16
+        return await reader.readexactly(int(lower[at : lower.index(b"\r\n", at)]))
+    body = b""
+    while b"chunked" in lower and (size := int(await reader.readline(), 16)) > 0:
+        body += (await reader.readexactly(size + 2))[:-2]
+    if b"chunked" in lower:
+        await reader.readline()
+    return body
 
 
 def relay(port: int, upstream: str) -> None:
@@ -172,8 +183,10 @@ def requests(dialect: str, *, stream: bool, turns: int, tools: bool, model: str)
     return json.dumps(body).encode()
 
 
-async def load(port: int, path: str, body: bytes, connections: int, seconds: float) -> tuple[int, list[float]]:
-    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+async def load(
+    port: int, path: str, body: bytes, connections: int, seconds: float, headers: str = ""
+) -> tuple[int, list[float]]:
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{headers}"
     request = f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
     times: list[float] = []
     until = time.perf_counter() + seconds
@@ -244,6 +257,8 @@ def main() -> int:
     parser.add_argument(
         "--soak", type=int, default=0, metavar="REQUESTS", help="then send so many and watch the memory"
     )
+    parser.add_argument("--peers", action="store_true", help="compare with LiteLLM and Portkey instead (peers.py)")
+    parser.add_argument("--write", action="store_true", help="with --peers: write docs/speed.md")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -273,14 +288,17 @@ def main() -> int:
         wait_for(relay_port)
         wait_for(provider_port)
         load_core()
-        report(args, children[1].pid, relay_port, children[2].pid, gateway_port)
+        if args.peers:
+            import peers  # installs and starts other people's programs: only when asked
+
+            peers.compare(args, state, upstream, (children[2].pid, gateway_port), (children[1].pid, relay_port))
+        else:
+            report(args, children[1].pid, relay_port, children[2].pid, gateway_port)
     finally:
         for child in children:
             child.send_signal(signal.SIGKILL)
             child.wait()
-        for file in state.glob("*"):
-            file.unlink()
-        state.rmdir()
+        shutil.rmtree(state)
     return 0
 
 
@@ -334,14 +352,22 @@ def report(args: argparse.Namespace, relay_pid: int, relay_port: int, gateway_pi
         soak(args, gateway_pid, gateway_port)
 
 
-def measure(pid: int, port: int, path: str, body: bytes, args: argparse.Namespace) -> tuple[float, list[float]]:
+def measure(
+    pid: int, port: int, path: str, body: bytes, args: argparse.Namespace, headers: str = ""
+) -> tuple[float, list[float]]:
+    drive(port, path, body, args.connections, 0.1, headers)
+    before = cpu_s(pid)
+    count, times = drive(port, path, body, args.connections, args.seconds, headers)
+    return (cpu_s(pid) - before) / count * 1e6, times
+
+
+def drive(
+    port: int, path: str, body: bytes, connections: int, seconds: float, headers: str = ""
+) -> tuple[int, list[float]]:
     import uvloop
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(load(port, path, body, args.connections, 0.1))
-        before = cpu_s(pid)
-        count, times = runner.run(load(port, path, body, args.connections, args.seconds))
-        return (cpu_s(pid) - before) / count * 1e6, times
+        return runner.run(load(port, path, body, connections, seconds, headers))
 
 
 async def hold(pid: int, port: int, path: str, count: int) -> float:

@@ -101,6 +101,45 @@ def test_a_changed_file_is_read_on_sighup_and_a_bad_one_is_not(tmp_path: Path) -
         assert json.loads(running.get("/v1/models"))["data"][0]["id"] == "two"
 
 
+# Seed 003, word for word.
+SEED = {
+    "legacy": """{
+  "api_key": "YOUR_GEMINI_API_KEY",
+  "models": ["gemini-2.5-flash", "gemma-3-27b-it"],
+  "rpm": 15,
+  "http_port": 20006
+}""",
+    "providers": """{
+  "providers": {
+    "gemini": {
+      "api_key": "YOUR_GEMINI_API_KEY",
+      "models": ["gemini-2.5-flash", "gemma-3-27b-it"],
+      "rpm": 15
+    },
+    "openai": {
+      "api_key": "YOUR_OPENAI_API_KEY",
+      "models": ["gpt-4o", "gpt-4o-mini"],
+      "rpm": 60
+    }
+  },
+  "http_port": 20006
+}""",
+}
+
+
+@pytest.mark.parametrize("form", SEED)
+def test_d4_both_forms_of_the_seed_run_unchanged(form: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(SEED[form])
+    with serving(tmp_path) as running:  # on another port, so that two tests may run at once
+        health = json.loads(running.get("/health"))
+        assert health["rate_limits"]["gemini"]["rpm"]["limit"] == 15
+        assert health["queue_sizes"]["gemini"] == 0
+        names = [row["name"] for row in json.loads(running.get("/api/tags"))["models"]]
+        assert names[:2] == ["gemini-2.5-flash", "gemma-3-27b-it"]
+        assert len(names) == (2 if form == "legacy" else 4)
+        assert "YOUR_" not in running.banner + json.dumps(health)
+
+
 def test_two_workers_serve_and_end_together(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as running:
         assert all(json.loads(running.get("/health"))["status"] == "ok" for _ in range(10))
@@ -145,11 +184,16 @@ def test_check_says_what_is_wrong_where(home: Path, capsys: pytest.CaptureFixtur
     assert cli.main(["check"]) == 0
     out = capsys.readouterr().out
     assert "openai: openai" in out
-    assert "rpm 5" in out
+    assert "5 requests a minute" in out
+    (home / "dragoman.toml").write_text('[providers.openai]\nmodels = ["m"]\n')
+    assert cli.main(["check"]) == 0
+    assert "no key: set OPENAI_API_KEY or api_key" in capsys.readouterr().out
     assert "secret-secret" not in out
 
 
 def test_keys_are_made_listed_and_revoked(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["keys", "list"]) == 0
+    assert "dragoman keys new" in capsys.readouterr().err
     assert cli.main(["keys", "new", "--name", "laptop"]) == 0
     key = capsys.readouterr().out.strip()
     assert cli.main(["keys", "list"]) == 0

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConfigError
+from dragoman.gateway.banner import banner
 from dragoman.gateway.config import discover, find_file, load_settings, read_settings
 from dragoman.gateway.log import Log
-from dragoman.gateway.run import Options, banner, check_exposure, make_doorman, reload, settle
+from dragoman.gateway.run import Options, check_exposure, make_doorman, reload, settle
 from dragoman.gateway.settings import PORT, Settings
 from dragoman.gateway.state import Gateway
 from dragoman.upstream.routing import Routes, find_targets, list_models
@@ -201,9 +202,19 @@ def test_a_good_file_replaces_the_old_one_and_a_bad_one_does_not(tmp_path: Path)
     assert gateway.now.stations["openai"].spec.rpm == 5
 
 
+def test_the_start_up_says_which_key_is_missing_and_how_an_ipv6_address_is_written(tmp_path: Path) -> None:
+    data = {"providers": {"openai": {"models": ["m"]}, "near": {"base_url": "http://h:1"}}, "host": "::1"}
+    settings = read(data | {"aliases": {"fast": "m"}})
+    text = banner(settings, make_doorman(settings, state(tmp_path)), state(tmp_path))
+    assert "(no key: set OPENAI_API_KEY or api_key)" in text
+    assert text.count("no key") == 1
+    assert "http://[::1]:20006/v1" in text
+    assert "aliases        fast" in text
+
+
 def test_the_start_up_says_where_what_and_how(tmp_path: Path) -> None:
     settings = read(PROVIDERS)
     text = banner(settings, make_doorman(settings, state(tmp_path)), state(tmp_path))
-    for words in ("http://127.0.0.1:20006", "openai", "2 models", "/v1/messages", "none needed", "curl "):
+    for words in ("http://127.0.0.1:20006", "openai", "2 models", "/v1/messages", "none on this machine", "curl "):
         assert words in text
     assert "YOUR_" not in text

@@ -3,10 +3,15 @@
 import argparse
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dragoman.cli.style import paint
 from dragoman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.upstream.spec import Upstream
 
 NAME = "check"
 HELP = "check a configuration"
@@ -19,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from dragoman.gateway.banner import missing_key
     from dragoman.gateway.run import MISCONFIGURED, Options, check_exposure, make_doorman, settle
 
     try:
@@ -32,14 +38,27 @@ def run(args: argparse.Namespace) -> int:
     needed = "needed" if doorman.keys.configured else "not needed"
     print(f"  listens on {settings.host}:{settings.port}, client keys {needed}")
     for upstream in settings.upstreams:
-        limits = ", ".join(
-            f"{name} {value}"
-            for name, value in (("rpm", upstream.rpm), ("tpm", upstream.tpm), ("at once", upstream.at_once))
-            if value is not None
-        )
-        keys = f"{len(upstream.keys)} key{'s' if len(upstream.keys) != 1 else ''}"
-        rest = f", {limits}" if limits else ""
-        print(f"  {upstream.name}: {upstream.kind}, {upstream.dialect}, {len(upstream.models)} models, {keys}{rest}")
+        print(f"  {upstream.name}: {', '.join(describe(upstream))}")
+        if missing := missing_key(upstream):
+            print(f"    {paint(missing, 'yellow', sys.stdout)}")
     for alias, meant in settings.aliases.items():
         print(f"  {alias} -> {', then '.join(meant)}")
     return 0
+
+
+def describe(upstream: "Upstream") -> Iterator[str]:
+    """What an upstream is, in a few words."""
+    yield upstream.kind if upstream.kind == upstream.name else f"a {upstream.kind} server"
+    if upstream.base_url:
+        yield f"{upstream.dialect.replace('_', '-')} at {upstream.base_url}"
+    yield _count(len(upstream.models), "model") if upstream.models else "any model"
+    if upstream.keys:
+        yield _count(len(upstream.keys), "key")
+    limits = (("requests a minute", upstream.rpm), ("tokens a minute", upstream.tpm), ("at once", upstream.at_once))
+    for name, value in limits:
+        if value is not None:
+            yield f"{value} {name}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' if number != 1 else ''}"

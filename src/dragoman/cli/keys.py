@@ -31,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
             print(store.new(args.name, admin=args.admin))
             print(f"kept as a digest in {store.path}; it is not shown again", file=sys.stderr)
         case "list":
+            if not store.rows():
+                print("no keys: none is needed on this machine; `dragoman keys new` makes one", file=sys.stderr)
             for row in store.rows():
                 made = datetime.fromtimestamp(row.created, UTC).strftime("%Y-%m-%d")
                 state = paint("revoked", "red", sys.stdout) if row.revoked else "good"

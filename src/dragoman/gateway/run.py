@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from dragoman.errors import ConfigError
 from dragoman.gateway.app import App
 from dragoman.gateway.auth import Doorman, KeyStore
+from dragoman.gateway.banner import banner
 from dragoman.gateway.config import find_file, load_settings, state_folder
 from dragoman.gateway.listening import bind, take_over
 from dragoman.gateway.log import Log
@@ -205,42 +206,3 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
     except OSError:
         return None
-
-
-def banner(settings: Settings, doorman: Doorman, env: Mapping[str, str]) -> str:
-    """What a person needs to know: where, what, who, and one line to try."""
-    base = f"http://{settings.host}:{settings.port}"
-    first = next((m for u in settings.upstreams for m in u.models), "demo")
-    needed = doorman.keys.configured
-    key = ' -H "Authorization: Bearer $DRAGOMAN_KEY"' if needed else ""
-    rows = [
-        f"    {u.name:<12} {_models(len(u.models))}  {u.base_url or 'built in, needs nothing'}"
-        for u in settings.upstreams
-    ]
-    where = (
-        f"a key of {state_folder(env) / 'keys.json'} or the configuration" if needed else "none needed on this machine"
-    )
-    lines = [
-        f"dragoman listens on {base}",
-        "",
-        "  doors",
-        f"    OpenAI       {base}/v1          chat/completions, responses, embeddings, models",
-        f"    Anthropic    {base}             /v1/messages",
-        f"    Gemini       {base}             /v1beta/models/MODEL:generateContent",
-        f"    Ollama       {base}             /api/chat, /api/generate, /api/tags",
-        f"    JSON-RPC     {base}/generate",
-        f"    see also     {base}/health, /metrics",
-        f"  providers      {settings.source or 'found without a configuration file'}",
-        *rows,
-        f"  client key     {where}",
-        "",
-        "  try",
-        f"    curl {base}/v1/chat/completions{key} -H 'content-type: application/json' \\",
-        f"""      -d '{{"model": "{first}", "messages": [{{"role": "user", "content": "hello"}}]}}'""",
-        "",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _models(count: int) -> str:
-    return f"{count:>3} model{'s' if count != 1 else ' '}" if count else "any model "

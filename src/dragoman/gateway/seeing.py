@@ -34,7 +34,7 @@ async def serve_health(gateway: Gateway, http: HttpRequest, words: dict[str, str
         {
             "status": status_of(gateway),
             "uptime_s": round(gateway.wall() - gateway.started, 1),
-            "running": gateway.metrics.running,
+            "running": gateway.metrics.running - 1,  # besides this one
             "queue_sizes": {name: len(station.gate.line) for name, station in stations.items()},
             "rate_limits": {name: _limits(station, now) for name, station in stations.items()},
             "providers": {name: _provider(station, now) for name, station in stations.items()},
@@ -96,8 +96,24 @@ async def serve_metrics(gateway: Gateway, http: HttpRequest, words: dict[str, st
     gauges.append(("dragoman_config_rejected", {}, gateway.rejected))
     gauges.append(("dragoman_log_dropped", {}, gateway.log.sink.dropped if gateway.log.sink else 0))
     gauges += _process()
-    text = gateway.metrics.text(sorted(gauges, key=lambda gauge: gauge[0]))
+    text = gateway.metrics.text(sorted(gauges, key=lambda gauge: gauge[0]), HELP)
     return text_response(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+HELP = {
+    "dragoman_running": "requests that run now, besides this one",
+    "dragoman_queue": "requests that wait for a place at an upstream",
+    "dragoman_upstream_running": "requests an upstream works on",
+    "dragoman_breaker_open": "1 while an upstream is left alone",
+    "dragoman_keys_resting": "keys that wait for a rate limit to pass",
+    "dragoman_config_generation": "how often a configuration was read",
+    "dragoman_config_rejected": "configurations that were no good",
+    "dragoman_log_dropped": "lines of the log nobody read in time",
+    "dragoman_tasks": "tasks of the event loop",
+    "process_resident_memory_bytes": "memory in use",
+    "process_open_fds": "open files and sockets",
+    "python_gc_collections": "runs of the garbage collector",
+}
 
 
 def _process() -> Iterator[tuple[str, dict[str, str], float]]:

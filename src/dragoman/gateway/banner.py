@@ -1,0 +1,66 @@
+"""What a person needs to know when the gateway starts: where, what, who, and one line to try."""
+
+from collections.abc import Mapping
+
+from dragoman.gateway.auth import Doorman
+from dragoman.gateway.config import state_folder
+from dragoman.gateway.settings import Settings
+from dragoman.upstream.profiles import load_rows
+from dragoman.upstream.spec import Upstream
+
+
+def banner(settings: Settings, doorman: Doorman, env: Mapping[str, str]) -> str:
+    base = f"http://{_host(settings.host)}:{settings.port}"
+    first = next((m for u in settings.upstreams for m in u.models), "demo")
+    needed = doorman.keys.configured
+    key = ' -H "Authorization: Bearer $DRAGOMAN_KEY"' if needed else ""
+    where = f"one of {state_folder(env) / 'keys.json'} or of the configuration" if needed else "none on this machine"
+    lines = [
+        f"dragoman listens on {base}",
+        "",
+        "  doors",
+        f"    OpenAI       {base}/v1          chat/completions, responses, embeddings, models",
+        f"    Anthropic    {base}             /v1/messages",
+        f"    Gemini       {base}             /v1beta/models/MODEL:generateContent",
+        f"    Ollama       {base}             /api/chat, /api/generate, /api/tags",
+        f"    JSON-RPC     {base}/generate",
+        f"    see also     {base}/health, /metrics",
+        f"  providers      {settings.source or 'found without a configuration file'}",
+        *(_row(upstream) for upstream in settings.upstreams),
+        *_aliases(settings),
+        f"  key needed     {where}",
+        "",
+        "  try",
+        f"    curl {base}/v1/chat/completions{key} -H 'content-type: application/json' \\",
+        f"""      -d '{{"model": "{first}", "messages": [{{"role": "user", "content": "hello"}}]}}'""",
+        "",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _row(upstream: Upstream) -> str:
+    count = len(upstream.models)
+    models = f"{count:>3} model{'s' if count != 1 else ' '}" if count else "any model "
+    row = f"    {upstream.name:<12} {models}  {upstream.base_url or 'built in, needs nothing'}"
+    missing = missing_key(upstream)
+    return f"{row}  ({missing})" if missing else row
+
+
+def _aliases(settings: Settings) -> list[str]:
+    if not settings.aliases:
+        return []
+    names = list(settings.aliases)
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return [f"  aliases        {', '.join(names[:5])}{more}"]
+
+
+def missing_key(upstream: Upstream) -> str | None:
+    """What to do about an upstream that will most likely want a key and has none."""
+    kind = load_rows().kinds.get(upstream.kind)
+    if upstream.keys or upstream.auth == "none" or kind is None or not kind.keys:
+        return None
+    return f"no key: set {kind.keys[0]} or api_key"
