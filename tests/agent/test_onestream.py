@@ -61,6 +61,17 @@ def test_texts_of_two_turns_do_not_run_into_each_other(before: str, after: str) 
     assert parts == (Text(text=after), Text(text="It is noon."))
 
 
+def test_an_answer_that_has_to_be_json_is_the_last_turn_s_alone() -> None:
+    async def main() -> list[Event]:
+        one = OneStream(show="reasoning", last_only=True)
+        model = Scripted(say("Let me see. ", call("now")), say('{"hour":', " 12}"))
+        return [e async for step in run_loop(model, ToolCollection([now]), ask(), None) for e in one.feed(step)]
+
+    parts = folded(asyncio.run(main())).choices[0].parts
+    assert [part.text for part in parts if isinstance(part, Text)] == ['{"hour":', " 12}"]
+    assert [type(part) for part in parts] == [Reasoning, Text, Text]
+
+
 def test_texts_of_one_turn_stay_as_they_are() -> None:
     parts = folded(stream(Scripted(say("one", "two")), show="nothing")).choices[0].parts
     assert parts == (Text(text="one"), Text(text="two"))

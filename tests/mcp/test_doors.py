@@ -21,6 +21,7 @@ from dragoman.model.reply import Reply
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
 from tests.gateway.house import House, open_house, upstream
+from tests.mcp.puppet import puppet
 from tests.mcp.servers import bad, gone, listening, spec, time_server
 from tests.mcp.web_server import mcp, site
 
@@ -465,3 +466,18 @@ def test_a_registry_cut_in_half_is_said_and_kept(tmp_path: Path) -> None:
             assert "is not JSON" in json.loads(got[2])["error"]["message"]
         assert ask(house, "/v1/chat/completions", chat("hi", False))[0] == 200
     assert path.read_text() == '{"mcpServers": {"a": {"ur'
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("show", ["reasoning", "text"])
+def test_an_answer_that_has_to_be_json_is_json(show: str, stream: bool, tmp_path: Path) -> None:
+    """What the model says before its call would make it none."""
+    servers = {"fine": bad("fine")}
+    with puppet() as model, open_house(model.upstream(), mcp=McpSettings(folder=tmp_path, servers=servers)) as house:
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object", "properties": {}}}}
+        body = chat("go", stream) | {"model": "once", "response_format": form}
+        headers = {"x-dragoman-mcp": "fine", "x-dragoman-mcp-show": show}
+        status, _, data = ask(house, "/v1/chat/completions", body, headers)
+        assert status == 200, data
+        parts = read("openai_chat", data, stream=stream).choices[0].parts
+        assert [part.text for part in parts if isinstance(part, Text)] == ["That is all."]

@@ -32,8 +32,12 @@ class OneStream:
         caller: frozenset[str] = frozenset(),
         show: Show = "reasoning",
         tell: "Callable[[Told], str] | None" = None,
+        last_only: bool = False,
     ) -> None:
+        """`last_only`: what is said before a call is no part of the answer, because the answer has to be JSON."""
         self._caller = caller
+        self._last_only = last_only
+        self._waiting: dict[int, list[Heard]] = {}  # texts of a turn that may be the last
         self._show: Show = show
         self._tell = tell or tell_step
         self._started = False
@@ -50,6 +54,26 @@ class OneStream:
         self._telling: int | None = None  # a told part that may grow
 
     def feed(self, step: Step) -> list[Event]:
+        steps = self._wait(step) if self._last_only else [step]
+        return [event for one in steps for event in self._feed(one)]
+
+    def _wait(self, step: Step) -> list[Step]:
+        """A turn's texts come when it has ended without a call of the toolbox, and otherwise not."""
+        match step:
+            case Heard(event=PartStart(part=Text(), index=index)):
+                self._waiting[index] = [step]
+            case Heard(event=PartDelta(index=index) | PartEnd(index=index)) if index in self._waiting:
+                self._waiting[index].append(step)
+            case TurnDone(reply=reply):
+                texts, self._waiting = [one for part in self._waiting.values() for one in part], {}
+                parts = reply.choices[0].parts if reply.choices else ()
+                goes_on = any(isinstance(part, ToolCall) and part.name not in self._caller for part in parts)
+                return [step] if goes_on else [*texts, step]
+            case _:
+                return [step]
+        return []
+
+    def _feed(self, step: Step) -> list[Event]:
         match step:
             case Heard(event=event):
                 heard = self._hear(event)

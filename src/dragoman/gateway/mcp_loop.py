@@ -241,7 +241,10 @@ class LoopAnswer(Answer):
         self._steps = run_loop(choose_model(self._model, toolbox, wish.mode), toolbox, asked.request, wish.limits)
         own = frozenset(tool.name for tool in asked.request.tools or () if not isinstance(tool, ServerTool))
         self._toolbox = toolbox
-        self._one = OneStream(caller=own, show=wish.show, tell=self._tell)
+        output = asked.request.output
+        exact = output is not None and output.type != "text"  # then `show` may not put words into the text either
+        show: Show = "nothing" if exact and wish.show == "text" else wish.show
+        self._one = OneStream(caller=own, show=show, tell=self._tell, last_only=exact)
         self._dialect, self._list_calls = scope.dialect.name, wish.calls
         self._waiting: list[Event] = []
         self._over = False
