@@ -50,3 +50,17 @@ def test_a_bad_entry_is_said_at_once() -> None:
 def test_nothing_is_started_for_tools_nobody_asks_for() -> None:
     with dragoman.McpServers({"a": "http://127.0.0.1:9/mcp"}) as tools:
         assert tools.describe()[0]["health"] == "unasked"
+
+
+def test_a_folder_keeps_what_was_approved(tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    row = {"command": sys.executable, "args": ["-S", str(HERE / "bad_server.py"), "rug", str(changed)]}
+
+    async def offered(**more: Path) -> int:
+        async with dragoman.McpServers({"rug": row}, **more) as tools:
+            return len(await tools.list_tools())
+
+    assert asyncio.run(offered(folder=tmp_path / "kept")) == 1
+    changed.touch()
+    assert asyncio.run(offered(folder=tmp_path / "kept")) == 0
+    assert asyncio.run(offered()) == 1

@@ -23,11 +23,14 @@ class McpServers:
     Close it, or use it in a `with` (or `async with`) inside the one of its client: programs it started end with it.
     """
 
-    def __init__(self, servers: Mapping[str, str | Mapping[str, Any]]) -> None:
+    def __init__(self, servers: Mapping[str, str | Mapping[str, Any]], *, folder: str | Path | None = None) -> None:
+        """`folder` is where approvals and tokens are kept: dragoman's own (`DRAGOMAN_HOME`) has those of `dragoman mcp
+        login`. Without one they last as long as this does."""
         rows = {name: row if isinstance(row, str) else dict(row) for name, row in servers.items()}
         specs = {name: read_spec(name, row, "McpServers", name) for name, row in rows.items()}
-        self._folder = Path(tempfile.mkdtemp(prefix="dragoman-mcp-"))
-        self._servers = Servers(Registry(self._folder / "mcp.json"), specs, folder=self._folder)
+        self._own = Path(tempfile.mkdtemp(prefix="dragoman-mcp-"))
+        kept = Path(folder) if folder is not None else self._own
+        self._servers = Servers(Registry(self._own / "mcp.json"), specs, folder=kept)
         self._toolbox: McpToolbox | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # the one the connections live in
 
@@ -51,14 +54,14 @@ class McpServers:
     async def aclose(self) -> None:
         self._toolbox = None
         await self._servers.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._own, ignore_errors=True)
 
     def close(self) -> None:
         """The same for code without `await`."""
         if self._loop is not None and self._loop.is_running():
             asyncio.run_coroutine_threadsafe(self.aclose(), self._loop).result(CLOSE_S)
         else:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self._own, ignore_errors=True)
 
     def __enter__(self) -> "McpServers":
         return self
