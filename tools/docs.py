@@ -34,7 +34,20 @@ def generated_pages() -> dict[Path, str]:
     """All of them; the one over recorded traffic only where there is some."""
     root = corpus_root()
     verified = {VERIFICATION: asyncio.run(verification_page())}
-    return {**steady_pages(), **verified, **({} if root is None else {RECORDED: fresh_recorded_page(root)})}
+    return {
+        **steady_pages(),
+        **held_pages(),
+        **verified,
+        **({} if root is None else {RECORDED: fresh_recorded_page(root)}),
+    }
+
+
+def held_pages() -> dict[Path, str]:
+    """cases.md and mission.md, with what `python -m tests.cases.pages` found when it last ran every test they name."""
+    sys.path.insert(0, str(ROOT))
+    from tests.cases.pages import pages
+
+    return pages()
 
 
 def corpus_root() -> Path | None:

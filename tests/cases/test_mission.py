@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.convert import convert, convert_reply
+from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.messages import Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import Notes
@@ -131,3 +133,132 @@ def test_d5_the_prefixes_of_the_document_are_known() -> None:
     kinds = load_rows().kinds
     assert {"gpt-", "o1", "o3", "o4"} <= set(kinds["openai"].prefixes)
     assert {"gemini-", "gemma-"} <= set(kinds["gemini"].prefixes)
+
+
+# ---------------------------------------------------------------- A: the converters of the first document
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+CHAT_LOOP: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 64,
+    "temperature": 0.5,
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Weather in Oslo?"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "rain"},
+    ],
+    "tools": [{"type": "function", "function": {"name": "weather", "description": "W", "parameters": CITY}}],
+}
+CALLED = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}}
+ANSWERED = {"id": "c1", "name": "weather", "response": {"output": "rain"}}
+
+
+def dug(value: Any, path: str) -> Any:
+    for step in path.split("."):
+        value = value[int(step)] if isinstance(value, list) else value[step]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("to", "wanted"),
+    [
+        (
+            "anthropic",  # A1
+            {
+                "system": "Be brief.",
+                "tools.0.input_schema": CITY,
+                "messages.1.content": [CALLED],
+                "messages.2": {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "rain"}],
+                },
+            },
+        ),
+        (
+            "gemini",  # A3
+            {
+                "systemInstruction.parts.0.text": "Be brief.",
+                "contents.0.role": "user",
+                "contents.1": {
+                    "role": "model",
+                    "parts": [{"functionCall": {"id": "c1", "name": "weather", "args": {"city": "Oslo"}}}],
+                },
+                "contents.2.parts.0.functionResponse": ANSWERED,
+                "tools.0.functionDeclarations.0.name": "weather",
+            },
+        ),
+        (
+            "ollama",  # A5
+            {
+                "options": {"num_predict": 64, "temperature": 0.5},
+                "messages.2.tool_calls.0.function.arguments": {"city": "Oslo"},
+                "messages.3.tool_name": "weather",
+                "tools.0.function.name": "weather",
+            },
+        ),
+    ],
+)
+def test_a1_a3_a5_a_chat_request_becomes(to: str, wanted: dict[str, Any]) -> None:
+    body = convert(CHAT_LOOP, source="openai_chat", to=to).body
+    for path, value in wanted.items():
+        assert dug(load_json(dump_json(body)), path) == value, path
+
+
+REPLIES: dict[str, dict[str, Any]] = {
+    "anthropic": {  # A2
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "Let me see."}, CALLED],
+        "stop_reason": "tool_use",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 7, "output_tokens": 3},
+    },
+    "gemini": {  # A4
+        "candidates": [
+            {
+                "content": {
+                    "role": "model",
+                    "parts": [
+                        {"text": "Let me see."},
+                        {"functionCall": {"name": "weather", "args": {"city": "Oslo"}}},
+                    ],
+                },
+                "finishReason": "STOP",
+            }
+        ],
+        "usageMetadata": {"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10},
+    },
+    "ollama": {  # A5
+        "model": "m",
+        "created_at": "2026-11-15T00:00:00Z",
+        "message": {
+            "role": "assistant",
+            "content": "Let me see.",
+            "tool_calls": [{"function": {"name": "weather", "arguments": {"city": "Oslo"}}}],
+        },
+        "done": True,
+        "done_reason": "stop",
+        "prompt_eval_count": 7,
+        "eval_count": 3,
+    },
+}
+
+
+@pytest.mark.parametrize("source", REPLIES)
+def test_a2_a4_a5_a_reply_becomes_a_chat_completion(source: str) -> None:
+    body = load_json(dump_json(convert_reply(REPLIES[source], source=source, to="openai_chat").body))
+    choice = body["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] == "Let me see."
+    function = choice["message"]["tool_calls"][0]["function"]
+    assert (function["name"], load_json(function["arguments"])) == ("weather", {"city": "Oslo"})
+    assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (7, 3)
