@@ -20,7 +20,7 @@ from dragoman.gateway.config import find_file, load_settings, state_folder
 from dragoman.gateway.listening import bind, take_over
 from dragoman.gateway.log import Log
 from dragoman.gateway.server import make_server, run_loop
-from dragoman.gateway.settings import Settings
+from dragoman.gateway.settings import LOOPBACK, Settings
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.workers import supervise
 from dragoman.lines import Line
@@ -32,7 +32,6 @@ SETTLE_S = 0.2  # a file that is being written may be good up to where it ends
 # What is only read when a process starts.
 FIXED = ("host", "port", "log", "grace_s", "store_path", "store_rows", "xray_keep")
 LOAD_S = 0.1  # after the start: then the HTTP client is loaded, if nobody needed it before
-LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
 class Options(Struct, kw_only=True):
