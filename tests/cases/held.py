@@ -75,7 +75,7 @@ def read_mission() -> tuple[Held, ...]:
     return tuple(Held(n, row["what"], tuple(row["tests"]), row.get("note", "")) for n, row in data.items())
 
 
-def tests_of(held: Held) -> list[str]:
+def held_by(held: Held) -> list[str]:
     """Every test that holds it, those of the tables first."""
     tables = dict.fromkeys(row.table for row in table_rows() if row.number == held.number)
     return [*(f"{table}::{test}" for table in tables for test in TABLE_TESTS[table]), *held.tests]
@@ -90,7 +90,7 @@ def count_tried(held: Held) -> tuple[int, int]:
 
 def all_tests() -> list[str]:
     """Every test that is named anywhere, once."""
-    named = [test for held in (*read_cases(), *read_mission()) for test in tests_of(held)]
+    named = [test for held in (*read_cases(), *read_mission()) for test in held_by(held)]
     return list(dict.fromkeys(named))
 
 
