@@ -13,7 +13,7 @@ import pytest
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.gateway.app import HANDLERS
 from dragoman.gateway.auth import Doorman, KeyStore
-from dragoman.gateway.routes import ROUTES, Route, Table
+from dragoman.gateway.routes import ROUTES, VERSION, Route, Table
 from dragoman.gateway.run import Options, settle
 from dragoman.gateway.settings import Limits
 from tests.gateway.house import CANARY, House, faultline, open_house, say, state, stream, upstream
@@ -106,7 +106,8 @@ def test_every_route_lets_in_whom_it_should(keys: KeyStore) -> None:
 
 
 def _example(route: Route) -> str:
-    path = route.path.replace(r"(?:beta|alpha|beta1|alpha1)", "beta").replace("(?:projects/.+/)?", "")
+    path = route.path.replace(VERSION, "/v1beta").replace(r"(?:beta|alpha|beta1|alpha1)", "beta")
+    path = path.replace("(?:projects/.+/)?", "")
     for pattern in (r"(?P<id>[\w.-]+)", r"(?P<model>[^?#]+)", r"(?P<kind>models|tunedModels)", r"(?P<verb>\w+)"):
         path = path.replace(pattern, "models" if "kind" in pattern else "demo")
     return path
