@@ -219,7 +219,7 @@ def test_no_secret_reaches_a_log_an_error_or_a_metric(caplog: pytest.LogCaptureF
     shown = []
     with caplog.at_level(logging.DEBUG):
         for status in (400, 401, 403, 404, 429, 500, 503):
-            with faultline(say(status, echo)) as line:
+            with faultline(say(status, echo, retry_after="99")) as line:  # nobody waits so long
                 spec = upstream("one", "openai_chat", line.url, models=("m",))
                 with open_house(spec, keys=keys, xray_keep=10) as house:
                     for door, body in DOORS.items():
