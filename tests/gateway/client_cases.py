@@ -155,6 +155,17 @@ ANTHROPIC = [
         steps=(("call", "Read", PATH), ("result", "alpha")),
         says=DONE + "alpha",
     ),
+    Case(  # Claude Code asks a model to search the web with nothing but this
+        "4 a search of the provider's own, forced",
+        "anthropic",
+        claude(
+            by("user", "say hi"),
+            tools=[{"type": "web_search_20250305", "name": "web_search", "max_uses": 8}],
+            tool_choice={"type": "tool", "name": "web_search"},
+        ),
+        hears=("say hi",),
+        tools=(),
+    ),
     Case(
         "5 a result as a text",
         "anthropic",
