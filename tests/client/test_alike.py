@@ -242,7 +242,7 @@ def failures(at: Scene) -> None:
     with pytest.raises(dragoman.UpstreamError) as caught:
         at.ask.chat(at.model, "hello")
     assert caught.value.failure.kind == "too_long"
-    at.provider.always(faults.error_in_stream(after=2))
+    at.provider.always(faults.error_in_stream(after=12))
     with pytest.raises(dragoman.UpstreamError) as caught:
         at.ask.hear(at.model, "count to 50")
     assert caught.value.failure.kind in ("server_error", "cut_off", "overloaded", "unknown")
@@ -251,7 +251,7 @@ def failures(at: Scene) -> None:
 
 
 def leaving(at: Scene) -> None:
-    at.provider.next(faults.slow(20, 0.005))
+    at.provider.next(faults.slow(200, 0.01))
     at.ask.leave(at.model, "count to 900")
     until = time.monotonic() + 3
     while not at.provider.requests[-1].left and time.monotonic() < until:
