@@ -39,6 +39,15 @@ def test_a_command_has_its_own_help(name: str, capsys: pytest.CaptureFixture[str
     assert f"usage: dragoman {name}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["", *cli.COMMANDS])
+def test_help_fits_a_narrow_terminal(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main([*([name] if name else []), "--help"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_a_command_is_called_like_its_module(name: str) -> None:
     assert name == cli.load_command(name).NAME

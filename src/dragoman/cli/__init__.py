@@ -14,20 +14,20 @@ from typing import Protocol, TextIO, cast
 from dragoman import __version__
 
 COMMANDS = (
+    "serve",
+    "launch",
+    "chat",
+    "ask",
+    "say",
     "convert",
     "dialects",
     "pairs",
     "providers",
-    "ask",
-    "serve",
-    "check",
-    "keys",
-    "xray",
     "verify",
-    "chat",
-    "say",
+    "xray",
     "mcp",
-    "launch",
+    "keys",
+    "check",
 )  # module names, in the order `--help` shows them
 
 DONE = 0
@@ -90,11 +90,20 @@ def needed_commands(words: list[str]) -> tuple[str, ...]:
             return COMMANDS  # the overview, or an error that lists what there is
 
 
+class _Overview(argparse.HelpFormatter):
+    """Every command's line in one column."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=16)
+        self._action_max_length = 13  # argparse measures commands without their indent
+
+
 def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dragoman",
-        description="Converts between LLM wire protocols and says what got lost on the way.",
-        epilog="`dragoman COMMAND --help` explains one command.",
+        description="Any LLM client, any LLM provider: translates the protocol between them, and says what got lost.",
+        epilog="`dragoman COMMAND --help` explains one command. Try `dragoman ask hello`: it needs no key.",
+        formatter_class=_Overview,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dragoman {__version__}")
@@ -102,7 +111,8 @@ def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name in names:
         command = load_command(name)
-        sub = commands.add_parser(command.NAME, help=command.HELP, description=command.HELP, allow_abbrev=False)
+        about = f"{command.HELP[0].upper()}{command.HELP[1:]}."
+        sub = commands.add_parser(command.NAME, help=command.HELP, description=about, allow_abbrev=False)
         command.add_arguments(sub)
         sub.set_defaults(command=command)
     return parser

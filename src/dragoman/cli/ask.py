@@ -20,13 +20,13 @@ HELP = "ask a model one question"
 EPILOG = """examples:
   dragoman ask "What is a dragoman?"
   git diff | dragoman ask "Write a commit message" --model claude-sonnet-5-5
-  dragoman ask "What is in the picture?" --image cat.png --model gemini-2.5-flash
+  dragoman ask "What is in the picture?" --image cat.png -m gemini-2.5-flash
   dragoman ask "The largest city of Norway" --json-schema city.schema.json
   dragoman ask hello --url http://127.0.0.1:20006
 
-Keys come from the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY,
-...; DRAGOMAN_KEY for --url), and so does the model if none is said
-(DRAGOMAN_MODEL). Without any key the built-in demo model answers.
+Keys come from the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY,
+GEMINI_API_KEY, ...; DRAGOMAN_KEY for --url), and so does the model if none is
+said (DRAGOMAN_MODEL). Without any key the built-in demo model answers.
 
 exit codes: 0 answered, 1 no answer, or one that is not what --json-schema says,
 2 bad input or usage, 3 refused a loss (--refuse)"""

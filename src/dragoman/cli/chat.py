@@ -33,21 +33,23 @@ EPILOG = f"""commands:
 {COMMANDS_HELP}
 
 A line that ends with \\ goes on in the next; \"\"\" begins and ends a text of
-several lines. Ctrl-C stops an answer, Ctrl-D ends the conversation. A gateway is
-started if none runs at --host and --port, and ends with the conversation."""
+several lines. Ctrl-C stops an answer, Ctrl-D ends the conversation. A gateway
+is started if none runs at --host and --port, and ends with the conversation."""
 QUOTES = '"""'
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--via", choices=VIAS, default="openai", help="through which door (default: %(default)s)")
+    parser.add_argument("--via", choices=VIAS, default="openai", help="through which protocol (default: %(default)s)")
     parser.add_argument("--model", "-m", help="with whom (default: the first the gateway has)")
     parser.add_argument("--host", default=HOST, help="of the gateway (default: %(default)s)")
     parser.add_argument("--port", type=int, default=PORT, help="of the gateway (default: %(default)s)")
     parser.add_argument("--key", help="a client key (default: DRAGOMAN_KEY)")
-    parser.add_argument("--mcp", metavar="NAMES", help="MCP servers for any door: names with commas, or *")
-    parser.add_argument("--max-iter", type=int, default=ITERATIONS, metavar="N", help="turns with --via mcp")
+    parser.add_argument("--mcp", metavar="NAMES", help="use the tools of MCP servers: names with commas, or *")
+    parser.add_argument(
+        "--max-iter", type=int, default=ITERATIONS, metavar="N", help="turns with --via mcp (default: %(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -13,13 +13,14 @@ from dragoman.jsontypes import dump_json, format_json
 from dragoman.notes import Note, NoteKind
 
 NAME = "convert"
-HELP = "convert a request, reply, stream or error from one dialect to another"
+HELP = "convert a request, reply, stream or error to another dialect"
 EPILOG = """examples:
   dragoman convert --from anthropic --to openai-chat request.json
   cat reply.json | dragoman convert --reply --to anthropic -
   dragoman convert --stream --from openai-chat --to gemini stream.sse
 
-exit codes: 0 converted, 1 could not read the file, 2 bad input or usage, 3 refused a loss (--refuse)"""
+exit codes: 0 converted, 1 could not read the file, 2 bad input or usage,
+3 refused a loss (--refuse)"""
 
 REFUSED = 3
 KINDS: tuple[NoteKind, ...] = ("dropped", "altered", "invented", "repaired")
@@ -42,7 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--path", default="", help="the request's path, if the dialect says something in it")
     parser.add_argument("--status", type=int, default=400, help="the error's HTTP status (default: 400)")
     parser.add_argument("--compact", action="store_true", help="print JSON on one line")
-    parser.add_argument("--notes", choices=("table", "json", "none"), default="table", help="notes on stderr as")
+    parser.add_argument(
+        "--notes",
+        choices=("table", "json", "none"),
+        default="table",
+        help="what got lost, on standard error: as a table, as JSON, or not at all",
+    )
     parser.add_argument("--refuse", action="append", choices=KINDS, default=[], help="fail on notes of this kind")
     parser.add_argument("--as-is", action="store_true", help="skip the passes that make a request legal for its target")
 

@@ -8,7 +8,7 @@ from dragoman.cli.style import paint
 from dragoman.dialects import NAMES, find_dialect
 
 NAME = "dialects"
-HELP = "list the dialects that can be converted"
+HELP = "list the protocols that can be converted"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -36,7 +36,7 @@ from dragoman.cli.style import paint
 from dragoman.jsontypes import dump_text
 
 NAME = "launch"
-HELP = "start claude, codex, gemini, opencode or qwen with the gateway behind it"
+HELP = "start Claude Code, Codex, Gemini CLI, opencode or Qwen Code on any model"
 EPILOG = """examples:
   dragoman launch claude --model gpt-5.5
   dragoman launch codex --model claude-sonnet-5-5 -- exec "explain this folder"

@@ -29,24 +29,27 @@ EPILOG = """what to do:
   add NAME URL                  a server at an address (--header, --bearer)
   add NAME -- PROGRAM ARG...    a server that is a program (--env)
   remove NAME
-  tools [NAME...]               the tools; --changed: what is not as it was approved, in full
+  tools [NAME...]               the tools (--changed: what is not as approved)
   approve NAME                  its tools as they are now
   call SERVER.TOOL [JSON]       calls a tool
   resources [NAME...]           what can be read
   read NAME URI                 reads it
   prompts [NAME...]             the prompts
   prompt SERVER.PROMPT [JSON]   writes one out
-  login NAME                    gets a token, in a browser (--paste: where it cannot come back to this machine)
+  login NAME                    gets a token, in a browser (--paste: a browser
+                                that cannot come back to this machine)
   logout NAME                   forgets it
 
 examples:
   dragoman mcp add weather https://example.org/mcp --bearer '${WEATHER_KEY}'
   dragoman mcp add time -- uvx mcp-server-time --local-timezone UTC
-  dragoman mcp call time.convert_time '{"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Seoul"}'
+  dragoman mcp call time.get_current_time '{"timezone": "Asia/Seoul"}'
 
-The registry is mcp.json beside the configuration file, else in the folder of dragoman's state. Programs are started
-with an environment of their own: PATH, LANG, a HOME of their own and what the entry's `env` says.
-It ends with 0, with 1 when a server or a tool failed, and with 2 when it was not asked right."""
+The registry is mcp.json beside the configuration file, else in the folder of
+dragoman's state. Programs are started with an environment of their own: PATH,
+LANG, a HOME of their own and what the entry's `env` says.
+
+exit codes: 0 done, 1 a server or a tool failed, 2 bad input or usage"""
 LOOK_S = 15.0
 LOGIN_S = 300.0
 

@@ -11,7 +11,7 @@ from dragoman.conformance.pairs import DIALECTS, measure_pairs
 from dragoman.conformance.recorded import Tally, is_corpus, tally_pairs
 
 NAME = "pairs"
-HELP = "show what each pair of dialects carries, measured"
+HELP = "show what each pair of dialects carries, as measured"
 KINDS = ("dropped", "altered", "invented", "repaired", "own")  # own: about what only the source has
 
 

@@ -26,9 +26,9 @@ EPILOG = """examples:
   echo "a longer text" | dragoman say -o text.pcm
   dragoman say hello -o hello.wav --url http://127.0.0.1:9666/openai/v1
 
-The end of the file's name says what it becomes: .wav, .ogg, .flac, .mp3, .aac or
-.pcm (16 bit, 24 kHz, bare). Where a provider gives only bare samples, as Gemini
-does, .mp3 and .aac need ffmpeg; the others do not.
+The end of the file's name says what it becomes: .wav, .ogg, .flac, .mp3, .aac
+or .pcm (16 bit, 24 kHz, bare). Where a provider gives only bare samples, as
+Gemini does, .mp3 and .aac need ffmpeg; the others do not.
 
 Through the gateway at --host and --port if one runs there, else straight to the
 provider, with a key from the environment (GEMINI_API_KEY, OPENAI_API_KEY, ...).
