@@ -23,7 +23,6 @@ from cryptography.x509.oid import NameOID
 from dragoman.upstream import resolver
 from dragoman.upstream.resolver import Resolver
 from dragoman.upstream.spec import Timeouts, Upstream
-from dragoman.upstream.transport import Transport
 from tests.gateway.house import CANARY, House, Loop, Script, Seen, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import DONE, GOOD, ask, chunk, dice, together, wait_for
 
@@ -99,7 +98,7 @@ def names(house: House, monkeypatch: pytest.MonkeyPatch, lookup_s: float = 0.3) 
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (answer, port))]
 
     monkeypatch.setattr(resolver, "look_up", look_up)
-    house.gateway.transport.load()._resolver = Resolver(lookup_s=lookup_s)
+    house.gateway.transport._resolver = Resolver(lookup_s=lookup_s)
     yield table
     for answer in table.values():
         if isinstance(answer, threading.Event):
@@ -287,7 +286,7 @@ BAD = ["expired", "for another host", "of another authority", "a stalled handsha
 def test_f30_a_certificate_is_checked_before_anything_is_said(what: str, authority: Authority, tmp_path: Path) -> None:
     short = Timeouts(connect_s=0.3, headers_s=2, idle_s=2)
     with vault(authority, tmp_path, what) as server, open_house(one(server.url, timeouts=short)) as house:
-        house.gateway.transport._made = Transport(authority.trust())
+        house.gateway.transport._ssl = authority.trust()
         got = ask(house)
         if what == "good":
             assert got.status == 200
@@ -307,7 +306,7 @@ def test_f30_a_bad_certificate_goes_to_the_next(what: str, authority: Authority,
         faultline(GOOD) as second,
         open_house(one(server.url, timeouts=short), two(second.url)) as house,
     ):
-        house.gateway.transport._made = Transport(authority.trust())
+        house.gateway.transport._ssl = authority.trust()
         assert ask(house).headers["x-dragoman-upstream"] == "two/m"
         assert server.heard == b""
 

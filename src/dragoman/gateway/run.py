@@ -31,7 +31,6 @@ WATCH_S = 0.5
 SETTLE_S = 0.2  # a file that is being written may be good up to where it ends
 # What is only read when a process starts.
 FIXED = ("host", "port", "log", "grace_s", "store_path", "store_rows", "xray_keep")
-LOAD_S = 0.1  # after the start: then the HTTP client is loaded, if nobody needed it before
 
 
 class Options(Struct, kw_only=True):
@@ -135,8 +134,6 @@ async def _main(
     gc.collect()
     gc.freeze()  # what is there now stays; looking through it again and again is wasted
     gc.set_threshold(10_000, 10, 10)
-    loop = asyncio.get_running_loop()
-    loop.call_later(LOAD_S, lambda: loop.run_in_executor(None, gateway.transport.load))
     watcher = asyncio.ensure_future(watch(gateway, options, env)) if options.watch else None
     if options.reuse_port:
         take_over(listener)

@@ -10,11 +10,11 @@ from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.store import ResponseStore
 from dragoman.gateway.xray import XrayRing
-from dragoman.upstream.later import LateTransport
 from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models
 from dragoman.upstream.send import Sender
 from dragoman.upstream.spec import Target
 from dragoman.upstream.station import Station
+from dragoman.upstream.transport import Transport
 
 MOST_KNOWN = 1000  # model names come from clients
 
@@ -55,7 +55,7 @@ class Gateway:
         self.dice = random.random
         self.log = log
         self.share = share
-        self.transport = LateTransport()
+        self.transport = Transport()
         self.sender = Sender(self.transport)
         self.metrics = Metrics()
         self.store = ResponseStore(settings.store_path, settings.store_rows)

@@ -10,7 +10,6 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -35,12 +34,9 @@ from dragoman.upstream.retry import LONGEST_HINT_S, MOST_ATTEMPTS, Again, GiveUp
 from dragoman.upstream.secret import Secret
 from dragoman.upstream.spec import Auth, Target
 from dragoman.upstream.station import Station
+from dragoman.upstream.transport import Opened, Transport
 from dragoman.upstream.urls import join_url
 from dragoman.wire import WireReply
-
-if TYPE_CHECKING:  # whoever sends loads it; a server listens before its HTTP client is there
-    from dragoman.upstream.later import LateTransport
-    from dragoman.upstream.transport import Opened, Transport
 
 log = logging.getLogger(__name__)
 HOLD_S = 15.0  # a stream that has started but says nothing is committed after this, so that its client hears pings
@@ -227,7 +223,7 @@ class Answer:
 class Sender:
     def __init__(
         self,
-        transport: "Transport | LateTransport",
+        transport: Transport,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         dice: Callable[[], float] = random.random,
@@ -412,7 +408,7 @@ class Sender:
         else:
             await self._read_whole(job, answer, opened, attempt)
 
-    async def _refusal(self, answer: Answer, opened: "Opened", key: Key, attempt: Attempt) -> Failure:
+    async def _refusal(self, answer: Answer, opened: Opened, key: Key, attempt: Attempt) -> Failure:
         if opened.status < 400:
             words = f"the upstream answered {opened.status}; redirects are not followed"
             return Failure(kind="server_error", status=502, code="upstream_redirect", message=words)
@@ -425,7 +421,7 @@ class Sender:
         attempt.reply = data[:MAX_MESSAGE]
         return self._failure(answer.rendered.dialect, opened, data)
 
-    def _failure(self, dialect: Dialect, opened: "Opened", data: bytes) -> Failure:
+    def _failure(self, dialect: Dialect, opened: Opened, data: bytes) -> Failure:
         try:
             body = load_json(data) if data else {}
         except DecodeError:
@@ -471,7 +467,7 @@ class Sender:
         for piece in held:
             answer.hold(piece)
 
-    async def _read_whole(self, job: Job, answer: Answer, opened: "Opened", attempt: Attempt) -> None:
+    async def _read_whole(self, job: Job, answer: Answer, opened: Opened, attempt: Attempt) -> None:
         raw = await opened.read(until=job.deadline)
         answer._whole = True
         if job.keep_wire:
@@ -541,7 +537,7 @@ def _about(asked: bytes) -> int | None:
     return hash(asked) if asked else None
 
 
-def _is_whole(opened: "Opened", dialect: Dialect) -> bool:
+def _is_whole(opened: Opened, dialect: Dialect) -> bool:
     """Whether a stream was asked for and one JSON document came (F22). Gemini's array is a stream."""
     kind = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "text/html":
@@ -549,7 +545,7 @@ def _is_whole(opened: "Opened", dialect: Dialect) -> bool:
     return kind == "application/json" and dialect.media_type == "text/event-stream" and dialect.name != "gemini"
 
 
-def _decode_whole(rendered: Rendered, opened: "Opened", raw: bytes) -> Reply:
+def _decode_whole(rendered: Rendered, opened: Opened, raw: bytes) -> Reply:
     kind = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "text/html":
         raise UpstreamError(malformed("the upstream answered with a web page"))
