@@ -271,6 +271,28 @@ def test_a_loss_can_be_refused() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_where_json_is_only_asked_for_in_words_a_wrong_answer_is_asked_for_again(stream: bool) -> None:
+    schema = {"type": "object", "properties": {"people": {"type": "integer"}}, "required": ["people"]}
+
+    async def ask(client: AsyncClient, model: str) -> Any:
+        if not stream:
+            return (await client.chat(model, "?", output=schema)).parsed
+        return (await (await client.chat(model, "?", output=schema, stream=True)).answer()).parsed
+
+    async def main() -> None:
+        async with room("deepseek") as (client, provider, model):
+            if not stream:  # what has been said cannot be taken back
+                provider.say('{"people": "many"}', '{"people": 7}')
+                assert await ask(client, model) == {"people": 7}
+                assert len(talks(provider)) == 2
+            provider.say(*['{"people": "many"}'] * 4)
+            with pytest.raises(DecodeError, match=r"not what its schema says: /people: expected integer, found string"):
+                await ask(client, model)
+
+    asyncio.run(main())
+
+
 def test_an_answer_that_is_not_the_type_says_how() -> None:
     async def main() -> None:
         async with room("openai_chat") as (client, provider, model):
