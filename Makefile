@@ -19,7 +19,7 @@ test: check ## everything CI runs: check, then all tests
 	$(BIN)/python -m pytest -n $(JOBS)
 
 test-clients: .venv/.dev ## Claude Code, Codex, Gemini CLI, opencode, Qwen Code from npm, through the gateway
-	DRAGOMAN_TEST_CLIENTS=1 $(BIN)/python -m pytest tests/clients
+	DRAGOMAN_TEST_CLIENTS=1 DRAGOMAN_CLIENTS_PAGE=$(PAGE) $(BIN)/python -m pytest tests/clients
 
 check: .venv/.dev ## lint, format, types, layers
 	$(BIN)/ruff check .

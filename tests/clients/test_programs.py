@@ -6,6 +6,7 @@ nobody out.
 """
 
 import os
+import time
 from base64 import b64decode
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,9 +17,11 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from dragoman.gateway.xray import Xray
 from dragoman.testing import Provider, serve
 from dragoman.upstream.spec import Timeouts
 from tests.clients.install import UnavailableError, install
+from tests.clients.page import HOME, Play, write_page
 from tests.clients.programs import CLAUDE, CODEX_BEFORE, GEMINI, PROGRAMS, Place, Program, Run, run
 from tests.clients.wall import wall
 from tests.gateway.house import CANARY, House, open_house, upstream
@@ -26,7 +29,9 @@ from tests.gateway.sdks import PIXEL
 
 WISH = "DRAGOMAN_TEST_CLIENTS"  # `make test-clients` sets it: an ordinary test run installs nothing from npm
 TRANSCRIPTS = "DRAGOMAN_CLIENT_TRANSCRIPTS"  # a folder to write what was said into, for people
+PAGE = "DRAGOMAN_CLIENTS_PAGE"  # a file for the transcripts people read: `make test-clients PAGE=docs/clients.md`
 SECRET = "marzipan-7341"
+KEPT = 50  # requests of a run
 AT_ONCE = 3
 
 # What stands behind the gateway -> the model it is asked for there.
@@ -76,6 +81,9 @@ class Told:
     refusals: list[str]
     warnings: list[str]
     wanted: list[str]  # where the program wanted to go, besides the gateway
+    prompt: str
+    folder: str
+    rows: list[Xray]  # what went through the gateway, in order
 
     def __str__(self) -> str:
         found = f"exit {self.run.code} after {self.run.seconds:.1f} s, refusals {self.refusals}"
@@ -105,6 +113,7 @@ class Stage:
             house = stack.enter_context(gateway(program, behind, provider))
             place = Place(self.bins, self.folder / "home", self.folder / "work", house.url, self.wall.url)
             done = run(program, place, prompt, resume=resume)
+            eventually_quiet(house)
             seen = provider.requests if provider else []
             told = Told(
                 run=done,
@@ -112,10 +121,21 @@ class Stage:
                 refusals=provider.refusals if provider else [],
                 warnings=provider.warnings if provider else [],
                 wanted=self.wall.wanted,
+                prompt=prompt,
+                folder=str(self.folder),
+                rows=house.gateway.xray.rows()[::-1],
             )
         if folder := os.environ.get(TRANSCRIPTS):
             Path(folder, f"{program.name}-{name}-{behind}.txt".replace(" ", "_")).write_text(str(told))
         return told
+
+
+def eventually_quiet(house: House) -> None:
+    """A program may have its answer a moment before the gateway has written it down."""
+    for _ in range(200):
+        if house.gateway.metrics.running == 0:
+            return
+        time.sleep(0.01)
 
 
 def play(program: Program, behind: str, bins: Path) -> Told:
@@ -154,10 +174,10 @@ def scratch() -> str | None:
 def gateway(program: Program, behind: str, provider: Provider | None) -> AbstractContextManager[House]:
     """The program asks for the model it always asks for, and the gateway knows what is meant."""
     if provider is None:
-        return open_house()
+        return open_house(xray_keep=KEPT)
     model = UPSTREAMS[behind]
     spec = upstream(behind, behind, provider.base_url, kind=KINDS.get(behind, behind), timeouts=Timeouts())
-    return open_house(spec, aliases={program.model: (f"{behind}/{model}",)})
+    return open_house(spec, aliases={program.model: (f"{behind}/{model}",)}, xray_keep=KEPT)
 
 
 @pytest.fixture(scope="module")
@@ -250,3 +270,19 @@ def test_codex_tries_no_websocket_where_it_is_told_that_there_is_none(
 ) -> None:
     told = [future.result().run for (name, _), future in runs.items() if name == "codex-5.5"]
     assert not [run.err for run in told if "WebSocket" in run.err]
+
+
+def test_the_transcripts_can_be_read_by_anybody(runs: dict[tuple[str, str], Future[Told]]) -> None:
+    """Nothing of this machine is in them, and each ends with what the file said."""
+    plays = [
+        Play(name, behind, told.prompt, told.folder, told.rows, told.run.answer)
+        for (name, behind), future in sorted(runs.items())
+        for told in (future.result(),)
+    ]
+    page = write_page(plays)
+    assert page.count("\n## ") == 3 * 4
+    assert page.count(f"{HOME}/work/{SECRET}.txt") >= 3 * 4
+    assert not [play.folder for play in plays if play.folder in page]
+    assert str(Path.home()) not in page
+    if file := os.environ.get(PAGE):
+        Path(file).write_text(page)
