@@ -145,7 +145,7 @@ def test_gemini_refuses(contents: list[dict[str, Any]], words: str) -> None:
         ({"type": "object", "properties": {"n": {"type": "integer", "exclusiveMinimum": 0}}}, "exclusiveMinimum"),
         ({"type": "object", "properties": {"n": {"type": ["string", "null"]}}}, "cannot start list"),
         ({"type": "object", "properties": {"n": {"type": "array"}}}, "missing field"),
-        ({"type": "object", "properties": {}}, "non-empty for OBJECT"),
+        ({"type": "object", "properties": {"n": {"type": "object", "properties": {}}}}, "non-empty for OBJECT"),
         ({"type": "object", "properties": {"n": {"type": "integer", "enum": [1]}}}, "TYPE_STRING"),
     ],
 )

@@ -4,7 +4,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dragoman.testing.checkers.shared import Complaints, blocks, matches, objects, repeated, wrong_type
+from dragoman.testing.checkers.shared import Complaints, blocks, matches, objects, repeated, walk, wrong_type
 
 _TOP = frozenset(
     {"model", "max_tokens", "messages", "system", "cache_control", "container", "diagnostics", "inference_geo"}
@@ -17,6 +17,10 @@ _ADAPTIVE_ONLY = ("claude-opus-4-7*", "claude-opus-4-8*", "claude-*-5*")
 _NO_FORCING = ("claude-opus-5-5*", "claude-sonnet-5-5*", "claude-fable-5-1*", "claude-fable-5-2*")
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_NOT_IN_ANSWERS = frozenset(
+    {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "maxItems"}
+    | {"uniqueItems", "oneOf", "not", "patternProperties", "propertyNames", "minProperties", "maxProperties"}
+)
 
 
 def _is(model: str, patterns: tuple[str, ...]) -> bool:
@@ -26,8 +30,11 @@ def _is(model: str, patterns: tuple[str, ...]) -> bool:
 
 
 def check_anthropic(body: dict[str, Any]) -> Complaints:
-    found: Complaints = [f"{key}: Extra inputs are not permitted" for key in body if key not in _TOP]
-    found += [f"{key}: Field required" for key in ("model", "max_tokens", "messages") if key not in body]
+    cloud = "anthropic_version" in body  # Vertex and Bedrock: the version stands here, the model in the path
+    known = _TOP | {"anthropic_version", "anthropic_beta"} if cloud else _TOP
+    found: Complaints = [f"{key}: Extra inputs are not permitted" for key in body if key not in known]
+    required = ("max_tokens", "messages") if cloud else ("model", "max_tokens", "messages")
+    found += [f"{key}: Field required" for key in required if key not in body]
     model = str(body.get("model", ""))
     turns = _merged(body.get("messages"))
     found += _check_turns(turns, model)
@@ -36,6 +43,7 @@ def check_anthropic(body: dict[str, Any]) -> Complaints:
     found += _check_tools(body)
     found += _check_thinking(body, model, turns)
     found += _check_parameters(body, model)
+    found += _check_output(body)
     marks = _count_marks(body)
     if marks > 4:
         found.append(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
@@ -61,7 +69,7 @@ def _check_turns(turns: list[tuple[str, list[dict[str, Any]]]], model: str) -> C
     if not turns:
         return ["messages: at least one message is required"]
     found: Complaints = []
-    if turns[0][0] != "user":
+    if turns[0][0] != "user" and not _is(model, ("claude-haiku-4-5*",)):  # recorded: Haiku 4.5 takes it
         found.append('messages: first message must use the "user" role')
     for i, (role, content) in enumerate(turns):
         if role not in ("user", "assistant", "system"):
@@ -258,6 +266,17 @@ def _check_parameters(body: dict[str, Any], model: str) -> Complaints:
     for i, stop in enumerate(body.get("stop_sequences") or ()):
         if not str(stop).strip():
             found.append(f"stop_sequences: each stop sequence must contain non-whitespace ({i})")
+    return found
+
+
+def _check_output(body: dict[str, Any]) -> Complaints:
+    """The schema of an answer: "For 'integer' type, property 'minimum' is not supported" (recorded)."""
+    wanted = body.get("output_format") or (body.get("output_config") or {}).get("format") or {}
+    found: Complaints = []
+    for _, node in walk(wanted.get("schema")):
+        kind = node.get("type")
+        refused = [key for key in node if key in _NOT_IN_ANSWERS]
+        found += [f"output_format.schema: For '{kind}' type, property '{key}' is not supported" for key in refused]
     return found
 
 

@@ -1,5 +1,6 @@
 """Ollama's /api/chat, as strict as its server. Rules: protocols digest (server source, August 2026)."""
 
+import re
 from typing import Any
 
 from dragoman.testing.checkers.shared import Complaints, objects
@@ -21,12 +22,12 @@ def check_ollama(body: dict[str, Any]) -> Complaints:
                 "json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string"
             )
         for image in message.get("images") or ():
-            if not isinstance(image, str) or image.startswith(("data:", "http")):
+            if not isinstance(image, str) or not re.fullmatch(r"[A-Za-z0-9+/\r\n]*={0,2}", image):
                 found.append("illegal base64 data at input byte 4")
         if role == "tool":
             if not calls:
                 found.append(f"messages[{i}]: a tool message without a call")
-            elif message.get("tool_name") != calls[0]:
+            elif message.get("tool_name") not in (None, calls[0]):
                 found.append(f"messages[{i}]: answers {message.get('tool_name')}, but {calls[0]} is next")
             calls = calls[1:]
             continue

@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.testing.checkers.shared import Complaints, matches, objects, repeated, walk, wrong_type
 
-_NO_DEVELOPER = {"deepseek", "mistral", "fireworks", "moonshot", "groq", "xai", "ollama", "lmstudio", "llamacpp"}
+_NO_DEVELOPER = {"deepseek", "mistral", "fireworks", "moonshot", "groq", "xai", "lmstudio", "llamacpp"}
 _ALTERNATING = {"mistral", "lmstudio", "llamacpp"}
 _REFUSED: dict[str, tuple[str, ...]] = {
     "groq": ("logprobs", "top_logprobs", "logit_bias"),
@@ -25,6 +25,11 @@ _REFUSED: dict[str, tuple[str, ...]] = {
         "verbosity",
     ),
 }
+_OWN_PARTS: dict[str, tuple[str, ...]] = {
+    "openrouter": ("video_url",),
+    "sglang": ("video_url", "audio_url"),
+    "mistral": ("thinking", "reference", "document_url"),
+}
 _STRICT = frozenset(
     {"type", "enum", "const", "anyOf", "$ref", "$defs", "description", "title", "pattern", "format", "multipleOf"}
     | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "properties", "required"}
@@ -39,7 +44,7 @@ def check_openai_chat(body: dict[str, Any], server: str = "openai") -> Complaint
         found.append("[] is too short - 'messages'")
     found += _check_pairs(messages, server)
     for i, message in enumerate(messages):
-        found += _check_message(message, i, server)
+        found += _check_message(message, i, server, str(body.get("model", "")))
     if server in _ALTERNATING:
         found += _check_order(messages, server)
     found += _check_tools(body, server)
@@ -80,16 +85,18 @@ def _unanswered(ids: list[str]) -> str:
     )
 
 
-def _check_message(message: dict[str, Any], i: int, server: str) -> Complaints:
+def _check_message(message: dict[str, Any], i: int, server: str, model: str = "") -> Complaints:
     role, content = message.get("role"), message.get("content")
     found: Complaints = []
     if role not in ("system", "developer", "user", "assistant", "tool", "function"):
         found.append(
             f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool'"
         )
+    if role in ("developer", "system") and server == "openai" and model.startswith(("o1-mini", "o1-preview")):
+        found.append(f"Unsupported value: 'messages[{i}].role' does not support '{role}' with this model.")
     if role == "developer" and server in _NO_DEVELOPER:
         found.append("unknown variant `developer`, expected one of `system`, `user`, `assistant`, `tool`")
-    if content == [] or (content is None and role != "assistant"):
+    if (content == [] and not objects(message.get("tool_calls"))) or (content is None and role != "assistant"):
         found.append(f"Invalid value for 'content': expected a string, got null. (messages[{i}])")
     calls = objects(message.get("tool_calls"))
     if (
@@ -98,7 +105,7 @@ def _check_message(message: dict[str, Any], i: int, server: str) -> Complaints:
         and not (calls or {"audio", "refusal", "function_call"} & message.keys())
     ):
         found.append(f"messages[{i}]: assistant message must have content or tool_calls")
-    if message.get("tool_calls") is not None and not calls:
+    if message.get("tool_calls") is not None and not calls and server != "mistral":
         found.append(f"[] is too short - 'messages.{i}.tool_calls'")
     for call in calls:
         function = call.get("function") or call.get("custom") or {}
@@ -123,14 +130,16 @@ def _check_part(part: dict[str, Any], i: int, role: str, server: str) -> Complai
     kind = part.get("type")
     if role == "tool" and kind != "text":
         return [f"Invalid content type. image_url is only supported by certain models. (messages[{i}])"]
+    if server == "deepseek" and kind != "text":
+        return [f"unknown variant `{kind}`, expected `text`"]
+    if kind in _OWN_PARTS.get(server, ()):
+        return []
     if kind not in ("text", "image_url", "input_audio", "file", "refusal"):
         return [f"Invalid value: '{kind}'. Supported values are: 'text', 'image_url', 'input_audio', 'refusal', 'file'"]
     if kind == "image_url":
         url = str((part.get("image_url") or {}).get("url", ""))
         if server in ("ollama", "lmstudio") and not url.startswith("data:"):
             return ["invalid image input"]
-        if server == "deepseek":
-            return ["unknown variant `image_url`, expected `text`"]
         head, comma, data = url.partition(",")
         if comma and url.startswith("data:"):
             real = wrong_type(head[5:].split(";")[0], data)
@@ -159,6 +168,8 @@ def _check_tools(body: dict[str, Any], server: str) -> Complaints:
         found.append("[] is too short - 'tools'")
     names: list[str] = []
     for tool in tools:
+        if tool.get("type") not in ("function", "custom") and server == "openrouter":
+            continue  # tools it runs itself
         function = tool.get("function") or tool.get("custom") or {}
         name = function.get("name")
         names.append(str(name))
@@ -169,7 +180,7 @@ def _check_tools(body: dict[str, Any], server: str) -> Complaints:
         if tool.get("type") == "function":
             found += check_parameters_schema(str(name), function.get("parameters"), function.get("strict"), server)
     found += [f"Tool names must be unique: {name}" for name in repeated(names)]
-    if body.get("tool_choice") is not None and not tools:
+    if body.get("tool_choice") is not None and not tools and server != "mistral":
         found.append("Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.")
     if server == "lmstudio" and isinstance(body.get("tool_choice"), dict):
         found.append("Invalid tool_choice type: 'object'. Supported string values: none, auto, required")
@@ -212,6 +223,8 @@ def _check_parameters(body: dict[str, Any], server: str) -> Complaints:
     if isinstance(stop, list) and len(stop) > 4:
         found.append("Invalid 'stop': array too long. Expected an array with maximum length 4")
     if server == "openai" and model.startswith(("o1", "o3", "o4", "gpt-5")):
+        if body.get("stop") is not None:
+            found.append("Unsupported parameter: 'stop' is not supported with this model.")
         if "max_tokens" in body:
             found.append("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
         if body.get("temperature") not in (None, 1) and body.get("reasoning_effort") != "none":
@@ -233,7 +246,7 @@ def _check_deepseek(body: dict[str, Any], messages: list[dict[str, Any]]) -> Com
         return []
     found: Complaints = []
     for message in messages:
-        if message.get("role") == "assistant" and not message.get("reasoning_content"):
+        if message.get("role") == "assistant" and "reasoning_content" not in message:  # recorded: "" is taken
             found.append("The `reasoning_content` in the thinking mode must be passed back to the API.")
     if body.get("tool_choice") not in (None, "auto", "none"):
         found.append("deepseek-reasoner does not support this tool_choice")

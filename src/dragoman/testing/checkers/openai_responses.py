@@ -13,14 +13,31 @@ _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 def check_openai_responses(body: dict[str, Any]) -> Complaints:
     found: Complaints = [f"Unknown parameter: '{key}'." for key in _NO_SUCH if key in body]
     items = objects(body.get("input"))
-    found += _check_calls(items)
+    if not {"previous_response_id", "conversation"} & {key for key, value in body.items() if value}:
+        found += _check_calls(items)  # else the call may be in what the server keeps
     found += _check_reasoning(items)
     for i, item in enumerate(items):
         found += _check_item(item, i)
+    found += _check_effort(body)
     limit = body.get("max_output_tokens")
     if limit is not None and limit < 16:
         found.append("Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16")
     return found + _check_tools(body)
+
+
+def _check_effort(body: dict[str, Any]) -> Complaints:
+    effort = (body.get("reasoning") or {}).get("effort")
+    model = str(body.get("model", ""))
+    if effort is None:
+        return []
+    if model.startswith(("gpt-3.5", "gpt-4", "gpt-5-chat")):
+        return ["Unsupported parameter: 'reasoning.effort' is not supported with this model."]
+    if model.startswith(("o1", "o3", "o4")) and effort not in ("low", "medium", "high"):
+        known = "'low', 'medium', and 'high'"
+        return [
+            f"Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are: {known}."
+        ]
+    return []
 
 
 def _check_calls(items: list[dict[str, Any]]) -> Complaints:
@@ -85,6 +102,6 @@ def _check_tools(body: dict[str, Any]) -> Complaints:
         names.append(str(tool.get("name")))
         if not matches(r"[a-zA-Z0-9_-]{1,128}", tool.get("name")):
             found.append("Invalid 'tools[0].name': string does not match pattern '^[a-zA-Z0-9_-]+$'")
-        if tool.get("type") == "function":
+        if tool.get("type") == "function" and "function" not in tool:  # recorded: Chat's form is taken, unread
             found += check_parameters_schema(str(tool.get("name")), tool.get("parameters"), tool.get("strict"))
     return found + [f"Tool names must be unique: {name}" for name in repeated(names)]
