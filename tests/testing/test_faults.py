@@ -139,7 +139,12 @@ def test_google_says_it_in_the_body(scripted: Scripted) -> None:
 
 @pytest.mark.parametrize(
     ("dialect", "form", "kind"),
-    [("openai_chat", "openai_quota", "no_credit"), ("openai_chat", "openai_spend", "no_credit")],
+    [
+        ("openai_chat", "openai_quota", "no_credit"),
+        ("openai_chat", "openai_spend", "no_credit"),
+        ("anthropic", "anthropic_spend", "no_credit"),
+        ("gemini", "google_daily", "no_credit"),
+    ],
 )
 def test_a_used_up_quota_is_no_wait(scripted: Scripted, dialect: str, form: str, kind: str) -> None:
     _, answer = meet(scripted, dialect, faults.rate_limited(form=form))

@@ -4,7 +4,7 @@ import pytest
 
 from dragoman.failure import Failure, FailureKind
 from dragoman.upstream.breaker import Breaker
-from dragoman.upstream.hints import read_hint
+from dragoman.upstream.hints import read_hint, read_words
 from dragoman.upstream.keys import KeyRing
 from dragoman.upstream.retry import Again, Decision, GiveUp, Next, RetryBudget, backoff_s, decide
 from dragoman.upstream.secret import Secret
@@ -206,3 +206,19 @@ def test_case_135_a_call_the_model_failed_to_write_is_asked_for_once_more() -> N
 )
 def test_a_hint_is_read(headers: dict[str, str], seconds: float | None) -> None:
     assert read_hint(headers, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("You exceeded your current quota. Please retry in 47.43s.", 47.43),
+        ("Rate limit reached. Please try again in 6m0s. Visit us.", 360.0),
+        ("Rate limit reached. Please try again in 20ms.", 0.02),
+        ("Try again in 1h2m3s", 3723.0),
+        ("Please retry in a while.", None),
+        ("Please retry in 99999999s.", None),
+        ("no 5s hint", None),
+    ],
+)
+def test_a_hint_in_words_is_read(words: str, seconds: float | None) -> None:
+    assert read_words(words) == seconds

@@ -1,4 +1,4 @@
-"""How long to wait, as providers say it in headers. https://www.rfc-editor.org/rfc/rfc9110#name-retry-after
+"""How long to wait, as providers say it in headers, and some in words only. https://www.rfc-editor.org/rfc/rfc9110#name-retry-after
 
 What is negative, not a number, longer than a day, in the past or a list of several counts as not said.
 """
@@ -10,6 +10,8 @@ from email.utils import parsedate_to_datetime
 
 DAY_S = 86400.0
 _GO = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+
+_WORDS = re.compile(r"\b(?:re)?try (?:again )?in ((?:\d+(?:\.\d+)?(?:h|ms|m|s))+)", re.IGNORECASE)
 
 
 def read_hint(headers: Mapping[str, str], wall: float) -> float | None:
@@ -59,6 +61,12 @@ def read_duration(text: str) -> float | None:
         return None
     hours, minutes, seconds, millis = (float(group or 0) for group in match.groups())
     return _bounded(hours * 3600 + minutes * 60 + seconds + millis / 1000, 1.0)
+
+
+def read_words(message: str) -> float | None:
+    """"Please retry in 47.43s." (Google, where no detail says it), "Please try again in 6m0s." (OpenAI)."""
+    found = _WORDS.search(message)
+    return read_duration(found[1]) if found is not None else None
 
 
 def _number(text: str) -> float | None:

@@ -28,7 +28,7 @@ from dragoman.notes import Notes
 from dragoman.upstream.broken import MAX_ERROR_BYTES, malformed, too_late
 from dragoman.upstream.course import Course
 from dragoman.upstream.gate import Ticket
-from dragoman.upstream.hints import read_hint
+from dragoman.upstream.hints import DAY_S, read_hint, read_words
 from dragoman.upstream.keys import Key
 from dragoman.upstream.retry import LONGEST_HINT_S, MOST_ATTEMPTS, Again, GiveUp, decide
 from dragoman.upstream.secret import Secret
@@ -436,8 +436,13 @@ class Sender:
         elif len(failure.message) > MAX_MESSAGE:
             changes["message"] = failure.message[:MAX_MESSAGE]
         hint = read_hint(opened.headers, self.wall())
+        if hint is None and failure.retry_after_s is None and failure.kind == "rate_limited":
+            hint = read_words(failure.message)
+        said = failure.retry_after_s if failure.retry_after_s is None or failure.retry_after_s <= DAY_S else None
         if hint is not None and failure.kind in ("rate_limited", "overloaded", "server_error"):
-            changes["retry_after_s"] = max(hint, failure.retry_after_s or 0.0)
+            said = max(hint, said or 0.0)
+        if said != failure.retry_after_s:
+            changes["retry_after_s"] = said
         return replace(failure, **changes) if changes else failure
 
     async def _hold(self, answer: Answer, deadline: float) -> None:

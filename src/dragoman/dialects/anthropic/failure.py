@@ -7,6 +7,8 @@ from dragoman.fields import leftovers
 from dragoman.jsontypes import JsonObject
 from dragoman.wire import WireReply
 
+SPENT = frozenset({"enforced_spend_limit_reached"})
+
 
 def decode_failure(wire: WireReply) -> Failure:
     status = wire.status if wire.status >= 400 else None
@@ -22,13 +24,18 @@ def decode_failure(wire: WireReply) -> Failure:
         body.pop("type", None)
     request_id = body.pop("request_id", None) if type(body) is dict else None
     return Failure(
-        kind=_kind(word, message, status),
+        kind="no_credit" if _is_spent(error.get("details")) else _kind(word, message, status),
         message=message if type(message) is str else "",
         status=status,
         retry_after_s=read_retry_after(wire.headers),
         request_id=request_id if type(request_id) is str else wire.headers.get("request-id"),
         extras=leftovers(own, NAME),
     )
+
+
+def _is_spent(details: object) -> bool:
+    """A spend limit is a rate limit by its type; waiting does not help all the same."""
+    return type(details) is dict and details.get("error_code") in SPENT
 
 
 def _text_of(body: object) -> str:

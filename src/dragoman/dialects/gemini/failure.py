@@ -47,6 +47,8 @@ def _kind(word: object, message: object, details: list[JsonObject], status: int 
     kind = FAILURES.get(word) if type(word) is str else None
     if kind is None:
         kind = kind_of_status(status)
+    if kind == "rate_limited" and _is_spent(details):
+        return "no_credit"
     if kind == "invalid_request":
         if _find(details, "ErrorInfo", "reason") == "API_KEY_INVALID":
             return "unauthenticated"
@@ -56,6 +58,18 @@ def _kind(word: object, message: object, details: list[JsonObject], status: int 
         if type(message) is str and is_overflow(message):
             return "too_long"
     return kind
+
+
+def _is_spent(details: list[JsonObject]) -> bool:
+    """A quota of the day, or of nothing at all: waiting a minute does not help."""
+    for item in details:
+        violations: Any = item.get("violations")
+        for violation in violations if type(violations) is list else ():
+            if type(violation) is dict and (
+                "PerDay" in str(violation.get("quotaId", "")) or violation.get("quotaValue") in (0, "0")
+            ):
+                return True
+    return False
 
 
 def is_overflow(message: str) -> bool:

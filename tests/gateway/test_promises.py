@@ -1,0 +1,375 @@
+"""What dragoman promises (RELIABILITY.md, 1), and the fault rows that need the whole gateway to be seen."""
+
+import asyncio
+import itertools
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.errors import DragomanError
+from dragoman.gateway.routes import ROUTES, Route, Table
+from dragoman.gateway.run import Options, reload, settle
+from dragoman.testing import Provider, faults, serve
+from dragoman.upstream.secret import Secret
+from dragoman.upstream.spec import Timeouts
+from tests.cli.test_serve import environment, serving
+from tests.gateway.house import CANARY, House, Seen, faultline, open_house, say, stream, upstream
+from tests.gateway.test_faults import ASK, DONE, GOOD, ask, chunk, dice, together, wait_for
+from tests.gateway.test_restarts import port_of
+from tests.gateway.web import Got, head_of, post
+
+UPSTREAMS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+KINDS = {"openai_chat": "openai", "openai_responses": "openai"}
+CHAT = "/v1/chat/completions"
+
+
+def one(url: str, **more: Any) -> Any:
+    return upstream("one", "openai_chat", url, models=("m",), **more)
+
+
+# ---------------------------------------------------------------- P1, P2, P4
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="reads listening sockets from /proc (Linux)")
+def test_p1_a_fresh_install_listens_on_this_machine_only(tmp_path: Path) -> None:
+    with serving(tmp_path) as running:
+        rows = [row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/net/{name}").read_text().splitlines()]
+        port = f":{port_of(running):04X}"
+        assert [row[1] for row in rows if row[1].endswith(port) and row[3] == "0A"] == ["0100007F" + port]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104
+def test_p1_it_refuses_any_other_address_without_a_key(host: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "dragoman", "serve", "--host", host, "--port", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path), timeout=20, check=False)
+    assert done.returncode == 78
+    assert f"refusing to listen on {host} without client keys" in done.stderr
+
+
+def test_p2_a_key_leaves_only_towards_its_own_host() -> None:
+    with faultline(GOOD) as canary, faultline(say(307, b"", location=canary.url)) as line:
+        stray = upstream("stray", "openai_chat", canary.url, models=("stray",))
+        stray = type(stray)(
+            **{f: getattr(stray, f) for f in stray.__struct_fields__} | {"keys": (Secret(CANARY, "http://a.test:80"),)}
+        )
+        with open_house(one(line.url), stray) as house:
+            assert ask(house).status == 502, "a redirect is not followed"
+            assert ask(house, model="stray").status >= 500, "a key bound elsewhere is not sent"
+            assert not canary.seen
+            assert [seen.headers["authorization"] for seen in line.seen] == [f"Bearer {CANARY}"]
+
+
+def test_p4_every_route_has_a_class_and_one_without_does_not_start() -> None:
+    assert {route.access for route in ROUTES} == {"public", "client", "admin"}
+    public = {route.path for route in ROUTES if route.access == "public"}
+    assert public == {"/", "/health", "/healthz", "/readyz"}
+    with pytest.raises(DragomanError):
+        Table((Route(method="GET", path="/new", name="alive", dialect="ollama", access=""),))  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- P6: retries
+
+
+def test_p6_nothing_is_tried_more_than_three_times_over_all_keys_and_upstreams() -> None:
+    with ExitStack() as stack:
+        lines = [stack.enter_context(faultline(say(503, b"{}"))) for _ in range(4)]
+        specs = [
+            upstream(f"up{n}", "openai_chat", line.url, models=("m",), keys=("key-number-one", "key-number-two"))
+            for n, line in enumerate(lines)
+        ]
+        house = stack.enter_context(open_house(*specs))
+        assert ask(house).status == 503
+        assert sum(len(line.seen) for line in lines) == 3
+
+
+def test_p6_nothing_is_tried_again_after_the_first_byte() -> None:
+    with (
+        faultline(stream(chunk("fi"), 0.05, end="reset")) as first,
+        faultline(GOOD) as second,
+        open_house(one(first.url), upstream("two", "openai_chat", second.url, models=("m",))) as house,
+    ):
+        assert '"error"' in ask(house, streamed=True).text
+        assert (len(first.seen), len(second.seen)) == (1, 0)
+
+
+def test_p6_f15_when_everything_fails_retries_add_a_fifth_and_no_more() -> None:
+    async def slowly_failing(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.15)
+        await say(500, b"{}")(seen, writer)
+
+    counter = itertools.count()
+    with faultline(slowly_failing) as line, open_house(one(line.url)) as house:
+        got = together(40, lambda: ask(house, user=str(next(counter))))
+        assert {g.status for g in got} <= {500, 503}
+        assert len(line.seen) <= 40 + 8 + 6, "a fifth of forty, and the three that are always allowed, twice"
+        assert house.gateway.now.stations["one"].budget.retrying == 0
+
+
+# ---------------------------------------------------------------- P7: every stream ends as its dialect ends
+
+DOORS: dict[str, tuple[str, Any]] = {
+    "chat": (CHAT, lambda model: {"model": model, "messages": ASK["messages"], "stream": True}),
+    "messages": ("/v1/messages", lambda model: {**ASK, "model": model, "stream": True, "max_tokens": 99}),
+    "responses": ("/v1/responses", lambda model: {"model": model, "input": "hi", "stream": True}),
+    "gemini": (
+        "/v1beta/models/MODEL:streamGenerateContent?alt=sse",
+        lambda model: {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    ),
+    "ollama": ("/api/chat", lambda model: {"model": model, "messages": ASK["messages"]}),
+}
+SPOILS = {
+    "cut by a reset": lambda: faults.cut(3, "reset"),
+    "cut by a close": lambda: faults.cut(3, "close"),
+    "cut, well-formed": lambda: faults.cut(3, "end"),
+    "an error in it": lambda: faults.error_in_stream(3),
+    "an error first": faults.error_first,
+    "no terminator": faults.no_terminator,
+    "nothing at all": faults.empty_stream,
+    "bytes that are no text": faults.invalid_utf8,
+    "an event of four MiB": lambda: faults.giant_event(4 * 1024 * 1024 + 100),
+    "chatter": faults.chatter,
+    "a byte at a time": lambda: faults.slow(7, 0.0),
+    "silence": lambda: faults.stalled(3.0, after=3),
+}
+
+
+@pytest.fixture(scope="module")
+def court() -> Iterator[tuple[House, dict[str, Provider]]]:
+    with ExitStack() as stack:
+        providers = {name: stack.enter_context(serve(name, key=CANARY)) for name in UPSTREAMS}
+        short = Timeouts(connect_s=2, headers_s=2, idle_s=0.15)
+        specs = [
+            upstream(n, n, p.base_url, kind=KINDS.get(n, n), models=(f"{n}-model",), timeouts=short)
+            for n, p in providers.items()
+        ]
+        house = stack.enter_context(open_house(*specs))
+        stack.enter_context(dice(house, 0.0))
+        yield house, providers
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_p7_a_stream_ends_with_its_dialects_end_or_its_error(
+    spoil: str, court: tuple[House, dict[str, Provider]], caplog: pytest.LogCaptureFixture
+) -> None:
+    house, providers = court
+    doors = itertools.cycle(DOORS.items())
+    for behind, provider in providers.items():
+        for _ in range(2):  # every door meets every spoil, and every dialect does
+            name, (path, body) = next(doors)
+            provider.reset()
+            provider.always(SPOILS[spoil]())  # type: ignore[no-untyped-call]
+            station = house.gateway.now.stations[behind]
+            station._breakers.clear()
+            model = f"{behind}-model"
+            got = post(house.url, path.replace("MODEL", model), body(model))
+            assert got.status in (200, 500, 502, 503, 529, 504), (behind, name, got.text)
+            if got.status == 200:
+                check_end(name, got)
+            else:
+                assert got.json["error"], (behind, name)
+    assert "internal_error" not in caplog.text
+    assert "encode_failed" not in caplog.text
+
+
+def check_end(door: str, got: Got) -> None:
+    """The last frame of a stream, as a client of that door takes it: complete, or an error; never neither."""
+    text = got.text.replace("\r\n", "\n").rstrip("\n")
+    last = text.rpartition("\n")[2]
+    if door == "chat":
+        assert last in ("data: [DONE]", "data:[DONE]") or '"error"' in last, last
+        return
+    frame = json.loads(last.removeprefix("data: "))
+    match door:
+        case "messages":
+            assert frame["type"] in ("message_stop", "error"), last
+        case "responses":
+            assert frame["type"] in ("response.completed", "response.incomplete", "response.failed", "error"), last
+        case "gemini":
+            assert "error" in frame or frame["candidates"][0]["finishReason"], last
+        case _:
+            assert frame.get("done") is True or frame["error"], last
+
+
+# ---------------------------------------------------------------- P9: overload is said at once
+
+
+def test_p9_overload_is_said_within_50_ms_and_with_a_time_to_come_again() -> None:
+    slow = Timeouts(headers_s=30, idle_s=30)
+    with (
+        faultline(stream(chunk("fi"), 1.2, DONE)) as line,
+        open_house(one(line.url, at_once=2, queue=2, timeouts=slow)) as house,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        held = [pool.submit(ask, house, streamed=True) for _ in range(4)]
+        gate = house.gateway.now.stations["one"].gate
+        wait_for(lambda: gate.inside == 2 and len(gate.line) == 2)
+        times = []
+        for _ in range(50):
+            began = time.monotonic()
+            got = ask(house)
+            times.append(time.monotonic() - began)
+            assert got.status == 503
+            assert int(got.headers["retry-after"]) >= 1
+        assert sorted(times)[48] < 0.05
+        assert len(gate.line) == 2, "nobody queues without bound"
+        house.loop.loop.call_soon_threadsafe(house.gateway.end_streams)
+        for future in held:
+            future.cancel()
+
+
+# ---------------------------------------------------------------- P10: configuration
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", "[providers.a\n", "nonsense = 1\n", '[providers.a]\nkind = "no such"\n', '[providers.a]\napi_key = "${NO}"\n'],
+)
+def test_p10_a_bad_configuration_never_replaces_a_good_one(bad: str, tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text('[providers.a]\nkind = "demo"\nmodels = ["one"]\n')
+    options, env = Options(config=file), {"DRAGOMAN_HOME": str(tmp_path), "DRAGOMAN_NO_PROBE": "1"}
+    settings = settle(options, env)
+    changes = {name: getattr(settings, name) for name in ("source", "aliases")}
+    with open_house(*settings.upstreams, **changes) as house:
+        before = house.gateway.now
+        file.write_text(bad)
+        assert reload(house.gateway, options, env) is False
+        assert house.gateway.now is before
+
+
+# ---------------------------------------------------------------- F12: every way to say when
+
+QUICK = ("fraction", "ms", "azure_ms", "reset_requests", "reset_tokens", "anthropic_reset")
+WAITS = {"seconds": 1.0, "date": 1.0, **dict.fromkeys((*QUICK, "google_delay", "google_text", "google_list"), 0.4)}
+AT = {"google_delay": "gemini", "google_text": "gemini", "google_list": "gemini", "anthropic_reset": "anthropic"}
+
+
+def test_f12_every_form_of_a_hint_is_waited_for_and_nobody_asks_before() -> None:
+    with ExitStack() as stack:
+        providers = {form: stack.enter_context(serve(AT.get(form, "openai_chat"), key=CANARY)) for form in WAITS}
+        specs = [
+            upstream(form, AT.get(form, "openai_chat"), p.base_url, models=(form,), kind=p.kind)
+            for form, p in providers.items()
+        ]
+        house = stack.enter_context(open_house(*specs))
+        pool = stack.enter_context(ThreadPoolExecutor(len(WAITS) * 2))
+
+        def first(form: str) -> float:
+            began = time.monotonic()
+            assert ask(house, model=form).status == 200
+            return time.monotonic() - began
+
+        for form, provider in providers.items():
+            provider.next(faults.rate_limited(WAITS[form], form))
+        waiting = {form: pool.submit(first, form) for form in WAITS}
+        wait_for(lambda: all(len(p.requests) == 1 for p in providers.values()))
+        others = {form: pool.submit(first, form) for form in WAITS}
+        time.sleep(0.2)
+        assert {form: len(p.requests) for form, p in providers.items()} == dict.fromkeys(WAITS, 1)
+        took = {form: future.result() for form, future in waiting.items()}
+        for future in others.values():
+            future.result()
+        assert all(took[form] >= WAITS[form] - 0.05 for form in WAITS), took
+        assert all(took[form] <= WAITS[form] * 1.1 + (1.6 if form == "date" else 0.6) for form in WAITS), took
+        assert {form: len(p.requests) for form, p in providers.items()} == dict.fromkeys(WAITS, 3)
+
+
+def test_f12_a_hint_that_is_none_counts_as_not_said() -> None:
+    forms = faults.BAD_RETRY_FORMS
+    with ExitStack() as stack:
+        providers = [stack.enter_context(serve("openai_chat", key=CANARY)) for _ in forms]
+        specs = [upstream(f, "openai_chat", p.base_url, models=(f,)) for f, p in zip(forms, providers, strict=True)]
+        house = stack.enter_context(open_house(*specs))
+        pool = stack.enter_context(ThreadPoolExecutor(len(forms)))
+        for form, provider in zip(forms, providers, strict=True):
+            provider.next(faults.rate_limited(1.0, form))
+        began = time.monotonic()
+        asked = [pool.submit(ask, house, model=form) for form in forms]
+        assert [future.result().status for future in asked] == [200] * len(forms)
+        assert 0.9 < time.monotonic() - began < 2.0, "a second, as when nothing is said"
+
+
+@pytest.mark.parametrize("form", faults.QUOTA_FORMS)
+def test_f13_a_quota_that_is_used_up_is_not_tried_again(form: str) -> None:
+    dialect = {"anthropic_spend": "anthropic", "google_daily": "gemini"}.get(form, "openai_chat")
+    with serve(dialect, key=CANARY) as provider:
+        spec = upstream("one", dialect, provider.base_url, models=("m",), kind=provider.kind)
+        with open_house(spec) as house:
+            provider.always(faults.rate_limited(1.0, form))
+            first = ask(house)
+            assert first.status == 429
+            assert len(provider.requests) == 1
+            assert ask(house).status == 429
+            assert len(provider.requests) == 1, "its key rests"
+
+
+# ---------------------------------------------------------------- F33, F39
+
+
+def test_f33_clients_that_leave_at_any_moment_leave_nothing_behind() -> None:
+    pieces: list[bytes | float] = [part for n in range(40) for part in (chunk(f"{n} "), 0.02)]
+    dice_ = random.Random(33)  # noqa: S311
+    with faultline(stream(*pieces)) as line, open_house(one(line.url, at_once=30, tpm=10**6)) as house:
+        body = json.dumps({**ASK, "stream": True}).encode()
+
+        def leave(number: int) -> None:
+            with socket.create_connection(("127.0.0.1", house.port), timeout=5) as client:
+                client.sendall(head_of(CHAT, body) + body)
+                for _ in range(dice_.randrange(6)):
+                    client.recv(300)
+
+        with ThreadPoolExecutor(10) as pool:
+            list(pool.map(leave, range(40)))
+        station = house.gateway.now.stations["one"]
+        wait_for(lambda: house.gateway.metrics.running == 0)
+        assert (station.gate.inside, station.budget.in_flight, len(house.gateway.live)) == (0, 0, 0)
+        wait_for(lambda: all(seen.left.is_set() for seen in line.seen))
+        tasks = house.loop.run(count_tasks())
+        assert tasks <= 4
+        assert station.worst_state() == "closed"
+
+
+async def count_tasks() -> int:
+    await asyncio.sleep(0.05)
+    return len(asyncio.all_tasks())
+
+
+def test_f39_streams_that_end_within_the_grace_time_end_whole(tmp_path: Path) -> None:
+    pieces: list[bytes | float] = [part for n in range(8) for part in (chunk("x"), 0.08)]
+    with faultline(stream(*pieces, chunk(finish="stop"), DONE)) as line:
+        file = tmp_path / "dragoman.toml"
+        file.write_text(f'grace_s = 5\n[providers.a]\nbase_url = "{line.url}/v1"\nmodels = ["m"]\n')
+        with serving(tmp_path) as running, ThreadPoolExecutor(10) as pool:
+            asked = [pool.submit(post, running.url, CHAT, {**ASK, "stream": True}) for _ in range(10)]
+            wait_for(lambda: len(line.seen) == 10)
+            running.process.send_signal(signal.SIGTERM)
+            assert [future.result().body.endswith(DONE) for future in asked] == [True] * 10
+            assert running.process.wait(3) == 0
+
+
+def test_f39_a_second_sigterm_does_not_wait(tmp_path: Path) -> None:
+    with faultline(stream(chunk("x"), 20.0)) as line:
+        file = tmp_path / "dragoman.toml"
+        file.write_text(f'grace_s = 20\n[providers.a]\nbase_url = "{line.url}/v1"\nmodels = ["m"]\n')
+        with serving(tmp_path) as running, ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(post, running.url, CHAT, {**ASK, "stream": True})
+            wait_for(lambda: len(line.seen) == 1)
+            time.sleep(0.1)
+            running.process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+            began = time.monotonic()
+            running.process.send_signal(signal.SIGTERM)
+            assert running.process.wait(3) == 0
+            assert time.monotonic() - began < 1.5
+            assert "shutting down" in asked.result().text
