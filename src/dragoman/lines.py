@@ -7,7 +7,7 @@ from msgspec import Struct
 
 LONGEST_FIELD = 2048
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_NOTHING: tuple[object, ...] = (None, "", 0, (), [])
+_TELLING = re.compile(r'[ ="]')
 
 
 class Line(Struct, frozen=True, gc=False):
@@ -18,10 +18,10 @@ class Line(Struct, frozen=True, gc=False):
 
     def said(self) -> dict[str, object]:
         """The fields that say something."""
-        return {name: value for name, value in self.fields.items() if value not in _NOTHING}
+        return {name: value for name, value in self.fields.items() if value}
 
     def __str__(self) -> str:
-        return " ".join([self.event, *(f"{name}={quoted(value)}" for name, value in self.said().items())])
+        return " ".join([self.event, *[f"{name}={quoted(value)}" for name, value in self.fields.items() if value]])
 
 
 def plain(value: object) -> str:
@@ -37,6 +37,6 @@ def quoted(value: object) -> str:
     if type(value) is int or type(value) is float:
         return str(value)
     text = plain(value)
-    if " " in text or "=" in text or '"' in text:
+    if not text.isalnum() and _TELLING.search(text):
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return text

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from queue import SimpleQueue
 from typing import Any
 
@@ -112,8 +113,13 @@ class Sink(logging.Handler):
             self._written += len(batch)
 
 
+@lru_cache(maxsize=2)
+def _clock_time(second: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(second))
+
+
 def write_human(entry: Entry) -> str:
-    at = time.strftime("%H:%M:%S", time.localtime(entry.at))
+    at = _clock_time(int(entry.at))
     level = "" if entry.level == INFO else f"{logging.getLevelName(entry.level)} "
     name = "" if entry.level == INFO else f"{entry.logger.removeprefix('dragoman.')} "
     return f"{at} {level}{name}{entry.line}\n"
