@@ -14,6 +14,7 @@ from dragoman.errors import LossError
 from dragoman.model.messages import Opaque, ToolCall
 from dragoman.model.request import Request, Tool, ToolChoice
 from dragoman.notes import ROOT, Notes
+from dragoman.passes.answers import Expected
 from dragoman.passes.arguments import mend_arguments, spell_no_text
 from dragoman.passes.billing import drop_billing
 from dragoman.passes.borders import begin_with_user, drop_empty_text, drop_silent_turns, end_with_user, strip_last_text
@@ -75,7 +76,10 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     request, undo = emulate(request, profile, notes)
     for step in STEPS if holds_rare(request.messages) else PLAIN_STEPS:
         request = step(request, profile, notes)
+    asked = request.output
     request, aliases = adapt_schemas(request, profile, notes)
+    if request.output is not asked and asked is not None and asked.schema is not None:
+        undo = replace(undo, expected=Expected(schema=asked.schema))  # the target holds the answer to less than this
     if aliases.tools:
         request = rename_arguments(request, aliases.tools, notes)
     request, renames = rename(request, profile.tool_names, profile.call_ids, notes)

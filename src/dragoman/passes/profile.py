@@ -86,6 +86,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lead_system: Literal["keep", "one", "user"] = "keep"
     mid_system: Literal["keep", "placed", "user", "lead"] = "keep"
     developer: bool = True  # knows the role
+    refusals: bool = True  # a refusal is a part of its own
     billing: bool = False  # reads Claude Code's billing line
 
     # schemas
