@@ -10,6 +10,7 @@ from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response, text_response
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.xray_page import show_list, show_request
 from dragoman.jsontypes import JsonObject
 from dragoman.upstream.station import Station
 
@@ -128,7 +129,13 @@ def _process() -> Iterator[tuple[str, dict[str, str], float]]:
         yield "process_open_fds", {}, float(len(list((here / "fd").iterdir())) - 1)  # one is for looking
 
 
+def _is_browser(http: HttpRequest) -> bool:
+    return "text/html" in http.headers.get("accept", "")
+
+
 async def serve_xray_list(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    if _is_browser(http):
+        return show_list(gateway.xray.rows(), http.query)
     rows = [
         {"id": r.id, "door": r.door, "model": r.model, "upstream": r.upstream, "status": r.status, "s": r.seconds}
         for r in gateway.xray.rows()
@@ -141,7 +148,7 @@ async def serve_xray(gateway: Gateway, http: HttpRequest, words: dict[str, str])
     if found is None:
         words_ = "no such request is kept: send `x-dragoman-xray: 1` with it, or start with --xray N"
         raise UpstreamError(Failure(kind="not_found", status=404, message=words_))
-    return json_response(found)
+    return show_request(found) if _is_browser(http) else json_response(found)
 
 
 async def serve_root(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:

@@ -1,0 +1,77 @@
+"""X-ray for people: one request from wire to wire, as JSON for programs and as a page in a browser."""
+
+import re
+from html.parser import HTMLParser
+
+from dragoman.gateway.auth import KeyStore
+from dragoman.testing import serve
+from tests.gateway.house import CANARY, open_house, upstream
+from tests.gateway.web import Got, get, post
+
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+EVIL = "</pre><script>alert(1)</script>"
+
+
+class _Tags(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def look(got: Got) -> _Tags:
+    assert got.status == 200
+    assert got.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in got.headers["content-security-policy"]
+    return _Tags(got.text)
+
+
+def test_a_browser_sees_a_page_where_nothing_is_obeyed() -> None:
+    with (
+        serve("anthropic", key=CANARY) as provider,
+        open_house(upstream("far", "anthropic", provider.base_url, models=("m",)), xray_keep=5) as house,
+    ):
+        asked = {"model": "m", "messages": [{"role": "user", "content": f"say {EVIL}"}], "logit_bias": {"1": 2}}
+        post(house.url, "/v1/chat/completions", asked, {"x-request-id": "look"})
+        listed = look(get(house.url, "/xray", BROWSER))
+        assert {"table", "a"} <= listed.tags
+        assert "look" in listed.text
+        page = look(get(house.url, "/xray/look", BROWSER))
+        assert "script" not in page.tags
+        for words in (
+            "client wire",
+            "canonical",
+            "provider wire",
+            "provider reply",
+            "client reply",
+            EVIL,
+            "logit_bias",
+        ):
+            assert words in page.text
+        assert CANARY not in page.text
+        assert get(house.url, "/xray/look").json["id"] == "look", "a program gets JSON"
+
+
+def test_a_key_in_the_address_goes_along_with_the_links() -> None:
+    keys = KeyStore(None)
+    admin, client = keys.new("a", admin=True), keys.new("c", admin=False)
+    with open_house(keys=keys, xray_keep=5) as house:
+        body = {"model": "demo", "messages": [{"role": "user", "content": "say hi"}]}
+        post(house.url, "/v1/chat/completions", body, {"authorization": f"Bearer {client}"})
+        assert get(house.url, "/xray", BROWSER).status == 401
+        assert get(house.url, f"/xray?key={client}", BROWSER).status == 403
+        found = re.search(r'href="([^"]+)"', get(house.url, f"/xray?key={admin}", BROWSER).text)
+        assert found is not None
+        assert "client wire" in look(get(house.url, found[1], BROWSER)).text
+
+
+def test_an_empty_list_says_how_to_fill_it() -> None:
+    with open_house() as house:
+        assert "x-dragoman-xray: 1" in look(get(house.url, "/xray", BROWSER)).text
