@@ -1,5 +1,6 @@
 """Configuration: both forms of seed 003, ours, none at all, and what is wrong where."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from dragoman.errors import ConfigError
 from dragoman.gateway.banner import banner
-from dragoman.gateway.config import discover, find_file, load_settings, read_settings
+from dragoman.gateway.config import _PROVIDER, _TOP, discover, find_file, load_settings, read_settings
 from dragoman.gateway.log import Log
 from dragoman.gateway.run import Options, check_exposure, make_doorman, reload, settle
 from dragoman.gateway.settings import PORT, Settings
@@ -218,3 +219,24 @@ def test_the_start_up_says_where_what_and_how(tmp_path: Path) -> None:
     for words in ("http://127.0.0.1:20006", "openai", "2 models", "/v1/messages", "none on this machine", "curl "):
         assert words in text
     assert "YOUR_" not in text
+
+
+ODD: tuple[Any, ...] = (
+    *(None, True, 0, -1, 1.5, 10**20, float("nan"), float("inf"), "", " ", "x", "${", "\x00", "😀"),
+    *([], [None], [[]], ["x", 3], {}, {"a": 1}, {"a": None}, {"": {}}, {"a b": "c"}, {"x": {"y": []}}),
+)
+
+
+@pytest.mark.parametrize("key", sorted(_TOP))
+def test_f51_whatever_stands_at_a_key_it_is_good_or_named(key: str) -> None:
+    for value in ODD:
+        with contextlib.suppress(ConfigError):
+            read({"providers": {"openai": {"api_key": "k"}}, key: value})
+
+
+@pytest.mark.parametrize("key", sorted(_PROVIDER))
+def test_f51_whatever_stands_at_a_key_of_a_provider_it_is_good_or_named(key: str) -> None:
+    for value in ODD:
+        for kind in ("openai", "azure", "mine", "demo"):
+            with contextlib.suppress(ConfigError):
+                read({"providers": {kind: {"api_key": "k", key: value}}})
