@@ -11,6 +11,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 _decode = msgspec.json.Decoder().decode
 _decode_string = msgspec.json.Decoder(str).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -30,6 +31,11 @@ def load_string(data: bytes) -> str | None:
         return _decode_string(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+def load_members(data: bytes) -> dict[str, bytes]:
+    """The members of a JSON object whose text is known to be good, each value as its own text."""
+    return {key: bytes(value) for key, value in _decode_members(data).items()}
 
 
 def load_object(data: bytes | str) -> JsonObject:

@@ -1,6 +1,6 @@
 """Bodies as they arrive: inflated within bounds, read as strict JSON, and edited in place where only a word changes."""
 
-import json
+import re
 import zlib
 from collections.abc import Callable
 from importlib import import_module
@@ -10,18 +10,15 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.settings import Limits, Settings
-from dragoman.jsontypes import JsonObject, dump_json, kind_of, load_json
+from dragoman.jsontypes import JsonObject, dump_json, kind_of, load_json, load_members, load_string
 
 RATIO_FREE_BYTES = 1024 * 1024
 ZSTD_WINDOW_BITS = 23  # "an encoder must not use a window of more than 8 MB" (RFC 9659, section 3)
 
-# A second `model` could be read by us and by a provider in two ways.
-_TELLING = (b'"model"', b'"stream"', b'"messages"', b'"input"', b'"contents"', b'"tools"', b'"prompt"')
 # Where a request goes is configured, never said by a client (T04).
 _DESTINATIONS = frozenset({"api_base", "base_url", "apiBase", "baseURL", "api_key", "endpoint", "custom_host"})
 
-_space = " \t\r\n"
-_raw_decode = json.JSONDecoder().raw_decode
+_MEMBER = re.compile(rb'[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*', re.DOTALL)  # what stands before a value
 
 
 async def read_body(http: HttpRequest, settings: Settings) -> bytes:
@@ -88,8 +85,7 @@ def load_body(data: bytes, limits: Limits) -> JsonObject:
     body = load_json(data)
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
-    if any(data.count(word) > 1 for word in _TELLING):
-        top_spans(data)
+    top_spans(data)  # a second `model` could be read by us and by a provider in two ways
     found = _DESTINATIONS & body.keys()
     if found:
         raise DecodeError("where a request goes is configured, not asked for", min(found))
@@ -100,39 +96,40 @@ def load_body(data: bytes, limits: Limits) -> JsonObject:
 
 
 def top_spans(data: bytes) -> dict[str, tuple[int, int]]:
-    """Where each value of the outermost object stands, in characters; a key said twice is a DecodeError."""
-    text = data.decode()
+    """Where each value of the outermost object stands; a key said twice is a DecodeError.
+
+    Of two members with one key the decoder keeps the last. So what it found is laid beside the bytes: if each member
+    stands there, one after the other and nothing else, there is no second one.
+    """
     spans: dict[str, tuple[int, int]] = {}
-    at = _skip(text, _skip(text, 0) + 1)
-    while at < len(text) and text[at] == '"':
-        key, at = _raw_decode(text, at)
-        start = _skip(text, _skip(text, at) + 1)
-        try:
-            _, end = _raw_decode(text, start)
-        except (ValueError, RecursionError) as error:
-            raise DecodeError("not JSON we read") from error
-        if key in spans:
+    at = 0
+    for key, value in load_members(data).items():
+        start = _value_at(data, at, key)
+        at = start + len(value)
+        if data[start:at] != value:
             raise DecodeError("duplicate key", key)
-        spans[key] = (start, end)
-        at = _skip(text, end)
-        if at < len(text) and text[at] == ",":
-            at = _skip(text, at + 1)
+        spans[key] = (start, at)
+    if spans and data[at:].strip() != b"}":
+        _value_at(data, at, None)
     return spans
+
+
+def _value_at(data: bytes, at: int, key: str | None) -> int:
+    """Where the next value begins; a DecodeError when it is not of this key."""
+    found = _MEMBER.match(data, at)
+    said = load_string(found[1]) if found is not None else None
+    if found is None or said != key:
+        raise DecodeError("duplicate key", said or "")
+    return found.end()
 
 
 def put_model(data: bytes, model: str, old: str) -> bytes:
     """The same bytes with another model's name in them."""
-    if model == old:
-        return data
-    found, new = dump_json(old), dump_json(model)
-    if data.count(b'"model"') == 1 and data.count(found) == 1:
-        return data.replace(found, new)
-    spans = top_spans(data)
+    spans = {} if model == old else top_spans(data)
     if "model" not in spans:
         return data
-    text = data.decode()
     start, end = spans["model"]
-    return (text[:start] + new.decode() + text[end:]).encode()
+    return data[:start] + dump_json(model) + data[end:]
 
 
 def too_large(limit: int) -> Failure:
@@ -143,9 +140,3 @@ def too_large(limit: int) -> Failure:
 
 def _unsupported(words: str) -> Failure:
     return Failure(kind="invalid_request", status=415, code="unsupported_media_type", message=words)
-
-
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in _space:
-        at += 1
-    return at
