@@ -3,6 +3,7 @@
 The yardstick: at most the decode of the same history, for 100 turns of 150 kB; linear in the number of turns.
 """
 
+from functools import partial
 from time import process_time
 from timeit import repeat
 from typing import Any
@@ -14,6 +15,7 @@ from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.legal import legalise
+from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import profile_for
 from dragoman.wire import WireRequest
 
@@ -45,6 +47,10 @@ def decode(raw: bytes) -> Request:
     return find_dialect("anthropic").decode_request(WireRequest(body=load_json(raw)), Notes())
 
 
+def _legalise(request: Request, profile: Profile) -> Request:
+    return legalise(request, profile, Notes())
+
+
 def measure(turns: int, size_bytes: int) -> tuple[int, float, dict[str, float]]:
     """Size, seconds to decode, seconds of all passes per target."""
     raw = make_history(turns, size_bytes)
@@ -55,7 +61,8 @@ def measure(turns: int, size_bytes: int) -> tuple[int, float, dict[str, float]]:
     for kind, model in TARGETS:
         profile = profile_for(kind, model)
         legal = legalise(replace(request, model=model), profile, Notes())
-        seconds = min(repeat(lambda p=profile, r=legal: legalise(r, p, Notes()), number=number, repeat=9, timer=process_time)) / number  # type: ignore[misc]
+        run = partial(_legalise, legal, profile)
+        seconds = min(repeat(run, number=number, repeat=9, timer=process_time)) / number
         passes[f"{kind} {model}"] = seconds
     return len(raw), decoding, passes
 

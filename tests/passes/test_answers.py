@@ -16,8 +16,10 @@ from dragoman.model.request import OutputFormat
 from dragoman.notes import Notes
 from dragoman.passes.answers import Expected, JsonText, ask_again, judge
 from dragoman.passes.emulate import JSON_TOOL, Undo, emulate
+from dragoman.passes.legal import prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.restore import Restorer, restore
+from dragoman.upstream.profiles import profile_for
 from tests.passes.talk import assistant, call, talk, user
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
@@ -227,3 +229,25 @@ def test_only_what_is_emulated_is_judged(
     _, undo = emulate(talk(user("q"), output=output), profile, Notes())
     assert undo.expected == expected
     assert (undo.json_tool is not None) == forced
+
+
+def test_an_answer_the_target_holds_to_less_is_judged_by_all_that_was_asked() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3}}, "additionalProperties": False}
+    request = talk(user("q"), model="claude-opus-5-5", output=OutputFormat(type="json_schema", schema=schema))
+    prepared = prepare(request, profile_for("anthropic", "claude-opus-5-5"), Notes())
+    assert prepared.request.output is not None
+    assert "minimum" not in str(prepared.request.output.schema["properties"]["n"].keys())  # type: ignore[index]
+    notes = Notes()
+    restore(reply(Text(text='{"n":2}')), prepared.undo, notes)
+    assert [note.why for note in notes] == [f"{MISFIT}: /n: 2 is less than 3"]
+
+
+def test_an_answer_the_target_holds_to_all_of_it_is_not_judged_again() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    request = talk(user("q"), model="gpt-4o", output=OutputFormat(type="json_schema", schema=schema, strict=True))
+    assert prepare(request, profile_for("openai", "gpt-4o"), Notes()).undo.expected is None

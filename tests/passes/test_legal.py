@@ -129,6 +129,11 @@ settings_of = st.builds(
 )
 
 
+outputs = st.builds(OutputFormat, type=st.sampled_from(["text", "json"])) | st.builds(
+    OutputFormat, type=st.just("json_schema"), name=st.just("r"), schema=schemas, strict=st.none() | st.booleans()
+)
+
+
 def maybe(value: Any) -> st.SearchStrategy[Any]:
     return st.none() | (value if isinstance(value, st.SearchStrategy) else st.just(value))
 
@@ -152,7 +157,7 @@ def requests(draw: st.DrawFn) -> Request:
         max_output=draw(maybe(st.sampled_from([1, 8000]))),
         stop=draw(maybe(st.lists(st.sampled_from(["x", " ", "END"]), max_size=6).map(tuple))),
         choices=draw(maybe(st.sampled_from([1, 2]))),
-        output=draw(maybe(st.builds(OutputFormat, type=st.sampled_from(["text", "json"])))),
+        output=draw(maybe(outputs)),
         reasoning=draw(maybe(settings_of)),
         temperature=draw(maybe(st.sampled_from([0, 1, 1.7]))),
         top_p=draw(maybe(st.sampled_from([0.1, 1.0]))),

@@ -71,6 +71,7 @@ def test_a_misfit_says_where_and_why(value: Any, schema: Any, words: str) -> Non
 def test_what_fits_has_no_misfit() -> None:
     assert find_misfit({"name": "A", "age": 1.0, "tags": ["x"], "pet": {"lives": 9}}, PERSON) is None
     assert find_misfit({"name": "A", "age": 1, "pet": None}, PERSON) is None
+    assert find_misfit(None, {"type": "string", "nullable": True}) is None
 
 
 UNKNOWABLE: list[tuple[str, Any, Any]] = [

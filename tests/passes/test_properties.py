@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dragoman.jsontypes import dump_text, load_json
 from dragoman.model.events import Event, PartDelta
@@ -12,10 +14,13 @@ from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.model.request import OutputFormat, Tool
 from dragoman.notes import Notes
 from dragoman.passes.emulate import JSON_TOOL, Undo
+from dragoman.passes.languages import LANGUAGES
 from dragoman.passes.legal import legalise, prepare
 from dragoman.passes.misfit import find_misfit
 from dragoman.passes.properties import rename_keys
+from dragoman.passes.rename import is_legal
 from dragoman.passes.restore import Restorer, restore
+from dragoman.passes.schemas import adapt_schema
 from dragoman.upstream.profiles import profile_for
 from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
 from tests.passes.wires import complain, write
@@ -129,3 +134,22 @@ def test_an_answer_through_a_forced_tool_is_judged_in_the_clients_names() -> Non
     back = restore(answer, prepared.undo, notes)
     assert back.choices[0].parts == (Text(text=dump_text(ARGUMENTS)),)
     assert not notes.items
+
+
+texts = st.text(alphabet="ab$ ö/.", max_size=4)
+values = st.recursive(st.integers() | texts, lambda v: st.lists(v, max_size=3) | st.dictionaries(texts, v, max_size=3))
+
+
+@settings(max_examples=60, deadline=None)
+@given(value=st.dictionaries(texts, values, max_size=3), names=st.lists(texts, max_size=4, unique=True))
+@pytest.mark.parametrize("language", ["anthropic", "gemini"])
+def test_whatever_is_called_otherwise_comes_back_as_it_was(language: str, value: Any, names: list[str]) -> None:
+    schema = {"type": "object", "properties": {name: {"type": "string"} for name in names}}
+    adapted = adapt_schema(schema, language)
+    rule = LANGUAGES[language].property_names
+    assert rule is not None
+    assert all(is_legal(name, rule) for name in (adapted.schema or {}).get("properties", ()))
+    assert len((adapted.schema or {}).get("properties", ())) == len(names)
+    own = {name: alias for alias, name in adapted.names.items()}
+    text = dump_text(value)
+    assert rename_keys(rename_keys(text, own), adapted.names) == text

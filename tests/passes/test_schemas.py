@@ -352,7 +352,9 @@ def _grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     named = st.dictionaries(st.sampled_from(["a", "b-c", "$d", "e"]), inner, max_size=3)
     return st.one_of(
         st.builds(
-            lambda p, r: {"type": "object", "properties": p, "required": r}, named, st.lists(st.sampled_from("abe"))
+            lambda p, r: {"type": "object", "properties": p, "required": r},
+            named,
+            st.lists(st.sampled_from(["a", "b-c", "$d", "e"])),
         ),
         st.builds(lambda i: {"type": "array", "items": i}, inner),
         st.builds(lambda k, b: {k: b}, st.sampled_from(["anyOf", "oneOf", "allOf"]), st.lists(inner, max_size=3)),

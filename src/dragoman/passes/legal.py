@@ -34,6 +34,7 @@ from dragoman.passes.reasoning import (
     require_echo,
     sign_calls,
 )
+from dragoman.passes.refusals import say_refusals_as_text
 from dragoman.passes.rename import NOTHING, rename
 from dragoman.passes.result_media import move_result_media
 from dragoman.passes.roles import say_developer_as_system
@@ -149,6 +150,8 @@ def _result_media(request: Request, profile: Profile, notes: Notes) -> Request:
 def _turns(request: Request, profile: Profile, notes: Notes) -> Request:
     if not profile.billing:
         request = drop_billing(request, notes)
+    if not profile.refusals:
+        request = say_refusals_as_text(request, notes)
     if not profile.developer:
         request = say_developer_as_system(request, notes)
     request = place_system(request, profile, notes)

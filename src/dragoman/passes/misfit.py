@@ -49,6 +49,8 @@ class _Checker:
         if not isinstance(schema, dict) or depth > DEEPEST or self.steps > MOST_STEPS:
             self.unknown += schema is not True
             return None
+        if value is None and schema.get("nullable") is True:  # OpenAPI's word, which many schemas use
+            return None
         for keyword in schema:
             rule = RULES.get(keyword)
             if rule is not None:
