@@ -1641,6 +1641,14 @@ CASES: list[Case] = [
         )
     ],
     (
+        "133 a refusal where there is only text",
+        CHAT,
+        {"messages": [ask(), {"role": "assistant", "content": None, "refusal": "I will not."}, ask()]},
+        "deepseek",
+        "deepseek-v4",
+        {"messages.1.content": "I will not.", "messages.1.refusal": GONE},
+    ),
+    (
         "133 the parts of an assistant's history",
         CHAT,
         {

@@ -58,6 +58,7 @@ WITHOUT: dict[str, Callable[..., Any]] = {
     "mend_arguments": same,
     "spell_no_text": same,
     "drop_billing": same,
+    "say_refusals_as_text": same,
     "drop_nulls": same,
     "open_window": same,
     "rename": lambda request, *args: (request, NOTHING),
