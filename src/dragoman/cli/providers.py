@@ -1,7 +1,10 @@
 """`dragoman providers [NAME]`: the servers and model families dragoman knows, and what it knows about them."""
 
 import argparse
+import os
+import shutil
 import sys
+import textwrap
 from typing import Any
 
 from msgspec import to_builtins
@@ -14,6 +17,109 @@ from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, load_row
 
 NAME = "providers"
 HELP = "show the servers dragoman knows, and what each one takes"
+PLAIN_WIDTH = 100  # of a page that is not a terminal
+LABEL = 16
+
+# Fields of a profile in words for people. What has no words here is shown by its name.
+WORDS: dict[str, str] = {
+    "pairing": "pairs",
+    "results_in_order": "results",
+    "result_names": "result names",
+    "results_alone": "results",
+    "results_first": "results",
+    "tools_for_history": "old calls",
+    "sentinel": "unsigned calls",
+    "arguments": "old arguments",
+    "tool_names": "tool names",
+    "call_ids": "call ids",
+    "join_turns": "turns",
+    "first_user": "first turn",
+    "prefill": "last turn",
+    "empty_text": "blank text",
+    "empty_content": "calls alone",
+    "lead_system": "system text",
+    "mid_system": "later system",
+    "developer": "developer",
+    "refusals": "refusals",
+    "billing": "billing line",
+    "schema": "tool schemas",
+    "strict_schema": "strict",
+    "output_schema": "answer schemas",
+    "echo": "old thoughts",
+    "echo_field": "thoughts in",
+    "echo_of": "wanted of",
+    "seals_bound_to": "signatures of",
+    "thinking": "thinking",
+    "thinking_first": "thinking first",
+    "forced_choice": "forced calls",
+    "sampling": "sampling",
+    "samplers": "that is",
+    "one_sampler": "samplers",
+    "rejects": "refuses",
+    "rejects_extras": "refuses too",
+    "takes_extras": "own keys",
+    "takes_tool_extras": "tools' own keys",
+    "takes_betas": "betas",
+    "ranges": "ranges",
+    "words": "only",
+    "forced_word": "says required",
+    "off": "thinking off is",
+    "spelling": "spelling",
+    "omit_neutral": "neutral values",
+    "nulls": "nulls",
+    "stops": "stop sequences",
+    "blank_stops": "blank stops",
+    "cache_marks": "cache marks",
+    "context": "window",
+    "media": "takes",
+    "lacks": "lacks",
+    "searches": "web search",
+}
+# What a value means, where it does not speak for itself.
+MEANINGS: dict[tuple[str, Any], str] = {
+    ("results_in_order", True): "in the order of their calls",
+    ("results_alone", False): "may stand with other things",
+    ("results_alone", True): "alone in their turn",
+    ("results_first", True): "first in their turn",
+    ("tools_for_history", True): "need their tools in the request",
+    ("arguments", "object"): "must be a JSON object: broken ones are mended",
+    ("join_turns", True): "must alternate: neighbours of one role are joined",
+    ("first_user", True): "must be the user's",
+    ("first_user", False): "may be the assistant's",
+    ("prefill", False): "must not be the assistant's",
+    ("prefill", True): "may be the assistant's",
+    ("empty_text", False): "refused",
+    ("empty_content", "null"): "content is null",
+    ("empty_content", "blank"): "content is an empty string",
+    ("lead_system", "one"): "in one piece",
+    ("lead_system", "user"): "said by the user, marked",
+    ("mid_system", "user"): "said by the user, marked",
+    ("mid_system", "lead"): "moved to the head",
+    ("developer", False): "said as system",
+    ("refusals", False): "said as text",
+    ("billing", False): "left out",
+    ("strict_schema", ""): "cannot be said",
+    ("echo", "forbidden"): "refused",
+    ("echo", "required"): "every one must come back",
+    ("echo", "accepted"): "taken back",
+    ("echo_of", "calls"): "turns with calls",
+    ("seals_bound_to", "upstream"): "this server only",
+    ("seals_bound_to", "model"): "the same model only",
+    ("thinking_first", False): "not demanded in a tool loop",
+    ("forced_choice", "no"): "refused: asked for in words",
+    ("forced_choice", "unless_thinking"): "not while it thinks",
+    ("forced_choice", "yes"): "taken",
+    ("sampling", "no"): "refused",
+    ("sampling", "unless_thinking"): "not while it thinks",
+    ("sampling", "yes"): "taken",
+    ("one_sampler", True): "temperature or top_p, not both",
+    ("omit_neutral", True): "left out: even they are refused",
+    ("nulls", False): "left out: even they are refused",
+    ("cache_marks", 0): "not taken",
+    ("takes_extras", ()): "none",
+    ("takes_tool_extras", ()): "none",
+    ("takes_betas", ()): "none",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,36 +150,105 @@ def print_all(*, as_json: bool) -> None:
     if as_json:
         print(format_json(to_builtins(list(kinds.values()))).decode())
         return
-    width = max(len(name) for name in kinds)
+    names = max(len(name) for name in kinds)
+    spoken = max(len(_spoken(kind)) for kind in kinds.values())
+    print(paint(f"{'name'.ljust(names)}  {'speaks'.ljust(spoken)}  address", "dim", sys.stdout))
     for kind in kinds.values():
-        name = paint(kind.name.ljust(width), "bold", sys.stdout)
-        print(f"{name}  {', '.join(kind.dialects)}  {paint(kind.base_url, 'dim', sys.stdout)}")
-    print("\n`dragoman providers NAME [--model MODEL]` tells what one of them takes.")
+        name = paint(kind.name.ljust(names), "bold", sys.stdout)
+        room = max(_width() - names - spoken - 4, 20)
+        print(f"{name}  {_spoken(kind).ljust(spoken)}  {_cut(kind.base_url, room)}")
+    print("\n`dragoman providers NAME [--model MODEL]` tells what one takes, and who says so.")
+
+
+def _spoken(kind: Kind) -> str:
+    return " ".join(dialect.removeprefix("openai_") for dialect in kind.dialects)
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if sys.stdout.isatty() else PLAIN_WIDTH
+
+
+def _cut(text: str, room: int) -> str:
+    """On a terminal a line is a line; a file or a pipe gets all of it."""
+    return text if len(text) <= room or not sys.stdout.isatty() else f"{text[: room - 3]}..."
 
 
 def print_one(kind: Kind, model: str) -> None:
     print(f"{paint(kind.title, 'bold', sys.stdout)} ({kind.name})")
-    _print_rows(
-        ("address", kind.base_url),
-        ("auth", kind.auth),
-        ("key", ", ".join(kind.keys)),
-        ("models", ", ".join(f"{prefix}*" for prefix in kind.prefixes)),
-        ("note", kind.notes),
-    )
+    _print_row("address", kind.base_url)
+    for dialect, url in kind.urls.items():
+        _print_row("", f"{url} as {dialect}")
+    _print_row("key", _key(kind))
+    _print_row("models", ", ".join(f"{prefix}*" for prefix in kind.prefixes))
+    _print_row("note", kind.notes)
     chosen = choose_dialect(kind.name, model) if model else None
     for dialect in kind.dialects if chosen is None else (chosen,):
-        print(f"\n{dialect}" + (f" for {model}" if model else ""))
-        for field, value in differences(kind.name, model, dialect).items():
-            print(f"  {field} = {value if isinstance(value, str) else dump_text(value)}")
-    print("\nseen")
+        told = differences(kind.name, model, dialect)
+        usual = "" if told else ": as its maker"
+        print(f"\n{paint(dialect, 'bold', sys.stdout)}{f' for {model}' if model else ''}{usual}")
+        for field, value in told.items():
+            _print_row(WORDS.get(field, field), _tell(field, value))
+    print(f"\n{paint('seen', 'bold', sys.stdout)}")
     for line in (*kind.seen, *_family_sources(kind.name, model)):
-        print(f"  {line}")
+        print(textwrap.fill(line, _width(), initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False))
 
 
-def _print_rows(*rows: tuple[str, str]) -> None:
-    for name, value in rows:
-        if value:
-            print(f"  {name.ljust(8)} {value}")
+def _key(kind: Kind) -> str:
+    told = [f"{name} (set)" if os.environ.get(name) else name for name in kind.keys]
+    return f"{' or '.join(told)}, sent as {kind.auth}" if kind.auth != "none" else " or ".join(told) + ", not needed"
+
+
+def _print_row(name: str, value: str) -> None:
+    if value:
+        indent = " " * (LABEL + 3)
+        lines = textwrap.wrap(value, max(_width() - len(indent), 20), break_long_words=False, break_on_hyphens=False)
+        print(f"  {name.ljust(LABEL)} " + f"\n{indent}".join(lines))
+
+
+def _tell(field: str, value: Any) -> str:
+    """A value in words."""
+    if not isinstance(value, dict):
+        known = MEANINGS.get((field, tuple(value) if isinstance(value, list) else value))
+        if known is not None:
+            return known
+    match field, value:
+        case "ranges", dict():
+            return "; ".join(f"{name} {_range(*ends)}" for name, ends in value.items())
+        case "thinking", dict():
+            return _thinking(value)
+        case "media", dict():
+            kinds = {name: forms for name, forms in value.items() if not name.endswith("_types")}
+            return "; ".join(
+                f"{name} as {' or '.join(forms)}" if forms else f"no {name}" for name, forms in kinds.items()
+            )
+        case "tool_names" | "call_ids", dict():
+            first = f", first of {value['first']}" if value.get("first") else ""
+            return f"{value['shortest']} to {value['longest']} of {value['letters']}{first}"
+        case "spelling" | "words", dict():
+            return "; ".join(f"{name.lstrip('~')}: {_join(said)}" for name, said in value.items())
+        case _, list() | tuple():
+            return _join(value)
+        case _:
+            return value if isinstance(value, str) else dump_text(value)
+
+
+def _join(value: Any) -> str:
+    return ", ".join(str(item) for item in value) if isinstance(value, list | tuple) else str(value)
+
+
+def _range(least: float | None, most: float | None) -> str:
+    if least is None:
+        return f"at most {most:g}"
+    return f"at least {least:g}" if most is None else f"{least:g} to {most:g}"
+
+
+def _thinking(value: dict[str, Any]) -> str:
+    says = {"nothing": "cannot be told", "switch": "on or off", "both": "by effort or budget"}.get(value["says"])
+    said = says or f"by {value['says']}"
+    if value["says"] in ("effort", "adaptive", "both", "level") and value["efforts"]:
+        said += f" ({', '.join(value['efforts'])})"
+    said += f", {value['default']} unless told"
+    return said if value["off"] else f"{said}, never off"
 
 
 def differences(kind: str, model: str, dialect: str) -> dict[str, Any]:
