@@ -8,6 +8,8 @@ from dragoman.notes import ROOT, Notes
 
 
 def say_refusals_as_text(request: Request, notes: Notes) -> Request:
+    if not _any_refusal(request.messages):
+        return request
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
         if any(type(part) is Refusal for part in message.parts):
@@ -17,6 +19,12 @@ def say_refusals_as_text(request: Request, notes: Notes) -> Request:
                     parts[j] = Text(text=part.text)
                     notes.altered(((((ROOT, "messages"), i), "parts"), j), "a refusal is said as text here")
             changed[i] = replace(message, parts=tuple(parts))
-    if not changed:
-        return request
     return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
+
+
+def _any_refusal(messages: tuple[Message, ...]) -> bool:
+    for message in messages:
+        for part in message.parts:
+            if type(part) is Refusal:
+                return True
+    return False
