@@ -1,8 +1,11 @@
 """Rows of profiles.toml: complete, cited, merged in order, and the user's own on top."""
 
+import re
+
 import pytest
 
 from dragoman.errors import ConfigError
+from dragoman.gateway.config import read_upstream
 from dragoman.passes.defaults import DEFAULTS
 from dragoman.upstream.profiles import (
     add_rows,
@@ -13,6 +16,8 @@ from dragoman.upstream.profiles import (
     profile_for,
     read_rows,
 )
+from dragoman.upstream.urls import join_url
+from tests.passes.wires import read, write
 
 WANTED = (
     *("openai", "azure", "anthropic", "gemini", "vertex", "xai", "ollama", "lmstudio", "gpustack", "vllm", "llamacpp"),
@@ -31,6 +36,92 @@ def test_every_row_says_where_and_when_it_was_seen(name: str) -> None:
     assert kind.seen
     assert kind.base_url.startswith("http")
     assert all(dialect in DEFAULTS for dialect in kind.dialects)
+
+
+@pytest.mark.parametrize("name", sorted(load_rows().kinds))
+def test_every_source_of_a_row_says_when_or_where(name: str) -> None:
+    """The digests and FIELD-CASES were read on one day, which the head of the file says."""
+    known = re.compile(r"digest|FC \d|20\d\d|mission|seed \d|BACKENDS|nothing was seen")
+    assert [line for line in find_kind(name).seen if not known.search(line)] == []
+
+
+# Every model the protocol digests of November 2026 name, by the server that makes it.
+NAMED = {
+    "openai": (
+        *(
+            "gpt-6.1-sol",
+            "gpt-6.1-terra",
+            "gpt-6-astra",
+            "gpt-6-sol",
+            "gpt-6-luna",
+            "gpt-5.6-sol",
+            "gpt-5.5",
+            "gpt-5.4",
+        ),
+        *("gpt-5.3-codex", "gpt-5", "gpt-4o", "gpt-4.1", "gpt-4", "gpt-3.5-turbo", "o1", "o3", "o3-mini", "o4-mini"),
+    ),
+    "anthropic": (
+        *("claude-fable-5", "claude-fable-5-1", "claude-fable-5-2", "claude-mythos-5", "claude-mythos-5-1"),
+        *("claude-mythos-5-2", "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-opus-5"),
+        *("claude-sonnet-5", "claude-opus-4-8", "claude-opus-4-7", "claude-opus-4-6", "claude-sonnet-4-6"),
+        *("claude-opus-4-5", "claude-sonnet-4-5", "claude-haiku-4-5"),
+    ),
+    "gemini": (
+        "gemini-4-argon",
+        "gemini-3-pro",
+        "gemini-3.5-flash",
+        "gemini-2.5-pro",
+        "gemini-2.5-flash",
+        "gemma-3-27b-it",
+    ),
+    "xai": ("grok-4.3", "grok-4.6", "grok-4"),
+}
+
+
+@pytest.mark.parametrize(("kind", "model"), [(kind, model) for kind, models in NAMED.items() for model in models])
+def test_a_model_the_digests_name_has_a_family(kind: str, model: str) -> None:
+    assert any(family.fits(kind, model) for family in load_rows().families)
+    assert profile_for(kind, model).thinking is not None
+
+
+@pytest.mark.parametrize(
+    ("model", "off", "sent"),
+    [
+        ("claude-sonnet-5-5", True, {"type": "between_tools"}),  # instead of disabled, which it refuses
+        ("claude-haiku-5-5", True, {"type": "disabled"}),
+        ("claude-opus-5", True, {"type": "disabled"}),
+        ("claude-opus-5-5", False, {"type": "adaptive"}),  # never off: as little as there is
+        ("claude-fable-5-2", False, {"type": "adaptive"}),
+    ],
+)
+def test_a_wish_not_to_think_is_said_as_the_model_takes_it(model: str, off: bool, sent: dict[str, str]) -> None:
+    profile = profile_for("anthropic", model)
+    assert profile.thinking is not None
+    assert profile.thinking.off is off
+    request = read(
+        "openai_chat", {"model": model, "messages": [{"role": "user", "content": "q"}], "reasoning_effort": "none"}
+    )
+    assert write(request, profile)["thinking"] == sent
+
+
+@pytest.mark.parametrize(
+    ("kind", "url"),
+    [
+        ("minimax", "https://api.minimax.io/anthropic/v1/messages"),
+        ("moonshot", "https://api.moonshot.ai/anthropic/v1/messages"),
+        ("zai", "https://api.z.ai/api/anthropic/v1/messages"),
+        ("deepseek", "https://api.deepseek.com/anthropic/v1/messages"),
+        ("fireworks", "https://api.fireworks.ai/inference/v1/messages"),
+        ("openrouter", "https://openrouter.ai/api/v1/messages"),
+    ],
+)
+def test_another_dialect_may_have_another_address(kind: str, url: str) -> None:
+    row = {"dialect": "anthropic", "api_key": "k"}
+    upstream = read_upstream(kind, row, "dragoman.toml", {})
+    assert join_url(upstream.base_url, "/v1/messages") == url
+    assert join_url(read_upstream(kind, {"api_key": "k"}, "f", {}).base_url, "/v1/chat/completions").endswith(
+        "/chat/completions"
+    )
 
 
 def test_every_family_says_where_it_was_seen() -> None:
