@@ -159,13 +159,14 @@ def test_a_gateway_that_is_gone_is_said_and_the_conversation_goes_on() -> None:
     assert terminal.end() == 0
 
 
-@pytest.mark.parametrize("via", ["mcp", "openai", "anthropic", "gemini", "ollama", "jsonrpc"])
-def test_tools_through_every_door(house: House, via: str) -> None:
+@pytest.mark.parametrize("via", VIAS)
+def test_tools_through_every_door(
+    house: House, via: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO('Use convert_time with "UTC" "12:00" "Asia/Tokyo"\n'))
     words = ["chat", "--via", via, "--port", str(house.port), "--model", "demo"]
-    terminal = Terminal(*words, *([] if via == "mcp" else ["--mcp", "time"]))
-    terminal.ask('Use convert_time with "UTC" "12:00" "Asia/Tokyo"', "T21:00:00+09:00")
-    terminal.ask("/quit", "")
-    assert terminal.end() == 0
+    assert main([*words, *([] if via == "mcp" else ["--mcp", "time"])]) == 0
+    assert "T21:00:00+09:00" in capsys.readouterr().out
 
 
 def test_the_tools_of_a_server_that_is_added_are_used_at_once() -> None:
