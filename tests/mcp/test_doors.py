@@ -416,17 +416,18 @@ def test_t22_nothing_of_a_client_s_headers_reaches_a_server(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("host", "private", "allowed"),
+    ("host", "private", "allowed", "name"),
     [
-        ("127.0.0.1", None, True),  # mission D8: servers of this machine, on a gateway for this machine
-        ("localhost", None, True),
-        ("127.0.0.1", False, False),
-        ("::", None, False),
-        ("192.168.1.5", None, False),
-        ("::", True, True),
+        ("127.0.0.1", None, True, "localhost"),  # mission D8: servers of this machine, on a gateway for this machine
+        ("localhost", None, True, "127.0.0.1"),
+        ("127.0.0.1", False, False, "127.0.0.1"),
+        ("::", None, False, "127.0.0.1"),
+        ("::", None, False, "localhost"),
+        ("::", None, False, "127.1"),
+        ("192.168.1.5", None, False, "127.0.0.1"),
+        ("::", True, True, "127.0.0.1"),
     ],
 )
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "127.1"])
 def test_t12_whom_the_world_can_reach_adds_no_server_of_this_machine(
     host: str, private: bool | None, allowed: bool, name: str, tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ CASES = [
     Case("the turns that are configured", "turns", "many", 3, 2, Limits(turns=3)),
     Case("thirty-two calls", "calls", "heap", 2, 20),
     Case("three identical calls in a row", "tool_repeat", "same", 4, 3),
-    Case("the time of all", "time", "slow", 0, 0, Limits(total_s=0.7)),
+    Case("the time of all", "time", "slow", 0, 0, Limits(total_s=1.0)),
     Case("tokens", "tokens", "many", 2, 1, Limits(tokens=2500)),
     Case("cost", "cost", "many", 2, 1, Limits(cost=2.5, price=PRICE)),
 ]
@@ -72,8 +72,9 @@ def house(case: Case, model: Puppet, tmp_path_factory: pytest.TempPathFactory) -
         yield house
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("door", list(DOORS))
+@pytest.mark.parametrize(
+    ("door", "stream"), [*((door, True) for door in DOORS), ("openai_chat", False), ("gemini", False)]
+)
 def test_a_limit_ends_the_loop_with_what_there_is_and_says_which(
     house: House, model: Puppet, case: Case, door: str, stream: bool
 ) -> None:
@@ -95,7 +96,7 @@ def test_a_limit_ends_the_loop_with_what_there_is_and_says_which(
     assert "Turn 1.\n\n" in "".join(part.text for part in choice.parts if isinstance(part, Text))
     if case.turns:
         assert (story["turns"], story["calls"], len(model.asked)) == (case.turns, case.calls, case.turns)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def find_story(data: bytes) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class Called:
 
 async def call_until_done(house: House) -> str:
     """A server that failed is tried again after a pause, and is not waited for."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while (said := words(await house.call("ours.work"))) != "done" and time.monotonic() < until:
         await asyncio.sleep(0.05)
     return said

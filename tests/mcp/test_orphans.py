@@ -84,7 +84,7 @@ def configure(folder: Path, mark: str) -> None:
     (folder / "dragoman.toml").write_text("demo = true\n" + "".join(tables))
 
 
-def use(url: str, server: str, seconds: float = 5.0) -> str:
+def use(url: str, server: str, seconds: float = 60.0) -> str:
     """Has the demo model call a tool of a server."""
     body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "use work now"}]}).encode()
     headers = {"content-type": "application/json", "x-dragoman-mcp": server}
@@ -94,14 +94,13 @@ def use(url: str, server: str, seconds: float = 5.0) -> str:
     return ""
 
 
-@pytest.mark.parametrize(("moment", "servers"), [("in a call", "slow, family"), ("while they start", "family")])
-def test_f64_a_gateway_that_is_killed_takes_its_children_along(tmp_path: Path, moment: str, servers: str) -> None:
+def test_f64_a_gateway_that_is_killed_takes_its_children_along(tmp_path: Path) -> None:
     """The children at once, and what they started themselves when the next gateway comes."""
-    mark = f"killed-{os.getpid()}-{moment[:2]}"
+    mark = f"killed-{os.getpid()}"
     configure(tmp_path, mark)
     with serving(tmp_path) as gateway:
-        threading.Thread(target=use, args=(gateway.url, servers), daemon=True).start()
-        wait_for(mark, 3 if moment == "in a call" else 1)
+        threading.Thread(target=use, args=(gateway.url, "slow, family"), daemon=True).start()
+        wait_for(mark, 3)
         gateway.process.kill()
         gateway.process.wait()
         assert asyncio.run(gone(f"bad_server.py\0family\0{mark}", 2.0)) == []
@@ -116,9 +115,9 @@ def test_f64_a_gateway_that_is_killed_takes_its_children_along(tmp_path: Path, m
 
 
 def wait_for(mark: str, count: int) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while len(running(mark)) < count and time.monotonic() < until:
-        time.sleep(0.005)
+        time.sleep(0.05)
     assert len(running(mark)) >= count
 
 

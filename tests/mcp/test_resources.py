@@ -76,7 +76,7 @@ def test_a_server_of_the_newest_protocol_that_wants_something_of_us_is_refused_a
                 result = await house.call(f"asking.{tool}")
                 assert result.failed
                 assert "heard" not in words(result)
-                assert time.monotonic() - begun < 3
+                assert time.monotonic() - begun < 15
             assert house.health() == {"asking": "up"}
 
     asyncio.run(run())

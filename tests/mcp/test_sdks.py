@@ -57,9 +57,10 @@ def doors(court: tuple[House, dict[str, Provider]]) -> Iterator[dict[str, Any]]:
         door.close()
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("provider", UPSTREAMS)
-@pytest.mark.parametrize("name", list(DOORS))
+CELLS = [(door, provider, True) for door in DOORS for provider in UPSTREAMS] + [(door, door, False) for door in DOORS]
+
+
+@pytest.mark.parametrize(("name", "provider", "stream"), CELLS)
 def test_a_client_sees_one_answer_the_calls_told_as_thoughts_and_can_go_on(
     court: tuple[House, dict[str, Provider]], doors: dict[str, Any], name: str, provider: str, stream: bool
 ) -> None:
