@@ -25,6 +25,7 @@ from dragoman.gateway import metrics, state
 from dragoman.gateway.auth import KeyStore
 from dragoman.gateway.bodies import inflate
 from dragoman.gateway.config import load_settings
+from dragoman.gateway.run import open_secrets
 from dragoman.gateway.settings import Limits
 from dragoman.gateway.store import ResponseStore, Stored
 from dragoman.upstream import station
@@ -264,6 +265,29 @@ def test_t33_what_is_kept_is_the_owners_alone_and_holds_no_key(tmp_path: Path) -
     with faultline(GOOD) as line, open_house(one(line.url), store_path=path) as house:
         assert post(house.url, "/v1/responses", {"model": "m", "input": "hi"}).status == 200
     assert all(CANARY.encode() not in file.read_bytes() for file in path.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "mode", "warned"),
+    [
+        ("a.toml", '[providers.x]\napi_key = "sk-literal"\n', 0o644, True),
+        ("a.toml", '[providers.x]\napi_keys = [\n  "sk-literal"]\n', 0o640, True),
+        ("a.toml", 'client_keys = ["a-key-of-some-length"]\n', 0o604, True),
+        ("a.json", '{"api_key": "sk-literal"}', 0o644, True),
+        ("a.toml", '[providers.x]\napi_key = "sk-literal"\n', 0o600, False),
+        ("a.toml", '[providers.x]\napi_key = "${KEY}"\n', 0o644, False),
+        ("a.toml", '[providers.x]\nmodels = ["m"]\n', 0o644, False),
+    ],
+)
+def test_t33_a_file_with_keys_that_others_can_read_is_warned_of(
+    name: str, text: str, mode: int, warned: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    file.chmod(mode)
+    said = open_secrets(str(file))
+    assert bool(said) is warned
+    assert said is None or "sk-literal" not in said
 
 
 # ---------------------------------------------------------------- T18: nobody gets around a limit

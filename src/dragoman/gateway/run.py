@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import re
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ from dragoman.gateway.workers import supervise
 from dragoman.lines import Line
 
 log = logging.getLogger(__name__)
+_LITERAL_KEY = re.compile(r"""(?:keys?)["']?\s*[=:]\s*\[?\s*["'](?!\$\{)[^"']""")
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
 WATCH_S = 0.5
 SETTLE_S = 0.2  # a file that is being written may be good up to where it ends
@@ -79,6 +81,16 @@ def check_exposure(settings: Settings, doorman: Doorman) -> None:
         raise ConfigError(settings.source or "--host", "", words)
 
 
+def open_secrets(source: str) -> str | None:
+    """A file with keys in it that others on this machine can read (T33)."""
+    path = Path(source)
+    if not source or not path.is_file() or not path.stat().st_mode & 0o077:
+        return None
+    if not _LITERAL_KEY.search(path.read_text("utf-8")):
+        return None
+    return f"{source} has keys in it and others can read it: chmod 600, or name environment variables in it"
+
+
 def serve(options: Options, env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
     """Runs until it is told to stop; the exit code."""
     if hasattr(signal, "SIGHUP"):
@@ -95,6 +107,8 @@ def serve(options: Options, env: Mapping[str, str], out: TextIO, err: TextIO) ->
     except OSError as error:
         print(f"dragoman serve: cannot listen on {settings.host}:{settings.port}: {error.strerror}", file=err)
         return 1
+    if warning := open_secrets(settings.source):
+        print(f"dragoman serve: {warning}", file=err)
     journal = Log(settings.log, verbose=options.verbose or bool(env.get("DRAGOMAN_VERBOSE")))
     journal.to_stderr()
     port = listener.getsockname()[1]

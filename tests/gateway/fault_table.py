@@ -1,0 +1,96 @@
+"""The table of faults, threats and promises: faults.toml as values, and docs/faults.md made of it."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct, convert
+
+from tests.gateway.test_error_table import BROKEN_CELLS, CELLS
+
+TABLE = Path(__file__).parent / "faults.toml"
+TESTS = Path(__file__).parent.parent
+PAGE = TESTS.parent / "docs" / "faults.md"
+
+# What issue 5 asks for: every fault up to F40, and these threats and promises.
+FAULTS = tuple(f"F{n:02}" for n in range(1, 41))
+THREATS = tuple(
+    f"T{n:02}"
+    for span in ((1, 1), (4, 4), (6, 10), (13, 13), (16, 18), (24, 30), (32, 38), (40, 42), (44, 45))
+    for n in range(span[0], span[1] + 1)
+)
+PROMISES = tuple(f"P{n}" for n in range(1, 11))
+PARTS = {
+    "Promises": (PROMISES, "what", "then"),
+    "Faults": (FAULTS, "what happens", "and then"),
+    "Threats": (THREATS, "who does what", "and then"),
+}
+INTRO = """# When things go wrong
+
+What the gateway promises, what it does when an upstream, a client or a process fails, and what it does about those who
+mean harm: row by row, each with the tests that show it. They run with every change; the page is made of
+`tests/gateway/faults.toml`, and a test fails when a row has none.
+
+The limits and how to set them are in the [configuration](configuration.md#limits).
+"""
+ERRORS = """## Errors
+
+What a client hears of each kind of failure, at its own door: the status, and the words its programs act on. Rate
+limits and overload come with `Retry-After` (Gemini's clients find it in `RetryInfo` too, JSON-RPC's in
+`data.retry_after_s`), what is no use to try again with `x-should-retry: false`. JSON-RPC says its errors under status
+200, except those of HTTP itself.
+"""
+IN_STREAM = """In a stream that has begun, the same words come as its last frame, and nothing after them:
+`data: {"error": ...}` without `[DONE]` (Chat, Gemini), `event: error` (Anthropic), `response.failed` (Responses), a
+line `{"error": ...}` (Ollama, JSON-RPC).
+"""
+
+
+class Row(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    fault: str
+    then: str = ""
+    tests: tuple[str, ...] = ()
+    note: str = ""
+    not_here: str = ""
+
+
+def read_rows() -> dict[str, Row]:
+    return convert(tomllib.loads(TABLE.read_text("utf-8")), dict[str, Row])
+
+
+def faults_page() -> str:
+    rows = read_rows()
+    lines = [INTRO]
+    for title, (names, first, second) in PARTS.items():
+        lines += [f"## {title}", "", f"| | {first} | {second} | shown by |", "|---|---|---|---|"]
+        lines += [_line(name, rows[name]) for name in names]
+        lines.append("")
+    return "\n".join([*lines, ERRORS, *_errors(CELLS), "", IN_STREAM, *_errors(BROKEN_CELLS), ""])
+
+
+def _errors(cells: Mapping[str, Mapping[str, object]]) -> list[str]:
+    doors = list(next(iter(cells.values())))
+    lines = [f"| | {' | '.join(doors)} |", "|---" * (len(doors) + 1) + "|"]
+    return lines + [f"| {kind} | {' | '.join(_cell(row[door]) for door in doors)} |" for kind, row in cells.items()]
+
+
+def _cell(value: object) -> str:
+    """A status and words, or the words alone."""
+    if isinstance(value, tuple):
+        return " ".join(part for part in map(_cell, value) if part)
+    return "" if value is None else f"`{value}`" if isinstance(value, str) else str(value)
+
+
+def _line(name: str, row: Row) -> str:
+    then = row.then if not row.not_here else f"not here: {row.not_here}"
+    then += f" ({row.note})" if row.note else ""
+    return f"| {name} | {row.fault} | {then} | {'<br>'.join(_link(test) for test in row.tests) or '-'} |"
+
+
+def _link(test: str) -> str:
+    path, _, name = test.partition("::")
+    plain, _, cell = name.partition("[")
+    words = plain.removeprefix("test_").replace("_", " ")
+    words = re.sub(r"^((?:[fpt]\d+ )+)", "", words) + (f": {cell.removesuffix(']')}" if cell else "")
+    return f"[{words}](../tests/{path})"
