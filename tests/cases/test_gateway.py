@@ -10,7 +10,7 @@ import pytest
 from dragoman.upstream.spec import Timeouts
 from tests.dialects.anthropic.grammar import check_stream
 from tests.gateway.house import Seen, faultline, open_house, say, stream, upstream
-from tests.gateway.test_faults import ASK, DONE, GOOD, GOOD_STREAM, chunk
+from tests.gateway.test_faults import ASK, DONE, GOOD, GOOD_STREAM, WHOLE, chunk
 from tests.gateway.web import Got, head_of, post, raw
 
 CLAUDE = {**ASK, "max_tokens": 64}
@@ -78,6 +78,23 @@ def test_case_127_the_grammar_is_kept_at_the_socket() -> None:
         got = post(house.url, "/v1/messages", {**CLAUDE, "stream": True})
     told = check_stream(got.body)
     assert [e["content_block"]["type"] for e in told if e["type"] == "content_block_start"] == ["thinking", "text"]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("door", ["openai_chat", "anthropic"])
+def test_case_73_tags_become_thoughts_where_the_profile_says_so(door: str, streamed: bool) -> None:
+    """A provider that leaves its thoughts in the text; a client of the same dialect too."""
+    whole = say(200, WHOLE.replace(b"fine", b"<think>hm</think>fine"))
+    pieces = stream(chunk("<thi"), chunk("nk>hm</th"), chunk("ink>fine"), chunk(finish="stop"), DONE)
+    path, body = DOORS[door]
+    for overrides, tagged in (({"think_tags": ["think"]}, False), ({}, True)):
+        with faultline(pieces if streamed else whole) as line:
+            spec = upstream("one", "openai_chat", line.url, models=("m",), overrides=overrides)
+            with open_house(spec) as house:
+                got = post(house.url, path, {**body, "stream": streamed})
+        assert ("<thi" in got.text) is tagged
+        thought = '"thinking"' if door == "anthropic" else '"reasoning_content"'
+        assert (thought in got.text) is not tagged
 
 
 def test_case_55_102_a_fallback_gets_a_request_of_its_own() -> None:

@@ -24,6 +24,7 @@ from dragoman.passes.profile import Profile
 from dragoman.passes.rename import NOTHING
 from dragoman.passes.restore import Restorer
 from dragoman.passes.restore import restore as restore_reply
+from dragoman.passes.think_tags import ThoughtFinder, find_thoughts
 from dragoman.upstream.demo import demo_events
 from dragoman.upstream.learner import learn
 from dragoman.upstream.profiles import choose_dialect as dialect_of_model
@@ -69,7 +70,7 @@ def render(asked: Asked, station: Station, target: Target, *, stream: bool, refu
     prepared = prepare(request, profile, notes)
     taken = profile.takes_extras  # Mistral refuses stream_options, and tells usage unasked
     usage = stream and upstream.stream_usage and (taken is None or "stream_options" in taken)
-    if own and asked.same_wire and _equal(prepared.request, request):
+    if own and asked.same_wire and not profile.think_tags and _equal(prepared.request, request):
         rendered = _as_is(asked, dialect, target, notes)
     else:
         rendered = _encode(dialect, prepared.request, notes, usage=usage)
@@ -135,6 +136,8 @@ class _Way(Struct, frozen=True):
             if self.undo.expected is not None:
                 second = _SecondTry(self, sent)
                 made.restore_reply, made.learn = second.restore, second.learn
+        if self.profile.think_tags:
+            _find_thoughts(made, self.profile)
         return made
 
     def restore(self, reply: Reply) -> Reply:
@@ -151,6 +154,22 @@ class _Way(Struct, frozen=True):
         self.station.remember(self.dialect.name, self.target.model, lesson.remember)
         way = self if lesson.undo.is_nothing() else replace(self, undo=_add(self.undo, lesson.undo))
         return way.dress(_encode(self.dialect, lesson.request, self.notes, usage=self.usage), lesson.request)
+
+
+def _find_thoughts(made: Rendered, profile: Profile) -> None:
+    """Before anything else is put right: what is a thought is no text (FIELD-CASES 73)."""
+    tags, opened = profile.think_tags, profile.think_opened
+    finder, events, whole = ThoughtFinder(tags, opened=opened), made.restore, made.restore_reply
+
+    def restore(given: list[Event]) -> list[Event]:
+        found = [out for event in given for out in finder.feed(event)]
+        return found if events is None else events(found)
+
+    def restore_reply(reply: Reply) -> Reply:
+        found = find_thoughts(reply, tags, opened=opened)
+        return found if whole is None else whole(found)
+
+    made.restore, made.restore_reply = restore, restore_reply
 
 
 def _add(first: Undo, second: Undo) -> Undo:
