@@ -11,7 +11,7 @@ from dragoman.agent import Limits
 from dragoman.client import AsyncClient
 from dragoman.errors import UpstreamError
 from dragoman.gateway.auth import KeyStore
-from dragoman.testing import Provider, serve
+from dragoman.testing import Provider, faults, serve
 from tests.client.rooms import ROOMS
 from tests.client.test_providers import City, get_weather
 from tests.gateway.house import open_house, upstream
@@ -59,6 +59,16 @@ def test_the_gateways_notes_are_told() -> None:
         with open_house(spec) as house, dragoman.Client(base_url=house.url, env={}) as client:
             answer = client.chat("some-alias", "say x", options={"seed": 7})
             assert "/seed" in [note.where for note in answer.notes]
+
+
+def test_what_a_gateway_has_tried_again_is_not_tried_again_here() -> None:
+    """Three attempts times three would be nine, at a provider that has enough already."""
+    with behind("anthropic") as (client, provider, model):
+        provider.always(faults.overloaded(529))
+        with pytest.raises(UpstreamError) as caught:
+            client.chat(model, "say x", timeout_s=20)
+        assert caught.value.failure.kind == "overloaded"
+        assert len([seen for seen in provider.requests if seen.dialect]) <= 3
 
 
 def test_the_demo_model_of_a_gateway() -> None:

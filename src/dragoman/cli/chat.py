@@ -110,11 +110,13 @@ class Chat:
         }
 
     def run(self) -> None:
-        if sys.stdin.isatty():
-            about = f"{self.talk.model} through {self.talk.via}; /help for commands, Ctrl-D to end"
-            print(paint(about, "dim", sys.stdout))
         if self.talk.via == "mcp":
             self._refresh_servers()
+        if sys.stdin.isatty():
+            servers = ", ".join(self.talk.servers) or self.talk.mcp
+            tools = f" with the tools of {servers}" if servers else ""
+            about = f"{self.talk.model} through {self.talk.via}{tools}; /help for commands, Ctrl-D to end"
+            print(paint(about, "dim", sys.stdout))
         while True:
             try:
                 text = self._read()

@@ -222,7 +222,9 @@ class AsyncClient:
         return self._sender.clock() + (self._timeout_s if timeout_s is None else timeout_s)
 
     async def ask(self, job: Job, copies: int = 1) -> Sent:
-        """Whoever calls this closes what it gives (`done`)."""
+        """Whoever calls this closes what it gives (`done`). A gateway has tried again already when it says no."""
+        if self.wiring.only == GATEWAY:
+            job = replace(job, most=1)
         try:
             sent = await (self._sender.ask(job) if copies == 1 else ask_each(self._sender, job, copies))
         except UpstreamError as error:

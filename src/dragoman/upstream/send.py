@@ -86,6 +86,7 @@ class Job(Struct, kw_only=True):
     tokens: int = 0
     attempts: list[Attempt] = []
     keep_wire: bool = False  # for X-ray
+    most: int = MOST_ATTEMPTS  # 1: whoever is asked tries again by itself
 
 
 class Piece(Struct):
@@ -271,7 +272,7 @@ class Sender:
             left_s=job.deadline - now,
             dice=self.dice(),
             budget=station.budget.allows(),
-            most=MOST_ATTEMPTS,
+            most=job.most,
         )
         match decision:
             case GiveUp():
