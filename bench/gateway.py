@@ -284,7 +284,8 @@ def main() -> int:
     children.append(subprocess.Popen(gateway, env=env, preexec_fn=server_core, **quiet))  # type: ignore[call-overload]
     try:
         wait_for(gateway_port)
-        print(f"ready after {time.perf_counter() - began:.2f} s")
+        ready, used = time.perf_counter() - began, cpu_s(children[2].pid)
+        print(f"ready after {ready:.2f} s, {used:.2f} s of them at work")
         wait_for(relay_port)
         wait_for(provider_port)
         load_core()
