@@ -67,6 +67,38 @@ def test_http_1_0_gets_a_stream_without_chunks_and_a_close(house: House) -> None
     assert body.endswith(b"data: [DONE]\n\n")
 
 
+def test_an_offer_of_h2c_is_ignored_and_the_body_is_read(house: House) -> None:
+    offer = b"\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n"
+    head = head_of(CHAT, ASK).replace(b"\r\n\r\n", offer)
+    assert raw(house.url, head + ASK + head + ASK + LAST).count(b"HTTP/1.1 200 OK\r\n") == 3
+    with connect(house) as client:
+        client.sendall(head)
+        client.sendall(ASK)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        (b"host: evil.test\r\n", b"400"),
+        (b"transfer-encoding: chunked\r\n", b"400"),
+        (b"".join(b"x%d: y\r\n" % i for i in range(101)), b"431"),
+    ],
+)
+def test_an_offer_hides_nothing(house: House, more: bytes, status: bytes) -> None:
+    offer = b"\r\n" + more + b"connection: upgrade\r\nupgrade: h2c\r\n\r\n"
+    got = raw(house.url, head_of(CHAT, ASK).replace(b"\r\n\r\n", offer) + ASK)
+    assert got.startswith(b"HTTP/1.1 " + status)
+
+
+@pytest.mark.parametrize(
+    "line", [b"CONNECT localhost:80 HTTP/1.1", b"GET / HTTP/1.1\r\nupgrade: x\r\nconnection: upgrade"]
+)
+def test_after_another_offer_there_is_one_answer_and_no_more(house: House, line: bytes) -> None:
+    got = raw(house.url, line + b"\r\nhost: localhost\r\n\r\n" + GET)
+    assert got.count(b"HTTP/1.1 ") == 1
+
+
 def test_a_head_says_nothing_about_its_body(house: House) -> None:
     got = raw(house.url, LAST.replace(b"GET", b"HEAD"))
     assert got.startswith(b"HTTP/1.1 200 OK\r\n")

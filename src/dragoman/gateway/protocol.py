@@ -34,6 +34,7 @@ _BUSY = inf  # no deadline: an answer is being made
 _STATUS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _USUAL = ("host", "content-type", "content-length", "authorization", "user-agent", "accept", "connection", "x-api-key")
 _NAMES = {spelt: name for name in _USUAL for spelt in (name.encode(), name.title().encode())}
+_OFFER = frozenset({"connection", "upgrade", "http2-settings"})
 _WORDS = {
     400: "the request is not HTTP we read",
     408: "the request took too long to arrive",
@@ -150,12 +151,7 @@ class Protocol(asyncio.Protocol):
         waiting = self._heading, self._incoming
         if self._incoming is None:
             self._head_size += len(data)
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._leaving = True  # what follows is not HTTP; the app says no to it, and that is the last answer
-        except httptools.HttpParserError:
-            self._refuse(400)
+        self._parse(data)
         if self.transport.is_closing():
             return
         if self._heading and self._head_size > self._limits.head_bytes:
@@ -164,6 +160,28 @@ class Protocol(asyncio.Protocol):
         self._go_on()
         if (self._heading, self._incoming) != waiting:
             self._reckon()
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._decline(data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(400)
+
+    def _decline(self, rest: bytes) -> None:
+        """Another protocol is offered. Java's client offers h2c with every request, and httptools skips the body then:
+        such a head is read again without the offer. Any other is answered, and nothing after it."""
+        if self._refused:
+            return
+        http = self._queue[-1].http
+        if http.headers.get("upgrade", "").lower() != "h2c" or http.repeated:
+            self._leaving = True
+            return
+        self._queue.pop()
+        fields = {name: value for name, value in http.headers.items() if name not in _OFFER}
+        self._parser = httptools.HttpRequestParser(self)
+        self._parse(write_head(f"{http.method} {self._url.decode('latin-1')} HTTP/1.1", fields) + rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
