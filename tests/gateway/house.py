@@ -161,6 +161,9 @@ class Faultline:
                 try:
                     await script(seen, writer)
                     await writer.drain()
+                except ConnectionError:
+                    seen.left.set()
+                    raise
                 finally:
                     if watcher is not None:
                         watcher.cancel()

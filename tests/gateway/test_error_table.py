@@ -15,7 +15,7 @@ from dragoman.gateway.auth import KeyStore
 from dragoman.gateway.failing import fail
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import House, Script, Seen, faultline, open_house, say, stream, upstream
-from tests.gateway.test_faults import chunk, dice, stall
+from tests.gateway.test_faults import chunk, dice, stall, wait_for
 from tests.gateway.web import Got, post
 
 USER = [{"role": "user", "content": "hi"}]
@@ -361,6 +361,7 @@ def test_a_failure_after_the_first_byte_is_said_in_the_stream(kind: str) -> None
         spec = upstream("one", "openai_chat", line.url, models=("m",), timeouts=short)
         with open_house(spec) as house:
             for number, (door, (path, body)) in enumerate(STREAMS.items(), 1):
+                wait_for(lambda: house.gateway.metrics.running == 0)  # and what the last one taught is known
                 house.gateway.now.stations["one"]._breakers.clear()
                 for key in house.gateway.now.stations["one"].keys.keys:
                     key.rests.clear()

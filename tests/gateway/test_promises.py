@@ -189,7 +189,7 @@ def check_end(door: str, got: Got) -> None:
     if door == "chat":
         assert last in ("data: [DONE]", "data:[DONE]") or '"error"' in last, last
         return
-    frame = json.loads(last.removeprefix("data: "))
+    frame = json.loads(last.removeprefix("data:"))
     match door:
         case "messages":
             assert frame["type"] in ("message_stop", "error"), last

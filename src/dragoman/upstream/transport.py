@@ -218,7 +218,7 @@ def unreached(error: OSError) -> Failure:
             words = "the upstream's name cannot be resolved"
         case _:
             words = "the upstream takes no connection"
-    return Failure(kind="overloaded", status=503, code="upstream_unreachable", message=words, retry_after_s=1.0)
+    return Failure(kind="overloaded", status=503, code="upstream_unreachable", message=words)
 
 
 def failure_of(error: Exception) -> Failure:
