@@ -110,7 +110,9 @@ def test_any_callable_is_a_tool(function: Any) -> None:
     assert list(schema["properties"]) == ["city", "days"]
 
 
-@pytest.mark.parametrize("function", [plain, later, Weather().at, Weather()], ids=["function", "coroutine", "method", "object"])
+@pytest.mark.parametrize(
+    "function", [plain, later, Weather().at, Weather()], ids=["function", "coroutine", "method", "object"]
+)
 def test_what_a_partial_has_bound_is_not_the_model_s_to_say(function: Any) -> None:
     bound = functools.partial(function, days=2)
     assert list(FunctionTool(bound, name="f").parameters["properties"]) == ["city"]

@@ -17,12 +17,13 @@ import jsonschema
 import msgspec
 import pydantic
 import pytest
+import typing_extensions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dragoman.errors import DragomanError
 from dragoman.tools.hints import read_hint
-from dragoman.tools.records import is_record
+from dragoman.tools.records import is_record, is_typed_dict
 from dragoman.tools.schemas import describe
 from dragoman.tools.values import Misfit, convert
 
@@ -132,6 +133,15 @@ class Options(TypedDict, Generic[T], total=False):
     value: T
 
 
+class Later(typing_extensions.TypedDict):
+    at: typing_extensions.ReadOnly[datetime.datetime]
+    by: typing_extensions.NotRequired[Cat | Dog]
+
+
+Json = str | int | None | list["Json"] | dict[str, "Json"]
+Nested = typing_extensions.TypeAliasType("Nested", int | list["Nested"])  # type: ignore[misc]
+
+
 HINTS: list[Any] = [
     str, int, float, bool, None, Any, list, dict, tuple, set, bytes,
     list[int], set[str], frozenset[int], tuple[int, str], tuple[int, ...], dict[str, float], dict[int, str],
@@ -148,12 +158,12 @@ HINTS: list[Any] = [
     Cat | Dog, list[Cat | Dog], dict[str, Cat | Dog], tuple[Cat | Dog, int], list[int | str | Point],
     Point | Person, list[Point | Person | None], Point | Place, Circle | Square, list[Circle | Square | Cat],
     Order | str, list[Order | Point], Car | Point, Pair | Cat, list[Pair], Holder | Node, list[Node | None],
-    list[list[Cat | Dog]], dict[str, list[Point | Person]] | None,
+    Later, Json, list[Json | Cat], Nested, list[list[Cat | Dog]], dict[str, list[Point | Person]] | None,
 ]  # fmt: skip
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    (schema,), definitions = describe([read_hint(hint)])
+    (schema,), definitions = describe([read_hint(hint, globals())])
     return {**schema, "$defs": definitions} if definitions else schema
 
 
@@ -247,7 +257,7 @@ def judge(schema: dict[str, Any]) -> Any:
     return jsonschema.Draft202012Validator(schema)
 
 
-READ = [(read_hint(hint), schema_of(hint), judge(schema_of(hint))) for hint in HINTS]
+READ = [(read_hint(hint, globals()), schema_of(hint), judge(schema_of(hint))) for hint in HINTS]
 each_hint = pytest.mark.parametrize("number", range(len(HINTS)), ids=[name(hint) for hint in HINTS])
 
 
@@ -261,7 +271,7 @@ def test_what_the_schema_accepts_the_function_takes(number: int, data: st.DataOb
     made = convert(value, read)
     members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     kinds = [typing.get_origin(one) or one for one in members]
-    if all(is_record(kind) and not typing.is_typeddict(kind) for kind in kinds):
+    if all(is_record(kind) and not is_typed_dict(kind) for kind in kinds):
         assert isinstance(made, tuple(kinds))
 
 
@@ -314,13 +324,17 @@ MADE: list[tuple[Any, Any, Any]] = [
     (list[Mixed | Cat], [1, {"lives": 1}], [Mixed.ONE, Cat(1)]),
     (Car | Point, {"wheels": 4}, Car(4)),
     (list[Pair | Cat], [{"left": 1}, [2, "b"], {"lives": 3}], [Pair(1), Pair(2, "b"), Cat(3)]),
+    (Later, {"at": "2026-01-02T03:04:05Z", "by": {"lives": 1}},
+     {"at": datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC), "by": Cat(1)}),
+    (Json, {"a": [1, {"b": None}]}, {"a": [1, {"b": None}]}),
+    (Nested, [1, [2, ["3"]]], [1, [2, [3]]]),
     (list[pathlib.Path | int], ["/a", 5], [pathlib.Path("/a"), 5]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("hint", "value", "made"), MADE, ids=[f"{name(case[0])} {case[1]}" for case in MADE])
 def test_unions_at_any_depth_give_the_member_that_was_meant(hint: Any, value: Any, made: Any) -> None:
-    got = convert(value, read_hint(hint))
+    got = convert(value, read_hint(hint, globals()))
     assert got == made
     assert type(got) is type(made)
 
@@ -334,13 +348,14 @@ WRONG: list[tuple[Any, Any, str]] = [
     (Mixed, 2, "Expected one of 1, 'two', 0.5"),
     (list[Mixed], [True], r"Expected one of 1.* \(in value\[0\]\)"),
     (Circle | Square, {"type": "oval"}, "Invalid value 'oval'"),
+    (Json, {"a": [1.5]}, r"Expected .* got float"),
 ]
 
 
 @pytest.mark.parametrize(("hint", "value", "words"), WRONG, ids=[f"{name(case[0])} {case[1]}" for case in WRONG])
 def test_what_fits_no_member_says_why_and_where(hint: Any, value: Any, words: str) -> None:
     with pytest.raises(Misfit, match=words):
-        convert(value, read_hint(hint), "value")
+        convert(value, read_hint(hint, globals()), "value")
 
 
 def test_a_class_tells_what_its_docstring_says_about_its_fields() -> None:
@@ -384,6 +399,8 @@ REFUSED: list[tuple[Any, str]] = [
     (dict[str, list[type]], "a model cannot write a type"),
     (msgspec.defstruct("Row", [("a", Cat | Dog)], array_like=True), "leave array_like away"),
     (Annotated[bool, msgspec.Meta(ge=1)], "says nothing about bool"),
+    (list["Nowhere"], "'Nowhere' is only a name here: write the type itself"),  # type: ignore[name-defined]  # noqa: F821
+    (set[Point], r"Point cannot be in a set; write list\[Point\]"),
 ]
 
 

@@ -14,7 +14,7 @@ import pathlib
 import re
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
@@ -52,9 +52,9 @@ class Hint(Struct, frozen=True):
     kind: Any
 
 
-def read_hint(hint: Any) -> Hint:
-    """DragomanError when there is no JSON for such a type."""
-    return Hint(Reading().plain(hint))
+def read_hint(hint: Any, names: Mapping[str, Any] | None = None) -> Hint:
+    """DragomanError when there is no JSON for such a type. `names`: what words in quotes mean in it."""
+    return Hint(Reading(names or {}).plain(hint))
 
 
 # ---------------------------------------------------------------- stand-ins
@@ -79,6 +79,13 @@ class Record(StandIn):
     """A class whose fields msgspec does not all take."""
 
     shape: ClassVar[Shape]
+
+
+class Knot(StandIn):
+    """A type that is in itself: `Json = str | list["Json"] | dict[str, "Json"]`."""
+
+    kind: ClassVar[Any]
+    tied: ClassVar[bool] = False
 
 
 class Values(StandIn):
@@ -173,13 +180,14 @@ def _walk(hint: Any, seen: dict[int, Any]) -> Iterator[Any]:
 class Reading:
     """One hint. Classes that refer to themselves are read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self._names = names
         self._records: list[tuple[Any, type[Record]]] = []
+        self._open: list[tuple[Any, type[Knot]]] = []
 
     def plain(self, hint: Any) -> Any:
         if isinstance(hint, str | typing.ForwardRef):
-            words = f"{getattr(hint, '__forward_arg__', hint)!r} is only a name here"
-            raise DragomanError(f"{words}: write the type itself, and a class where it is in itself")
+            return self.plain(self._look_up(hint))
         if is_native(hint):
             return hint
         if hint in (inspect.Parameter.empty, object):
@@ -190,13 +198,45 @@ class Reading:
             return str
         if get_origin(hint) in _SETS or hint in _SETS:
             return self._set(hint, get_origin(hint) or hint, get_args(hint))
-        if hasattr(hint, "__value__"):  # a TypeAliasType
-            return self.plain(hint.__value__)
+        if hasattr(hint, "__value__") or get_origin(hint) in _UNIONS:
+            return self._tie(hint)
         if isinstance(hint, typing.TypeVar):
             return self._variable(hint)
         if isinstance(hint, type) and issubclass(hint, enum.Enum):
             return _values(hint)
         return self._record(hint) if is_record(hint) else self._compound(hint, get_origin(hint), get_args(hint))
+
+    def _look_up(self, hint: Any) -> Any:
+        name = getattr(hint, "__forward_arg__", hint)
+        if name in self._names:
+            return self._names[name]
+        bare = types.SimpleNamespace(__annotations__={"it": name})
+        try:
+            return typing.get_type_hints(bare, dict(self._names), include_extras=True)["it"]
+        except (NameError, SyntaxError, TypeError) as error:
+            raise DragomanError(f"{name!r} is only a name here: write the type itself") from error
+
+    def _tie(self, hint: Any) -> Any:
+        """A union, or a TypeAliasType, which may be in itself."""
+        for known, knot in self._open:
+            if known == hint:
+                knot.tied = True
+                return knot
+        knot = _stand_in(self._name_of(hint), Knot)
+        self._open.append((hint, knot))
+        if hasattr(hint, "__value__"):
+            kind = self.plain(hint.__value__)
+        else:
+            kind = _unite(tuple(self.plain(member) for member in get_args(hint)))
+        self._open.pop()
+        knot.kind = kind
+        return knot if knot.tied else kind
+
+    def _name_of(self, hint: Any) -> str:
+        """What a union that has no name of its own is called where it was written."""
+        if hasattr(hint, "__value__"):
+            return str(hint.__name__)
+        return next((name for name, value in self._names.items() if value is hint), "Value")
 
     def _variable(self, hint: Any) -> Any:
         if hint.__constraints__:
@@ -208,8 +248,6 @@ class Reading:
             return _annotated(self.plain(arguments[0]), arguments[1:])
         if origin in _LISTS or hint in _LISTS:
             return list[self.plain(arguments[0]) if arguments else Any]  # type: ignore[misc]  # made at run time
-        if origin in _UNIONS:
-            return _unite(tuple(self.plain(member) for member in arguments))
         if arguments and isinstance(origin, type) and origin not in _INSTEAD:
             changed = tuple(member if member is Ellipsis else self.plain(member) for member in arguments)
             rebuilt = origin[changed]  # type: ignore[index]  # made at run time

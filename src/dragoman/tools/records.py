@@ -5,7 +5,7 @@ import inspect
 import re
 import typing
 from collections.abc import Callable
-from typing import Any, NotRequired, Required, TypeVar, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
@@ -16,7 +16,7 @@ from dragoman.tools.docstrings import Doc, read_docstring
 NOTHING: Any = object()  # no default
 _MODULES = re.compile(r"\b\w+\.")
 _NO_NAME = re.compile(r"\W+")
-_WRAPPERS = (Required, NotRequired)
+_WRAPPERS = ("Required", "NotRequired", "ReadOnly")
 
 
 class Field(Struct, frozen=True):
@@ -44,11 +44,16 @@ def is_record(hint: Any) -> bool:
         return False
     return (
         dataclasses.is_dataclass(kind)
-        or typing.is_typeddict(kind)
+        or is_typed_dict(kind)
         or is_named_tuple(kind)
         or (issubclass(kind, Struct) and kind is not Struct)
         or hasattr(kind, "__attrs_attrs__")
     )
+
+
+def is_typed_dict(kind: Any) -> bool:
+    """Also one of typing_extensions, which `typing.is_typeddict` does not know."""
+    return type(kind).__name__ == "_TypedDictMeta"
 
 
 def is_named_tuple(kind: Any) -> bool:
@@ -62,7 +67,7 @@ def read_shape(hint: Any) -> Shape:
         title=_title(hint, kind),
         doc=_doc(kind),
         fields=_fields(hint, kind),
-        make=dict if typing.is_typeddict(kind) else kind,
+        make=dict if is_typed_dict(kind) else kind,
         closed=_config(kind, "forbid_unknown_fields"),
         tag=_tag(kind),
     )
@@ -90,7 +95,7 @@ def _fields(hint: Any, kind: Any) -> tuple[Field, ...]:
             for f in msgspec.structs.fields(hint)
         )
     hints = {name: _bind(one, _variables(hint)) for name, one in hints_of(kind).items()}
-    if typing.is_typeddict(kind):
+    if is_typed_dict(kind):
         return tuple(_key(name, one, name in kind.__required_keys__) for name, one in hints.items())
     return tuple(
         Field(name, name, hints.get(name, Any), default is NOTHING and required, default)
@@ -123,8 +128,8 @@ def _said(value: Any, missing: Any) -> Any:
 
 
 def _key(name: str, hint: Any, required: bool) -> Field:
-    while get_origin(hint) in _WRAPPERS:
-        required = get_origin(hint) is Required
+    while (word := getattr(get_origin(hint), "_name", None)) in _WRAPPERS:
+        required = required if word == "ReadOnly" else word == "Required"
         hint = get_args(hint)[0]
     return Field(name, name, hint, required)
 

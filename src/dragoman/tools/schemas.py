@@ -6,7 +6,7 @@ from typing import Any, get_args
 import msgspec
 
 from dragoman.jsontypes import Json, JsonObject
-from dragoman.tools.hints import PATHS, Choice, Hint, Record, StandIn, Values, is_pydantic, is_stand_in
+from dragoman.tools.hints import PATHS, Choice, Hint, Knot, Record, StandIn, Values, is_pydantic, is_stand_in
 from dragoman.tools.records import NOTHING, Field, Shape
 
 _REFERENCE = "#/$defs/{name}"
@@ -73,9 +73,10 @@ class Sheet:
         if is_pydantic(kind):
             return self._bring(kind)
         if number not in self._names:
-            self._names[number] = self._free_name(kind.shape.title)
-            self._definitions[self._names[number]] = None
-            self._definitions[self._names[number]] = self._object(kind)
+            knot = is_stand_in(kind, Knot)
+            name = self._names[number] = self._free_name(kind.__name__ if knot else kind.shape.title)
+            self._definitions[name] = None
+            self._definitions[name] = self._fill(self._made[self._first[kind]]) if knot else self._object(kind)
         return {"$ref": _REFERENCE.format(name=self._names[number])}
 
     def _object(self, kind: type[Record]) -> JsonObject:
@@ -152,6 +153,8 @@ def _stand_ins(kinds: list[Any]) -> Iterator[type[StandIn]]:
 def _parts(kind: Any) -> list[Any]:
     if is_stand_in(kind, Choice):
         return list(kind.members)
+    if is_stand_in(kind, Knot):
+        return [kind.kind]
     return [field.hint for field in kind.shape.fields] if is_stand_in(kind, Record) else []
 
 

@@ -118,7 +118,7 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     """DragomanError when there is an argument JSON has no form for."""
     shown = _documented(function)
     doc = read_docstring(inspect.getdoc(shown) if not isinstance(shown, functools.partial) else None)
-    hints = _hints(function)
+    hints, names = _hints(function)
     arguments: list[Argument] = []
     rest: Argument | None = None
     wants_call: str | None = None
@@ -128,9 +128,9 @@ def read_signature(function: Callable[..., Any]) -> Signature:
             wants_call = parameter.name
             continue
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
-            arguments += [_argument(function, one, one.annotation, doc) for one in _unpacked(hint)]
+            arguments += [_argument(function, one, one.annotation, doc, names) for one in _unpacked(hint)]
             continue
-        argument = _argument(function, parameter, hint, doc)
+        argument = _argument(function, parameter, hint, doc, names)
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             rest = argument
         else:
@@ -171,8 +171,8 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return parameters
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Type hints with strings resolved, also to names of the scope a function was made in."""
+def _hints(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Type hints with strings resolved, also to names of the scope a function was made in; and those names."""
     shown: Any = function
     while isinstance(shown, functools.partial):
         shown = shown.func
@@ -183,14 +183,14 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     shown = inspect.unwrap(shown)
     said = {name: hint for name, hint in getattr(shown, "__annotations__", {}).items() if name != "return"}
     around = getattr(inspect.unwrap(getattr(shown, "__func__", shown)), "__globals__", {})
-    bare = types.SimpleNamespace(__annotations__=said)
+    bare, names = types.SimpleNamespace(__annotations__=said), _names_around(shown)
     try:
-        return typing.get_type_hints(bare, around, _names_around(shown), include_extras=True)
+        return typing.get_type_hints(bare, around, names, include_extras=True), {**around, **names}
     except NameError as error:
         name = getattr(shown, "__qualname__", shown)
         raise DragomanError(f"{name}: {error} where its type hints can be read: define it in the module") from error
     except (TypeError, AttributeError):
-        return {}
+        return {}, {}
 
 
 def _names_around(function: Any) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def _unpacked(hint: Any) -> list[inspect.Parameter]:
     ]
 
 
-def _argument(function: Any, parameter: inspect.Parameter, hint: Any, doc: Doc) -> Argument:
+def _argument(function: Any, parameter: inspect.Parameter, hint: Any, doc: Doc, names: dict[str, Any]) -> Argument:
     empty = parameter.default is inspect.Parameter.empty
     if hint is inspect.Parameter.empty and not empty and type(parameter.default) in _SIMPLE:
         hint = type(parameter.default)
@@ -228,7 +228,7 @@ def _argument(function: Any, parameter: inspect.Parameter, hint: Any, doc: Doc) 
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         hint = list[Any] if hint is inspect.Parameter.empty else list[hint]
     try:
-        found = read_hint(hint)
+        found = read_hint(hint, names)
     except DragomanError as error:
         name = getattr(function, "__qualname__", None) or repr(function)
         raise DragomanError(f"{name}: argument {parameter.name}: {error}") from error

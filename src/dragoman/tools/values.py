@@ -9,7 +9,7 @@ import msgspec
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import Json, kind_of, load_json
-from dragoman.tools.hints import PATHS, Choice, Hint, Record, Values, is_pydantic, is_stand_in, name_of
+from dragoman.tools.hints import PATHS, Choice, Hint, Knot, Record, Values, is_pydantic, is_stand_in, name_of
 from dragoman.tools.records import Shape, is_named_tuple, is_record, read_shape
 
 _PLACE = re.compile(r" - at `\$([^`]*)`")
@@ -61,6 +61,8 @@ def _make(kind: Any, value: Any, *, strict: bool) -> Any:
         return _choose(kind, value, strict=strict)
     if is_stand_in(kind, Record):
         return _fill(kind.shape, value, strict=strict)
+    if is_stand_in(kind, Knot):
+        return _look(value, kind.kind, strict=strict)
     if is_stand_in(kind, Values):
         return _pick(kind, value)
     if kind in PATHS and isinstance(value, str):
