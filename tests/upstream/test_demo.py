@@ -15,6 +15,9 @@ from dragoman.model.messages import Image, Part, Reasoning, Text, ToolCall
 from dragoman.model.reply import Reply
 from dragoman.model.request import CustomTool, OutputFormat, ReasoningSetting, Request, ServerTool, Tool, ToolChoice
 from dragoman.notes import Notes
+from dragoman.passes.legal import prepare
+from dragoman.passes.profile import Profile
+from dragoman.passes.restore import restore
 from dragoman.upstream.demo import count_tokens, demo_embedding, demo_events, demo_reply
 from dragoman.wire import WireReply
 from tests.laws.strategies import requests
@@ -419,3 +422,16 @@ def test_a_patch_is_one_even_where_free_text_is_a_functions_argument() -> None:
 def test_a_question_in_quotes_is_the_question() -> None:
     asked = user('"Read the file /home/me/note.txt and tell me what it says."\n')
     assert calls(talk(asked, tools=(VIEW, READ))) == [("Read", {"file_path": "/home/me/note.txt"})]
+
+
+def test_a_schema_asked_for_in_words_is_kept_to() -> None:
+    schema = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
+    profile = Profile(kind="x", dialect="openai_chat", lacks=("json", "json_schema", "tool_choice"))
+    asked = talk(user("Anna is 31."), model="demo", output=OutputFormat(type="json_schema", schema=schema))
+    prepared = prepare(asked, profile, Notes())
+    assert prepared.request.output is None
+    reply = fold(demo_events(prepared.request))
+    assert isinstance(reply, Reply)
+    notes = Notes()
+    restore(reply, prepared.undo, notes)
+    assert not notes.items

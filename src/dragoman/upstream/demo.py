@@ -12,7 +12,7 @@ clients put in. Then, the first rule that applies:
    JSON Schema.
    Values come from the asked text: first what stands in quotes or backticks, then paths and capitalised words, and
    numbers for numbers.
-2. Structured output (`json_schema`, `json`): a value for the schema.
+2. Structured output (`json_schema`, `json`, or a JSON Schema in words): a value for the schema.
 3. Tool results in the last user turn: it quotes them, and says which have failed.
 4. "say X", "reply with X", "repeat X": X. "count to N": the numbers.
 5. "what is my X?": what an earlier turn said in "my X is …"; "remember X" comes back the same way.
@@ -52,7 +52,7 @@ from dragoman.model.messages import (
 from dragoman.model.reply import Finish, Reply, Usage
 from dragoman.model.request import CustomTool, Request, Tool
 from dragoman.upstream.demo_files import PATCH, PATCH_BEGIN, patch_with, read_with, wants_file
-from dragoman.upstream.demo_texts import strip_tags
+from dragoman.upstream.demo_texts import find_schema, strip_tags
 from dragoman.upstream.patterns import sample_pattern
 from dragoman.upstream.sampler import Hints, sample
 
@@ -364,6 +364,9 @@ def _talk(request: Request) -> str:
     asked = _asked(request)
     if wish is not None and wish.type == "json_schema":
         return dump_text(sample(wish.schema or {"type": "object"}, _hints(asked, [])))
+    told = find_schema(_texts(request.messages, "system", "developer", "user"))
+    if told is not None:
+        return dump_text(sample(told, _hints(asked, [])))
     if wish is not None and wish.type == "json":
         return dump_text({"answer": _say(request, asked)})
     said = _say(request, asked)

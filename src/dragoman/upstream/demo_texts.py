@@ -1,6 +1,11 @@
 """What a person asked, without what their program put around it."""
 
 import re
+from collections.abc import Iterable
+
+from dragoman.errors import DecodeError
+from dragoman.jsontypes import JsonObject, load_object
+from dragoman.passes.answers import JsonText
 
 _TAG = re.compile(r"<(/?)([\w-]+)[^<>]*>")
 _LEFT_OVER = re.compile(r"\A[^<]*</[\w-]+>")  # the end of a block whose beginning was cut off
@@ -24,3 +29,18 @@ def strip_tags(text: str, most: int) -> str:
     plain = _LEFT_OVER.sub("", "".join(kept)[-most:]).strip()
     whole = _QUOTED.fullmatch(plain)  # opencode quotes the question itself
     return whole[1] if whole else plain
+
+
+_SCHEMA = re.compile(r"It must match this JSON Schema:\s*")
+
+
+def find_schema(texts: Iterable[str]) -> JsonObject | None:
+    """A JSON Schema that the answer shall match, asked for in the words of passes/emulate.py."""
+    for text in texts:
+        found = _SCHEMA.search(text)
+        if found is not None:
+            try:
+                return load_object(JsonText().feed(text[found.end() :]))
+            except DecodeError:
+                continue
+    return None

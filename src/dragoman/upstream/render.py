@@ -92,11 +92,10 @@ def _find_profile(station: Station, dialect: str, model: str, *, native: bool) -
 def split(asked: Asked, station: Station, target: Target, *, refuse: frozenset[str]) -> tuple[Asked, int]:
     """What to ask, and how often: more than once if several answers are wanted from a target that gives one."""
     upstream = station.spec
-    if upstream.kind == DEMO:
-        profile = Profile(kind=DEMO, lacks=("choices",))
-    else:
-        name = choose_dialect(upstream, asked.dialect.name, target.model)
-        profile = profile_for(upstream.kind, target.model, name, upstream.overrides)
+    if upstream.kind == DEMO:  # it gives as many as it is asked for
+        return asked, 1
+    name = choose_dialect(upstream, asked.dialect.name, target.model)
+    profile = profile_for(upstream.kind, target.model, name, upstream.overrides)
     notes = Notes(refuse)  # type: ignore[arg-type]  # checked where it was read
     request, copies = split_choices(asked.request, profile, notes)
     if copies == 1:
