@@ -101,6 +101,8 @@ def call_tool(call: Any) -> None:
                 sys.stdout.write("DEBUG nothing to see here\n")
         case "lie":
             answer(call, {**text("n is many"), "structuredContent": {"n": "many"}})
+        case "link":
+            answer(call, {"content": [{"type": "resource_link", **PAGE}]})
         case "big":
             answer(call, text("a" * int(MORE[0])))
         case "ask":  # asks us something first, and tells how that went

@@ -2,9 +2,13 @@
 
 import asyncio
 
+import httpx2
 import pytest
 
 from dragoman.mcp.guard import ForbiddenAddressError, Guard, Kind, resolve, weigh, weigh_literal
+from dragoman.mcp.web import make_client
+from tests.mcp.servers import spec
+from tests.mcp.web_server import Said, site
 
 ADDRESSES: list[tuple[str, Kind]] = [
     ("93.184.216.34", "public"), ("2606:2800:220:1::1", "public"), ("::ffff:93.184.216.34", "public"),
@@ -92,6 +96,57 @@ def test_every_answer_is_judged(answers: list[str], private: bool, allowed: bool
                 await guard.find("mixed.test", 80)
 
     asyncio.run(run())
+
+
+def test_the_connection_goes_to_the_judged_address_and_keeps_the_name() -> None:
+    """The system's own resolver knows no such name, so nobody can have asked it."""
+
+    async def run(port: int) -> None:
+        ours = spec("ours", url=f"http://server.test:{port}/mcp", headers={"x-own": "yes"})
+        names = Names(["127.0.0.1"], ["127.0.0.1"])
+        async with make_client(ours, Guard("server.test", private=True, resolve=names)) as client:
+            for _ in range(3):
+                assert (await client.get(str(ours.url))).status_code == 200
+        assert names.asked == 1
+
+    with site(lambda seen: Said(200, {"ok": True})) as server:
+        port = int(server.url.rpartition(":")[2])
+        asyncio.run(run(port))
+        assert {seen.headers["host"] for seen in server.seen} == {f"server.test:{port}"}
+
+
+def test_two_names_of_one_address_share_no_connection() -> None:
+    async def run(port: int) -> None:
+        ours = spec("ours", url=f"http://server.test:{port}/mcp")
+        guard = Guard("server.test", private=True, resolve=Names(["127.0.0.1"], ["127.0.0.1"]))
+        async with make_client(ours, guard) as client:
+            for name in ("server.test", "login.test", "server.test", "login.test"):
+                assert (await client.get(f"http://{name}:{port}/")).status_code == 200
+
+    with site(lambda seen: Said(200, {"ok": True})) as server:
+        asyncio.run(run(int(server.url.rpartition(":")[2])))
+        names = {
+            name: {s.peer for s in server.seen if s.headers["host"].startswith(name)} for name in ("server", "login")
+        }
+        assert len(names["server"]) == len(names["login"]) == 1
+        assert not names["server"] & names["login"]
+
+
+def test_an_address_that_does_not_answer_is_followed_by_the_next_and_all_are_asked_for_anew() -> None:
+    async def run(port: int) -> None:
+        ours = spec("ours", url=f"http://server.test:{port}/mcp")
+        names = Names(["127.0.0.2", "127.0.0.1"], ["127.0.0.2"], ["169.254.169.254"])
+        guard = Guard("server.test", private=True, resolve=names)
+        async with make_client(ours, guard) as client:
+            assert (await client.get(str(ours.url))).status_code == 200
+            guard.forget("server.test", port)
+            with pytest.raises(httpx2.ConnectError):
+                await client.get(str(ours.url))
+            with pytest.raises(httpx2.ConnectError, match="no server's"):  # it was resolved anew, and judged anew
+                await client.get(str(ours.url))
+
+    with site(lambda seen: Said(200, {"ok": True})) as server:
+        asyncio.run(run(int(server.url.rpartition(":")[2])))
 
 
 def test_a_public_server_sends_nobody_into_our_network() -> None:

@@ -52,6 +52,22 @@ def test_what_cannot_be_read_is_an_error_for_the_model(arguments: str, why: str,
     asyncio.run(run())
 
 
+def test_a_server_that_lists_none_and_sends_a_link_can_be_asked_for_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("link")) as house:
+            toolbox = house.servers.toolbox()
+            assert [tool.name for tool in await toolbox.list_tools()] == ["link__work"]
+            assert words(await house.call("link.work")) == "[page: demo://page - A page., text/plain]"
+            assert [tool.name for tool in await toolbox.list_tools()][1:] == [
+                "link__list_resources",
+                "link__read_resource",
+            ]
+            read = await house.call("link.read_resource", '{"uri": "demo://page"}')
+            assert words(read) == "[demo://page]\nOnce upon a time."
+
+    asyncio.run(run())
+
+
 def test_a_server_without_resources_or_one_that_shall_not_show_them_has_no_such_tools(tmp_path: Path) -> None:
     """The time server says it has resources, and has none."""
 

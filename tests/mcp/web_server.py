@@ -20,6 +20,7 @@ class Seen:
     path: str
     headers: dict[str, str]
     body: bytes
+    peer: tuple[str, int] = ("", 0)
 
 
 @dataclass
@@ -45,7 +46,8 @@ class Site:
 
             def _serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("content-length") or 0))
-                seen = Seen(self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body)
+                headers = {k.lower(): v for k, v in self.headers.items()}
+                seen = Seen(self.command, self.path, headers, body, self.client_address)
                 site.seen.append(seen)
                 said = next((said for script in site.scripts if (said := script(seen)) is not None), Said(404))
                 data = (

@@ -56,12 +56,15 @@ class FileToken(httpx2.Auth):
         yield request
 
 
-class _Guarded(httpx2.AsyncHTTPTransport):
-    """Connects to addresses that were judged, and reads no answer larger than a tool result can be (F65)."""
+class _Guarded(httpx2.AsyncBaseTransport):
+    """Connects to addresses that were judged, and reads no answer larger than a tool result can be (F65).
+
+    Each name has connections of its own: two may have one address, and TLS has made sure of one name only.
+    """
 
     def __init__(self, guard: Guard) -> None:
-        super().__init__(trust_env=False)
         self._guard = guard
+        self._by_name: dict[str, httpx2.AsyncHTTPTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host, port = request.url.host, request.url.port or PORTS[request.url.scheme]
@@ -80,6 +83,8 @@ class _Guarded(httpx2.AsyncHTTPTransport):
     async def _send(self, request: httpx2.Request, host: str, port: int, addresses: list[str]) -> httpx2.Response:
         """To the first address that takes the connection. The name stays in the Host header and in TLS."""
         failure: httpx2.TransportError | None = None
+        transport = self._by_name.get(host) or httpx2.AsyncHTTPTransport(trust_env=False)
+        self._by_name[host] = transport
         for address in addresses:
             there = httpx2.Request(
                 request.method,
@@ -89,11 +94,15 @@ class _Guarded(httpx2.AsyncHTTPTransport):
                 extensions={**request.extensions, "sni_hostname": host},
             )
             try:
-                return await super().handle_async_request(there)
+                return await transport.handle_async_request(there)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error
         self._guard.forget(host, port)
         raise failure or httpx2.ConnectError("there is no address", request=request)
+
+    async def aclose(self) -> None:
+        for transport in self._by_name.values():
+            await transport.aclose()
 
 
 class _CappedStream(httpx2.AsyncByteStream):
