@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dragoman.dialects import find_dialect
 from dragoman.dialects.anthropic import stream as anthropic
 from dragoman.dialects.openai_chat import stream_reader as chat
+from dragoman.dialects.openai_responses import stream as responses
 from dragoman.framing.mould import EVERY, Mould
 from dragoman.model.events import Event
 from dragoman.notes import Notes
@@ -79,7 +80,64 @@ MESSAGES: dict[str, list[str]] = {
         *(say_anthropic(t, index=i) for t in "abcd" for i in (0, 1)),
     ],
 }
-ALL = [("openai_chat", name) for name in STREAMS] + [("anthropic", name) for name in MESSAGES]
+
+
+def say_response(kind: str, number: int, **more: Any) -> str:
+    body = {"type": f"response.{kind}", "sequence_number": number, **more}
+    return f"event: response.{kind}\ndata: {json.dumps(body, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
+
+def say_output(text: str, number: int, item: str = "a", **more: Any) -> str:
+    place = {"item_id": item, "output_index": 0, "content_index": 0}
+    return say_response("output_text.delta", number, **place, delta=text, logprobs=[], **more)
+
+
+def add_output(number: int, item: str = "a") -> str:
+    added = {"id": item, "type": "message", "role": "assistant", "content": []}
+    return say_response("output_item.added", number, output_index=0, item=added)
+
+
+CREATED = say_response("created", 0, response={"id": "r", "object": "response", "model": "m", "output": []})
+RESPONSES: dict[str, list[str]] = {
+    "plain": [CREATED, add_output(1), *(say_output(text, i) for i, text in enumerate(TEXTS * 4))],
+    "padded": [CREATED, add_output(1), *(say_output(t, i, obfuscation="x" * i) for i, t in enumerate(TEXTS * 4))],
+    "the number last": [
+        CREATED,
+        add_output(1),
+        *(
+            say_output("x", 7).replace('"sequence_number":7,', "").replace("}\n", f',"sequence_number":{i}}}\n')
+            for i in range(5)
+        ),
+    ],
+    "two items": [CREATED, add_output(1), add_output(2, "b"), *(say_output(t, 3, i) for t in "cdef" for i in "ab")],
+    "a text that looks like a number": [
+        CREATED,
+        add_output(1),
+        *(say_output('"sequence_number":1,', i) for i in range(4)),
+        *(say_output(',"obfuscation":"x"', i) for i in range(4)),
+    ],
+    "chances now and then": [
+        CREATED,
+        add_output(1),
+        *map(say_output, "abc", range(3)),
+        say_output("d", 4).replace(
+            '"logprobs":[]', '"logprobs":[{"token":"d","logprob":-1,"bytes":[],"top_logprobs":[]}]'
+        ),
+        *map(say_output, "efg", range(3)),
+    ],
+    "after an error": [
+        CREATED,
+        add_output(1),
+        *map(say_output, "abc", range(3)),
+        say_response("failed", 4, response={"error": {"message": "no"}}),
+        say_output("d", 5),
+    ],
+}
+PADDED = [say_chat(t, obfuscation="x" * i).replace(": ", ":").replace(", ", ",") for i, t in enumerate("abcdef" * 4)]
+STREAMS["padded"] = [ROLE, *PADDED]
+STREAMS["padded from the middle"] = [ROLE, *map(say_chat, "abc"), *PADDED, *map(say_chat, "def")]
+CASES = {"openai_chat": STREAMS, "anthropic": MESSAGES, "openai_responses": RESPONSES}
+ALL = [(dialect, name) for dialect, streams in CASES.items() for name in streams]
 
 
 def read(dialect: str, pieces: list[bytes]) -> list[Event]:
@@ -92,7 +150,7 @@ def read(dialect: str, pieces: list[bytes]) -> list[Event]:
 def test_a_stream_is_read_as_if_every_frame_were_parsed(
     dialect: str, name: str, together: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    frames = [frame.encode() for frame in (STREAMS if dialect == "openai_chat" else MESSAGES)[name]]
+    frames = [frame.encode() for frame in CASES[dialect][name]]
     pieces = [b"".join(frames)] if together else frames
     quick = read(dialect, pieces)
     monkeypatch.setattr(Mould, "read", lambda self, block: None)
@@ -105,10 +163,24 @@ def test_an_end_of_a_block_ends_what_was_learnt_of_it() -> None:
         read("anthropic", ["".join(frames).encode()])
 
 
-@pytest.mark.parametrize(
-    ("dialect", "module", "loader"), [("openai_chat", chat, "load_json"), ("anthropic", anthropic, "load_object")]
-)
-def test_hardly_a_frame_is_parsed(dialect: str, module: Any, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+LONG: dict[str, tuple[Any, str, list[str]]] = {
+    "openai_chat": (chat, "load_json", [ROLE, *(say_chat(f"word {i}") for i in range(100))]),
+    "anthropic": (
+        anthropic,
+        "load_object",
+        [MESSAGE, open_anthropic("text"), *(say_anthropic(f"{i}") for i in range(100))],
+    ),
+    "openai_responses": (
+        responses,
+        "load_object",
+        [CREATED, add_output(1), *(say_output(f"{i}", i, obfuscation="x" * (i % 9)) for i in range(100))],
+    ),
+}
+
+
+@pytest.mark.parametrize("dialect", LONG)
+def test_hardly_a_frame_is_parsed(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, loader, frames = LONG[dialect]
     parsed = 0
     load = getattr(module, loader)
 
@@ -118,9 +190,7 @@ def test_hardly_a_frame_is_parsed(dialect: str, module: Any, loader: str, monkey
         return load(data)
 
     monkeypatch.setattr(module, loader, count)
-    head = [ROLE] if dialect == "openai_chat" else [MESSAGE, open_anthropic("text")]
-    say = say_chat if dialect == "openai_chat" else say_anthropic
-    events = read(dialect, ["".join([*head, *(say(f"word {i} ") for i in range(100))]).encode()])
+    events = read(dialect, ["".join(frames).encode()])
     assert len(events) > 100
     assert parsed < 6
 
@@ -166,9 +236,11 @@ def test_whatever_is_said_is_read_as_json_reads_it(texts: list[str], compact: bo
         assert mould.read(json.dumps({"a": [1], "t": text, "b": {}}, separators=separators).encode()) == text
 
 
-@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
-def test_a_decoder_goes_without_the_collector(dialect: str) -> None:
-    frames = STREAMS["two choices"] if dialect == "openai_chat" else MESSAGES["plain"]
+@pytest.mark.parametrize(
+    ("dialect", "name"), [("openai_chat", "two choices"), ("anthropic", "plain"), ("openai_responses", "plain")]
+)
+def test_a_decoder_goes_without_the_collector(dialect: str, name: str) -> None:
+    frames = CASES[dialect][name]
     read(dialect, ["".join(frames).encode()])
     gc.collect()
     gc.disable()

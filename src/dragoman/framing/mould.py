@@ -12,6 +12,13 @@ EVERY = 16  # frames that did not fit, until the next is learnt: a stream that c
 _STRING = re.compile(rb'\s*:\s*("(?:[^"\\]|\\.)*")', re.DOTALL)
 
 
+def without(block: bytes, start: bytes, end: bytes) -> bytes:
+    """A frame without what stands between these: something that is another in each and says nothing."""
+    at = block.find(start)
+    to = block.find(end, at + len(start)) if at >= 0 else -1
+    return block[:at] + block[to + len(end) :] if to >= 0 else block
+
+
 class Mould:
     __slots__ = ("_cut", "_from", "_head", "_misses", "_tail")
 

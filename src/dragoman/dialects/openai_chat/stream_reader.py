@@ -18,7 +18,7 @@ from dragoman.dialects.openai_chat.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import leftovers
-from dragoman.framing.mould import Mould
+from dragoman.framing.mould import Mould, without
 from dragoman.framing.sse import SseDecoder, SseFrame, read_block
 from dragoman.jsontypes import JsonObject, kind_of, load_json
 from dragoman.model.events import Aside, Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart
@@ -52,10 +52,13 @@ class StreamDecoder:
         self._ended = False
         self._mould = Mould()  # of a piece of text
         self._moulded: Turn | None = None  # whose text that is
+        self._padded = False
 
     def feed(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
         for block in self._frames.cut(piece):
+            if self._padded:
+                block = without(block, b',"obfuscation":"', b'"')  # as OpenAI hides how long its words are
             turn = self._moulded
             if turn is not None and turn.text is not None and (text := self._mould.read(block)) is not None:
                 if text:
@@ -118,6 +121,7 @@ class StreamDecoder:
 
     def _read_chunk(self, body: JsonObject, events: list[Event]) -> None:
         self._moulded = None  # it may say something that others would say again
+        self._padded = self._padded or "obfuscation" in body
         self._size = len(body) if body.keys() <= _KNOWN else -1
         self._read_head(body)
         choices = body["choices"]

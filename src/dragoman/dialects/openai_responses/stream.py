@@ -23,7 +23,8 @@ from dragoman.dialects.openai_responses.reply import decode_reply, natural_reaso
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.dialects.openai_responses.writer import CUT, StreamEncoder
 from dragoman.fields import decode_each, expected, need_object
-from dragoman.framing.sse import SseDecoder, SseFrame
+from dragoman.framing.mould import Mould, without
+from dragoman.framing.sse import SseDecoder, SseFrame, read_block
 from dragoman.jsontypes import JsonObject, copy_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import unfold, unfold_part
@@ -85,11 +86,20 @@ class StreamDecoder:
         self._extras: Extras = {}  # of the start
         self._started = False
         self._ended = False
+        self._mould = Mould()  # of a piece of text
+        self._moulded: _Item | None = None  # whose text that is
 
     def feed(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
-        for frame in self._frames.feed(piece):
-            self._read(frame, events)
+        for block in self._frames.cut(piece):
+            item = self._moulded
+            if item is not None and (text := self._mould.read(_bare(block))) is not None:
+                item.pieces.append(text)
+                if text:
+                    events.append(PartDelta(index=item.slot, text=text))
+            elif (frame := read_block(block)) is not None:
+                self._moulded = None
+                self._read(frame, events, block)
         return events
 
     def close(self) -> list[Event]:
@@ -101,22 +111,22 @@ class StreamDecoder:
             events.append(ReplyFailed(failure=CUT))
         return events
 
-    def _read(self, frame: SseFrame, events: list[Event]) -> None:
+    def _read(self, frame: SseFrame, events: list[Event], block: bytes = b"") -> None:
         if self._ended or frame.data == b"[DONE]":  # not OpenAI's, but seen behind servers that also speak Chat
             return
         body = load_object(frame.data)
         kind = body.get("type") or frame.event
         match kind:
             case "response.output_text.delta":
-                self._delta(body, "content", "content_index", "output_text", events)
+                self._delta(body, "content", "content_index", "output_text", events, block)
             case "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta":
                 self._grow_call(body, events)
             case "response.reasoning_summary_text.delta":
-                self._delta(body, "summary", "summary_index", "summary_text", events)
+                self._delta(body, "summary", "summary_index", "summary_text", events, block)
             case "response.reasoning_text.delta":
-                self._delta(body, "content", "content_index", "reasoning_text", events)
+                self._delta(body, "content", "content_index", "reasoning_text", events, block)
             case "response.refusal.delta":
-                self._delta(body, "content", "content_index", "refusal", events)
+                self._delta(body, "content", "content_index", "refusal", events, block)
             case "response.output_item.added":
                 self._add_item(body, events)
             case "response.output_item.done":
@@ -372,7 +382,7 @@ class StreamDecoder:
             at = ((((ROOT, "choices"), 0), "parts"), item.slot)
             self._notes.altered(at, "its end says something else than was streamed")
 
-    def _delta(self, body: JsonObject, where: str, place: str, kind: str, events: list[Event]) -> None:
+    def _delta(self, body: JsonObject, where: str, place: str, kind: str, events: list[Event], block: bytes) -> None:
         item = self._find(body) or self._imply(body, kind, events)
         if item.part is None or item.key != (where, body.get(place, item.key[1])):
             self._turn_to(item, (where, body.get(place, item.ended)), kind, events)
@@ -385,8 +395,11 @@ class StreamDecoder:
             tokens = decode_each(logprobs, "logprobs", decode_logprob)
             item.logprobs += len(tokens)
             events.append(PartDelta(index=item.slot, text=text, logprobs=tokens))
-        elif text:
+            return
+        if text:
             events.append(PartDelta(index=item.slot, text=text))
+        if self._mould.learn(_bare(block), b'"delta"', text):
+            self._moulded = item
 
     def _add_part(self, body: JsonObject, where: str, place: str, events: list[Event]) -> None:
         item, block = self._find(body), need_object(body.get("part"))
@@ -443,6 +456,11 @@ class StreamDecoder:
         item, text = self._find(body), body.get(key)
         if item is not None and item.part is not None and type(text) is str:
             self._add_missing(item, "".join(item.pieces), text, events)
+
+
+def _bare(block: bytes) -> bytes:
+    """A frame without its number, and without the padding by which OpenAI hides how long its words are."""
+    return without(without(block, b'"sequence_number":', b","), b',"obfuscation":"', b'"')
 
 
 def _name_of(item: JsonObject) -> str | None:
