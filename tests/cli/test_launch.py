@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +107,23 @@ def test_what_is_printed_can_be_evaluated(tmp_path: Path) -> None:
         done = subprocess.run(["bash", "-c", command], env={"PATH": path}, capture_output=True, text=True, timeout=20)
     assert json.loads(done.stdout) == [200, f"http://127.0.0.1:{house.port}", ["-p", "it's"]]
     assert done.returncode == 5
+
+
+def test_whoever_ends_launch_ends_the_program_and_the_gateway(tmp_path: Path) -> None:
+    program = tmp_path / "claude"
+    program.write_text(f"#!{sys.executable}\nimport os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
+    program.chmod(0o755)
+    port = free_port()
+    words = [sys.executable, "-m", "dragoman", "launch", "claude", "--port", str(port), "--model", "demo"]
+    env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+        process.terminate()
+        assert process.wait(10) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert not answers(port)
 
 
 def test_a_program_that_is_not_installed_is_said(

@@ -231,14 +231,18 @@ def read_setting(path: Path, *steps: str) -> Any:
 
 
 def follow(command: list[str], settings: Settings) -> int:
-    """Runs the program in our place: what the terminal sends is for it."""
+    """Runs the program in our place: what the terminal sends is for it, and what ends us ends it first."""
     env = {name: value for name, value in os.environ.items() if name not in settings.unset}
     process = subprocess.Popen(command, env={**env, **settings.env})  # noqa: S603  # the user named it
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
+    }
     try:
         code = process.wait()
     finally:
-        signal.signal(signal.SIGINT, before)
+        for which, handler in before.items():
+            signal.signal(which, handler)
         if process.poll() is None:
             process.terminate()
             process.wait()
