@@ -16,7 +16,7 @@ from dragoman.notes import Note, Notes
 
 if TYPE_CHECKING:
     from dragoman.agent.steps import Limits
-    from dragoman.client import Answer, AsyncClient, Client
+    from dragoman.client import Answer, AsyncClient, Client, Sound
     from dragoman.mcp.library import McpServers
     from dragoman.tools import File, FunctionTool, ToolCollection, tool
 
@@ -31,6 +31,7 @@ _HOMES = {
     "FunctionTool": "tools",
     "Limits": "agent.steps",
     "McpServers": "mcp.library",
+    "Sound": "client",
     "ToolCollection": "tools",
     "tool": "tools",
 }
@@ -53,6 +54,7 @@ __all__ = [
     "Notes",
     "Reply",
     "Request",
+    "Sound",
     "StreamConverter",
     "ToolCollection",
     "ToolError",

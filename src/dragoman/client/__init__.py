@@ -10,5 +10,6 @@ openai_form.py  requests and answers in OpenAI's form, whoever answers
 from dragoman.client.aio import AsyncClient
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
 from dragoman.client.sync import Client, Stream
+from dragoman.upstream.speech import Sound
 
-__all__ = ["Answer", "AsyncClient", "AsyncStream", "Client", "RunAnswer", "Stream", "StreamEvent"]
+__all__ = ["Answer", "AsyncClient", "AsyncStream", "Client", "RunAnswer", "Sound", "Stream", "StreamEvent"]
