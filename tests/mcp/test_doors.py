@@ -415,6 +415,21 @@ def test_t22_nothing_of_a_client_s_headers_reaches_a_server(tmp_path: Path) -> N
         assert "canary" not in str(server.seen)
 
 
+def test_a_token_in_an_address_is_in_no_log_and_no_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    with site(mcp) as server, open_house(mcp=McpSettings(folder=tmp_path)) as house:
+        status, _, _ = ask(house, "/mcp/add", {"name": "ours", "url": f"{server.url}/mcp?token=canary"})
+        assert status == 200
+        _, _, data = ask(house, "/mcp/list", method="GET")
+        assert json.loads(data)["servers"][0]["health"] == "up"
+        assert b"canary" not in data
+        assert "mcp_added" in caplog.text
+        heard = [r.getMessage() for r in caplog.records if not r.name.startswith("mcp.")]  # which nobody else hears
+        assert any("HTTP Request: POST" in line for line in heard)
+        assert "canary" not in str(heard)
+        assert any("canary" in seen.path for seen in server.seen)
+
+
 @pytest.mark.parametrize(
     ("host", "private", "allowed", "name"),
     [

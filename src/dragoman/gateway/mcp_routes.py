@@ -49,7 +49,8 @@ async def serve_mcp_add(gateway: Gateway, http: HttpRequest, words: dict[str, st
         return deny(400, str(error), "invalid_mcp_server")
     except (ConfigError, MissingPackageError) as error:
         return deny(500, str(error), "mcp_registry")
-    log.info(Line("mcp_added", {"server": body["name"], "url": body["url"], "key": http.key_id}))
+    address = servers.specs()[str(body["name"])].address  # without what a query may hold
+    log.info(Line("mcp_added", {"server": body["name"], "url": address, "key": http.key_id}))
     return json_response({"status": "ok", "name": body["name"], "url": body["url"], "replaced": replaced})
 
 

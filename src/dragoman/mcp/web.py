@@ -1,5 +1,6 @@
 """The HTTP client of one server. Headers come from its entry alone: no key of a client goes to an MCP server (T22)."""
 
+import logging
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,22 @@ from dragoman.mcp.spec import ServerSpec
 
 MAX_BODY = 8 * 1024 * 1024
 PORTS = {"http": 80, "https": 443}
+
+
+class _WithoutQuery(logging.Filter):
+    """httpx2 logs every address it asks, and people keep tokens in them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(_bare(word) if isinstance(word, httpx2.URL) else word for word in record.args)
+        return True
+
+
+def _bare(url: httpx2.URL) -> httpx2.URL:
+    return url.copy_with(query=None, userinfo=b"")
+
+
+logging.getLogger("httpx2").addFilter(_WithoutQuery())
 
 
 class TokenFileError(DragomanError):
