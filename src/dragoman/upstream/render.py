@@ -129,6 +129,8 @@ class _Way(Struct, frozen=True):
         """With what the way back needs."""
         made.learn = partial(self.relearn, sent)
         made.headers[HOP] = str(self.hops + 1)
+        if self.profile.native:  # in another dialect what is one's own is not said anyway
+            made.body = without_side(made.body)
         if not self.undo.is_nothing() and not made.as_is:
             made.restore = _restorer(Restorer(self.undo, self.notes))
             made.restore_reply = self.restore
@@ -226,8 +228,7 @@ def _encode(dialect: Dialect, request: Request, notes: Notes, *, usage: bool) ->
         headers.setdefault("anthropic-version", ANTHROPIC_VERSION)
     if dialect.name == "openai_chat" and usage:
         _ask_for_usage(wire.body)
-    body = without_side(dump_json(wire.body))
-    return Rendered(dialect=dialect, path=wire.path, body=body, headers=headers, notes=notes)
+    return Rendered(dialect=dialect, path=wire.path, body=dump_json(wire.body), headers=headers, notes=notes)
 
 
 def choose_dialect(upstream: Upstream, client: str, model: str) -> str:
@@ -261,7 +262,7 @@ def _as_is(asked: Asked, dialect: Dialect, target: Target, notes: Notes) -> Rend
     if dialect.name == "gemini":
         verb = asked.path.rpartition(":")[2]
         path, body = f"/v1beta/models/{quote_segment(target.model)}:{verb}", asked.raw
-    return Rendered(dialect=dialect, path=path, body=without_side(body), headers=headers, notes=notes, as_is=True)
+    return Rendered(dialect=dialect, path=path, body=body, headers=headers, notes=notes, as_is=True)
 
 
 def without_side(body: bytes) -> bytes:
