@@ -1,6 +1,7 @@
 """docs/cases.md and docs/mission.md, from what is tried, never by hand.
 
 python -m tests.cases.pages            runs every named test, keeps what came out in results.json, writes both pages
+python -m tests.cases.pages --again    runs only what is new or failed the last time
 python -m tests.cases.pages --quick    the pages only, with the results of the last run
 
 The rows of the tables and the passes that are taken out are tried again each time a page is made.
@@ -102,15 +103,15 @@ def try_without() -> dict[str, list[str]]:
     return {step: [name.split()[0] for name in test_mutation.failing(patch, step)] for step in test_mutation.WITHOUT}
 
 
-def run_tests() -> dict[str, dict[str, int]]:
-    """Every named test, for real: what each of its cells came to."""
+def run_tests(tests: list[str]) -> dict[str, dict[str, int]]:
+    """These tests, for real: what each of their cells came to."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "results.json"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.cases.recorder"]
-        named = [f"tests/{test}" for test in all_tests()]
+        named = [f"tests/{test}" for test in tests]
         subprocess.run([*command, *named], cwd=ROOT, env={**os.environ, "CASES_RESULTS": str(file)}, check=False)
         found: dict[str, dict[str, int]] = json.loads(file.read_text("utf-8"))
-    return {test: dict(sorted(found.get(test, {}).items())) for test in all_tests()}
+    return {test: dict(sorted(found.get(test, {}).items())) for test in tests}
 
 
 # ---------------------------------------------------------------- writing
@@ -230,16 +231,23 @@ def pages() -> dict[Path, str]:
     return {CASES_PAGE: cases_page(), MISSION_PAGE: mission_page()}
 
 
-def keep_results() -> None:
-    found = {"run on": datetime.now(UTC).date().isoformat(), "tests": run_tests()}
+def keep_results(*, again: bool = False) -> None:
+    """Of all tests, or (`again`) of those that are new or did not pass the last time."""
+    named = all_tests()
+    known = {test: counts for test, counts in read_results().items() if test in named} if again else {}
+    wanted = [test for test in named if not known.get(test) or known[test].get("failed")]
+    results = {**known, **run_tests(wanted)} if wanted else known
+    found = {"run on": datetime.now(UTC).date().isoformat(), "tests": {test: results[test] for test in named}}
     RESULTS.write_bytes(format_json(found) + b"\n")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="write docs/cases.md and docs/mission.md")
     parser.add_argument("--quick", action="store_true", help="with the results of the last run")
-    if not parser.parse_args().quick:
-        keep_results()
+    parser.add_argument("--again", action="store_true", help="run only what is new or failed the last time")
+    args = parser.parse_args()
+    if not args.quick:
+        keep_results(again=args.again)
     for path, text in pages().items():
         path.write_text(text, "utf-8")
     return 0
