@@ -15,7 +15,7 @@ from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
 
 if TYPE_CHECKING:
-    from dragoman.agent.steps import Limits
+    from dragoman.agent.steps import Limits, Price
     from dragoman.client import Answer, AsyncClient, Client, Sound
     from dragoman.mcp.library import McpServers
     from dragoman.tools import File, FunctionTool, ToolCollection, tool
@@ -31,6 +31,7 @@ _HOMES = {
     "FunctionTool": "tools",
     "Limits": "agent.steps",
     "McpServers": "mcp.library",
+    "Price": "agent.steps",
     "Sound": "client",
     "ToolCollection": "tools",
     "tool": "tools",
@@ -52,6 +53,7 @@ __all__ = [
     "McpServers",
     "Note",
     "Notes",
+    "Price",
     "Reply",
     "Request",
     "Sound",
