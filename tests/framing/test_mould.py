@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.dialects import find_dialect
 from dragoman.dialects.anthropic import stream as anthropic
+from dragoman.dialects.gemini import reading as gemini
 from dragoman.dialects.openai_chat import stream_reader as chat
 from dragoman.dialects.openai_responses import stream as responses
 from dragoman.framing.mould import EVERY, Mould
@@ -136,7 +137,49 @@ RESPONSES: dict[str, list[str]] = {
 PADDED = [say_chat(t, obfuscation="x" * i).replace(": ", ":").replace(", ", ",") for i, t in enumerate("abcdef" * 4)]
 STREAMS["padded"] = [ROLE, *PADDED]
 STREAMS["padded from the middle"] = [ROLE, *map(say_chat, "abc"), *PADDED, *map(say_chat, "def")]
-CASES = {"openai_chat": STREAMS, "anthropic": MESSAGES, "openai_responses": RESPONSES}
+
+
+def say_gemini(text: str, count: int = 1, part: dict[str, Any] | None = None, index: int = 0, **more: Any) -> str:
+    candidate = {"content": {"parts": [{"text": text, **(part or {})}], "role": "model"}, "index": index, **more}
+    usage = {"promptTokenCount": 3, "candidatesTokenCount": count}
+    body = {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m", "responseId": "r"}
+    return f"data: {json.dumps(body, ensure_ascii=False)}\r\n\r\n"
+
+
+CITED = {"citationSources": [{"uri": "http://x", "endIndex": 1}]}
+LAST = say_gemini("z", 9, finishReason="STOP")
+GEMINI: dict[str, list[str]] = {
+    "plain": [*map(say_gemini, TEXTS * 4), LAST],
+    "counts that grow": [*(say_gemini(text, i) for i, text in enumerate(TEXTS * 4)), LAST],
+    "counts that fall back": [*(say_gemini(text, i % 3) for i, text in enumerate("abcdefgh")), *map(say_gemini, "ij")],
+    "a thought between": [
+        *map(say_gemini, "abc"),
+        *(say_gemini(text, part={"thought": True}) for text in "def"),
+        *map(say_gemini, "ghi"),
+        LAST,
+    ],
+    "a signature": [
+        *map(say_gemini, "abc"),
+        say_gemini("d", part={"thoughtSignature": "s"}),
+        *map(say_gemini, "ef"),
+        LAST,
+    ],
+    "two candidates": [*(say_gemini(text, index=i) for text in "abcdef" for i in (0, 1)), LAST],
+    "sources in every frame": [*(say_gemini(text, citationMetadata=CITED) for text in "abcdef"), LAST],
+    "something new": [
+        *map(say_gemini, "abc"),
+        say_gemini("d").replace('"responseId"', '"promptFeedback": {"x": 1}, "responseId"'),
+        *map(say_gemini, "ef"),
+        LAST,
+    ],
+    "another key instead": [
+        *map(say_gemini, "abc"),
+        say_gemini("d").replace("modelVersion", "x"),
+        *map(say_gemini, "ef"),
+    ],
+    "after an error": [*map(say_gemini, "abc"), 'data: {"error": {"message": "no", "code": 500}}\n\n', say_gemini("d")],
+}
+CASES = {"gemini": GEMINI, "openai_chat": STREAMS, "anthropic": MESSAGES, "openai_responses": RESPONSES}
 ALL = [(dialect, name) for dialect, streams in CASES.items() for name in streams]
 
 
@@ -154,6 +197,8 @@ def test_a_stream_is_read_as_if_every_frame_were_parsed(
     pieces = [b"".join(frames)] if together else frames
     quick = read(dialect, pieces)
     monkeypatch.setattr(Mould, "read", lambda self, block: None)
+    for decoder in (chat.StreamDecoder, gemini.StreamDecoder):  # nor any other short way
+        monkeypatch.setattr(decoder, "_read_text", lambda *_: False)
     assert quick == read(dialect, pieces)
 
 
@@ -164,6 +209,7 @@ def test_an_end_of_a_block_ends_what_was_learnt_of_it() -> None:
 
 
 LONG: dict[str, tuple[Any, str, list[str]]] = {
+    "gemini": (gemini, "load_json", [say_gemini(f"word {i}") for i in range(100)]),
     "openai_chat": (chat, "load_json", [ROLE, *(say_chat(f"word {i}") for i in range(100))]),
     "anthropic": (
         anthropic,
@@ -237,7 +283,8 @@ def test_whatever_is_said_is_read_as_json_reads_it(texts: list[str], compact: bo
 
 
 @pytest.mark.parametrize(
-    ("dialect", "name"), [("openai_chat", "two choices"), ("anthropic", "plain"), ("openai_responses", "plain")]
+    ("dialect", "name"),
+    [("openai_chat", "two choices"), ("anthropic", "plain"), ("openai_responses", "plain"), ("gemini", "plain")],
 )
 def test_a_decoder_goes_without_the_collector(dialect: str, name: str) -> None:
     frames = CASES[dialect][name]

@@ -23,7 +23,9 @@ from dragoman.dialects.gemini.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import leftovers, look_list
+from dragoman.framing.mould import Mould
 from dragoman.framing.sse import SseDecoder
+from dragoman.framing.sse import read_block as read_frame
 from dragoman.jsontypes import JsonObject, kind_of, load_json
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import unfold_part
@@ -71,6 +73,9 @@ class StreamDecoder:
         self._extras: JsonObject = {}
         self._started = False
         self._ended = False
+        self._keys: tuple[str, ...] = ()  # of a frame that says nothing new beside its candidates
+        self._mould = Mould()  # of a piece of text
+        self._moulded: _Choice | None = None  # whose text that is
 
     def feed(self, piece: bytes) -> list[Event]:
         frames = self._frames
@@ -83,9 +88,22 @@ class StreamDecoder:
             frames = ArrayDecoder(MAX_FRAME_BYTES) if first == b"[" else SseDecoder(MAX_FRAME_BYTES)
             self._frames = frames
         events: list[Event] = []
-        for frame in frames.feed(piece):
-            self._read(frame.data, events)
+        if isinstance(frames, ArrayDecoder):
+            for frame in frames.feed(piece):
+                self._read(frame.data, events)
+        else:
+            for block in frames.cut(piece):
+                self._read_block(block, events)
         return events
+
+    def _read_block(self, block: bytes, events: list[Event]) -> None:
+        choice, self._moulded = self._moulded, None
+        text = self._mould.read(block) if choice is not None else None
+        if choice is not None and text is not None:
+            self._moulded = choice
+            _grow(choice, text, events)
+        elif (frame := read_frame(block)) is not None:
+            self._read(frame.data, events, block)
 
     def close(self) -> list[Event]:
         events: list[Event] = []
@@ -96,7 +114,7 @@ class StreamDecoder:
             self._end(events)
         return events
 
-    def _read(self, data: bytes, events: list[Event]) -> None:
+    def _read(self, data: bytes, events: list[Event], block: bytes = b"") -> None:
         if self._ended or data == b"[DONE]":  # not Google's, but seen behind OpenAI-minded servers
             return
         body = load_json(data)
@@ -108,6 +126,8 @@ class StreamDecoder:
             return
         if not self._started:
             self._start(body, events)
+        if tuple(body) == self._keys and self._read_text(body, events, block):
+            return
         for place, candidate in enumerate(look_list(body, "candidates")):
             if type(candidate) is not dict:
                 raise DecodeError(f"expected object, found {kind_of(candidate)}", "candidates", place)
@@ -119,8 +139,30 @@ class StreamDecoder:
                 self._usage = usage
             else:
                 self._usage.update(usage)  # counts are cumulative, and the last frame has them all
+        self._keys = tuple(body)
         if not body.keys() <= TOP:
+            self._keys = ()
             self._extras |= {key: value for key, value in body.items() if key not in TOP and value is not None}
+
+    def _read_text(self, body: JsonObject, events: list[Event], block: bytes) -> bool:
+        """True if it was a piece of the open text and nothing else but counts, as nearly every frame is."""
+        candidates = body.get("candidates")
+        candidate = candidates[0] if type(candidates) is list and len(candidates) == 1 else None
+        if type(candidate) is not dict or len(candidate) != 2 or type(candidate.get("content")) is not dict:
+            return False
+        parts, number = candidate["content"].get("parts"), candidate.get("index")
+        part = parts[0] if type(parts) is list and len(parts) == 1 else None
+        if type(part) is not dict or len(part) != 1 or type(number) is not int:
+            return False
+        text, choice = part.get("text"), self._choices.get(number)
+        if type(text) is not str or choice is None or not choice.grows or choice.kind is not Text:
+            return False
+        _grow(choice, text, events)
+        if type(usage := body.get("usageMetadata")) is dict:
+            self._usage = {**self._usage, **usage} if self._usage is not None else usage
+        if self._mould.learn(block, b'"text"', text):
+            self._moulded = choice
+        return True
 
     def _start(self, body: JsonObject, events: list[Event]) -> None:
         self._started = True
@@ -317,3 +359,9 @@ def _add_sources(before: JsonObject, value: JsonObject) -> None:
             known.extend(item for item in items if item not in known)
         else:
             before[key] = items
+
+
+def _grow(choice: _Choice, text: str, events: list[Event]) -> None:
+    if text:  # an empty one says nothing
+        choice.texts[-1].append(text)
+        events.append(PartDelta(index=choice.index, text=text))
