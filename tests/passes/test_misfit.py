@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from dragoman.passes.misfit import find_misfit, is_same
+from dragoman.passes.misfit import RULES, find_misfit, is_same
 from dragoman.passes.regexes import search
 
 PERSON: dict[str, Any] = {
@@ -216,3 +216,19 @@ def test_a_schema_that_multiplies_without_end_is_given_up() -> None:
     started = perf_counter()
     find_misfit(1, root)
     assert perf_counter() - started < 5
+
+
+odd = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "#", "#/a", "string", "(", 1e400, -0.5]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from([*sorted(RULES), "then", "minContains", "$defs"]), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(value=values, schema=odd)
+def test_no_schema_is_too_odd(value: Any, schema: Any) -> None:
+    find_misfit(value, schema)

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dragoman.dialects import find_dialect
 from dragoman.model.messages import Opaque, Text
@@ -154,3 +156,28 @@ def test_recorded_server_tools_say_something_elsewhere_and_nothing_encrypted(dia
         once = legalise(request, default_profile("openai_chat"), Notes())
         assert legalise(once, default_profile("openai_chat"), Notes()) is once
     assert count
+
+
+odd = st.recursive(
+    st.none() | st.integers() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(st.sampled_from(["content", "source", "title", "url", "error", "queries", "text"]), inner)
+    ),
+    max_leaves=6,
+)
+KINDS = ["server_tool_use", "mcp_tool_use", "x_tool_result", "web_search_call", "file_search_call", "mcp_call"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    dialect=st.sampled_from(["anthropic", "openai_responses", "gemini", "elsewhere"]),
+    kind=st.sampled_from([*KINDS, "code_interpreter_call"]),
+    keys=st.dictionaries(
+        st.sampled_from(["input", "content", "action", "queries", "results", "outputs", "error", "toolCall", "name"]),
+        odd,
+    ),
+)
+def test_no_part_is_too_odd(dialect: str, kind: str, keys: dict[str, Any]) -> None:
+    told = tell_part(Opaque(dialect=dialect, body={"type": kind, **keys}))
+    assert told is None or told.strip()

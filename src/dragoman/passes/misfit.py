@@ -8,6 +8,7 @@ take for ever) fits: only what surely does not fit is called a misfit. https://j
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from math import inf
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -147,8 +148,8 @@ class _Checker:
     def required(self, value: object, schema: JsonObject, path: Path, depth: int) -> Misfit | None:
         if not isinstance(value, dict):
             return None
-        missing = [name for name in _list(schema["required"]) if name not in value]
-        return Misfit(path, f"{', '.join(map(str, missing))} is missing") if missing else None
+        missing = _missing(schema["required"], value)
+        return Misfit(path, f"{', '.join(missing)} is missing") if missing else None
 
     def pattern_properties(self, value: object, schema: JsonObject, path: Path, depth: int) -> Misfit | None:
         patterns = schema["patternProperties"]
@@ -179,9 +180,9 @@ class _Checker:
         if not isinstance(value, dict):
             return None
         for name, needed in _dict(schema["dependentRequired"]).items():
-            missing = [other for other in _list(needed) if other not in value]
+            missing = _missing(needed, value)
             if name in value and missing:
-                return Misfit(path, f"with {name}, {', '.join(map(str, missing))} is missing")
+                return Misfit(path, f"with {name}, {', '.join(missing)} is missing")
         return None
 
     def dependent_schemas(self, value: object, schema: JsonObject, path: Path, depth: int) -> Misfit | None:
@@ -300,7 +301,7 @@ def _size(value: object) -> int | None:
 
 
 def _is_uneven(value: float, step: float) -> bool:
-    return step > 0 and Fraction(repr(value)) % Fraction(repr(step)) != 0
+    return 0 < step < inf and Fraction(repr(value)) % Fraction(repr(step)) != 0
 
 
 RULES: dict[str, Rule] = {
@@ -372,6 +373,10 @@ def _rough(value: object) -> str:
     if isinstance(value, str):
         return value
     return kind_of(value) + (str(len(value)) if isinstance(value, list | dict) else str(hash(value)))
+
+
+def _missing(names: object, value: JsonObject) -> list[str]:
+    return [name for name in _list(names) if isinstance(name, str) and name not in value]
 
 
 def _list(value: object) -> list[Any]:
