@@ -242,6 +242,17 @@ def test_t35_an_unknown_id_takes_as_long_as_a_wrong_secret(keys: KeyStore) -> No
     assert abs(statistics.median(times["secret"]) - statistics.median(times["id"])) < 50_000
 
 
+def test_a_key_that_was_revoked_elsewhere_opens_nothing_a_second_later(tmp_path: Path) -> None:
+    now = [100.0]
+    here, elsewhere = (KeyStore(tmp_path / "keys.json", clock=lambda: now[0]) for _ in "ab")
+    key = elsewhere.new("a", admin=False)
+    now[0] += 1.0
+    assert here.check(key) is not None
+    elsewhere.revoke(key.split("-")[1])
+    now[0] += 1.0
+    assert here.check(key) is None
+
+
 # ---------------------------------------------------------------- T17, T33: what is stored
 
 

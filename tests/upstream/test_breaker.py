@@ -3,21 +3,24 @@
 import pytest
 
 from dragoman.failure import Failure, FailureKind
+from dragoman.gateway import relay
+from dragoman.upstream import breaker, resolver, retry, station
 from dragoman.upstream.breaker import Breaker, How, how_failed
+from dragoman.upstream.retry import RetryBudget
 from dragoman.upstream.station import Station
 from tests.gateway.house import upstream
 
 Step = tuple[str, str, int]  # away, silent, wrong or good; who asked; which request
 
 
-def play(steps: list[Step], breaker: Breaker | None = None) -> Breaker:
-    breaker = breaker or Breaker()
+def play(steps: list[Step], known: Breaker | None = None) -> Breaker:
+    one = known or Breaker()
     for moment, (what, who, about) in enumerate(steps):
         if what == "good":
-            breaker.succeeded(moment * 0.1, who)
+            one.succeeded(moment * 0.1, who)
         else:
-            breaker.failed(moment * 0.1, 0.5, what, who, about)  # type: ignore[arg-type]
-    return breaker
+            one.failed(moment * 0.1, 0.5, what, who, about)  # type: ignore[arg-type]
+    return one
 
 
 def many(what: str, count: int, who: str = "a", first: int = 0) -> list[Step]:
@@ -88,48 +91,80 @@ def test_a_failure_says_how_the_upstream_failed(
 
 
 def test_failures_of_requests_from_before_it_opened_do_not_keep_it_open_longer() -> None:
-    breaker = play(many("away", 50))
-    assert not breaker.allows(29.0)
-    assert breaker.allows(31.0)
+    one = play(many("away", 50))
+    assert not one.allows(29.0)
+    assert one.allows(31.0)
 
 
 def test_a_probe_that_is_known_to_fail_does_not_count_and_a_new_one_does() -> None:
-    breaker = play(many("wrong", 20))
-    breaker.begin(35.0)
-    breaker.failed(35.0, 0.5, "wrong", "a", 3)
-    assert breaker.allows(35.0), "the next may try"
-    breaker.begin(36.0)
-    breaker.failed(36.0, 0.5, "wrong", "a", 99)
-    assert not breaker.allows(37.0)
-    assert breaker.state == "open"
+    one = play(many("wrong", 20))
+    one.begin(35.0)
+    one.failed(35.0, 0.5, "wrong", "a", 3)
+    assert one.allows(35.0), "the next may try"
+    one.begin(36.0)
+    one.failed(36.0, 0.5, "wrong", "a", 99)
+    assert not one.allows(37.0)
+    assert one.state == "open"
 
 
 def test_a_request_that_failed_long_ago_counts_again() -> None:
-    breaker = Breaker()
+    one = Breaker()
     for moment in range(0, 600, 60):
-        breaker.failed(float(moment), 0.5, "silent", "a", 1)
-    assert breaker.state == "open"
+        one.failed(float(moment), 0.5, "silent", "a", 1)
+    assert one.state == "open"
 
 
 def test_a_breaker_is_for_one_key_and_one_model_of_an_upstream() -> None:
-    station = Station(upstream("one", "openai_chat", "http://x.test", keys=("k1-secret", "k2-secret")), lambda: 0.0)
-    first, second = station.keys.keys
+    here = Station(upstream("one", "openai_chat", "http://x.test", keys=("k1-secret", "k2-secret")), lambda: 0.0)
+    first, second = here.keys.keys
     gone = Failure(kind="overloaded", status=503, message="")
     for _ in range(5):
-        station.learn(first, "m", gone, 0.0, 0.5)
-    states = {(k, m): station.breaker(station.keys.keys[k], m).state for k in (0, 1) for m in ("m", "n")}
+        here.learn(first, "m", gone, 0.0, 0.5)
+    states = {(k, m): here.breaker(here.keys.keys[k], m).state for k in (0, 1) for m in ("m", "n")}
     assert states == {(0, "m"): "open", (0, "n"): "closed", (1, "m"): "closed", (1, "n"): "closed"}
-    picked = station.pick("m", 0.0, set())
+    picked = here.pick("m", 0.0, set())
     assert picked is second
 
 
 def test_a_rate_limit_rests_a_key_for_its_model_and_a_used_up_balance_for_all() -> None:
-    station = Station(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
-    key = station.keys.keys[0]
-    station.learn(key, "m", Failure(kind="rate_limited", message="", retry_after_s=20.0), 0.0, 0.5)
-    assert station.pick("m", 19.0, set()) is None
-    assert station.wait_s("m", 5.0) == 15.0
-    assert station.pick("n", 1.0, set()) is key
-    assert station.breaker(key, "m").state == "closed"
-    station.learn(key, "n", Failure(kind="no_credit", message=""), 0.0, 0.5)
-    assert station.pick("o", 1.0, set()) is None
+    here = Station(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
+    key = here.keys.keys[0]
+    here.learn(key, "m", Failure(kind="rate_limited", message="", retry_after_s=20.0), 0.0, 0.5)
+    assert here.pick("m", 19.0, set()) is None
+    assert here.wait_s("m", 5.0) == 15.0
+    assert here.pick("n", 1.0, set()) is key
+    assert here.breaker(key, "m").state == "closed"
+    here.learn(key, "n", Failure(kind="no_credit", message=""), 0.0, 0.5)
+    assert here.pick("o", 1.0, set()) is None
+
+
+def test_when_every_way_is_closed_one_request_a_second_still_tries() -> None:
+    here = Station(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
+    key = here.keys.keys[0]
+    for _ in range(5):
+        here.learn(key, "m", Failure(kind="overloaded", status=503, message=""), 10.0, 0.5)
+    assert here.pick("m", 10.0, set()) is None
+    tried = [moment for moment in (10.0, 10.2, 10.9, 11.1, 11.5, 12.2) if here.probe("m", moment) is key]
+    assert tried == [10.0, 11.1, 12.2]
+
+
+def test_the_policy_is_what_is_written_down() -> None:
+    """RELIABILITY.md 3.2, value by value."""
+    assert (breaker.IN_A_ROW, breaker.AT_LEAST, breaker.SHARE, breaker.LOOK_BACK_S) == (5, 20, 0.5, 30)
+    assert (breaker.OPEN_S, breaker.LONGEST_S) == (30, 300)
+    assert (retry.MOST_ATTEMPTS, retry.BASE_S, retry.CAP_S, retry.LONGEST_HINT_S) == (3, 0.5, 8, 60)
+    assert (RetryBudget().share, RetryBudget().least) == (0.2, 3)
+    assert (resolver.LOOKUP_S, resolver.KEPT_S) == (3, 300)
+    assert (station.PROBE_EVERY_S, relay.PING_S) == (1, 15)
+
+
+@pytest.mark.parametrize(("trips", "least", "most"), [(1, 24, 36), (2, 48, 72), (20, 240, 360)])
+def test_an_open_breaker_stays_open_longer_each_time_give_or_take_a_fifth(trips: int, least: int, most: int) -> None:
+    for dice, length in ((0.0, least), (1.0, most)):
+        one, now = Breaker(), 0.0
+        for _ in range(trips):
+            now = one._until
+            one.begin(now)
+            for _ in range(5):
+                one.failed(now, dice)
+        assert one.wait_s(now) == pytest.approx(length)
