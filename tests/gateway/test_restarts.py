@@ -108,6 +108,16 @@ def test_f38_a_killed_worker_is_replaced_within_a_second_and_the_other_goes_on(t
     assert load.asked > 50
 
 
+@needs_proc
+def test_f38_workers_whose_supervisor_was_killed_end_too(tmp_path: Path) -> None:
+    with serving(tmp_path, "--workers", "2") as running:
+        workers = children(running.process.pid)
+        running.process.kill()
+        running.process.wait(2)
+        wait_for(lambda: not any(Path(f"/proc/{pid}/fd/0").exists() for pid in workers), 4.0)
+        assert not accepts(port_of(running))
+
+
 def test_f38_a_worker_that_keeps_dying_is_started_ever_later_but_within_a_second() -> None:
     waits = [restart_wait_s(deaths) for deaths in range(10)]
     assert waits == sorted(waits)

@@ -1,6 +1,7 @@
 """Workers: several processes behind one socket; one that dies is replaced within a second (F38)."""
 
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ LONG_S = 5.0  # who lived this long died by accident
 FIRST_S = 0.05
 LONGEST_S = 1.0
 LOOK_S = 0.02
+_PDEATHSIG = 1  # PR_SET_PDEATHSIG of prctl(2)
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -24,6 +26,14 @@ def restart_wait_s(deaths: int) -> float:
 def supervise(count: int, work: Callable[[int], None]) -> int:
     """Runs `work` in `count` children until it is told to stop; the exit code."""
     return _Crew(work).run(count)
+
+
+def end_with(parent: int) -> None:
+    """A worker nobody looks after would keep the port: it is told to end when its supervisor is gone (Linux)."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os._exit(1)
 
 
 class _Crew:
@@ -54,16 +64,18 @@ class _Crew:
         try:
             if self._stopping:
                 return
+            parent = os.getpid()
             pid = os.fork()
             if pid == 0:
-                self._be_child(number)
+                self._be_child(number, parent)
             self._children[pid] = (number, time.monotonic())
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
-    def _be_child(self, number: int) -> None:
+    def _be_child(self, number: int, parent: int) -> None:
         code = 1
         try:
+            end_with(parent)
             for sig in SIGNALS:
                 signal.signal(sig, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, set(SIGNALS) - {signal.SIGHUP})  # waits until it can be heeded
