@@ -13,7 +13,8 @@ from dragoman.model.reply import Choice, Reply
 from dragoman.model.request import ServerTool, ToolChoice
 from dragoman.notes import Notes
 from dragoman.passes.profile import Spelling
-from dragoman.passes.rename import alias_of, rename, restore_event, restore_reply
+from dragoman.passes.rename import alias_of, rename, restore_reply
+from dragoman.passes.restore import Renamer
 from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
 
 OPENAI = Spelling()
@@ -69,9 +70,9 @@ def test_case_61_a_name_is_changed_everywhere_and_changed_back() -> None:
     reply = Reply(id="r", model="m", choices=(Choice(parts=(fresh,)),))
     assert restore_reply(reply, renames).choices[0].parts == (call("c2", "a.b"),)
     start = PartStart(index=0, part=fresh)
-    assert restore_event(start, renames) == PartStart(index=0, part=call("c2", "a.b"))
+    assert Renamer(renames).feed_all([start]) == [PartStart(index=0, part=call("c2", "a.b"))]
     delta = PartDelta(index=0, text="{")
-    assert restore_event(delta, renames) is delta
+    assert Renamer(renames).feed_all([delta])[0] is delta
 
 
 def test_case_60_illegal_ids_are_changed_in_call_and_result() -> None:

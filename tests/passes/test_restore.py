@@ -17,7 +17,7 @@ from dragoman.passes.emulate import JSON_TOOL, Undo, emulate, split_choices
 from dragoman.passes.legal import prepare
 from dragoman.passes.profile import Feature, Policy, Profile
 from dragoman.passes.rename import Renames
-from dragoman.passes.restore import Restorer, find_stop, held_back, restore, unwrap_input
+from dragoman.passes.restore import Renamer, Restorer, find_stop, held_back, restore, unwrap_input
 from dragoman.upstream.profiles import profile_for
 from tests.passes.talk import assistant, call, result, talk, tool, user
 
@@ -226,3 +226,12 @@ def test_several_answers_are_split_where_a_target_gives_one(
     assert [note.why for note in notes] == ([told] if told else [])
     assert one == (talk(user("q")) if copies > 1 else request)
     assert split_choices(request, replace(profile, lacks=()), Notes()) == (request, 1)
+
+
+@settings(max_examples=100, deadline=None)
+@given(answer=replied)
+def test_the_quick_way_for_names_is_the_long_one(answer: Reply) -> None:
+    undo = Undo(renames=Renames(names={"alias": "a.b"}, taken=frozenset({"c"})))
+    assert undo.is_only_names()
+    quick = fold(Renamer(undo.renames).feed_all(list(unfold(answer))))
+    assert quick == streamed(list(unfold(answer)), undo) == restore(answer, undo, Notes())

@@ -12,7 +12,6 @@ from hashlib import sha256
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.model.events import Event, PartStart
 from dragoman.model.messages import Message, Part, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply
 from dragoman.model.request import AnyTool, Request, ServerTool, Tool, ToolChoice
@@ -296,10 +295,3 @@ def _restore_choice(choice: Choice, renames: Renames) -> Choice:
     if all(a is b for a, b in zip(parts, choice.parts, strict=True)):
         return choice
     return replace(choice, parts=tuple(parts))
-
-
-def restore_event(event: Event, renames: Renames, seen: Container[str] = ()) -> Event:
-    if isinstance(event, PartStart) and isinstance(event.part, ToolCall):
-        call = restore_call(event.part, renames, seen)
-        return event if call is event.part else replace(event, part=call)
-    return event

@@ -20,7 +20,7 @@ from dragoman.notes import ROOT, Notes
 from dragoman.passes.answers import JsonText, judge
 from dragoman.passes.emulate import INPUT, Undo
 from dragoman.passes.properties import rename_keys
-from dragoman.passes.rename import restore_call, restore_reply
+from dragoman.passes.rename import Renames, restore_call, restore_reply
 
 Index: TypeAlias = int
 
@@ -34,6 +34,24 @@ def restore(reply: Reply, undo: Undo, notes: Notes) -> Reply:
     restorer = Restorer(undo, notes)
     restored = fold([out for event in unfold(reply) for out in restorer.feed(event)])
     return restored if isinstance(restored, Reply) and restored != reply else reply
+
+
+class Renamer:
+    """Events with the client's names for calls: all that most conversations with tools need, so it is quick."""
+
+    def __init__(self, renames: Renames) -> None:
+        self._renames = renames
+        self._seen: dict[int, set[str]] = {}  # choice -> ids of its calls
+
+    def feed_all(self, events: list[Event]) -> list[Event]:
+        for i, event in enumerate(events):
+            if type(event) is PartStart and type(event.part) is ToolCall:
+                seen = self._seen.setdefault(event.choice, set())
+                call = restore_call(event.part, self._renames, seen)
+                seen.add(call.id)
+                if call is not event.part:
+                    events[i] = replace(event, part=call)
+        return events
 
 
 def unwrap_input(arguments: str) -> str:

@@ -1,6 +1,6 @@
 """A request as one target wants it, made afresh for each attempt from the canonical request (FIELD-CASES 102)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, partial
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ from dragoman.passes.emulate import Undo, split_choices
 from dragoman.passes.legal import prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import NOTHING
-from dragoman.passes.restore import Restorer
+from dragoman.passes.restore import Renamer, Restorer
 from dragoman.passes.restore import restore as restore_reply
 from dragoman.passes.think_tags import ThoughtFinder, find_thoughts
 from dragoman.upstream.demo import demo_events
@@ -132,7 +132,7 @@ class _Way(Struct, frozen=True):
         if self.profile.native:  # in another dialect what is one's own is not said anyway
             made.body = without_side(made.body)
         if not self.undo.is_nothing() and not made.as_is:
-            made.restore = _restorer(Restorer(self.undo, self.notes))
+            made.restore = _restorer(self.undo, self.notes)
             made.restore_reply = self.restore
             if self.undo.expected is not None:
                 second = _SecondTry(self, sent)
@@ -278,16 +278,18 @@ def _ask_for_usage(body: JsonObject) -> None:
     body["stream_options"] = {**(options if type(options) is dict else {}), "include_usage": True}
 
 
-def _restorer(restorer: Restorer) -> Callable[[list[Event]], list[Event]]:
+def _restorer(undo: Undo, notes: Notes) -> Callable[[list[Event]], list[Event]]:
+    if undo.is_only_names():
+        return Renamer(undo.renames).feed_all
+    restorer = Restorer(undo, notes)
+
     def restore(events: list[Event]) -> list[Event]:
-        return list(_each(restorer, events))
+        restored: list[Event] = []
+        try:
+            for event in events:
+                restored.extend(restorer.feed(event))
+        except LossError as error:
+            restored.append(ReplyFailed(failure=_misfit(error.why)))
+        return restored
 
     return restore
-
-
-def _each(restorer: Restorer, events: list[Event]) -> Iterator[Event]:
-    try:
-        for event in events:
-            yield from restorer.feed(event)
-    except LossError as error:
-        yield ReplyFailed(failure=_misfit(error.why))
