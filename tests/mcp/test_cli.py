@@ -198,7 +198,10 @@ def test_a_person_elsewhere_types_in_where_the_browser_ended(
         server.scripts = [judge.protects(server.url), wants(judge.accepts), mcp]
         assert main(["mcp", "add", "ours", f"{server.url}/mcp"]) == 0
         capsys.readouterr()
+        code, _, err = say(capsys, "call", "ours.work")
+        assert (code, "log in: dragoman mcp login ours" in err) == (1, True)
         assert say(capsys, "login", "ours", "--paste")[:2] == (0, "logged in to ours\n")
+        assert say(capsys, "call", "ours.work")[:2] == (0, "done\n")  # nothing has to be configured for it
 
 
 def test_a_port_that_is_taken_is_said(capsys: pytest.CaptureFixture[str], home: Path) -> None:

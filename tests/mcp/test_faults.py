@@ -272,10 +272,11 @@ def test_f65_a_session_that_is_gone_is_begun_anew_once(tmp_path: Path) -> None:
         (Said(200, b"not json"), ""),
     ],
 )
-def test_f65_an_answer_that_is_none_is_told(said: Said, error: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["auto", "http"])
+def test_f65_an_answer_that_is_none_is_told(said: Said, error: str, transport: str, tmp_path: Path) -> None:
     with site(lambda seen: said) as server:
         begun = time.monotonic()
-        _, words_said = asyncio.run(try_once(tmp_path, f"{server.url}/mcp", connect_s=1))
+        _, words_said = asyncio.run(try_once(tmp_path, f"{server.url}/mcp", connect_s=2, transport=transport))
         assert error in words_said
         assert words_said
         assert time.monotonic() - begun < 20

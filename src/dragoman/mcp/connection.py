@@ -99,6 +99,7 @@ class Connection:
         self._relisting: asyncio.Lock = asyncio.Lock()
         self._failures = 0
         self._hung = 0  # calls in a row that took too long
+        self._status = 0  # the last a server over HTTP answered
         self._not_before = 0.0
         self._starts: deque[float] = deque(maxlen=MOST_STARTS + 1)
 
@@ -237,6 +238,7 @@ class Connection:
         if self.spec.problem or self.spec.disabled or self._is_off() or time.monotonic() < self._not_before:
             return False
         self._starts.append(time.monotonic())
+        self._status = 0
         self._up, self._stop = asyncio.Event(), asyncio.Event()
         self._task = asyncio.create_task(self._live(), name=f"mcp {self.spec.name}")
         return True
@@ -259,10 +261,20 @@ class Connection:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # groups of groups come out of the package
-            self._failed(say(error))
+            self._failed(self._plainly(error))
         finally:
             self._client, self._child = None, None
             self._watched = False
+
+    def _plainly(self, error: BaseException) -> str:
+        """The package hides what a server answered; a status says more than its words."""
+        refused = self._status >= 400 and not any(
+            isinstance(one, DragomanError | TimeoutError) for one in _leaves(error)
+        )
+        words = f"it answered {self._status}" if refused else say(error)
+        if refused and self._status == 401:
+            return f"{words}: give it a key, or log in: dragoman mcp login {self.spec.name}"
+        return words
 
     def _failed(self, words: str) -> None:
         child = self._child
@@ -419,7 +431,10 @@ class Connection:
     def _make_client(self) -> httpx2.AsyncClient:
         show, hear = self._person or (None, None)
         auth = make_auth(self.spec, self._home.parent.parent, show, hear)
-        return make_client(self.spec, make_guard(self.spec, private=self.private), auth)
+        return make_client(self.spec, make_guard(self.spec, private=self.private), auth, self._see)
+
+    def _see(self, status: int) -> None:
+        self._status = status
 
 
 def _is_refusal(error: BaseException) -> bool:

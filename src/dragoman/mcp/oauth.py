@@ -94,11 +94,11 @@ def _dump(value: Any) -> JsonObject:
 
 
 def make_auth(spec: ServerSpec, folder: Path, show: Show | None = None, hear: Hear | None = None) -> httpx2.Auth | None:
-    """`show` and `hear` are the person who logs in, if there is one."""
-    oauth, url = spec.oauth, spec.url or ""
+    """`show` and `hear` are the person who logs in, if there is one. Who has logged in need not say `oauth` too."""
+    tokens, url = TokenFile(folder, spec), spec.url or ""
+    oauth = spec.oauth or (OAuth() if tokens.path.exists() else None)
     if oauth is None:
         return None
-    tokens = TokenFile(folder, spec)
     if oauth.grant == "client_credentials":
         return ClientCredentialsOAuthProvider(
             url,

@@ -1,7 +1,7 @@
 """The HTTP client of one server. Headers come from its entry alone: no key of a client goes to an MCP server (T22)."""
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,9 +40,12 @@ def make_guard(spec: ServerSpec, *, private: bool) -> Guard:
     return Guard(urlsplit(spec.url or "").hostname or "", private=private)
 
 
-def make_client(spec: ServerSpec, guard: Guard, auth: httpx2.Auth | None = None) -> httpx2.AsyncClient:
+def make_client(
+    spec: ServerSpec, guard: Guard, auth: httpx2.Auth | None = None, see: Callable[[int], None] | None = None
+) -> httpx2.AsyncClient:
     """No proxy and no password of the environment, no redirects to elsewhere (the mcp package follows those within the
-    server's own origin), and no compression, so that what is counted is what there is."""
+    server's own origin), and no compression, so that what is counted is what there is. `see` is told every status the
+    server itself answers with."""
     timeout = httpx2.Timeout(min(spec.connect_s, 10.0), read=None)  # a call has its own clock
     if auth is None and spec.token_file is not None:
         auth = FileToken(Path(spec.token_file).expanduser())
@@ -50,7 +53,7 @@ def make_client(spec: ServerSpec, guard: Guard, auth: httpx2.Auth | None = None)
         headers={"accept-encoding": "identity", **spec.headers},
         auth=auth,
         timeout=timeout,
-        transport=_Guarded(guard),
+        transport=_Guarded(guard, urlsplit(spec.url or "").hostname or "", see),
         trust_env=False,
         follow_redirects=False,
     )
@@ -79,8 +82,8 @@ class _Guarded(httpx2.AsyncBaseTransport):
     Each name has connections of its own: two may have one address, and TLS has made sure of one name only.
     """
 
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
+    def __init__(self, guard: Guard, own: str, see: Callable[[int], None] | None) -> None:
+        self._guard, self._own, self._see = guard, own, see
         self._by_name: dict[str, httpx2.AsyncHTTPTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -90,6 +93,8 @@ class _Guarded(httpx2.AsyncBaseTransport):
         except (ForbiddenAddressError, UnknownHostError) as error:
             raise httpx2.ConnectError(str(error), request=request) from error
         response = await self._send(request, host, port, addresses)
+        if self._see is not None and host == self._own:
+            self._see(response.status_code)
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise httpx2.ReadError("the server's answer is compressed, though nobody asked for that")
