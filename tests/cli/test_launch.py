@@ -109,9 +109,14 @@ def test_what_is_printed_can_be_evaluated(tmp_path: Path) -> None:
     assert done.returncode == 5
 
 
-def test_whoever_ends_launch_ends_the_program_and_the_gateway(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deaf", [False, True])
+def test_whoever_ends_launch_ends_the_program_and_the_gateway(deaf: bool, tmp_path: Path) -> None:
+    """Also one that does not heed a signal, as some that draw on the whole terminal do not."""
     program = tmp_path / "claude"
-    program.write_text(f"#!{sys.executable}\nimport os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
+    heed = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if deaf else ""
+    program.write_text(
+        f"#!{sys.executable}\nimport os, signal, time\n{heed}\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n"
+    )
     program.chmod(0o755)
     port = free_port()
     words = [sys.executable, "-m", "dragoman", "launch", "claude", "--port", str(port), "--model", "demo"]
@@ -120,7 +125,7 @@ def test_whoever_ends_launch_ends_the_program_and_the_gateway(tmp_path: Path) ->
         assert process.stdout is not None
         child = int(process.stdout.readline())
         process.terminate()
-        assert process.wait(10) == 128 + signal.SIGTERM
+        assert process.wait(10) == 128 + (signal.SIGKILL if deaf else signal.SIGTERM)
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     assert not answers(port)

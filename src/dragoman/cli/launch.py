@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +46,7 @@ EPILOG = """examples:
 What stands behind -- is for the program itself. A gateway is started if none
 runs, and ends with the program; --print starts none."""
 NO_KEY = "dragoman"  # programs want one even where none is needed
+GRACE_S = 3.0
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 
 
@@ -236,7 +238,7 @@ def follow(command: list[str], settings: Settings) -> int:
     process = subprocess.Popen(command, env={**env, **settings.env})  # noqa: S603  # the user named it
     before = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: process.terminate()),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda *_: end(process)),
     }
     try:
         code = process.wait()
@@ -244,9 +246,17 @@ def follow(command: list[str], settings: Settings) -> int:
         for which, handler in before.items():
             signal.signal(which, handler)
         if process.poll() is None:
-            process.terminate()
+            end(process)
             process.wait()
     return 128 - code if code < 0 else code
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """Asks it to end; a program that does not is ended."""
+    process.terminate()
+    late = threading.Timer(GRACE_S, process.kill)
+    late.daemon = True
+    late.start()
 
 
 def show(program: str, settings: Settings, rest: list[str]) -> None:
