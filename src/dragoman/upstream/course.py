@@ -1,6 +1,7 @@
 """Course: where one request has been and where it may still go. It decides nothing; `Sender.ask` asks it."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 from dragoman.failure import Failure
 from dragoman.upstream.keys import Key
@@ -9,6 +10,7 @@ from dragoman.upstream.spec import Target
 from dragoman.upstream.station import Station
 
 Pair = tuple[Station, Target]
+NOBODY: frozenset[int] = frozenset()
 
 
 class Course:
@@ -22,8 +24,8 @@ class Course:
         self._tried: dict[tuple[str, str], set[int]] = {}  # keys by upstream and model
         self._budget: RetryBudget | None = None
 
-    def tried(self, station: Station, target: Target) -> set[int]:
-        return self._tried.setdefault((station.spec.name, target.model), set())
+    def tried(self, station: Station, target: Target) -> AbstractSet[int]:
+        return self._tried.get((station.spec.name, target.model), NOBODY) if self._tried else NOBODY
 
     def to_tell(self, target: Target, failure: Failure, name: str) -> tuple[Failure, str]:
         """What the client hears in the end, and of whom: a fallback whose window is too small hides nothing, the
@@ -42,7 +44,7 @@ class Course:
 
     def go_on(self, station: Station, target: Target, key: Key, now: float) -> None:
         """Another key here if there is one, else the other targets."""
-        here = self.tried(station, target)
+        here = self._tried.setdefault((station.spec.name, target.model), set())
         here.add(key.number)
         others = self.others(target)
         if others and station.pick(target.model, now, here) is None:

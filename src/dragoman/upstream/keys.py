@@ -3,7 +3,7 @@
 A rate limit rests a key for one model: providers count models apart. A used-up balance rests it for all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import inf
 
 from dragoman.upstream.secret import Secret
@@ -40,7 +40,7 @@ class KeyRing:
         self.keys = [Key(i, secret) for i, secret in enumerate(secrets)] or [Key(0, None)]
         self._next = 0
 
-    def pick(self, now: float, tried: Sequence[int] = (), model: str = EVERY) -> Key | None:
+    def pick(self, now: float, tried: Collection[int] = (), model: str = EVERY) -> Key | None:
         """The next key that may be used now; None when all rest, are disabled or were tried."""
         count = len(self.keys)
         for step in range(count):

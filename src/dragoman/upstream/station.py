@@ -3,6 +3,7 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from dragoman.failure import Failure
 from dragoman.lines import Line
@@ -53,9 +54,9 @@ class Station:
                 self._breakers.popitem(last=False)
         return found
 
-    def pick(self, model: str, now: float, tried: set[int]) -> Key | None:
+    def pick(self, model: str, now: float, tried: AbstractSet[int]) -> Key | None:
         """A key that may be used for this model now."""
-        key = self.keys.pick(now, tuple(tried), model)
+        key = self.keys.pick(now, tried, model)
         if key is not None and self.breaker(key, model).allows(now):
             return key
         for other in self.keys.keys:
