@@ -64,7 +64,7 @@ def read_duration(text: str) -> float | None:
 
 
 def read_words(message: str) -> float | None:
-    """"Please retry in 47.43s." (Google, where no detail says it), "Please try again in 6m0s." (OpenAI)."""
+    """Google, where no detail says it: "Please retry in 47.43s."; OpenAI: "Please try again in 6m0s." """
     found = _WORDS.search(message)
     return read_duration(found[1]) if found is not None else None
 
