@@ -77,6 +77,40 @@ def test_chat_servers_refuse(messages: list[dict[str, Any]], server: str, words:
     assert any(words in complaint for complaint in found), found
 
 
+BROKEN = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": '}}],
+}
+NULL_TOOL = {"type": "function", "function": {"name": "f", "parameters": None}}
+
+
+@pytest.mark.parametrize(
+    ("server", "body", "words"),
+    [
+        ("moonshot", {"model": "kimi-k2.6", "messages": [ASK], "temperature": 0.3}, "only 1 is allowed"),
+        ("moonshot", {"model": "kimi-k2.6", "messages": [ASK, CALL, TOOL]}, "reasoning_content is missing"),
+        ("moonshot", {"model": "kimi-k3", "messages": [ASK], "thinking": {"type": "disabled"}}, "cannot be disabled"),
+        (
+            "moonshot",
+            {"model": "kimi-k2.6", "messages": [ASK], "tool_choice": "required"},
+            "incompatible with thinking",
+        ),
+        ("minimax", {"messages": [ASK, {"role": "system", "content": "s"}, ASK]}, "invalid message role: system"),
+        ("minimax", {"messages": [ASK, BROKEN, TOOL]}, "invalid function arguments"),
+        ("minimax", {"messages": [ASK], "temperature": 0}, "temperature"),
+        ("vllm", {"messages": [ASK, BROKEN, TOOL]}, "Unterminated string"),
+        ("llamacpp", {"messages": [ASK, BROKEN, TOOL]}, "Unterminated string"),
+        ("xai", {"messages": [ASK], "tools": [NULL_TOOL]}, "invalid type: null"),
+        ("lmstudio", {"messages": [ASK, {**CALL, "content": None}, TOOL]}, "invalid type: null"),
+        ("sglang", {"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]}, "no such part"),
+    ],
+)
+def test_a_maker_refuses(server: str, body: dict[str, Any], words: str) -> None:
+    found = check_openai_chat({"model": "m", **body}, server)
+    assert any(words in complaint for complaint in found), found
+
+
 @pytest.mark.parametrize(
     ("schema", "strict", "words"),
     [

@@ -1097,6 +1097,27 @@ CASES: list[Case] = [
         NEW,
         {"tool_choice": {"type": "none"}},
     ),
+    *[
+        (
+            "72 some tools only, where there is no word for it",
+            CHAT,
+            {
+                "messages": [ask()],
+                "tools": [fn(A), fn(B, "g"), fn(B, "h")],
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "allowed_tools": {
+                        "mode": mode,
+                        "tools": [{"type": "function", "function": {"name": n}} for n in ("look", "g")],
+                    },
+                },
+            },
+            "groq",
+            "m",
+            {"tool_choice": mode, "tools.1.function.name": "g", "tools.2": GONE},
+        )
+        for mode in ("auto", "required")
+    ],
     (
         "72 none where there is no choice",
         CHAT,

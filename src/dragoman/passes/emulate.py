@@ -55,7 +55,7 @@ def emulate(request: Request, profile: Profile, notes: Notes) -> tuple[Request, 
     request, undo = _emulate_output(request, profile, undo, notes)
     if "tool_choice" in lacks and request.tool_choice is not None:
         request = _emulate_choice(request, request.tool_choice, profile, notes)
-    elif "named_choice" in lacks and request.tool_choice is not None:
+    elif request.tool_choice is not None and ("named_choice" in lacks or _names_some(request.tool_choice, profile)):
         request = _emulate_names(request, request.tool_choice, profile, notes)
     if "parallel_off" in lacks and request.parallel_calls is not None:
         request = _leave_out(request, "parallel_calls", "parallel_off", profile, notes)
@@ -204,6 +204,13 @@ def _emulate_choice(request: Request, choice: ToolChoice, profile: Profile, note
     notes.altered(at, "said by leaving out the other tools")
     tools = tuple(t for t in request.tools or () if getattr(t, "name", None) in (choice.names or ()))
     return replace(request, tool_choice=None, tools=tools or None)
+
+
+def _names_some(choice: ToolChoice, profile: Profile) -> bool:
+    """A choice only OpenAI has a form for: `allowed_tools`. One tool that must be called has one everywhere."""
+    if profile.allowed_tools or choice.names is None:
+        return False
+    return choice.mode != "required" or len(choice.names) > 1
 
 
 def _emulate_names(request: Request, choice: ToolChoice, profile: Profile, notes: Notes) -> Request:

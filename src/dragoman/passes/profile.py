@@ -112,6 +112,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     one_sampler: bool = False  # temperature or top_p, not both
 
     # parameters
+    allowed_tools: bool = True  # some of the tools may be named as the only ones; else the others are left out
     choice_alone: bool = True  # which tool to call may be said where there are no tools
     rejects: tuple[str, ...] = ()  # fields of Request that are refused
     rejects_extras: tuple[str, ...] = ()  # keys of the dialect's own that are refused

@@ -5,6 +5,7 @@
 
 from typing import Any
 
+from dragoman.testing.checkers.makers import check_maker
 from dragoman.testing.checkers.shared import Complaints, matches, objects, repeated, walk, wrong_type
 
 _NO_DEVELOPER = {"deepseek", "mistral", "fireworks", "moonshot", "groq", "xai", "lmstudio", "llamacpp"}
@@ -53,7 +54,7 @@ def check_openai_chat(body: dict[str, Any], server: str = "openai") -> Complaint
         found += _check_deepseek(body, messages)
     if server == "litellm" and not body.get("tools") and any(message.get("tool_calls") for message in messages):
         found.append("Bedrock doesn't support tool calling without `tools=` param specified.")  # FIELD-CASES 66
-    return found
+    return found + check_maker(body, messages, server)
 
 
 def _check_pairs(messages: list[dict[str, Any]], server: str) -> Complaints:
@@ -182,6 +183,9 @@ def _check_tools(body: dict[str, Any], server: str) -> Complaints:
     found += [f"Tool names must be unique: {name}" for name in repeated(names)]
     if body.get("tool_choice") is not None and not tools and server != "mistral":
         found.append("Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.")
+    choice = body.get("tool_choice")
+    if isinstance(choice, dict) and choice.get("type") == "allowed_tools" and server not in ("openai", "openrouter"):
+        found.append("tool_choice: unknown variant `allowed_tools`, expected `function`")
     if server == "lmstudio" and isinstance(body.get("tool_choice"), dict):
         found.append("Invalid tool_choice type: 'object'. Supported string values: none, auto, required")
     return found

@@ -1,0 +1,111 @@
+"""Rules of single makers of Chat-compatible servers, in their own words. Sources: the rows of profiles.toml."""
+
+import json
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from typing import Any
+
+from dragoman.testing.checkers.shared import Complaints, objects
+
+Message = dict[str, Any]
+FIXED = ("temperature", "top_p", "n", "frequency_penalty", "presence_penalty")
+
+
+def check_maker(body: dict[str, Any], messages: list[Message], server: str) -> Complaints:
+    check = _CHECKS.get(server)
+    return [] if check is None else check(body, messages)
+
+
+def _arguments(messages: list[Message]) -> Iterator[tuple[str, object]]:
+    for message in messages:
+        for call in objects(message.get("tool_calls")):
+            yield str(call.get("id")), (call.get("function") or {}).get("arguments")
+
+
+def _is_object(text: object) -> bool:
+    try:
+        return isinstance(text, str) and isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def _check_arguments(body: dict[str, Any], messages: list[Message]) -> Complaints:
+    """vLLM and those like it read arguments to fill in a template."""
+    return [
+        "Unterminated string starting at: line 1 column 1" for _, text in _arguments(messages) if not _is_object(text)
+    ]
+
+
+def _check_kimi(body: dict[str, Any], messages: list[Message]) -> Complaints:
+    model = str(body.get("model", ""))
+    if not model.startswith("kimi-"):
+        return []
+    found: Complaints = [
+        f"invalid {key}: only 1 is allowed for this model" for key in FIXED if body.get(key) not in (None, 1)
+    ]
+    thinking = (body.get("thinking") or {}).get("type")
+    if thinking == "disabled" and any(fnmatchcase(model, pattern) for pattern in ("kimi-k3*", "kimi-k2.7-code*")):
+        found.append("thinking cannot be disabled for this model")
+    if thinking is not None and body.get("reasoning_effort") is not None:
+        found.append("cannot specify both 'thinking' and 'reasoning_effort'")
+    if thinking == "disabled":
+        return found
+    choice = body.get("tool_choice")
+    if choice not in (None, "auto", "none"):
+        found.append(f"tool_choice '{choice}' is incompatible with thinking enabled")
+    for i, message in enumerate(messages):
+        if objects(message.get("tool_calls")) and not message.get("reasoning_content"):
+            found.append(
+                f"thinking is enabled but reasoning_content is missing in assistant tool call message at index {i}"
+            )
+    return found
+
+
+def _check_minimax(body: dict[str, Any], messages: list[Message]) -> Complaints:
+    found: Complaints = []
+    roles = [message.get("role") for message in messages]
+    if "system" in roles[1:]:
+        found.append("invalid params, chat content has invalid message role: system (2013)")
+    for call, text in _arguments(messages):
+        if not _is_object(text):
+            found.append(f"invalid params, invalid function arguments json string, tool_call_id: {call} (2013)")
+    temperature = body.get("temperature")
+    if temperature is not None and not 0 < temperature <= 1:
+        found.append("invalid params, temperature must be in (0, 1]")
+    return found
+
+
+def _check_xai(body: dict[str, Any], messages: list[Message]) -> Complaints:
+    """Strict Rust types: no null in tools, no empty arguments."""
+    said = "Failed to deserialize the JSON body into the target type: "
+    found = [
+        f"{said}tools: invalid type: null" for tool in objects(body.get("tools")) if _has_null(tool.get("function"))
+    ]
+    return found + [f"{said}not a valid JSON string" for _, text in _arguments(messages) if not _is_object(text)]
+
+
+def _has_null(value: object) -> bool:
+    return isinstance(value, dict) and any(item is None for item in value.values())
+
+
+def _check_lmstudio(body: dict[str, Any], messages: list[Message]) -> Complaints:
+    nulls = [i for i, message in enumerate(messages) if "content" in message and message["content"] is None]
+    return [f"messages[{i}].content: invalid type: null" for i in nulls]
+
+
+def _check_sglang(body: dict[str, Any], messages: list[Message]) -> Complaints:
+    known = ("text", "thinking", "reasoning", "image_url", "video_url", "audio_url", "tool_reference")
+    kinds = [part.get("type") for message in messages for part in objects(message.get("content"))]
+    return [f"messages.content: no such part: {kind}" for kind in kinds if kind not in known]
+
+
+_CHECKS: dict[str, Callable[[dict[str, Any], list[Message]], Complaints]] = {
+    "gpustack": _check_arguments,
+    "llamacpp": _check_arguments,
+    "lmstudio": _check_lmstudio,
+    "minimax": _check_minimax,
+    "moonshot": _check_kimi,
+    "sglang": _check_sglang,
+    "vllm": _check_arguments,
+    "xai": _check_xai,
+}
