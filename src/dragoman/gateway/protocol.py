@@ -44,6 +44,11 @@ _WORDS = {
 }
 
 
+async def nothing_more() -> bytes:
+    """The body of a request that is over."""
+    return b""
+
+
 class Exchange:
     """One request as it arrives, and the way its answer goes back."""
 
@@ -116,7 +121,7 @@ class Protocol(asyncio.Protocol):
         self.transport: Any = None
         self.stalled: asyncio.Future[None] | None = None  # the client does not read what is written
         self._state = server_state
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: Any = httptools.HttpRequestParser(self)
         self._client = ""
         self._url = b""
         self._headers: dict[str, str] = {}
@@ -185,6 +190,7 @@ class Protocol(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
+        self._parser = self._incoming = None  # they know us: without them nothing is left for the collector
         self._state.connections.discard(self)
         self._queue.clear()
         for timer in (self._timer, self._stall_timer):
@@ -314,6 +320,7 @@ class Protocol(asyncio.Protocol):
             if http.scope is not None:
                 http.scope.finish()
                 http.scope = None  # they know each other
+            http.read = nothing_more  # and so do these
             self._end(exchange)
 
     async def _answer(self, exchange: Exchange, response: HttpResponse) -> None:

@@ -27,7 +27,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._transport: Any = None
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: Any = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
@@ -155,11 +155,12 @@ class Connection(asyncio.Protocol):
     def _fail(self, error: Exception) -> None:
         if not self.ended:
             self.error = NotHttp("what it wrote is not HTTP")
-            self.error.__cause__ = error
+            self.error.__cause__ = error.with_traceback(None)
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
+        self._parser = None  # it knows us: without it nothing is left for the collector
         if not self.ended and self.error is None:
             if self.arrived and not self._framed and exc is None:
                 self.ended = True  # such a body ends with its connection

@@ -197,7 +197,7 @@ async def _ask(connection: Connection, head: bytes, body: bytes, head_s: float, 
         connection.ask(head, body, bodiless=bodiless)
         while not connection.arrived:
             if connection.error is not None:
-                raise connection.error
+                raise type(connection.error)(*connection.error.args)  # its traceback will know the connection
             await connection.wait(head_s)
             head_s = until - asyncio.get_running_loop().time()
     except BaseException:
