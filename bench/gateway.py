@@ -1,6 +1,6 @@
 """The gateway against a bare relay, in one run: CPU time per request and per streamed event.
 
-    python bench/gateway.py [--rounds 5] [--seconds 1] [--connections 32] [--only NAME] [--streams 500] [--soak N]
+    python bench/gateway.py [--rounds 5] [--seconds 1] [--connections 32] [--only NAME] [--streams 500]
 
 "B" is uvicorn + aiohttp that parses and encodes every body and every event once and does nothing else. A server's cost
 is the processor time of its own threads; load generator and provider are other processes, on the other core where there
@@ -254,9 +254,6 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--only", default="")
     parser.add_argument("--streams", type=int, default=500, help="slow streams at once, for their memory")
-    parser.add_argument(
-        "--soak", type=int, default=0, metavar="REQUESTS", help="then send so many and watch the memory"
-    )
     parser.add_argument("--peers", action="store_true", help="compare with LiteLLM and Portkey instead (peers.py)")
     parser.add_argument("--write", action="store_true", help="with --peers: write docs/speed.md")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
@@ -349,8 +346,6 @@ def report(args: argparse.Namespace, relay_pid: int, relay_port: int, gateway_pi
         if stream:
             print(f"{'  per event':38}{base / EVENTS:8.2f}us{cost / EVENTS:10.2f}us")
     print(f"memory of the gateway: {rss_mb(gateway_pid):.1f} MB")
-    if args.soak:
-        soak(args, gateway_pid, gateway_port)
 
 
 def measure(
@@ -394,24 +389,6 @@ async def hold(pid: int, port: int, path: str, count: int) -> float:
         writer.close()
     await asyncio.sleep(0.5)
     return (after - before) * 1000 / count
-
-
-def soak(args: argparse.Namespace, pid: int, port: int) -> None:
-    """Memory after so many requests of every kind, and what a hundred thousand more would add (RELIABILITY 4.3, G8)."""
-    import uvloop
-
-    bodies = [(path, requests(dialect, stream=s, turns=t, tools=w, model=m)) for _, dialect, path, s, t, w, m in CASES]
-    seen: list[tuple[int, float]] = []
-    done = 0
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        while done < args.soak:
-            for path, body in bodies:
-                done += runner.run(load(port, path, body, args.connections, 1.0))[0]
-            seen.append((done, rss_mb(pid)))
-            print(f"after {done} requests: {seen[-1][1]:.1f} MB", flush=True)
-    half = seen[len(seen) // 2]
-    slope = (seen[-1][1] - half[1]) / max(1, seen[-1][0] - half[0]) * 1e5
-    print(f"slope over the second half: {slope:.2f} MB a 100,000 requests")
 
 
 if __name__ == "__main__":
