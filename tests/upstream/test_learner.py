@@ -10,7 +10,7 @@ from dragoman.dialects import find_dialect
 from dragoman.failure import Failure
 from dragoman.model.messages import Extras, Message, Reasoning, Seal, Text, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
-from dragoman.model.request import ReasoningSetting, Request
+from dragoman.model.request import ReasoningSetting, Request, ToolChoice
 from dragoman.notes import Notes
 from dragoman.passes.defaults import DEFAULTS, default_profile
 from dragoman.passes.profile import Profile
@@ -21,6 +21,7 @@ from dragoman.upstream.send import Rendered
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.station import Station
 from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
+from tests.passes.wires import write
 from tests.recorded import cases, needs_corpus
 
 CHAT = Profile(kind="compatible", dialect="openai_chat", schema="openai")
@@ -41,6 +42,9 @@ def ask(**more: Any) -> Request:
         ("Unsupported value: 'temperature' does not support 0.5 with this model.", "temperature", 0.5),
         ("Model grok-4 does not support parameter presencePenalty.", "presence_penalty", 0.1),
         ("Model grok-4 does not support parameter reasoningEffort.", "reasoning", ReasoningSetting(effort="high")),
+        ("Argument not supported on this model: presencePenalty", "presence_penalty", 0.1),
+        ('"llama3.2" does not support thinking', "reasoning", ReasoningSetting(effort="high")),
+        ("invalid temperature: only 1 is allowed for this model", "temperature", 0.3),
         ("Unrecognized request argument supplied: seed", "seed", 7),
         ("property 'logprobs' is unsupported", "logprobs", True),
         ("top_k: Extra inputs are not permitted", "top_k", 4),
@@ -125,6 +129,16 @@ def test_case_51_an_effort_a_model_does_not_know_becomes_the_nearest_it_names(
     assert (thinking.efforts, thinking.off) == (("low", "high"), False)
 
 
+def test_case_51_a_model_that_only_thinks_or_does_not_is_switched() -> None:
+    ollama = profile_for("ollama", "qwen3:4b")
+    request = ask(reasoning=ReasoningSetting(effort="medium"))
+    lesson = learn(refusal('think value "medium" is not supported for this model'), request, ollama, Notes())
+    assert lesson is not None
+    assert write(lesson.request, ollama)["think"] is True
+    learned = profile_for("ollama", "qwen3:4b", overrides=lesson.remember)
+    assert write(request, learned)["think"] is True
+
+
 @pytest.mark.parametrize(
     ("message", "role", "roles"),
     [
@@ -135,6 +149,7 @@ def test_case_51_an_effort_a_model_does_not_know_becomes_the_nearest_it_names(
             ["system"],
         ),
         ("Unsupported value: 'messages[0].role' does not support 'system' with this model.", "system", []),
+        ("invalid params, chat content has invalid message role: system (2013)", "system", []),
         ("Role 'system' is fine, but the request is not", "system", None),
     ],
 )
@@ -169,8 +184,22 @@ def test_case_15_thoughts_a_server_does_not_want_are_left_out_from_then_on() -> 
     assert lesson.remember == {"echo": "forbidden"}
 
 
-def test_case_14_a_server_that_misses_a_thought_is_told_not_to_think() -> None:
-    message = "The `reasoning_content` in the thinking mode must be passed back to the API."
+def test_case_53_a_call_that_cannot_be_forced_while_thinking_is_forced_without() -> None:
+    request = ask(tools=(tool("f"),), tool_choice=ToolChoice(mode="required"))
+    lesson = learn(refusal("tool_choice 'required' is incompatible with thinking enabled"), request, CHAT, Notes())
+    assert lesson is not None
+    assert lesson.request.extras["openai_chat"]["thinking"] == {"type": "disabled"}
+    assert lesson.request.tool_choice == ToolChoice(mode="required")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        "thinking is enabled but reasoning_content is missing in assistant tool call message at index 1",
+    ],
+)
+def test_case_14_a_server_that_misses_a_thought_is_told_not_to_think(message: str) -> None:
     request = talk(user("q"), assistant(call("a")), user(result("a")))
     lesson = learn(refusal(message), request, CHAT, Notes())
     assert lesson is not None

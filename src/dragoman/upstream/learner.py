@@ -47,6 +47,7 @@ FIELDS: dict[str, str] = {
     "reasoning.effort": "reasoning",
     "reasoning": "reasoning",
     "think": "reasoning",
+    "thinking": "reasoning",
     "output_config.effort": "reasoning",
     "thinkingconfig": "reasoning",
     "verbosity": "verbosity",
@@ -70,6 +71,9 @@ _SAID: tuple[re.Pattern[str], ...] = tuple(
     for pattern in (
         rf"unsupported (?:parameter|value|argument)s?:? {_NAME}",  # OpenAI
         rf"does not support (?:the )?parameters? {_NAME}",  # xAI
+        rf"arguments? not supported on this model: {_NAME}",  # xAI, older
+        r"does not support (thinking)\b",  # Ollama
+        rf"invalid {_NAME}: only \S+ is allowed",  # Kimi
         rf"unrecognized (?:request )?arguments?(?: supplied)?:? {_NAME}",  # OpenAI, older
         rf"unknown (?:name|field|parameter):? {_NAME}",  # Gemini, serde
         rf"property {_NAME} is unsupported",  # Groq
@@ -87,7 +91,8 @@ _SPOILT = re.compile(r"(?:invalid|corrupted) (?:[`'\"]?signature|thought signatu
 _SENTINEL = "skip_thought_signature_validator"
 _ROLE = re.compile(
     r"role\W+does not support '(developer|system)'|unknown variant `(developer|system)`, expected|"
-    r"role['\"]?:? (developer|system)[\w ]* (?:is )?not supported|unsupported role:? '?(developer|system)",
+    r"role['\"]?:? (developer|system)[\w ]* (?:is )?not supported|unsupported role:? '?(developer|system)|"
+    r"invalid message role: (developer|system)",
     re.IGNORECASE,
 )
 _KNOWN = re.compile(
@@ -96,8 +101,12 @@ _KNOWN = re.compile(
 _UNWANTED = re.compile(
     r"reasoning(?:_content)?['`\"]?,? (?:is |: ?)?(?:unsupported|Extra inputs|not (?:supported|permitted))", re.I
 )
+_SWITCH = re.compile(r"think value \W*\w+\W* is not supported", re.IGNORECASE)
 _PREFILL = re.compile(r"does not support assistant message prefill", re.IGNORECASE)
-_WANTED = re.compile(r"reasoning_content.{0,40}must be passed back", re.IGNORECASE)
+_WANTED = re.compile(r"reasoning_content.{0,40}(?:must be passed back|is missing)", re.IGNORECASE)
+_FORCED = re.compile(
+    r"tool_choice.{0,80}(?:incompatible with thinking|does not support this tool_choice)", re.IGNORECASE
+)
 _TOOLLESS = re.compile(
     r"without `?tools=?`? param|toolConfig field must be defined|tool_(?:use|result)` blocks must define tools", re.I
 )
@@ -216,6 +225,16 @@ def _learn_role(failure: Failure, request: Request, profile: Profile, notes: Not
     return None
 
 
+def _learn_forcing(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """A call that cannot be forced while the model thinks (FIELD-CASES 53): not thinking, if that can be said."""
+    if not _FORCED.search(_words(failure)) or profile.forced_choice != "yes":
+        return None
+    usual = profile.thinking or Thinking()
+    off = profile.off or {"thinking": {"type": "disabled"}}
+    fields = {"forced_choice": "unless_thinking", "thinking": replace(usual, default="on"), "off": off}
+    return _prepare(request, profile, notes, "not thinking while a call is forced", **fields)
+
+
 def _learn_prefill(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
     if not _PREFILL.search(failure.message):
         return None
@@ -238,6 +257,9 @@ def _learn_echo(failure: Failure, request: Request, profile: Profile, notes: Not
 def _learn_effort(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
     """A word for how much to think that this model does not know: the nearest one of those it names."""
     words = _words(failure)
+    if request.reasoning is not None and _SWITCH.search(words):  # Ollama: most of its models only think or do not
+        switch = Thinking(says="switch", efforts=())
+        return _prepare(request, profile, notes, "thinking as a switch", thinking=switch)
     if request.reasoning is None or not ("effort" in (failure.param or "") or "effort" in words):
         return None
     listed = _KNOWN.search(words)
@@ -323,6 +345,7 @@ _TEACHERS = (
     _learn_grammar,
     _learn_signature,
     _learn_role,
+    _learn_forcing,
     _learn_prefill,
     _learn_echo,
     _learn_effort,
