@@ -1,6 +1,10 @@
-"""How large an upstream's answer may be, and the failures for one that cannot be used."""
+"""How large an upstream's answer may be, and the failures for one that cannot be used or was not to be had."""
 
+import msgspec
+
+from dragoman.errors import DecodeError
 from dragoman.failure import Failure
+from dragoman.upstream.secret import Secret
 
 MAX_ERROR_BYTES = 1024 * 1024
 
@@ -17,3 +21,34 @@ def too_late() -> Failure:
 def too_large(what: str, limit: int) -> Failure:
     words = f"the upstream's {what} is larger than {limit} bytes"
     return Failure(kind="server_error", status=502, code="upstream_response_too_large", message=words)
+
+
+def unreadable(error: Exception) -> Failure:
+    """A DecodeError's words are ours; other exceptions may quote the body."""
+    if isinstance(error, DecodeError):
+        return malformed(f"the upstream's answer cannot be read: {error}"[:300])
+    return malformed(f"the upstream's answer cannot be read ({type(error).__name__})")
+
+
+def left_alone(names: list[str], wait: float, *, resting: bool) -> Failure:
+    who = ", ".join(names)
+    if resting:
+        words = f"no key of {who} may be used for another {wait:.0f} s"
+        return Failure(kind="rate_limited", status=429, code="keys_resting", message=words, retry_after_s=wait)
+    words = f"{who} did not answer lately and is not asked for another {wait:.0f} s"
+    return Failure(kind="overloaded", status=503, code="upstream_closed", message=words, retry_after_s=max(wait, 1.0))
+
+
+def for_client(failure: Failure, name: str) -> Failure:
+    """An upstream's refusal of our key is not the client's fault and not its 401 (F18)."""
+    if failure.kind in ("unauthenticated", "forbidden"):
+        words = f"{name} refuses the key dragoman has for it"
+        if failure.kind == "forbidden" and failure.message:
+            words = f"{name} does not allow this: {failure.message}"
+        return Failure(kind="server_error", status=502, code="upstream_auth", message=words)
+    return failure
+
+
+def redact(failure: Failure, secret: Secret) -> Failure:
+    """A provider may say back what it was sent, in a stream too (T09)."""
+    return msgspec.json.decode(secret.redact(msgspec.json.encode(failure)), type=Failure)

@@ -11,27 +11,25 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.dialects._base import Dialect, StreamDecoder
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.jsontypes import Json, load_json
+from dragoman.jsontypes import load_json
 from dragoman.lines import Line
-from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
-from dragoman.model.fold import fold, unfold
-from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
+from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed
+from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
-from dragoman.upstream.broken import MAX_ERROR_BYTES, malformed, too_late
+from dragoman.upstream.broken import MAX_ERROR_BYTES, for_client, left_alone, malformed, redact, too_late, unreadable
 from dragoman.upstream.course import Course
 from dragoman.upstream.gate import Ticket
 from dragoman.upstream.hints import DAY_S, read_hint, read_words
 from dragoman.upstream.keys import Key
+from dragoman.upstream.reading import count_all, decode_whole, fold_events, is_whole, says_something
 from dragoman.upstream.retry import LONGEST_HINT_S, MOST_ATTEMPTS, Again, GiveUp, decide
-from dragoman.upstream.secret import Secret
 from dragoman.upstream.spec import Auth, Target
 from dragoman.upstream.station import Station
 from dragoman.upstream.transport import Opened, Transport
@@ -41,7 +39,6 @@ from dragoman.wire import WireReply
 log = logging.getLogger(__name__)
 HOLD_S = 15.0  # a stream that has started but says nothing is committed after this, so that its client hears pings
 MAX_MESSAGE = 2000
-MOST_TOKENS = 10_000_000  # of one reply
 MOST_LESSONS = 3  # things a model refuses that one request may teach
 
 
@@ -165,17 +162,17 @@ class Answer:
             events = self._decoder.feed(raw) if self._decoder else []
             if events and isinstance(failed := events[-1], ReplyFailed) and self._key.secret is not None:
                 raw = self._key.secret.redact(raw)
-                events[-1] = ReplyFailed(failure=_redacted(failed.failure, self._key.secret))
+                events[-1] = ReplyFailed(failure=redact(failed.failure, self._key.secret))
             return Piece(raw, self._observe(events))
         except Exception as error:  # whatever an upstream writes must not be our error
-            return self._broke(malformed(_say(error)))
+            return self._broke(unreadable(error))
 
     def _last(self) -> Piece | None:
         self._ended = True
         try:
             events = self._observe(self._decoder.close() if self._decoder else [])
         except Exception as error:
-            return self._broke(malformed(_say(error)))
+            return self._broke(unreadable(error))
         return Piece(b"", events) if events else None
 
     def _broke(self, failure: Failure) -> Piece:
@@ -217,7 +214,7 @@ class Answer:
         else:
             breaker.abandoned()
         if self._ticket is not None:
-            self.station.places.leave(self._ticket, sent=self._sent, tokens=_total(self.usage))
+            self.station.places.leave(self._ticket, sent=self._sent, tokens=count_all(self.usage))
         self.station.budget.in_flight -= 1
 
 
@@ -301,7 +298,7 @@ class Sender:
             wait, first = min(((s.wait_s(t.model, now), s) for s, t in left), key=lambda found: found[0])
             wait = max(wait, 0.01)
             resting = all(station.keys.wait_s(now, target.model) > 0 for station, target in left)
-            failure = _closed([s.spec.name for s, _ in left], wait, resting=resting)
+            failure = left_alone([s.spec.name for s, _ in left], wait, resting=resting)
             if not resting or wait > min(LONGEST_HINT_S, job.deadline - now):
                 raise UpstreamError(failure)
             await self._sit_out(first, wait * (1 + 0.1 * self.dice()), failure)
@@ -346,7 +343,7 @@ class Sender:
             else:
                 await self._send(job, answer, attempt, key)
         except UpstreamError as error:
-            failure = error.failure if key.secret is None else _redacted(error.failure, key.secret)
+            failure = error.failure if key.secret is None else redact(error.failure, key.secret)
             attempt.failure = failure.code or failure.kind
             _tell(attempt, failure.message)
             if answer._ticket is not None:
@@ -374,7 +371,7 @@ class Sender:
         if job.stream:
             answer._events = events
         else:
-            self._take_reply(answer, _folded(list(events)))
+            self._take_reply(answer, fold_events(list(events)))
 
     async def _send(self, job: Job, answer: Answer, attempt: Attempt, key: Key) -> None:
         station, rendered = answer.station, answer.rendered
@@ -404,7 +401,7 @@ class Sender:
         encoding = opened.headers.get("content-encoding", "identity")
         if encoding not in ("", "identity"):
             raise UpstreamError(malformed(f"the upstream's answer is {encoding[:20]}, which was not asked for"))
-        if job.stream and not _is_whole(opened, rendered.dialect):
+        if job.stream and not is_whole(opened.headers, rendered.dialect):
             await self._hold(answer, job.deadline)
         else:
             await self._read_whole(job, answer, opened, attempt)
@@ -464,7 +461,7 @@ class Sender:
             if piece.events and isinstance(failed := piece.events[-1], ReplyFailed):
                 raise UpstreamError(failed.failure)
             held.append(piece)
-            if any(_says_something(event) for event in piece.events):
+            if any(says_something(event) for event in piece.events):
                 break
             if until is None and piece.events:
                 until = self.clock() + HOLD_S
@@ -478,10 +475,11 @@ class Sender:
         answer._whole = True
         if job.keep_wire:
             attempt.reply = raw if answer._key.secret is None else answer._key.secret.redact(raw)
-        if answer.rendered.opaque:
+        rendered = answer.rendered
+        if rendered.opaque:
             answer.raw, answer._ended = raw, True
             return
-        reply = _decode_whole(answer.rendered, opened, raw)
+        reply = decode_whole(opened.headers, raw, rendered.dialect, rendered.notes, as_is=rendered.as_is)
         answer.raw = raw
         if job.stream:
             answer.hold(Piece(b"", answer._observe(list(unfold(reply)))))
@@ -516,16 +514,6 @@ def build_headers(
     return headers
 
 
-def for_client(failure: Failure, name: str) -> Failure:
-    """An upstream's refusal of our key is not the client's fault and not its 401 (F18)."""
-    if failure.kind in ("unauthenticated", "forbidden"):
-        words = f"{name} refuses the key dragoman has for it"
-        if failure.kind == "forbidden" and failure.message:
-            words = f"{name} does not allow this: {failure.message}"
-        return Failure(kind="server_error", status=502, code="upstream_auth", message=words)
-    return failure
-
-
 def _soonest(failure: Failure, job: Job, now: float) -> Failure:
     """A client that has to come again comes when the first of its targets may be asked again (F14)."""
     if failure.kind != "rate_limited":
@@ -534,66 +522,8 @@ def _soonest(failure: Failure, job: Job, now: float) -> Failure:
     return replace(failure, retry_after_s=wait) if wait > 0 else failure
 
 
-def _redacted(failure: Failure, secret: Secret) -> Failure:
-    """A provider may say back what it was sent, in a stream too (T09)."""
-    return msgspec.json.decode(secret.redact(msgspec.json.encode(failure)), type=Failure)
-
-
 def _about(asked: bytes) -> int | None:
     return hash(asked) if asked else None
-
-
-def _is_whole(opened: Opened, dialect: Dialect) -> bool:
-    """Whether a stream was asked for and one JSON document came (F22). Gemini's array is a stream."""
-    kind = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "text/html":
-        raise UpstreamError(malformed("the upstream answered with a web page"))
-    return kind == "application/json" and dialect.media_type == "text/event-stream" and dialect.name != "gemini"
-
-
-def _decode_whole(rendered: Rendered, opened: Opened, raw: bytes) -> Reply:
-    kind = opened.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "text/html":
-        raise UpstreamError(malformed("the upstream answered with a web page"))
-    try:
-        if kind in ("text/event-stream", "application/x-ndjson") and rendered.dialect.media_type == kind:
-            decoder = rendered.dialect.stream_decoder(rendered.notes)  # a stream nobody asked for
-            return _folded(decoder.feed(raw) + decoder.close())
-        body = load_json(raw)
-        if rendered.as_is and rendered.dialect.name != "openai_responses":  # stored responses need what they say
-            body = _without_content(body)
-        return rendered.dialect.decode_reply(WireReply(body=body, headers=opened.headers), rendered.notes)
-    except UpstreamError:
-        raise
-    except Exception as error:
-        raise UpstreamError(malformed(_say(error))) from error
-
-
-def _without_content(body: Json) -> Json:
-    """Its bytes go back as they are: only its head, its usage and its finish are of interest to us."""
-    for key in ("choices", "content", "candidates"):
-        if type(body) is dict and type(body.get(key)) is list and body[key]:
-            body[key] = []
-    return body
-
-
-def _folded(events: list[Event]) -> Reply:
-    reply = fold(events)
-    if isinstance(reply, Failure):
-        raise UpstreamError(reply)
-    return reply
-
-
-def _says_something(event: Event) -> bool:
-    match event:
-        case PartStart(part=Text(text="") | Reasoning(text="") | Refusal(text="")):
-            return False
-        case PartStart(part=ToolCall()):
-            return True
-        case PartStart() | PartDelta() | ReplyEnd():
-            return True
-        case _:
-            return False
 
 
 def _tell(attempt: Attempt, why: str = "") -> None:
@@ -601,28 +531,3 @@ def _tell(attempt: Attempt, why: str = "") -> None:
         fields = {"upstream": attempt.upstream, "model": attempt.model, "key": attempt.key, "status": attempt.status}
         times = {"waited_ms": round(attempt.waited_s * 1000), "failure": attempt.failure, "why": why}
         log.debug(Line("attempt", fields | times))
-
-
-def _say(error: Exception) -> str:
-    """A DecodeError's words are ours; other exceptions may quote the body."""
-    if isinstance(error, DecodeError):
-        return f"the upstream's answer cannot be read: {error}"[:300]
-    return f"the upstream's answer cannot be read ({type(error).__name__})"
-
-
-def _closed(names: list[str], wait: float, *, resting: bool) -> Failure:
-    who = ", ".join(names)
-    if resting:
-        words = f"no key of {who} may be used for another {wait:.0f} s"
-        return Failure(kind="rate_limited", status=429, code="keys_resting", message=words, retry_after_s=wait)
-    words = f"{who} did not answer lately and is not asked for another {wait:.0f} s"
-    return Failure(kind="overloaded", status=503, code="upstream_closed", message=words, retry_after_s=max(wait, 1.0))
-
-
-def _total(usage: Usage | None) -> int | None:
-    if usage is None:
-        return None
-    counts = (usage.input, usage.cache_read, usage.cache_write, usage.output, usage.reasoning)
-    known = [count for count in counts if count is not None]
-    # an upstream may count what it likes: nonsense leaves the reservation as it is (T42)
-    return sum(known) if all(0 <= count <= MOST_TOKENS for count in known) else None
