@@ -97,5 +97,7 @@ class ResponseStore:
             if self._path is not None:
                 self._path.chmod(0o600)
                 self._db.execute("pragma journal_mode = wal")
+                # a client waits for this: what a power cut may cost is the last responses, never the database
+                self._db.execute("pragma synchronous = normal")
             self._db.executescript(_SCHEMA)
         return self._db
