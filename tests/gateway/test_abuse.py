@@ -520,7 +520,7 @@ def test_t30_a_models_words_stay_words(door: str) -> None:
     pieces = [chunk(EVIL), chunk("end"), chunk(finish="stop"), DONE]
     with faultline(stream(*pieces)) as line, open_house(one(line.url)) as house:
         got = post(house.url, door, dict(DOORS[door].items(), stream=True))  # type: ignore[attr-defined]
-        lines = got.text.split("\n")
+        lines = got.frames.split("\n")
         assert got.text.count("[DONE]\n") == (1 if door == CHAT else 0)
         assert "\r" not in got.text
         assert "\u2028" not in got.text or all(line.startswith(("data:", "event:", "{")) for line in lines if line)

@@ -333,9 +333,9 @@ BROKEN_CELLS: dict[str, dict[str, Any]] = {
 
 def last_frame(door: str, got: Got) -> Any:
     """The last thing a client of that door reads; its form is checked on the way."""
-    text = got.text.strip()
     if door == "gemini array":
-        return json.loads(text)[-1]
+        return json.loads(got.text)[-1]
+    text = got.frames
     last = text.split("\n\n")[-1] if door != "ollama" else text.splitlines()[-1]
     lines = last.splitlines()
     if door == "anthropic":

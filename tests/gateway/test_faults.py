@@ -239,7 +239,7 @@ def test_a_stream_that_breaks_ends_in_its_dialects_error(name: str, tail: Any, p
         assert got.status == 200
         assert len(line.seen) == 1, "nothing is retried after the first byte"
         assert b"[DONE]" not in got.body
-        last = got.text.strip().split("\n\n")[-1].splitlines()[-1]
+        last = got.frames.split("\n\n")[-1].splitlines()[-1]
         value = json.loads(last.removeprefix("data: "))
         match path:
             case "/v1/responses":

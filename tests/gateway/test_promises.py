@@ -184,8 +184,7 @@ def test_p7_a_stream_ends_with_its_dialects_end_or_its_error(
 
 def check_end(door: str, got: Got) -> None:
     """The last frame of a stream, as a client of that door takes it: complete, or an error; never neither."""
-    text = got.text.replace("\r\n", "\n").rstrip("\n")
-    last = text.rpartition("\n")[2]
+    last = got.frames.rpartition("\n")[2]
     if door == "chat":
         assert last in ("data: [DONE]", "data:[DONE]") or '"error"' in last, last
         return

@@ -21,6 +21,12 @@ class Got:
     def text(self) -> str:
         return self.body.decode()
 
+    @property
+    def frames(self) -> str:
+        """A stream without its comments."""
+        lines = self.text.replace("\r\n", "\n").split("\n")
+        return "\n".join(line for line in lines if not line.startswith(":")).strip("\n")
+
 
 def send(url: str, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Got:
     host = url.removeprefix("http://")
