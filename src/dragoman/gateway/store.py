@@ -3,6 +3,7 @@
 Every lookup names the key it was stored under: another client's id is as unknown as one that never was (T17).
 """
 
+import logging
 import sqlite3
 import threading
 from pathlib import Path
@@ -10,9 +11,12 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from dragoman.lines import Line
 from dragoman.model.messages import Message
 
+log = logging.getLogger(__name__)
 MAX_ROW_BYTES = 8 * 1024 * 1024
+BUSY_S = 1.0  # while another process writes; a client waits
 
 _SCHEMA = """
 create table if not exists responses (
@@ -43,6 +47,7 @@ class ResponseStore:
         self._db: sqlite3.Connection | None = None
 
     def put(self, owner: str, stored: Stored) -> bool:
+        """False when it cannot be kept: too much, a disk that is full, a database somebody holds (F47, F48)."""
         try:
             row = msgspec.msgpack.encode(stored)
         except OverflowError:  # a number of more than 64 bits
@@ -50,14 +55,22 @@ class ResponseStore:
         if len(row) > MAX_ROW_BYTES:
             return False
         with self._lock:
-            db = self._open()
-            db.execute("insert or replace into responses values (?, ?, ?, ?)", (owner, stored.id, stored.created, row))
-            (count,) = db.execute("select count(*) from responses").fetchone()
-            if count > self._rows:
-                oldest = "select owner, id from responses order by created limit ?"
-                db.execute(f"delete from responses where (owner, id) in ({oldest})", (count - self._rows,))  # noqa: S608  # a constant
-            db.commit()
+            try:
+                self._insert(self._open(), (owner, stored.id, stored.created, row))
+            except sqlite3.Error as error:
+                log.warning(Line("response_not_stored", {"error": type(error).__name__, "why": str(error)}))
+                if self._db is not None:
+                    self._db.rollback()
+                return False
         return True
+
+    def _insert(self, db: sqlite3.Connection, row: tuple[str, str, float, bytes]) -> None:
+        db.execute("insert or replace into responses values (?, ?, ?, ?)", row)
+        (count,) = db.execute("select count(*) from responses").fetchone()
+        if count > self._rows:
+            oldest = "select owner, id from responses order by created limit ?"
+            db.execute(f"delete from responses where (owner, id) in ({oldest})", (count - self._rows,))  # noqa: S608  # a constant
+        db.commit()
 
     def get(self, owner: str, response_id: str) -> Stored | None:
         with self._lock:
@@ -93,7 +106,7 @@ class ResponseStore:
             if self._path is not None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 self._path.touch(mode=0o600)  # conversations are nobody else's
-            self._db = sqlite3.connect(self._path or ":memory:", check_same_thread=False, timeout=5.0)
+            self._db = sqlite3.connect(self._path or ":memory:", check_same_thread=False, timeout=BUSY_S)
             if self._path is not None:
                 self._path.chmod(0o600)
                 self._db.execute("pragma journal_mode = wal")
