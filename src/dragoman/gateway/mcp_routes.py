@@ -26,12 +26,13 @@ from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of
 from dragoman.lines import Line
 from dragoman.mcp.servers import MissingPackageError, UnknownServerError
-from dragoman.mcp.spec import BadServerError
+from dragoman.mcp.spec import TRANSPORTS, BadServerError
 
 log = logging.getLogger(__name__)
 METHODS = (METHOD, "generate_with_mcp")
 ITERATIONS = 5
 STDIO_KEYS = ("command", "args", "env", "cwd")
+ADD_KEYS = {"name", "url", "transport"}
 
 
 async def serve_mcp_add(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
@@ -39,11 +40,17 @@ async def serve_mcp_add(gateway: Gateway, http: HttpRequest, words: dict[str, st
     if any(key in body for key in STDIO_KEYS) or str(body.get("transport", "")).lower() == "stdio":
         # a program's name from the network is remote code execution (T03)
         return deny(403, "programs to start are named in the configuration file only", "stdio_servers_are_config_only")
+    if unknown := sorted(set(body) - ADD_KEYS):
+        words_said = f"{unknown[0][:100]}: expected name, url and transport; the rest of an entry is written in a file"
+        return deny(400, words_said, "invalid_mcp_server")
+    if str(body.get("transport", "auto")) not in TRANSPORTS:
+        return deny(400, "transport: expected auto, http or sse", "invalid_mcp_server")
     servers = servers_of(gateway)
     try:
         await servers.prepare()
         await servers.check(body.get("url"))
-        replaced = servers.add(body.get("name"), body.get("url"))
+        more = {"transport": body["transport"]} if "transport" in body else None
+        replaced = servers.add(body.get("name"), body.get("url"), more)
         await servers.look(0.0)  # so that the next list has something to say
     except BadServerError as error:
         return deny(400, str(error), "invalid_mcp_server")
