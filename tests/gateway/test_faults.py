@@ -362,6 +362,16 @@ def test_an_upstream_that_keeps_failing_is_left_alone_for_a_while() -> None:
         assert before <= 6
 
 
+def test_an_upstream_with_no_queue_is_tried_again_all_the_same() -> None:
+    with (
+        faultline(say(500, b"{}"), GOOD) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",), queue=0)) as house,
+        dice(house, 0.0),
+    ):
+        assert ask(house).status == 200
+        assert len(line.seen) == 2
+
+
 def test_a_request_that_breaks_a_server_is_no_reason_to_leave_it_alone() -> None:
     """llama.cpp answers 500 to a picture it cannot take, and goes on serving everybody else."""
 

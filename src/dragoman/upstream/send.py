@@ -277,8 +277,8 @@ class Sender:
             case Again() if failure.kind == "rate_limited":
                 course.start_again(station.budget)  # `_choose` waits for whoever may be asked first
             case Again(wait_s=wait):
-                course.hold(station.budget)
-                await self._sit_out(station, wait, failure)
+                course.hold(station.budget)  # which also bounds how many wait here
+                await asyncio.sleep(wait)
             case _:
                 course.go_on(station, target, key, now)
 
