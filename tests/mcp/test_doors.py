@@ -502,3 +502,16 @@ def test_an_answer_that_has_to_be_json_is_json(show: str, stream: bool, tmp_path
         assert status == 200, data
         parts = read("openai_chat", data, stream=stream).choices[0].parts
         assert [part.text for part in parts if isinstance(part, Text)] == ["That is all."]
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"x-dragoman-mcp": "fine"}, {"x-dragoman-mcp": "fine", "x-dragoman-mcp-mode": "react"}]
+)
+def test_a_loss_that_is_refused_is_the_client_s_fault_in_a_loop_too(headers: dict[str, str], tmp_path: Path) -> None:
+    servers = {"fine": bad("fine")}
+    with puppet() as model, open_house(model.upstream(), mcp=McpSettings(folder=tmp_path, servers=servers)) as house:
+        body = chat("go", False) | {"model": "once", "max_tokens": 100, "top_k": 5}
+        status, _, data = ask(house, "/v1/messages", body, {**headers, "x-dragoman-refuse": "dropped"})
+        assert (status, json.loads(data)["error"]["type"]) == (400, "invalid_request_error")
+        assert "refused rather than lost: /top_k" in json.loads(data)["error"]["message"]
+        assert model.asked == []

@@ -16,8 +16,9 @@ from dragoman.agent import CallFinished, Heard, Limits, Model, OneStream, Step, 
 from dragoman.agent.driver import notes_of
 from dragoman.agent.onestream import Show, Told, tell_step
 from dragoman.dialects import find_dialect
-from dragoman.errors import ConfigError, DecodeError, UpstreamError
+from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.gateway.failing import classify
 from dragoman.gateway.http import HttpResponse
 from dragoman.gateway.mcp_settings import SHOWS
 from dragoman.gateway.mcp_state import servers_of
@@ -152,7 +153,10 @@ class UpstreamModel:
             attempts=scope.attempts,
             keep_wire=scope.keep,
         )
-        answer = await scope.gateway.sender.ask(job)
+        try:
+            answer = await scope.gateway.sender.ask(job)
+        except (DecodeError, LossError) as error:  # the client's own fault, as outside of a loop
+            raise UpstreamError(classify(error)) from error
         self.first, self._rendered = self.first or answer, answer.rendered
         try:
             while (piece := await answer.next()) is not None:
