@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.agent import CallFinished, CallStarted, Heard, Limits, Step, Stopped, TurnDone, TurnStarted, run_loop
-from dragoman.errors import DragomanError, UpstreamError
+from dragoman.errors import DragomanError, LossError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.model.events import Event, PartDelta, ReplyFailed, ReplyStart
 from dragoman.model.fold import unfold
@@ -454,3 +454,8 @@ def test_a_turn_that_fails_has_lost_what_it_lost() -> None:
 def test_a_limit_of_the_cost_needs_a_price() -> None:
     with pytest.raises(DragomanError, match="price"):
         run(Scripted(say("hi")), limits=Limits(cost=1.0))
+
+
+def test_a_loss_that_is_refused_is_an_error_of_the_caller_s() -> None:
+    with pytest.raises(LossError):
+        run(Scripted(LossError("/top_k", "there is none")), [now])

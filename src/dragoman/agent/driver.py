@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from dragoman.agent.loop import Answered, Ask, Begun, Command, Expired, Failed, Happening, Replied, Run, State, decide
 from dragoman.agent.steps import CallFinished, CallStarted, Heard, Limits, Step, Stopped, TurnDone, TurnStarted
-from dragoman.errors import DragomanError, UpstreamError
+from dragoman.errors import DragomanError, LossError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.lines import Line
 from dragoman.model.events import Event, ReplyFailed
@@ -117,6 +117,8 @@ class _Turn:
         except UpstreamError as error:
             self.outcome = Failed(error.failure)
             return
+        except LossError:
+            raise  # whoever would rather have an error than a loss has it, as outside of a loop
         except DragomanError as error:
             self.outcome = Failed(Failure(kind="server_error", message=str(error)))
             return
