@@ -475,6 +475,7 @@ def test_t29_a_crooked_request_is_one_refusal_and_the_end(name: str) -> None:
         got = raw(house.url, head.encode("latin-1") + GOOD_BODY + inner, timeout=2)
         assert got.count(b"HTTP/1.1 ") <= 1, got
         assert got == b"" or got[9:12] in (b"400", b"413", b"431", b"501", b"408"), got
+        assert got == b"" or b"x-request-id: " in got, "every answer has an id"
         assert house.gateway.metrics.running == 0
 
 

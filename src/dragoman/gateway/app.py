@@ -147,6 +147,7 @@ class App:
         self.gateway = gateway
         self.table = table or Table()
         self._ids = _Ids()
+        self.new_id = self._ids.next
 
     async def handle(self, http: HttpRequest) -> HttpResponse:
         """Never raises, unless it is cancelled: then the client is gone and everything has been given back."""

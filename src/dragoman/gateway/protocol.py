@@ -374,6 +374,7 @@ class Protocol(asyncio.Protocol):
             return
         words = f'{{"error": {{"message": "{_WORDS[status]}", "type": "invalid_request_error"}}}}'
         fields = {"content-type": "application/json", "content-length": str(len(words)), "connection": "close"}
+        fields["x-request-id"] = self.app.new_id()
         if status == 503:
             fields["retry-after"] = "1"
         self.transport.write(write_head(_STATUS[status], fields) + words.encode())
