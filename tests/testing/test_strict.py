@@ -9,6 +9,7 @@ from tests.testing.asking import Answer, Scripted, ask
 
 USER = {"role": "user", "content": "hi"}
 FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+NESTED = {"name": "f", "parameters": {"type": "object", "properties": {"n": FUNCTION["parameters"]}}}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": "x"}
 TOOL = {"name": "f", "input_schema": {"type": "object", "properties": {}}}
@@ -319,7 +320,7 @@ def test_it_refuses_as_the_vendor_does(
             {"messages": [{"role": "assistant", "content": "x"}, USER]},
             "first message must use",
         ),
-        ("gemini", "gemini", {"tools": [{"functionDeclarations": [FUNCTION]}]}, "should be non-empty for OBJECT type"),
+        ("gemini", "gemini", {"tools": [{"functionDeclarations": [NESTED]}]}, "should be non-empty for OBJECT type"),
         ("ollama", "ollama", {"messages": [USER, {**RESULT, "tool_name": "f"}]}, "without a call"),
         (
             "openrouter",

@@ -44,9 +44,9 @@ _RANGES = {"temperature": (0, 2), "top_p": (0, 1), "presence_penalty": (-2, 2), 
 _SHAPES = r"Invalid value: '\w+'\. Supported values"
 _TAKEN: dict[str, str] = {
     "anthropic": r"first message must use",
-    "gemini": r"should be non-empty for OBJECT type|Unable to process input image|text: must not be empty",
-    "ollama": r"dropped by the server|answers .* is next|calls? have no result|without a call|`developer`",
-    "mistral": rf"{_SHAPES}|tool_choice' is only allowed|got null|\[\] is too short - 'messages\.",
+    "gemini": r"should be non-empty for OBJECT type|text: must not be empty",
+    "ollama": r"dropped by the server|answers .* is next|calls? have no result|without a call",
+    "mistral": rf"{_SHAPES}|got null|\[\] is too short - 'messages\.",
     "azure": r"got null",
     **dict.fromkeys(
         ("openrouter", "together", "compatible"),
