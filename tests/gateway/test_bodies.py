@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.gateway import bodies
-from dragoman.gateway.bodies import _find_zstd, inflate, put_model, top_spans
+from dragoman.gateway.bodies import _find_zstd, check_keys, inflate, put_model, top_spans
 from tests.gateway.house import House, open_house
 from tests.gateway.web import post
 
@@ -167,13 +167,15 @@ def test_each_value_is_found_where_it_stands(data: bytes) -> None:
 )
 def test_any_value_is_found_where_it_stands(body: dict[str, object], separators: tuple[str, str]) -> None:
     data = json.dumps(body, separators=separators).encode()
+    check_keys(data)
     assert {key: json.loads(data[start:end]) for key, (start, end) in top_spans(data).items()} == body
     if body:
         members = [data.strip()[1:-1], *(json.dumps({key: value}).encode()[1:-1] for key, value in body.items())]
         for again in members[1:]:
-            for twice in (members[0] + b"," + again, again + b"," + members[0]):
-                with pytest.raises(DecodeError, match="duplicate key"):
-                    top_spans(b"{" + twice + b"}")
+            for twice in (members[0] + b"," + again, again + b", " + members[0]):
+                for check in (top_spans, check_keys):
+                    with pytest.raises(DecodeError, match="duplicate key"):
+                        check(b"{" + twice + b"}")
 
 
 @pytest.mark.parametrize(
@@ -181,8 +183,9 @@ def test_any_value_is_found_where_it_stands(body: dict[str, object], separators:
     [b'{"a":12,"a":1}', b'{"a":1,"a":12}', b'{"model":"a","x":1,"mod\\u0065l":"a"}', b'{"":1,"":1}', b'{"a":1,"a":1 }'],
 )
 def test_a_key_said_twice_is_seen_however_it_is_spelt(data: bytes) -> None:
-    with pytest.raises(DecodeError, match="duplicate key"):
-        top_spans(data)
+    for check in (top_spans, check_keys):
+        with pytest.raises(DecodeError, match="duplicate key"):
+            check(data)
 
 
 def test_only_the_models_name_is_another() -> None:

@@ -85,7 +85,7 @@ def load_body(data: bytes, limits: Limits) -> JsonObject:
     body = load_json(data)
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
-    top_spans(data)  # a second `model` could be read by us and by a provider in two ways
+    check_keys(data)  # a second `model` could be read by us and by a provider in two ways
     found = _DESTINATIONS & body.keys()
     if found:
         raise DecodeError("where a request goes is configured, not asked for", min(found))
@@ -101,9 +101,23 @@ def top_spans(data: bytes) -> dict[str, tuple[int, int]]:
     Of two members with one key the decoder keeps the last. So what it found is laid beside the bytes: if each member
     stands there, one after the other and nothing else, there is no second one.
     """
+    return _find_spans(data, load_members(data))
+
+
+def check_keys(data: bytes) -> None:
+    """A DecodeError when a key is said twice; in the two usual spellings of JSON one look at the whole tells."""
+    members = load_members(data)
+    for comma, colon in ((b",", b":"), (b", ", b": ")):
+        pieces = [b'"%b"%b%b' % (key.encode(), colon, value) for key, value in members.items()]
+        if data == b"{%b}" % comma.join(pieces):
+            return
+    _find_spans(data, members)
+
+
+def _find_spans(data: bytes, members: dict[str, bytes]) -> dict[str, tuple[int, int]]:
     spans: dict[str, tuple[int, int]] = {}
     at = 0
-    for key, value in load_members(data).items():
+    for key, value in members.items():
         start = _value_at(data, at, key)
         at = start + len(value)
         if data[start:at] != value:

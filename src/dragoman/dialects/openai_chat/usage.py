@@ -24,6 +24,8 @@ ODD = "~odd"  # spelling: totals that do not add up as OpenAI's do
 
 
 def decode_usage(usage: JsonObject) -> Usage:
+    if len(usage) == 3 and (plain := _plain_usage(usage)) is not None:
+        return plain
     note_absent(usage, *TOTALS)
     prompt, completion, total = (_take_count(usage, key) for key in TOTALS)
     into, out = _take_details(usage, "prompt_tokens_details"), _take_details(usage, "completion_tokens_details")
@@ -56,6 +58,14 @@ def decode_usage(usage: JsonObject) -> Usage:
         output_audio=output_audio,
         extras=leftovers(usage, NAME),
     )
+
+
+def _plain_usage(usage: JsonObject) -> Usage | None:
+    """Of nothing but the totals, if they add up: what most servers say."""
+    prompt, completion, total = usage.get("prompt_tokens"), usage.get("completion_tokens"), usage.get("total_tokens")
+    if type(prompt) is not int or type(completion) is not int or type(total) is not int:
+        return None
+    return Usage(input=prompt, output=completion) if prompt + completion == total else None
 
 
 def _take_count(usage: JsonObject, key: str) -> int | None:
