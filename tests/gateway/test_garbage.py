@@ -15,7 +15,7 @@ from tests.gateway.web import head_of, post
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 BODY = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
-ROUNDS = 5
+ROUNDS = 3
 
 
 async def hang_up(seen: Any, writer: Any) -> None:

@@ -217,22 +217,15 @@ def test_what_only_a_start_can_change_is_said(tmp_path: Path) -> None:
         assert process.events("config_needs_a_restart")[0]["keys"] == "grace_s, xray_keep"
 
 
-def test_a_worker_in_anothers_place_has_read_what_the_others_have(tmp_path: Path) -> None:
+def test_every_worker_reads_the_file_again_and_so_does_one_in_anothers_place(tmp_path: Path) -> None:
     with gateway(tmp_path, "--workers", "2") as process:
         process.file.write_text(GOOD.format("two"))
         process.hang_up()
         eventually(lambda: len(process.events("config_loaded")) == 2)
+        assert {tuple(process.models()) for _ in range(10)} == {("two",)}
         children = Path(f"/proc/{process.running.process.pid}/task/{process.running.process.pid}/children")
         victim = int(children.read_text().split()[0])
         os.kill(victim, signal.SIGKILL)
         eventually(lambda: len(now := children.read_text().split()) == 2 and str(victim) not in now)
         time.sleep(0.3)
         assert {tuple(process.models()) for _ in range(20)} == {("two",)}
-
-
-def test_every_worker_reads_the_file_again(tmp_path: Path) -> None:
-    with gateway(tmp_path, "--workers", "2") as process:
-        process.file.write_text(GOOD.format("two"))
-        process.hang_up()
-        eventually(lambda: len(process.events("config_loaded")) == 2)
-        assert {tuple(process.models()) for _ in range(10)} == {("two",)}
