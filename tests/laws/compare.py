@@ -31,8 +31,9 @@ QUIET: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...] = (
     (("store",), (False,)),  # a server that cannot store keeps the wish
     (("parallel_calls",), (True,)),
     (("tool_choice",), ({"mode": "auto"},)),
-    (("output",), ({"type": "text"},)),
     (("output", "strict"), (False,)),
+    (("output",), ({"type": "text"},)),
+    (("reasoning",), ({},)),
     (("logprobs",), (False,)),
     (("top_logprobs",), (0,)),
     (("frequency_penalty",), (0,)),
@@ -43,6 +44,7 @@ QUIET: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...] = (
     (("tools", "*", "strict"), (False,)),
     (("messages", "*", "parts", "*", "failed"), (False,)),
     (("messages", "*", "parts", "*", "detail"), ("auto",)),
+    (("choices", "*", "parts", "*", "detail"), ("auto",)),
     (("messages", "*", "parts", "*", "parts", "*", "detail"), ("auto",)),
     (("usage", "cache_read"), (0,)),
     (("usage", "cache_write"), (0,)),
@@ -180,6 +182,8 @@ def _purge_extras(extras: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_or_text(text: str) -> Any:
+    if not text:
+        return {}  # a call without arguments, however it is said
     try:
         return json.loads(text)
     except ValueError:

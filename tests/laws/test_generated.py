@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dragoman.convert import make_legal
@@ -19,14 +20,24 @@ from dragoman.model.request import Request
 from dragoman.model.sequence import Sequencer
 from dragoman.notes import Notes
 from dragoman.wire import WireReply, WireRequest
+from tests.laws import strategies, wide
 from tests.laws.compare import differences
-from tests.laws.strategies import replies, requests
+
+# The odd values take long to draw and find something new only where the examples are new.
+WILD = os.environ.get("HYPOTHESIS") == "wild"
+requests = strategies.requests | wide.requests if WILD else strategies.requests
+
+
+def replies(max_choices: int = 2) -> st.SearchStrategy[Reply]:
+    usual = strategies.replies(max_choices)
+    return usual | wide.replies(max_choices) if WILD else usual
+
 
 often = settings(
     max_examples=int(os.environ.get("DRAGOMAN_EXAMPLES", "60")),
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    derandomize=os.environ.get("HYPOTHESIS") != "wild",  # a decorator's settings win over the profile of conftest.py
+    derandomize=not WILD,  # a decorator's settings win over the profile of conftest.py
 )
 
 
@@ -44,7 +55,7 @@ def test_no_request_loses_anything_in_silence(target: str, request_: Request) ->
 
 @pytest.mark.parametrize("target", NAMES)
 @often
-@given(request_=requests)
+@given(request_=strategies.requests)
 def test_the_passes_of_a_dialect_are_idempotent_and_leave_the_legal_alone(target: str, request_: Request) -> None:
     there = find_dialect(target)
     once = make_legal(request_, there, Notes())

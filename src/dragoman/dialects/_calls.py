@@ -15,8 +15,10 @@ def arguments_as_object(part: ToolCall, dialect: str, at: At, notes: Notes) -> J
         notes.altered((at, "freeform"), f"{dialect} has no freeform calls: said as a function's")
         notes.altered((at, "arguments"), "free text, said as the one argument input")
         return {"input": text}
+    if not text:
+        return {}  # a call without arguments, as many models write it
     try:
-        value = load_json(text) if text else None
+        value = load_json(text)
     except DecodeError:
         notes.altered((at, "arguments"), f"not valid JSON: kept as text under {RAW}")
         return {RAW: text}

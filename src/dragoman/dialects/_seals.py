@@ -7,6 +7,8 @@ would no longer add it to the part, comes in an empty part of its own, `"dragoma
 belongs to the part before.
 """
 
+from collections.abc import Collection
+
 from msgspec import ValidationError, convert, to_builtins
 
 from dragoman.jsontypes import JsonObject
@@ -24,6 +26,15 @@ def write_seal(block: JsonObject, seal: Seal, at: At, notes: Notes, *, to_client
         block[SIDE] = {"seal": to_builtins(seal)}
     else:
         notes.dropped((at, "seal"), f"only {seal.origin} can read its {seal.form}")
+
+
+def note_unsaid(seal: Seal, forms: Collection[str], at: At, notes: Notes) -> None:
+    """A seal in the slot of its own dialect, which holds its value and nothing else."""
+    for key in ("model", "upstream"):
+        if getattr(seal, key) is not None:
+            notes.dropped(((at, "seal"), key), f"{seal.origin}'s seals do not say who issued them")
+    if seal.form not in forms:
+        notes.altered(((at, "seal"), "form"), f"{seal.origin} has no {seal.form} here")
 
 
 def late_side(seal: Seal) -> JsonObject:

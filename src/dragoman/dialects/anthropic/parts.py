@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects._calls import arguments_as_object
 from dragoman.dialects._parts import is_plain, opaque_word
-from dragoman.dialects._seals import is_late, take_seal, write_seal
+from dragoman.dialects._seals import is_late, note_unsaid, take_seal, write_seal
 from dragoman.dialects._settings import encode_ttl
 from dragoman.dialects.anthropic.words import NAME, TTLS
 from dragoman.errors import DecodeError
@@ -420,6 +420,9 @@ def _encode_tool_result(part: ToolResult, at: At, notes: Notes) -> JsonObject:
     return block
 
 
+FORMS = ("signature", "redacted")  # of our own seals
+
+
 def _encode_reasoning(part: Reasoning, at: At, notes: Notes, *, to_client: bool) -> JsonObject | None:
     """A foreign seal goes beside the block for a client. A provider would reject the block: it validates signatures
     (FIELD-CASES 9), so there the whole part is left out."""
@@ -428,8 +431,11 @@ def _encode_reasoning(part: Reasoning, at: At, notes: Notes, *, to_client: bool)
     if part.summary:
         notes.altered((at, "summary"), "anthropic does not tell a summary from the thought")
     if seal is not None and seal.origin == NAME:
+        note_unsaid(seal, FORMS, at, notes)
         if seal.form == "redacted":
             block = {"type": "redacted_thinking", "data": seal.value}
+            if part.text:
+                notes.altered((at, "text"), "anthropic's redacted thinking has no words")
         else:
             block = {"type": "thinking", "thinking": part.text, "signature": seal.value}
     elif seal is None and spelled(part.extras, NAME, "~signature") == "none":

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
-from dragoman.dialects._seals import SIDE, is_late, late_side, take_seal, write_seal
+from dragoman.dialects._seals import SIDE, is_late, late_side, note_unsaid, take_seal, write_seal
 from dragoman.dialects.anthropic.failure import decode_failure, encode_error
 from dragoman.dialects.anthropic.parts import (
     decode_citation,
@@ -521,6 +521,7 @@ class StreamEncoder:
         stop: JsonObject = {"type": "content_block_stop", "index": self._index}
         if event.seal is not None:
             if event.seal.origin == NAME and self._kind is Reasoning:
+                note_unsaid(event.seal, ("signature",), at, self._notes)
                 self._send_delta({"type": "signature_delta", "signature": event.seal.value})
             elif self._kind is not Reasoning:
                 # clients that fold the stream into blocks do not look here, those that keep it do

@@ -3,7 +3,7 @@
 from typing import Any, assert_never
 
 from dragoman.dialects._calls import arguments_as_object
-from dragoman.dialects._seals import take_seal, write_seal
+from dragoman.dialects._seals import note_unsaid, take_seal, write_seal
 from dragoman.dialects.gemini.calls import Calls
 from dragoman.dialects.gemini.media import decode_media, encode_media
 from dragoman.dialects.gemini.results import decode_result, encode_result
@@ -312,8 +312,7 @@ def write_signature(block: JsonObject, seal: Seal, at: At, notes: Notes, *, to_c
         write_seal(block, seal, at, notes, to_client=to_client)
         return
     block["thoughtSignature"] = seal.value
-    if seal.form != SIGNATURE:
-        notes.altered(((at, "seal"), "form"), "gemini has one kind of signature")
+    note_unsaid(seal, (SIGNATURE,), at, notes)
 
 
 def _encode_call(part: ToolCall, at: At, notes: Notes, *, to_client: bool) -> JsonObject:

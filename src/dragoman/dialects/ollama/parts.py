@@ -266,7 +266,8 @@ class Turn:
             case Refusal():
                 self._notes.altered(at, "ollama has no refusal part: said as text")
                 self._say(part, part.text, at)
-                self._keep_logprobs(part.logprobs, at)
+                if part.text or self._side is None:
+                    self._keep_logprobs(part.logprobs, at)
                 self._note_extras(part.extras, at)
             case Document(text=str() as text):
                 self._notes.altered(at, "ollama takes no documents: said as text")
@@ -326,7 +327,7 @@ class Turn:
             self._sealed += 1  # Gemini signs an empty text at the end
         if part.citations:
             self._notes.dropped((at, "citations"), "ollama has no citations")
-        if part.logprobs is not None:
+        if part.text or self._side is None:
             self._keep_logprobs(part.logprobs, at)
         if part.seal is not None:
             self._keep_seal(part.seal, "content", at)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 from msgspec import ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
-from dragoman.dialects._seals import SIDE, take_seal, write_seal
+from dragoman.dialects._seals import SIDE, note_unsaid, take_seal, write_seal
 from dragoman.dialects.openai_chat.parts import take_word
 from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES
 from dragoman.fields import OMIT, add_extras, leftovers, note_spelling, spelled
@@ -174,7 +174,7 @@ def encode_reasoning(message: JsonObject, thoughts: list[Thought], at: At, notes
             details.append(encode_detail(part, (at, i), notes, to_client=to_client))
         elif isinstance(part, Reasoning):
             _encode_plain(message, part, (at, i), notes, to_client=to_client)
-            if to_client and (part.seal is not None or part.summary or (place and part.text)):
+            if to_client and (part.seal is not None or (part.text and (part.summary or place))):
                 entries.append(side_entry(len(entries), place, part))
     if details:
         message["reasoning_details"] = details
@@ -237,10 +237,14 @@ def encode_detail(part: Reasoning, at: At, notes: Notes, *, to_client: bool = Tr
     if part.seal is not None and part.seal.origin != NAME:
         write_seal(body, part.seal, at, notes, to_client=to_client)
         part = replace(part, seal=None)
+    elif part.seal is not None:
+        note_unsaid(part.seal, ("signature", "encrypted"), at, notes)
     kind = detail_type(part)
     body["type"] = kind
     if kind == "reasoning.encrypted":
         body["data"] = part.seal.value if part.seal is not None else ""
+        if part.text:
+            notes.altered((at, "text"), "an encrypted thought has no words here")
     else:
         body[DETAIL_KEYS[kind]] = part.text
         signature = part.seal.value if part.seal is not None else spelled(part.extras, NAME, "~signature")

@@ -11,12 +11,12 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from dragoman.dialects._seals import take_seal, write_seal
+from dragoman.dialects._parts import is_plain
+from dragoman.dialects._seals import note_unsaid, take_seal, write_seal
 from dragoman.dialects.openai_responses.namespaces import flatten_name, write_name
 from dragoman.dialects.openai_responses.parts import (
     decode_content,
     encode_output,
-    is_plain,
     is_said_block,
     word_of,
 )
@@ -423,9 +423,7 @@ def _add_thought(
         return
     if is_own_seal(seal):
         item["encrypted_content"] = seal.value
-        for key in ("model", "upstream"):
-            if getattr(seal, key) is not None:
-                notes.dropped(((at, "seal"), key), "encrypted content does not say who issued it")
+        note_unsaid(seal, (ENCRYPTED,), at, notes)
     else:
         write_seal(item, seal, at, notes, to_client=client is not None)
 

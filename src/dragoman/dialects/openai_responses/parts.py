@@ -233,11 +233,6 @@ def _decode_cache(mark: JsonObject) -> Cache:
     return Cache(ttl=take_text_or_none(mark, "ttl"), extras=leftovers(mark, NAME))
 
 
-def is_plain(part: Part) -> bool:
-    """Whether a lone part could as well be written as a bare string."""
-    return type(part) is Text and not (part.citations or part.cache or part.seal or part.extras or part.logprobs)
-
-
 # ---------------------------------------------------------------- encode: what users and tools say
 
 DOCUMENT_NAMES = {"application/pdf": "document.pdf", "text/plain": "document.txt", "text/markdown": "document.md"}
@@ -292,9 +287,10 @@ def _encode_input_text(part: Text, at: At, notes: Notes) -> JsonObject:
     if block["type"] == "output_text":
         _add_output_fields(block, part, at, notes)
     else:
-        for key in ("citations", "logprobs"):
-            if getattr(part, key):
-                notes.dropped((at, key), f"responses' input has no {key}")
+        if part.citations:
+            notes.dropped((at, "citations"), "responses' input has no citations")
+        if part.logprobs is not None:
+            notes.dropped((at, "logprobs"), "responses' input has no logprobs")
     if part.seal is not None:
         write_seal(block, part.seal, at, notes, to_client=False)
     if part.extras:
