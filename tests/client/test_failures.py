@@ -186,7 +186,7 @@ def test_cancelling_a_loop_leaves_nothing_behind(stream: bool) -> None:
                     await client.run(model, "slow please", tools=[slow])
 
             task = asyncio.create_task(work())
-            await begun.wait()
+            await asyncio.wait_for(begun.wait(), 5)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
