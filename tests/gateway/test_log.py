@@ -223,7 +223,7 @@ def test_verbose_is_a_flag_or_a_variable(how: str, tmp_path: Path) -> None:
         _, err = running.process.communicate(timeout=10)
     rows = [json.loads(line) for line in err.splitlines()]
     assert any(row["level"] == "debug" for row in rows)
-    assert {row["logger"] for row in rows} >= {"dragoman.gateway.relay"}
+    assert {row["logger"] for row in rows} >= {"dragoman.gateway.scope"}
 
 
 def test_f49_a_server_whose_log_nobody_reads_serves_and_ends(tmp_path: Path) -> None:

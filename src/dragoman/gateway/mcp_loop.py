@@ -22,7 +22,8 @@ from dragoman.gateway.failing import classify
 from dragoman.gateway.http import HttpResponse
 from dragoman.gateway.mcp_settings import SHOWS
 from dragoman.gateway.mcp_state import servers_of
-from dragoman.gateway.relay import Scope, answer_with, count_estimate, no_model, respond
+from dragoman.gateway.relay import answer_with, count_estimate, no_model, respond
+from dragoman.gateway.scope import Scope
 from dragoman.jsontypes import JsonObject
 from dragoman.mcp.react import ERROR, ReactModel
 from dragoman.mcp.servers import MissingPackageError, UnknownServerError

@@ -21,7 +21,8 @@ from dragoman.gateway.jsonrpc import PATH, serve_calls
 from dragoman.gateway.mcp_loop import MODES, Wish, answer_in_loop
 from dragoman.gateway.mcp_state import servers_of
 from dragoman.gateway.plain import read_object
-from dragoman.gateway.relay import Scope, take_in
+from dragoman.gateway.relay import take_in
+from dragoman.gateway.scope import Scope
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of
 from dragoman.lines import Line

@@ -7,7 +7,8 @@ from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.http import HttpRequest
-from dragoman.gateway.relay import Scope, no_model
+from dragoman.gateway.relay import no_model
+from dragoman.gateway.scope import Scope
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.notes import Notes

@@ -6,7 +6,7 @@ decode -> (previous_response_id) -> route -> per attempt: passes, encode, send -
 import asyncio
 import logging
 from datetime import UTC, datetime
-from typing import cast, get_args
+from typing import cast
 from urllib.parse import parse_qs
 
 from msgspec import to_builtins
@@ -17,19 +17,19 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, put_model, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write
-from dragoman.gateway.state import Gateway, Generation
-from dragoman.gateway.stored import Resolved, remember, resolve
-from dragoman.gateway.xray import Xray, show
+from dragoman.gateway.scope import NO_USAGE, Scope
+from dragoman.gateway.state import Gateway
+from dragoman.gateway.stored import remember, resolve
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.lines import Line
 from dragoman.model.events import ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import Folder
-from dragoman.model.reply import Reply, Usage
+from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.notes import Note, NoteKind, Notes
+from dragoman.notes import Note, Notes
 from dragoman.upstream.copies import ask_each
 from dragoman.upstream.render import HOP, Asked, render, split
-from dragoman.upstream.send import Answer, Attempt, Job, Piece
+from dragoman.upstream.send import Answer, Job, Piece
 from dragoman.wire import WireRequest
 
 log = logging.getLogger(__name__)
@@ -49,9 +49,7 @@ DATED = ("openai_chat", "openai_responses", "ollama")  # their replies say when;
 RATE_HEADERS = ("x-ratelimit-", "anthropic-ratelimit-")
 BIG_BYTES = 1024 * 1024
 MAX_NOTES_HEADER = 3500
-MOST_MENDED = 5  # that a line of the log tells
 CHARS_PER_TOKEN = 4
-NO_USAGE = Usage()
 SHUT = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
 OLD = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took longer than it may")
 OWN = Failure(kind="server_error", status=500, code="internal", message="an error of the gateway's own")
@@ -62,156 +60,6 @@ TERMINATORS = {
     "openai_chat": (b"[DONE]", b"data: [DONE]\n\n"),
     "anthropic": (b"message_stop", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'),
 }
-
-
-class Scope:
-    """One request, from its first byte in to its last byte out."""
-
-    def __init__(self, gateway: Gateway, http: HttpRequest, dialect: Dialect, door: str) -> None:
-        self.gateway = gateway
-        self.now: Generation = gateway.now
-        self.http = http
-        self.dialect = dialect
-        self.door = door
-        self.started = gateway.clock()
-        self.model = ""
-        self.size = 0  # of what was asked, in bytes
-        self.asked: Asked | None = None
-        self.resolved: Resolved | None = None
-        self.answer: Answer | None = None
-        self.attempts: list[Attempt] = []
-        self.refuse: frozenset[NoteKind] = read_refuse(http)
-        self.keep = gateway.xray.always or "x-dragoman-xray" in http.headers
-        self.status = 0
-        self.usage: Usage | None = None
-        self.failure: Failure | None = None
-        self.first_s: float | None = None
-        self.sent: list[bytes] = []  # for X-ray
-        self.ending: Failure | None = None  # why it is being ended from outside
-        self._over = False
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        if self.answer is not None:
-            return tuple(self.answer.rendered.notes)
-        return self.asked.notes if self.asked is not None else ()
-
-    def let_go(self) -> None:
-        """Nothing is asked again from here on: a stream may be long, and what it answers need not be kept as long."""
-        if self.keep or self.asked is None or self.answer is None:
-            return
-        self.answer.let_go()
-        self.asked.raw = b""
-        if self.resolved is None or not self.resolved.store:
-            self.asked.request = replace(self.asked.request, messages=())
-
-    def finish(self) -> None:
-        """Gives back what is held and says once what happened."""
-        if self._over:
-            return
-        self._over = True
-        if self.answer is not None:
-            self.usage = self.usage or self.answer.usage
-            self.failure = self.failure or self.answer.failure
-            self.answer.close()
-        self._report()
-        if self.keep:
-            self._keep()
-
-    def _report(self) -> None:
-        gateway, notes, seconds = self.gateway, self.notes, self.gateway.clock() - self.started
-        upstream = self.attempts[-1].upstream if self.attempts else ""
-        metrics = gateway.metrics
-        if self.status:
-            metrics.request(self.door, upstream, self.status, seconds)
-        else:
-            metrics.left += 1
-        if self.first_s is not None:
-            metrics.first_byte(self.door, self.first_s)
-        for attempt in self.attempts:
-            metrics.attempt(attempt.upstream, attempt.failure or "ok")
-        usage = self.usage or NO_USAGE
-        if self.usage is not None:
-            metrics.usage(upstream, usage)
-        for note in notes:
-            metrics.note(note.kind)
-        gateway.log.say(
-            log,
-            "request",
-            id=self.http.id,
-            door=self.door,
-            status=self.status or "left",
-            model=self.model,
-            upstream=upstream,
-            key=self.http.key_id,
-            input=_sum(usage.input, usage.cache_read, usage.cache_write),
-            output=_sum(usage.output, usage.reasoning),
-            first_ms=None if self.first_s is None else round(self.first_s * 1000),
-            ms=round(seconds * 1000),
-            waited_ms=round(sum([a.waited_s for a in self.attempts]) * 1000),
-            attempts=len(self.attempts) if len(self.attempts) > 1 else None,
-            failure=(self.failure.code or self.failure.kind) if self.failure else None,
-            notes=len(notes),
-            mended=say_mended(notes),
-        )
-        if log.isEnabledFor(logging.DEBUG):
-            for note in notes:
-                fields = {"id": self.http.id, "kind": note.kind, "where": note.where, "why": note.why}
-                log.debug(Line("note", fields))
-
-    def _keep(self) -> None:
-        attempts: list[JsonObject] = [
-            {
-                "upstream": a.upstream,
-                "model": a.model,
-                "status": a.status,
-                "failure": a.failure,
-                "sent": show(a.body),
-                "reply": show(a.reply),
-            }
-            for a in self.attempts
-        ]
-        self.gateway.xray.put(
-            Xray(
-                id=self.http.id,
-                door=self.door,
-                path=self.http.path,
-                model=self.model,
-                upstream=self.attempts[-1].upstream if self.attempts else "",
-                asked=show(self.asked.raw) if self.asked else None,
-                canonical=show(dump_json(to_builtins(self.asked.request))) if self.asked else None,
-                attempts=attempts,
-                reply=show(b"".join(self.sent)),
-                notes=self.notes,
-                status=self.status,
-                seconds=round(self.gateway.clock() - self.started, 4),
-            )
-        )
-
-
-def say_mended(notes: tuple[Note, ...]) -> str:
-    """What was taken out of a conversation or mended in it, and why (mission E4). Other notes are only counted."""
-    if not notes:
-        return ""
-    found = [
-        f"{note.where}: {note.why}"
-        for note in notes
-        if note.where.startswith("/messages/") and note.kind in ("dropped", "repaired") and "/extras/" not in note.where
-    ]
-    more = [f"and {len(found) - MOST_MENDED} more"] if len(found) > MOST_MENDED else []
-    return "; ".join(found[:MOST_MENDED] + more)
-
-
-def read_refuse(http: HttpRequest) -> frozenset[NoteKind]:
-    """`x-dragoman-refuse: dropped, altered`: rather an error than such a loss."""
-    said = http.headers.get("x-dragoman-refuse")
-    if said is None:
-        return frozenset()
-    words = {word.strip() for word in said.split(",") if word.strip()}
-    known = set(get_args(NoteKind))
-    if not words <= known:
-        raise DecodeError(f"x-dragoman-refuse: expected some of {', '.join(sorted(known))}")
-    return frozenset(cast(set[NoteKind], words))
 
 
 async def converse(
@@ -617,8 +465,3 @@ def count_estimate(request: Request) -> int:
     """Tokens of a request, where no provider can be asked: characters of what is said, by a rule of thumb."""
     size = len(dump_json(to_builtins(request.messages))) + len(dump_json(to_builtins(request.tools or ())))
     return max(1, size // CHARS_PER_TOKEN)
-
-
-def _sum(*counts: int | None) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
