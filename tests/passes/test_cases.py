@@ -650,6 +650,26 @@ CASES: list[Case] = [
         FLASH,
         {"generationConfig.thinkingConfig.thinkingBudget": 16384},
     ),
+    *[
+        (
+            "51 effort for a model that is only switched",
+            CHAT,
+            {"messages": [ask()], "reasoning_effort": effort},
+            kind,
+            model,
+            {"reasoning_effort": GONE, "thinking": wanted},
+        )
+        for kind, model in (("moonshot", "kimi-k2.6"), ("minimax", "minimax-m3"))
+        for effort, wanted in (("high", GONE), ("none", {"type": "disabled"}))
+    ],
+    (
+        "51 effort for a model with three words",
+        CHAT,
+        {"messages": [ask()], "reasoning_effort": "medium"},
+        "moonshot",
+        "kimi-k3",
+        {"reasoning_effort": "low"},
+    ),
     (
         "52 sampling with thinking",
         ANTH,

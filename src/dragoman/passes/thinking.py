@@ -38,6 +38,9 @@ def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
         request = replace(request, reasoning=setting)
         notes.altered((AT, "budget"), "below 0 it is the model's own choice: said as that")
     fitted = _fit_off(setting, thinking, notes) if setting.mode == "off" else _fit_on(setting, thinking, request, notes)
+    if thinking.says == "switch" and thinking.default == "on" and profile.off and fitted.mode in ("on", "auto"):
+        notes.altered((AT, "mode"), "it thinks unless told not to")
+        return replace(request, reasoning=None)
     if fitted != setting:
         request = replace(request, reasoning=fitted)
     if thinking.inside and fitted.budget is not None:

@@ -28,8 +28,9 @@ from dragoman.model.events import Event, ReplyFailed
 from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import Text
 from dragoman.model.reply import Choice, Finish, Reply, Usage
-from dragoman.model.request import Request
+from dragoman.model.request import ReasoningSetting, Request
 from dragoman.notes import Notes
+from dragoman.passes.profile import Profile
 from dragoman.testing.faults import Fault
 from dragoman.testing.lists import count_body, embed, list_models, show_model
 from dragoman.testing.oddities import dress_events, edit_frames, find_oddity
@@ -41,7 +42,7 @@ from dragoman.testing.sending import NO_FAULT, Sender, send_instead, send_refusa
 from dragoman.testing.speech import complain_gemini, complain_openai, speak_gemini, speak_openai
 from dragoman.testing.stored import Stored
 from dragoman.upstream.demo import count_tokens, demo_events
-from dragoman.upstream.profiles import find_kind
+from dragoman.upstream.profiles import find_kind, profile_for
 from dragoman.wire import WireRequest
 
 Said: TypeAlias = str | bytes | Reply | Iterable[Event]
@@ -343,7 +344,7 @@ class Provider:
             for words in check_seals(body, dialect):
                 code = "invalid_encrypted_content" if dialect == "openai_responses" else None
                 raise self._refuse(dialect, 400, words, code=code)
-        request = self._decode(seen, dialect, body)
+        request = _think_unasked(self._decode(seen, dialect, body), profile_for(self.kind, model, dialect))
         said = self._said.popleft() if self._said else (self._brain or demo_events)(request)
         streamed = bool(request.stream if request.stream is not None else dialect == "ollama")
         if isinstance(said, bytes):
@@ -387,6 +388,15 @@ class _RefusedError(Exception):
         super().__init__(words)
         self.refusal = refusal
         self.words = words
+
+
+def _think_unasked(request: Request, profile: Profile) -> Request:
+    """A model that is only ever told not to think."""
+    thinking = profile.thinking
+    switched = thinking is not None and thinking.says == "switch" and thinking.default == "on"
+    if not switched or request.reasoning is not None or profile.is_off(request.extras):
+        return request
+    return replace(request, reasoning=ReasoningSetting(mode="on"))
 
 
 def _events(said: str | Reply | Iterable[Event], request: Request) -> Iterable[Event]:

@@ -260,7 +260,7 @@ _OWN: dict[str, tuple[str, ...]] = {
     "deepseek": ("thinking",),
     "zai": ("thinking", "do_sample", "request_id", "tool_stream"),
     "moonshot": ("thinking", "partial"),
-    "minimax": ("mask_sensitive_info", "reasoning_split"),
+    "minimax": ("thinking", "reasoning_split", "mask_sensitive_info"),
     "cerebras": ("reasoning_format", "disable_reasoning", "clear_thinking"),
     "fireworks": ("top_k", "min_p", "repetition_penalty", "thinking", "reasoning_history", "prompt_truncate_len"),
     "azure": ("data_sources",),
