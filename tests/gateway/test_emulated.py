@@ -101,6 +101,9 @@ def test_a_streamed_misfit_is_handed_on() -> None:
     assert got.status == 200
     assert "".join(c["choices"][0]["delta"].get("content") or "" for c in streamed(got) if c["choices"]) == BAD
     assert len(line.seen) == 1
+    (told,) = [line for line in got.body.decode().splitlines() if line.startswith(": x-dragoman-notes ")]
+    assert "/a: expected string, found number" in told  # too late for a header
+    assert got.body.index(b"[DONE]") < got.body.index(b": x-dragoman-notes")
 
 
 def test_strict_a_streamed_misfit_ends_in_an_error() -> None:

@@ -229,6 +229,7 @@ class Pump:
         self._tail = b""  # of a frame that is not whole yet
         self._last = b""  # what went out last
         self._folder = Folder() if scope.resolved is not None and scope.resolved.store else None
+        self._told = len(scope.notes)  # in the headers
         self._ended = False
         self._finished = False  # the answer has ended, though its connection may not have
         self._written = 0.0
@@ -271,7 +272,7 @@ class Pump:
                     await write(out)
                 if self._ended:
                     break
-            if out := self._close():
+            if out := self._close() + self._late_notes():
                 await write(out)
             await self._remember(answer)
         finally:
@@ -345,6 +346,13 @@ class Pump:
         if word in self._last or word in tail:
             return tail
         return (tail.rstrip(b"\r\n") + b"\n\n" if tail else b"") + frame
+
+    def _late_notes(self) -> bytes:
+        """What was noted after the headers had gone, as a comment, which every reader of events skips."""
+        notes = self.scope.notes
+        if self._as_is or len(notes) <= self._told or self.scope.dialect.name not in PINGS:
+            return b""
+        return f": x-dragoman-notes {write_notes(notes[self._told :])}\n\n".encode()
 
     def _dress(self, start: ReplyStart) -> ReplyStart:
         """An id by which a stored response is found again, and what encoders cannot know: the time, and about how much
