@@ -337,7 +337,7 @@ def test_abused_json_is_400(door: str, body: bytes, words: str) -> None:
         got = post(house.url, door, body)
         assert got.status == 400
         assert words in got.text
-        assert time.monotonic() - began < 0.5
+        assert time.monotonic() - began < 2.0
 
 
 def test_a_nul_passes_unchanged() -> None:
