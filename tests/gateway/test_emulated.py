@@ -13,12 +13,15 @@ FORMAT = {"type": "json_schema", "json_schema": {"name": "r", "schema": SCHEMA}}
 GOOD, BAD = '{"a":"b"}', '{"a":1}'
 
 
-def whole(text: str, **usage: int) -> Script:
-    spent = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5} | usage
-    message = {"role": "assistant", "content": text}
-    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+def whole_body(text: str) -> bytes:
+    spent = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    choices = [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]
     body = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": choices, "usage": spent}
-    return say(200, json.dumps(body).encode())
+    return json.dumps(body).encode()
+
+
+def whole(text: str) -> Script:
+    return say(200, whole_body(text))
 
 
 def pieces(*texts: str) -> Script:
@@ -95,8 +98,8 @@ def test_strict_a_second_misfit_is_an_error_that_says_so() -> None:
     assert "/a: expected string" in got.json["error"]["message"]
 
 
-def test_a_streamed_misfit_is_handed_on() -> None:
-    with faultline(pieces('{"a"', ":1}")) as line:
+def test_a_streamed_misfit_is_handed_on_and_told_after_its_end() -> None:
+    with faultline(stream_slowly(BAD)) as line:
         got = ask(line, response_format=FORMAT, stream=True)
     assert got.status == 200
     assert "".join(c["choices"][0]["delta"].get("content") or "" for c in streamed(got) if c["choices"]) == BAD
@@ -104,6 +107,13 @@ def test_a_streamed_misfit_is_handed_on() -> None:
     (told,) = [line for line in got.body.decode().splitlines() if line.startswith(": x-dragoman-notes ")]
     assert "/a: expected string, found number" in told  # too late for a header
     assert got.body.index(b"[DONE]") < got.body.index(b": x-dragoman-notes")
+
+
+def test_a_misfit_that_is_known_before_the_headers_is_told_in_them() -> None:
+    with faultline(say(200, whole_body(BAD))) as line:
+        got = ask(line, response_format=FORMAT, stream=True)  # a whole answer where a stream was asked for
+    assert "/a: expected string, found number" in got.headers["x-dragoman-notes"]
+    assert b": x-dragoman-notes" not in got.body
 
 
 def test_strict_a_streamed_misfit_ends_in_an_error() -> None:
