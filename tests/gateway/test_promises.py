@@ -249,8 +249,12 @@ def test_p10_a_bad_configuration_never_replaces_a_good_one(bad: str, tmp_path: P
 
 # ---------------------------------------------------------------- F12: every way to say when
 
-QUICK = ("fraction", "ms", "azure_ms", "reset_requests", "reset_tokens", "anthropic_reset")
-WAITS = {"seconds": 1.0, "date": 1.0, **dict.fromkeys((*QUICK, "google_delay", "google_text", "google_list"), 0.4)}
+QUICK = ("fraction", "ms", "azure_ms", "reset_requests", "reset_tokens")
+WAITS = {
+    **dict.fromkeys((*QUICK, "google_delay", "google_text", "google_list"), 0.6),
+    "seconds": 1.0,
+    **dict.fromkeys(("date", "anthropic_reset"), 1.5),  # times of day: some of it is over when it is read
+}
 AT = {"google_delay": "gemini", "google_text": "gemini", "google_list": "gemini", "anthropic_reset": "anthropic"}
 
 
@@ -274,12 +278,12 @@ def test_f12_every_form_of_a_hint_is_waited_for_and_nobody_asks_before() -> None
         waiting = {form: pool.submit(first, form) for form in WAITS}
         wait_for(lambda: all(len(p.requests) == 1 for p in providers.values()))
         others = {form: pool.submit(first, form) for form in WAITS}
-        time.sleep(0.2)
+        time.sleep(0.1)
         assert {form: len(p.requests) for form, p in providers.items()} == dict.fromkeys(WAITS, 1)
         took = {form: future.result() for form, future in waiting.items()}
         for future in others.values():
             future.result()
-        assert all(took[form] >= WAITS[form] - 0.05 for form in WAITS), took
+        assert all(took[form] >= WAITS[form] - (0.05 if WAITS[form] < 1.5 else 0.8) for form in WAITS), took
         assert all(took[form] <= WAITS[form] * 1.1 + 2.0 for form in WAITS), took
         assert {form: len(p.requests) for form, p in providers.items()} == dict.fromkeys(WAITS, 3)
 
