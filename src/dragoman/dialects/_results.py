@@ -17,6 +17,8 @@ def unmark_failed(text: str) -> str | None:
 
 def note_lost_names(messages: tuple[Message, ...], dialect: str, notes: Notes) -> None:
     """Where results have no names: nothing is lost with one that the call says too."""
+    if not _has_names(messages):
+        return
     names: dict[str, str] = {}
     for i, message in enumerate(messages):
         for j, part in enumerate(message.parts):
@@ -27,3 +29,13 @@ def note_lost_names(messages: tuple[Message, ...], dialect: str, notes: Notes) -
                     continue  # the dialect's own wire had it, and has it again
                 at = ((((ROOT, "messages"), i), "parts"), j)
                 notes.dropped((at, "name"), f"{dialect}'s results have no name, only the id of their call")
+
+
+def _has_names(messages: tuple[Message, ...]) -> bool:
+    """A quick look, for the dialects whose results have none."""
+    for message in messages:
+        if message.role == "user":
+            for part in message.parts:
+                if type(part) is ToolResult and part.name is not None:
+                    return True
+    return False

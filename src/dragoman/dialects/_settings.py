@@ -31,7 +31,8 @@ def says_something(field: str, value: object) -> bool:
 def note_missing(request: Request, fields: Collection[str], dialect: str, notes: Notes) -> None:
     """What was asked for and the dialect has no word for."""
     for field in fields:
-        if says_something(field, getattr(request, field)):
+        value = getattr(request, field)
+        if value is not None and says_something(field, value):
             notes.dropped((ROOT, field), f"{dialect} has no {field}")
 
 

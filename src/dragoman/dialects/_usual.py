@@ -14,7 +14,7 @@ from dragoman.model.messages import Extras, Message, Part, Text, ToolCall, ToolR
 from dragoman.notes import At, Notes
 
 EncodeTurn: TypeAlias = Callable[[Message, At, Notes], list[JsonObject]]
-EncodeUsual: TypeAlias = Callable[[Message, At, Notes], list[JsonObject] | None]
+EncodeUsual: TypeAlias = Callable[[Message, At, Notes], JsonObject | list[JsonObject] | None]
 
 
 def encode_turns(
@@ -36,7 +36,12 @@ def encode_turns(
         if not extras or extras is silent or is_silent(extras, dialect):
             silent = extras or silent
             said = usual(message, (at, i), notes)
-        turns.extend(whole(message, (at, i), notes) if said is None else said)
+        if said is None:
+            turns.extend(whole(message, (at, i), notes))
+        elif isinstance(said, dict):  # mostly a turn is one message
+            turns.append(said)
+        else:
+            turns.extend(said)
     return turns
 
 

@@ -330,14 +330,14 @@ def _note_developer(message: Message, at: At, notes: Notes) -> None:
         notes.altered((at, "role"), "gemini does not tell developer from system")
 
 
-def _encode_usual(names: dict[str, str], message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
+def _encode_usual(names: dict[str, str], message: Message, at: At, notes: Notes) -> JsonObject | None:
     parts, role = message.parts, message.role
     if not parts or (role != "assistant" and role != "user"):
         return None
     text = usual_text(parts[0])
     blocks: list[JsonObject] = [] if text is None else [{"text": text}]
     if len(parts) == 1 and text is not None:
-        return [{"role": ROLE_WORDS[role], "parts": blocks}]
+        return {"role": ROLE_WORDS[role], "parts": blocks}
     if role == "assistant":
         calls = usual_calls(parts, len(blocks), NAME)
         if calls is None:
@@ -345,7 +345,7 @@ def _encode_usual(names: dict[str, str], message: Message, at: At, notes: Notes)
         for i, call in enumerate(calls, len(blocks)):
             arguments = arguments_as_object(call, NAME, ((at, "parts"), i), notes)
             blocks.append({"functionCall": {"id": call.id, "name": call.name, "args": arguments}})
-        return [{"role": "model", "parts": blocks}]
+        return {"role": "model", "parts": blocks}
     result = parts[0]
     if len(parts) == 1 and type(result) is ToolResult:
         text = usual_result(result, NAME)
@@ -353,7 +353,7 @@ def _encode_usual(names: dict[str, str], message: Message, at: At, notes: Notes)
             answer: JsonObject = {"id": result.call_id}
             write_name(answer, result, ((at, "parts"), 0), notes, names)
             answer["response"] = {"output": text}
-            return [{"role": "user", "parts": [{"functionResponse": answer}]}]
+            return {"role": "user", "parts": [{"functionResponse": answer}]}
     return None
 
 

@@ -171,13 +171,13 @@ class _CallNames:
         return self._names.get(call_id)
 
 
-def _encode_usual(names: _CallNames, message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
+def _encode_usual(names: _CallNames, message: Message, at: At, notes: Notes) -> JsonObject | None:
     parts, role = message.parts, message.role
     if not parts or role == "developer":
         return None
     text = usual_text(parts[0])
     if len(parts) == 1 and text is not None:
-        return [{"role": role, "content": text}]
+        return {"role": role, "content": text}
     if role == "assistant":
         first = 0 if text is None else 1
         made = usual_calls(parts, first, NAME)
@@ -187,14 +187,14 @@ def _encode_usual(names: _CallNames, message: Message, at: At, notes: Notes) -> 
         for i, call in enumerate(made, first):
             arguments = arguments_as_object(call, NAME, ((at, "parts"), i), notes)
             calls.append({"id": call.id, "function": {"name": call.name, "arguments": arguments}})
-        return [{"role": role, "content": text or "", "tool_calls": calls}]
+        return {"role": role, "content": text or "", "tool_calls": calls}
     result = parts[0]
     if len(parts) == 1 and role == "user" and type(result) is ToolResult:
         text = usual_result(result, NAME)
         if text is not None:
             turn: JsonObject = {"role": TOOL_ROLE, "content": text}
             _encode_names(turn, result, names, ((at, "parts"), 0), notes)
-            return [turn]
+            return turn
     return None
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from dragoman.dialects._parts import is_plain
 from dragoman.dialects._results import FAILED
-from dragoman.dialects._usual import usual_calls, usual_result, usual_text
+from dragoman.dialects._usual import usual_calls, usual_result
 from dragoman.dialects.openai_chat.assistant import decode_assistant, decode_list, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import (
     CallIds,
@@ -114,13 +114,17 @@ def encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
     return [turn]
 
 
-def encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
+def encode_usual(message: Message, at: At, notes: Notes) -> JsonObject | None:
     parts = message.parts
     if not parts:
         return None
-    text = usual_text(parts[0])
-    if len(parts) == 1 and text is not None:
-        return [{"role": message.role, "content": text}]
+    first, text = parts[0], None
+    if type(first) is Text:  # `usual_text`, spelled out here to spare a call
+        text = first.text
+        if not text or first.extras or first.cache or first.citations or first.seal or first.logprobs is not None:
+            return None
+        if len(parts) == 1:
+            return {"role": message.role, "content": text}
     if message.role == "assistant":
         made = usual_calls(parts, 0 if text is None else 1, NAME)
         if made is None:
@@ -129,12 +133,11 @@ def encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | N
             {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
             for call in made
         ]
-        return [{"role": "assistant", "content": text, "tool_calls": calls}]
-    result = parts[0]
-    if len(parts) == 1 and message.role == "user" and type(result) is ToolResult:
-        text = usual_result(result, NAME)
+        return {"role": "assistant", "content": text, "tool_calls": calls}
+    if len(parts) == 1 and message.role == "user" and type(first) is ToolResult:
+        text = usual_result(first, NAME)
         if text is not None:
-            return [{"role": "tool", "tool_call_id": result.call_id, "content": text}]
+            return {"role": "tool", "tool_call_id": first.call_id, "content": text}
     return None
 
 
