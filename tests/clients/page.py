@@ -12,7 +12,7 @@ from dragoman.dialects import find_dialect
 from dragoman.gateway.xray import Xray
 from tests.clients.install import VERSIONS
 
-HOME = "/home/you"
+HOME = "~"  # instead of a folder of this machine
 LONGEST = 160
 _REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|$)", re.DOTALL)
 TITLES = {
