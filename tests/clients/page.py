@@ -88,7 +88,7 @@ def _transcript(play: Play) -> list[str]:
             lines += _instructions(told) + _part(message["role"], part)
             told.clear()
     lines += [f"assistant: {_short(play.answer)}", "```", ""]
-    return [line.replace(play.folder, HOME) for line in lines]
+    return [line.replace(f"{play.folder}/work", HOME).replace(play.folder, HOME) for line in lines]
 
 
 def _instructs(role: str, part: dict[str, Any]) -> bool:

@@ -281,7 +281,7 @@ def test_the_transcripts_can_be_read_by_anybody(runs: dict[tuple[str, str], Futu
     ]
     page = write_page(plays)
     assert page.count("\n## ") == 3 * 4
-    assert page.count(f"{HOME}/work/{SECRET}.txt") >= 3 * 4
+    assert page.count(f"{HOME}/{SECRET}.txt") >= 3 * 4
     assert not [play.folder for play in plays if play.folder in page]
     assert str(Path.home()) not in page
     if file := os.environ.get(PAGE):
