@@ -26,9 +26,9 @@ from dragoman.model.messages import (
     ToolResult,
     Video,
 )
-from dragoman.model.reply import Choice, Finish, Reply, Usage
+from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.model.request import CustomTool, OutputFormat, ReasoningSetting, Request, ServerTool, Tool, ToolChoice
-from tests.laws.strategies import DIALECTS, REASONS, caches, counts, foreign_extras, ids, maybe, words
+from tests.laws.strategies import DIALECTS, REASONS, caches, counts, foreign_extras, ids, maybe, usages, words
 
 texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
@@ -243,17 +243,6 @@ requests = st.builds(
     extras=foreign_extras(),
 )
 
-usages = st.builds(
-    Usage,
-    input=maybe(counts),
-    cache_read=maybe(counts),
-    cache_write=maybe(counts),
-    output=maybe(counts),
-    reasoning=maybe(counts),
-    input_audio=maybe(counts),
-    output_audio=maybe(counts),
-    extras=foreign_extras(),
-)
 finishes = st.builds(
     Finish, reason=st.sampled_from(REASONS), sequence=maybe(words), message=maybe(words), extras=foreign_extras()
 )
