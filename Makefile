@@ -1,6 +1,7 @@
 # Needs Python 3.11 or newer with pip, and make. Everything is installed into .venv and nowhere else.
 PYTHON ?= python3
-JOBS ?= 2
+# More than there are cores: half of the time of a test is waiting.
+JOBS ?= 4
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
@@ -16,7 +17,7 @@ serve: .venv/.serve ## run the gateway
 	@$(BIN)/dragoman serve
 
 test: check ## everything CI runs: check, then all tests
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-clients: .venv/.dev ## Claude Code, Codex, Gemini CLI, opencode, Qwen Code from npm, through the gateway
 	DRAGOMAN_TEST_CLIENTS=1 DRAGOMAN_CLIENTS_PAGE=$(PAGE) $(BIN)/python -m pytest tests/clients
