@@ -1,5 +1,7 @@
 """Results of tools: marks that carry what a dialect has no slot for, and names that their calls say too."""
 
+from collections.abc import Iterable
+
 from dragoman.model.messages import Message, ToolCall, ToolResult
 from dragoman.notes import ROOT, Notes
 
@@ -17,7 +19,7 @@ def unmark_failed(text: str) -> str | None:
 
 def note_lost_names(messages: tuple[Message, ...], dialect: str, notes: Notes) -> None:
     """Where results have no names: nothing is lost with one that the call says too."""
-    if not _has_names(messages):
+    if not has_names(messages):
         return
     names: dict[str, str] = {}
     for i, message in enumerate(messages):
@@ -31,7 +33,7 @@ def note_lost_names(messages: tuple[Message, ...], dialect: str, notes: Notes) -
                 notes.dropped((at, "name"), f"{dialect}'s results have no name, only the id of their call")
 
 
-def _has_names(messages: tuple[Message, ...]) -> bool:
+def has_names(messages: Iterable[Message]) -> bool:
     """A quick look, for the dialects whose results have none."""
     for message in messages:
         if message.role == "user":

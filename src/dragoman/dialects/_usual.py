@@ -5,7 +5,7 @@ to lose, so a dialect writes it in a few steps. The long way is right for every 
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from dragoman.dialects._results import FAILED
 from dragoman.fields import is_silent
@@ -29,19 +29,20 @@ def encode_turns(
     """Every turn from the first one on, the short way where there is one. `at` is the place of the turns."""
     turns: list[JsonObject] = []
     silent: Extras = {}  # extras found to have nothing for us; turns of one wire mostly share them
-    for i in range(first, len(messages)):
-        message = messages[i]
+    for i, message in enumerate(messages[first:] if first else messages, first):
         extras = message.extras
         said = None
-        if not extras or extras is silent or is_silent(extras, dialect):
-            silent = extras or silent
+        if not extras or extras is silent:
+            said = usual(message, (at, i), notes)
+        elif is_silent(extras, dialect):
+            silent = extras
             said = usual(message, (at, i), notes)
         if said is None:
             turns.extend(whole(message, (at, i), notes))
-        elif isinstance(said, dict):  # mostly a turn is one message
-            turns.append(said)
-        else:
+        elif type(said) is list:
             turns.extend(said)
+        else:  # mostly a turn is one message
+            turns.append(cast("JsonObject", said))
     return turns
 
 
@@ -52,17 +53,15 @@ def usual_text(part: Part) -> str | None:
     return part.text or None
 
 
-def usual_calls(parts: tuple[Part, ...], first: int, dialect: str) -> list[ToolCall] | None:
+def usual_calls(parts: tuple[Part, ...], first: int, dialect: str) -> tuple[ToolCall, ...] | None:
     """The parts from the first one on, if they are calls and nothing else."""
-    calls: list[ToolCall] = []
-    for i in range(first, len(parts)):
-        part = parts[i]
+    calls = parts[first:] if first else parts
+    for part in calls:
         if type(part) is not ToolCall or part.freeform or part.seal or part.cache:
             return None
         if part.extras and not is_silent(part.extras, dialect):
             return None
-        calls.append(part)
-    return calls
+    return cast("tuple[ToolCall, ...]", calls)
 
 
 def usual_result(part: ToolResult, dialect: str) -> str | None:
@@ -71,5 +70,8 @@ def usual_result(part: ToolResult, dialect: str) -> str | None:
         return None
     if part.extras and not is_silent(part.extras, dialect):
         return None
-    text = usual_text(part.parts[0])
-    return None if text is None or text.startswith(FAILED) else text
+    inner = part.parts[0]  # `usual_text`, spelled out here to spare a call
+    if type(inner) is not Text or inner.extras or inner.cache or inner.citations or inner.seal:
+        return None
+    text = inner.text
+    return None if not text or inner.logprobs is not None or text.startswith(FAILED) else text

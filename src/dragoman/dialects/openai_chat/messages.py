@@ -134,7 +134,7 @@ def encode_usual(message: Message, at: At, notes: Notes) -> JsonObject | None:
             for call in made
         ]
         return {"role": "assistant", "content": text, "tool_calls": calls}
-    if len(parts) == 1 and message.role == "user" and type(first) is ToolResult:
+    if len(parts) == 1 and message.role == "user" and type(first) is ToolResult and first.name is None:
         text = usual_result(first, NAME)
         if text is not None:
             return {"role": "tool", "tool_call_id": first.call_id, "content": text}

@@ -3,7 +3,7 @@ https://platform.openai.com/docs/api-reference/chat/create (digest read 2026-11-
 
 from msgspec.structs import replace
 
-from dragoman.dialects._results import note_lost_names
+from dragoman.dialects._results import has_names, note_lost_names
 from dragoman.dialects._settings import encode_ttl, says_something
 from dragoman.dialects._usual import encode_turns
 from dragoman.dialects.openai_chat.calls import CallIds
@@ -192,19 +192,20 @@ def _take_cache(body: JsonObject) -> Cache | None:
 def encode_request(request: Request, notes: Notes) -> WireRequest:
     body: JsonObject = {"model": request.model}
     at: At = (ROOT, "messages")
-    unusual: list[Message] = []
+    unusual: list[tuple[Message, At]] = []
 
     def encode_whole(message: Message, at: At, notes: Notes) -> list[JsonObject]:
-        unusual.append(message)
+        unusual.append((message, at))
         return encode_message(message, at, notes)
 
     turns = encode_turns(request.messages, 0, NAME, encode_usual, encode_whole, at, notes)
     body["messages"] = turns
     if request.messages and not turns:
         notes.dropped(at, "no turn left that openai_chat could say")
-    note_lost_names(request.messages, NAME, notes)
-    if unusual:
-        _note_freeform(request, notes)
+    if unusual:  # only there are results with names, and anything freeform
+        if has_names(message for message, _ in unusual):
+            note_lost_names(request.messages, NAME, notes)
+        _note_freeform(unusual, notes)
     encode_tools(body, request, notes)
     encode_tool_choice(body, request, notes)
     _encode_renamed(body, request, notes)
@@ -243,16 +244,15 @@ _PLAIN = (
 )
 
 
-def _note_freeform(request: Request, notes: Notes) -> None:
+def _note_freeform(unusual: list[tuple[Message, At]], notes: Notes) -> None:
     """A result that answers a freeform call says so only through its call."""
     known: set[str] = set()
-    for i, message in enumerate(request.messages):
+    for message, at in unusual:
         for j, part in enumerate(message.parts):
             if type(part) is ToolCall and part.freeform:
                 known.add(part.id)
             elif type(part) is ToolResult and part.freeform and part.call_id not in known:
-                at: At = ((((ROOT, "messages"), i), "parts"), j)
-                notes.altered((at, "freeform"), "its call is not there to say so")
+                notes.altered((((at, "parts"), j), "freeform"), "its call is not there to say so")
 
 
 def _encode_renamed(body: JsonObject, request: Request, notes: Notes) -> None:
