@@ -27,6 +27,8 @@ def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Excepti
     response = fail(dialect, failure)
     scope = http.scope
     if scope is not None:
+        if response.status >= 500 and len(scope.attempts) > 1:
+            response.headers["x-should-retry"] = "false"  # we did: retries must not multiply (FIELD-CASES 106)
         scope.status, scope.failure = response.status, failure
         scope.finish()
     else:

@@ -1,6 +1,6 @@
 """HttpRequest, HttpResponse: what comes in and goes out, whichever server carries it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sized
 from typing import Protocol, TypeAlias
 
 from dragoman.failure import Failure
@@ -17,6 +17,9 @@ class Ending(Protocol):
 
     status: int
     failure: Failure | None
+
+    @property
+    def attempts(self) -> Sized: ...  # at upstreams
 
     def finish(self) -> None: ...
 
