@@ -37,7 +37,9 @@ def install(versions: Path = VERSIONS) -> Path:
 
 
 def _install(npm: str, folder: Path, wanted: list[str]) -> None:
-    command = [npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", "--loglevel", "error", *wanted]
+    quiet = ["--no-audit", "--no-fund", "--loglevel", "error"]
+    patient = ["--fetch-retries", "1", "--fetch-timeout", "60000"]  # its own patience is longer than a CI run
+    command = [npm, "install", "--prefix", str(folder), *quiet, *patient, *wanted]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
     except subprocess.TimeoutExpired:
