@@ -4,7 +4,7 @@ from typing import Any
 
 from dragoman.dialects._parts import is_plain
 from dragoman.dialects._results import FAILED
-from dragoman.dialects._usual import usual_calls, usual_result
+from dragoman.dialects._usual import usual_result
 from dragoman.dialects.openai_chat.assistant import decode_assistant, decode_list, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import (
     CallIds,
@@ -19,6 +19,7 @@ from dragoman.fields import (
     add_extras,
     decode_each,
     expected,
+    is_silent,
     leftovers,
     note_spelling,
     spelled,
@@ -29,6 +30,7 @@ from dragoman.model.messages import (
     Message,
     Part,
     Text,
+    ToolCall,
     ToolResult,
 )
 from dragoman.notes import At, Notes
@@ -126,13 +128,14 @@ def encode_usual(message: Message, at: At, notes: Notes) -> JsonObject | None:
         if len(parts) == 1:
             return {"role": message.role, "content": text}
     if message.role == "assistant":
-        made = usual_calls(parts, 0 if text is None else 1, NAME)
-        if made is None:
-            return None
-        calls = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-            for call in made
-        ]
+        calls: list[JsonObject] = []
+        for part in parts if text is None else parts[1:]:  # `usual_calls`, likewise
+            if type(part) is not ToolCall or part.freeform or part.seal or part.cache:
+                return None
+            if part.extras and not is_silent(part.extras, NAME):
+                return None
+            function = {"name": part.name, "arguments": part.arguments}
+            calls.append({"id": part.id, "type": "function", "function": function})
         return {"role": "assistant", "content": text, "tool_calls": calls}
     if len(parts) == 1 and message.role == "user" and type(first) is ToolResult and first.name is None:
         text = usual_result(first, NAME)
