@@ -16,7 +16,6 @@ from tests.client.rooms import ROOMS
 from tests.client.test_providers import City, get_weather
 from tests.gateway.house import open_house, upstream
 
-pytest.importorskip("uvicorn", reason="the gateway extra is not installed (requirements/dev.txt has it)")
 NAMES = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
 CANARY = "sk-canary-7f3a91c2d4e5f6"
 

@@ -1,6 +1,7 @@
 """Tools a vendor defines and the client runs: elsewhere they are functions with the arguments the client expects."""
 
 import pytest
+from anthropic.types import beta
 
 import dragoman
 from dragoman.model.request import ServerTool
@@ -71,7 +72,6 @@ def test_at_home_the_type_is_all_that_is_said() -> None:
 
 
 def test_the_memory_commands_are_those_of_the_sdk() -> None:
-    beta = pytest.importorskip("anthropic.types.beta")
     classes = [getattr(beta, n) for n in dir(beta) if n.startswith("BetaMemoryTool20250818") and n.endswith("Command")]
     fields = {field for cls in classes if hasattr(cls, "model_fields") for field in cls.model_fields}
     parameters = CLIENT_TOOLS["anthropic", "memory"].parameters

@@ -125,7 +125,7 @@ def _accepts(hint: Any) -> bool:
 def _known(kind: Any) -> dict[str, Any]:
     if kind in PATHS or is_pydantic(kind) or is_stand_in(kind):
         return {"type": "string"}  # whatever: it is only asked whether there is an answer
-    raise NotImplementedError  # how a hook tells msgspec that the type is not one of its own
+    raise TypeError(f"JSON has no word for {kind!r}")
 
 
 def _is_odd(hint: Any) -> bool:

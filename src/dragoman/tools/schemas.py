@@ -37,7 +37,7 @@ class Sheet:
         if kind in PATHS:
             return {"type": "string", "format": "path"}
         if not is_pydantic(kind) and not is_stand_in(kind):
-            raise NotImplementedError  # how a hook tells msgspec that the type is not one of its own
+            raise TypeError(f"JSON has no word for {kind!r}")
         if kind not in self._asked:
             self._asked.append(kind)
         return {"$ref": f"{_PLACE}{self._asked.index(kind)}"}
