@@ -5,18 +5,15 @@ The strict providers refuse what their vendor would refuse: a point passes when 
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from dragoman.testing import Provider, serve
-from tests.gateway.house import CANARY, House, open_house, upstream
 from tests.gateway.sdks import PIXEL
+from tests.gateway.street import Street, open_street
 from tests.gateway.web import post
 
 UPSTREAMS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
-KINDS = {"openai_chat": "openai", "openai_responses": "openai"}
 MESSAGES, RESPONSES, CHAT, OLLAMA = "/v1/messages?beta=true", "/v1/responses", "/v1/chat/completions", "/api/chat"
 GEMINI = "/v1beta/models/MODEL:generateContent"
 
@@ -173,20 +170,10 @@ POINTS: list[tuple[str, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-class Street:
-    def __init__(self, house: House, providers: dict[str, Provider]) -> None:
-        self.house, self.providers = house, providers
-
-
 @pytest.fixture(scope="module")
 def street() -> Iterator[Street]:
-    with ExitStack() as stack:
-        providers = {name: stack.enter_context(serve(name, key=CANARY)) for name in UPSTREAMS}
-        specs = [
-            upstream(name, name, provider.base_url, kind=KINDS.get(name, name), models=(f"{name}-model",))
-            for name, provider in providers.items()
-        ]
-        yield Street(stack.enter_context(open_house(*specs)), providers)
+    with open_street(*UPSTREAMS) as street:
+        yield street
 
 
 @pytest.mark.parametrize("target", UPSTREAMS)

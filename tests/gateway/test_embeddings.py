@@ -4,7 +4,6 @@ import base64
 import json
 import struct
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import ollama
@@ -13,12 +12,11 @@ import pytest
 from google import genai
 from google.genai import types
 
-from dragoman.testing import Provider, serve
-from tests.gateway.house import CANARY, House, faultline, open_house, say, upstream
+from tests.gateway.house import faultline, open_house, say, upstream
+from tests.gateway.street import Street, open_street
 from tests.gateway.web import Got, post
 
 UPSTREAMS = ("openai_chat", "gemini", "ollama")
-KINDS = {"openai_chat": "openai"}
 TEXTS = ["안녕하세요", "hello there", "שלום 👋"]
 
 
@@ -75,20 +73,10 @@ DOORS: dict[str, Callable[..., tuple[Got, list[list[float]]]]] = {
 }
 
 
-class Street:
-    def __init__(self, house: House, providers: dict[str, Provider]) -> None:
-        self.house, self.providers = house, providers
-
-
 @pytest.fixture(scope="module")
 def street() -> Iterator[Street]:
-    with ExitStack() as stack:
-        providers = {name: stack.enter_context(serve(name, key=CANARY)) for name in UPSTREAMS}
-        specs = [
-            upstream(name, name, p.base_url, kind=KINDS.get(name, name), models=(f"{name}-model",))
-            for name, p in providers.items()
-        ]
-        yield Street(stack.enter_context(open_house(*specs)), providers)
+    with open_street(*UPSTREAMS) as street:
+        yield street
 
 
 SIZES = [

@@ -66,6 +66,13 @@ CLAUDE_LOOP = [
     {"role": "assistant", "content": [use("t1")]},
     {"role": "user", "content": [got("t1")]},
 ]
+TWO_CALLS = [  # of one turn, as Responses has them
+    {"role": "user", "content": "q"},
+    {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+    {"type": "function_call", "call_id": "c2", "name": "look", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "1"},
+    {"type": "function_call_output", "call_id": "c2", "output": "2"},
+]
 
 BILLED = {
     "system": [
@@ -172,15 +179,7 @@ CASES: list[Case] = [
     (
         "4 one model turn as several items",
         RESP,
-        {
-            "input": [
-                {"role": "user", "content": "q"},
-                {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
-                {"type": "function_call", "call_id": "c2", "name": "look", "arguments": "{}"},
-                {"type": "function_call_output", "call_id": "c1", "output": "1"},
-                {"type": "function_call_output", "call_id": "c2", "output": "2"},
-            ]
-        },
+        {"input": TWO_CALLS},
         "deepseek",
         "deepseek-v4",
         {"messages.1.tool_calls.1.id": "c2", "messages.2": answer("c1", "1"), "messages.3": answer("c2", "2")},
@@ -1255,15 +1254,7 @@ CASES: list[Case] = [
     (
         "4 one model turn as several items, for Gemini",
         RESP,
-        {
-            "input": [
-                {"role": "user", "content": "q"},
-                {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
-                {"type": "function_call", "call_id": "c2", "name": "look", "arguments": "{}"},
-                {"type": "function_call_output", "call_id": "c1", "output": "1"},
-                {"type": "function_call_output", "call_id": "c2", "output": "2"},
-            ]
-        },
+        {"input": TWO_CALLS},
         "gemini",
         FLASH,
         {

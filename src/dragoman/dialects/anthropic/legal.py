@@ -1,8 +1,8 @@
 """What a conversation needs before it is said in Messages."""
 
-from msgspec.structs import replace
-
+from dragoman.dialects._unheard import leave_out_unheard
 from dragoman.dialects.anthropic.parts import encode_part
+from dragoman.dialects.anthropic.words import NAME
 from dragoman.model.messages import Message, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, Notes
@@ -15,13 +15,7 @@ def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
     this comes before they are joined."""
     if all(message.parts and type(message.parts[0]) in _SURE for message in request.messages):
         return request
-    kept = tuple(message for message in request.messages if _is_heard(message))
-    if len(kept) == len(request.messages):
-        return request
-    for i, message in enumerate(request.messages):
-        if not _is_heard(message):
-            notes.dropped(((ROOT, "messages"), i), "anthropic can say nothing of this turn")
-    return replace(request, messages=kept)
+    return leave_out_unheard(request, _is_heard, NAME, notes)
 
 
 def _is_heard(message: Message) -> bool:

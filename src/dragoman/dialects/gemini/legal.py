@@ -2,7 +2,9 @@
 
 from msgspec.structs import replace
 
+from dragoman.dialects._unheard import leave_out_unheard
 from dragoman.dialects.gemini.parts import is_sayable
+from dragoman.dialects.gemini.words import NAME
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, Notes
@@ -14,13 +16,7 @@ def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
     meet, so this comes before they are joined. Parts of a turn that stays are the encoder's to leave out."""
     if all(message.parts and _is_surely_heard(message.parts[0]) for message in request.messages):
         return request
-    kept = tuple(message for message in request.messages if _is_heard(message))
-    if len(kept) == len(request.messages):
-        return request
-    for i, message in enumerate(request.messages):
-        if not _is_heard(message):
-            notes.dropped(((ROOT, "messages"), i), "gemini can say nothing of this turn")
-    return replace(request, messages=kept)
+    return leave_out_unheard(request, _is_heard, NAME, notes)
 
 
 def _is_surely_heard(part: Part) -> bool:
