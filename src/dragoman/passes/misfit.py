@@ -32,9 +32,9 @@ class Misfit(Struct, frozen=True):
         return f"{pointer(self.path) or '/'}: {self.words}"
 
 
-def find_misfit(value: object, schema: object) -> Misfit | None:
-    """The first place where a value is not what its schema says; None if it fits."""
-    return _Checker(schema).check(value, schema, (), 0)
+def find_misfit(value: object, schema: object, root: object = None) -> Misfit | None:
+    """The first place where a value is not what its schema says; None if it fits. References are to the root."""
+    return _Checker(schema if root is None else root).check(value, schema, (), 0)
 
 
 class _Checker:
@@ -76,8 +76,8 @@ class _Checker:
 
     def type(self, value: object, schema: JsonObject, path: Path, depth: int) -> Misfit | None:
         said = schema["type"]
-        kinds = said if isinstance(said, list) else [said]
-        if any(not isinstance(kind, str) or kind not in IS or IS[kind](value) for kind in kinds):
+        kinds = [str(kind).lower() for kind in (said if isinstance(said, list) else [said])]  # Gemini writes STRING
+        if any(kind not in IS or IS[kind](value) for kind in kinds):
             return None
         return Misfit(path, f"expected {' or '.join(kinds)}, found {kind_of(value)}")
 

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from dragoman.jsontypes import Json, JsonObject
+from dragoman.passes.misfit import find_misfit
 from dragoman.upstream.patterns import FORMATS, finds, sample_pattern
 
 _DEEPEST = 8  # a schema that refers to itself is cut here
@@ -47,7 +48,7 @@ def sample(schema: Json, hints: Hints | None = None) -> Json:
 
 def fits(value: Json, schema: Json) -> bool:
     """Whether a value obeys the keywords we know."""
-    return _Sampler(schema, Hints()).fits(value, schema, 0)
+    return find_misfit(value, schema) is None
 
 
 class _Sampler:
@@ -68,7 +69,7 @@ class _Sampler:
             return None
         first: list[Json] = []
         for candidate in islice(self._candidates(schema, name, depth), _MOST_CANDIDATES):
-            if self.fits(candidate, schema, 0):
+            if self._fits(candidate, schema):
                 return candidate
             first.append(candidate)
         return first[0] if first else None
@@ -173,7 +174,7 @@ class _Sampler:
         for key in wanted:
             made[key] = self.value(properties.get(key, schema.get("additionalProperties", True)), key, depth + 1)
         if not required:  # what is optional and cannot be said well is left out
-            made = {k: v for k, v in made.items() if self.fits(v, properties.get(k, True), 0)}
+            made = {k: v for k, v in made.items() if self._fits(v, properties.get(k, True))}
         least = schema.get("minProperties")
         if type(least) is int:
             spare = [key for key in properties if key not in made]
@@ -234,89 +235,9 @@ class _Sampler:
             else:
                 yield int(number // 1)
 
-    # -- checking
-
-    def fits(self, value: Json, schema: Json, depth: int) -> bool:
-        if type(schema) is not dict:
-            return schema is not False
+    def _fits(self, value: Json, schema: Json) -> bool:
         self._spend(1)
-        if depth > 4 * _DEEPEST:
-            return True
-        if "$ref" in schema and not self.fits(value, self._resolve(schema["$ref"]), depth + 1):
-            return False
-        return (
-            self._fits_words(value, schema)
-            and self._fits_logic(value, schema, depth + 1)
-            and self._fits_kind(value, schema, depth + 1)
-        )
-
-    def _fits_words(self, value: Json, schema: JsonObject) -> bool:
-        if "const" in schema and not _same(value, schema["const"]):
-            return False
-        enum = schema.get("enum")
-        if type(enum) is list and not any(_same(value, word) for word in enum):
-            return False
-        kinds = schema.get("type")
-        names = kinds if type(kinds) is list else [kinds] if type(kinds) is str else []
-        if value is None and schema.get("nullable") is True:
-            return True
-        return not names or any(_is_kind(value, str(kind).lower()) for kind in names)
-
-    def _fits_logic(self, value: Json, schema: JsonObject, depth: int) -> bool:
-        for part in _list(schema.get("allOf")):
-            if not self.fits(value, part, depth):
-                return False
-        for key, most in (("anyOf", _LONGEST), ("oneOf", 1)):
-            options = _list(schema.get(key))
-            if options and not 1 <= sum(self.fits(value, option, depth) for option in options) <= most:
-                return False
-        if "not" in schema and self.fits(value, schema["not"], depth):
-            return False
-        if "if" in schema:
-            chosen = "then" if self.fits(value, schema["if"], depth) else "else"
-            return self.fits(value, schema.get(chosen, True), depth)
-        return True
-
-    def _fits_kind(self, value: Json, schema: JsonObject, depth: int) -> bool:
-        match value:
-            case bool() | None:
-                return True
-            case str():
-                pattern = schema.get("pattern")
-                return _within(len(value), schema, "Length") and (type(pattern) is not str or finds(pattern, value))
-            case int() | float():
-                return _fits_number(value, schema)
-            case list():
-                return self._fits_list(value, schema, depth)
-            case dict():
-                return self._fits_object(value, schema, depth)
-            case _:
-                return False
-
-    def _fits_list(self, value: list[Json], schema: JsonObject, depth: int) -> bool:
-        if not _within(len(value), schema, "Items"):
-            return False
-        if schema.get("uniqueItems") is True and any(_same(a, b) for i, a in enumerate(value) for b in value[:i]):
-            return False
-        heads, items = _list(schema.get("prefixItems")), schema.get("items", True)
-        if type(items) is list:
-            heads, items = items, schema.get("additionalItems", True)
-        return all(self.fits(v, heads[i] if i < len(heads) else items, depth) for i, v in enumerate(value))
-
-    def _fits_object(self, value: JsonObject, schema: JsonObject, depth: int) -> bool:
-        properties = _dict(schema.get("properties"))
-        if any(type(key) is str and key not in value for key in _list(schema.get("required"))):
-            return False
-        if not _within(len(value), schema, "Properties"):
-            return False
-        patterns = _dict(schema.get("patternProperties"))
-        for key, item in value.items():
-            rules = [properties[key]] if key in properties else []
-            rules += [rule for pattern, rule in patterns.items() if finds(pattern, key)]
-            for rule in rules or [schema.get("additionalProperties", True)]:
-                if not self.fits(item, rule, depth):
-                    return False
-        return True
+        return find_misfit(value, schema, self._root) is None
 
 
 def _ways(rest: JsonObject, options: list[Json], depth: int) -> list[JsonObject]:
@@ -394,26 +315,6 @@ def _meet_types(first: Json, second: Json) -> Json:
 def _bound(schema: JsonObject, key: str, exclusive: str) -> float | None:
     found = [n for n in (_number(schema.get(key)), _number(schema.get(exclusive))) if n is not None]
     return (max(found) if key == "minimum" else min(found)) if found else None
-
-
-def _fits_number(value: float, schema: JsonObject) -> bool:
-    low, high = _number(schema.get("minimum")), _number(schema.get("maximum"))
-    above, below = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
-    # draft 4 wrote the exclusive ones as flags
-    over, under = low if above is True else _number(above), high if below is True else _number(below)
-    step = _number(schema.get("multipleOf"))
-    return (
-        (low is None or value >= low)
-        and (high is None or value <= high)
-        and (over is None or value > over)
-        and (under is None or value < under)
-        and (step is None or step <= 0 or float(value / step).is_integer())
-    )
-
-
-def _within(size: int, schema: JsonObject, what: str) -> bool:
-    least, most = _number(schema.get(f"min{what}")), _number(schema.get(f"max{what}"))
-    return (least is None or size >= least) and (most is None or size <= most)
 
 
 def _number(value: Json) -> float | None:
