@@ -6,6 +6,8 @@ import re
 import pytest
 from hypothesis import settings
 
+from tests.gaps import read_gaps
+
 # The same examples every time: a run that fails here fails everywhere. Look for new ones with HYPOTHESIS=wild.
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.register_profile("wild", deadline=None)
@@ -22,3 +24,9 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     """No addresses in names: two workers must collect the same tests."""
     shown = repr(val)
     return re.sub(r" at 0x[0-9a-f]+", "", shown) if " at 0x" in shown else None
+
+
+@pytest.fixture
+def gaps(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The known gaps of the test that asks: name of the case -> reason."""
+    return read_gaps().get(request.node.nodeid, {})
