@@ -22,7 +22,7 @@ from dragoman.model.reply import Finish
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.defaults import default_profile
-from dragoman.passes.legal import legalise
+from dragoman.passes.prepare import legalise
 from dragoman.wire import WireRequest
 
 DIALECTS = [name for name in NAMES if name != "canonical"]

@@ -77,7 +77,7 @@ def make_legal(request: Request, dialect: Dialect, notes: Notes, *, native: bool
     """What any server of a dialect demands, then what the dialect itself needs to say it. `native`: it came in it."""
     # Here and not above: who only reads replies need not wait for twenty modules of passes.
     from dragoman.passes.defaults import conversion_profile
-    from dragoman.passes.legal import legalise
+    from dragoman.passes.prepare import legalise
 
     return make_sayable(legalise(request, conversion_profile(dialect.name, native=native), notes), dialect, notes)
 

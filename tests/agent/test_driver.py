@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.agent import CallFinished, CallStarted, Heard, Limits, Step, Stopped, TurnDone, TurnStarted, run_loop
+from dragoman.demo.model import demo_events
 from dragoman.errors import DragomanError, LossError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.model.events import Event, PartDelta, ReplyFailed, ReplyStart
@@ -19,7 +20,6 @@ from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import AnyTool, Request, Tool
 from dragoman.notes import Note
 from dragoman.tools import Toolbox, ToolCollection
-from dragoman.upstream.demo import demo_events
 
 Turn = Reply | Failure | Exception | float
 

@@ -5,7 +5,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.agent.loop import Answered, Ask, Begun, Expired, Failed, Happening, Replied, Run, State, decide, mark_of
+from dragoman.agent.loop import (
+    Answered,
+    AskModel,
+    Begun,
+    Expired,
+    Happening,
+    ModelFailed,
+    Replied,
+    RunTools,
+    State,
+    decide,
+    mark_of,
+)
 from dragoman.agent.steps import Limits, Price, Stopped
 from dragoman.failure import Failure
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
@@ -45,9 +57,9 @@ def play(state: State, *happenings: Happening) -> list[str]:
     for happening in happenings:
         state, command = decide(state, happening)
         match command:
-            case Ask():
+            case AskModel():
                 done.append("ask")
-            case Run(calls=calls):
+            case RunTools(calls=calls):
                 done.append("run " + " ".join(one.name for one in calls))
             case Stopped(reason=reason):
                 done.append(f"stop {reason}")
@@ -62,10 +74,10 @@ def test_calls_are_run_and_their_results_told() -> None:
     state = begin()
     state, _ = decide(state, Begun(0))
     state, command = decide(state, said(Text(text="let me see"), call("a"), call("b")))
-    assert isinstance(command, Run)
+    assert isinstance(command, RunTools)
     results = (ToolResult(call_id="1"), ToolResult(call_id="2"))
     state, command = decide(state, Answered(results, 2.0))
-    assert isinstance(command, Ask)
+    assert isinstance(command, AskModel)
     assert command.request.messages == (
         QUESTION,
         Message(role="assistant", parts=(Text(text="let me see"), call("a"), call("b"))),
@@ -95,7 +107,7 @@ def test_a_call_is_run_whatever_else_the_model_says_about_its_end(why: FinishRea
 def test_a_pause_is_sent_back_to_go_on() -> None:
     state, _ = decide(begin(), Begun(0))
     state, command = decide(state, said(Text(text="..."), why="pause"))
-    assert isinstance(command, Ask)
+    assert isinstance(command, AskModel)
     assert command.request.messages[-1].role == "assistant"
 
 
@@ -190,7 +202,7 @@ def test_a_failure_stops_it_with_all_there_was() -> None:
     state, _ = decide(begin(), Begun(0))
     state, _ = decide(state, said(call()))
     state, _ = decide(state, told("x"))
-    _, command = decide(state, Failed(Failure(kind="overloaded", message="busy")))
+    _, command = decide(state, ModelFailed(Failure(kind="overloaded", message="busy")))
     assert isinstance(command, Stopped)
     assert (command.reason, len(command.messages)) == ("failed", 3)
     assert command.failure == Failure(kind="overloaded", message="busy")
@@ -205,11 +217,11 @@ def test_a_call_of_the_callers_own_tool_is_the_callers() -> None:
 
 def test_a_call_that_must_be_made_is_made_once() -> None:
     state, command = decide(begin(tool_choice=ToolChoice(mode="required")), Begun(0))
-    assert isinstance(command, Ask)
+    assert isinstance(command, AskModel)
     assert command.request.tool_choice == ToolChoice(mode="required")
     state, _ = decide(state, said(call()))
     _, command = decide(state, told("x"))
-    assert isinstance(command, Ask)
+    assert isinstance(command, AskModel)
     assert command.request.tool_choice is None
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tests.cases import test_replies, test_streams
 from tests.cases.summary import CLIENTS
 from tests.passes import test_cases
-from tests.passes.test_legal import TARGETS
+from tests.passes.test_prepare import TARGETS
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent

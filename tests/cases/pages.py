@@ -43,7 +43,7 @@ from tests.cases.held import (
 )
 from tests.cases.summary import CLIENTS
 from tests.passes import test_cases, test_mutation
-from tests.passes.test_legal import TARGETS
+from tests.passes.test_prepare import TARGETS
 from tests.passes.wires import complain, write
 
 ROOT = TESTS.parent

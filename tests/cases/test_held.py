@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.passes import legal
+from dragoman.passes import prepare
 from tests.cases import pages
 from tests.cases.held import (
     TESTS,
@@ -67,11 +67,11 @@ def test_every_number_of_a_table_has_a_name() -> None:
 
 
 def test_every_pass_is_taken_out_once() -> None:
-    functions = {name: value for name, value in vars(legal).items() if inspect.isfunction(value)}
+    functions = {name: value for name, value in vars(prepare).items() if inspect.isfunction(value)}
     passes = [
         name
         for name, value in functions.items()
-        if value.__module__ != legal.__name__ and "Request" in str(inspect.signature(value).return_annotation)
+        if value.__module__ != prepare.__name__ and "Request" in str(inspect.signature(value).return_annotation)
     ]
     assert passes
     assert [name for name in passes if name not in WITHOUT] == []

@@ -11,7 +11,7 @@ from dragoman.model.messages import Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.defaults import DEFAULTS
-from dragoman.passes.legal import legalise
+from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import find_kind, load_rows, profile_for
 from tests.passes.talk import assistant, call, parts_of, result, talk, user

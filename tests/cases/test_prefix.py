@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from dragoman.jsontypes import dump_json
 from dragoman.upstream.profiles import profile_for
 from tests.passes.test_cases import A, answer, ask, calls, fn, said
-from tests.passes.test_legal import TARGETS
+from tests.passes.test_prepare import TARGETS
 from tests.passes.wires import read, write
 
 IDS = [f"{kind}-{model.rpartition('/')[2]}" for kind, model in TARGETS]

@@ -22,7 +22,7 @@ from dragoman.model.fold import unfold
 from dragoman.model.messages import Text
 from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.testing import faults, serve
-from dragoman.testing.faults import Fault
+from dragoman.testing.faults import ScriptedFault
 from dragoman.upstream.spec import Timeouts
 from tests.cli.terminal import Terminal, answers, free_port
 from tests.gateway.house import CANARY, House, open_house, upstream
@@ -129,7 +129,7 @@ def test_without_colour_where_none_is_wanted(house: House, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     "fault", [faults.slow(40, 0.02), faults.stalled(60), faults.stalled(60, after=4)], ids=lambda f: f.name
 )
-def test_ctrl_c_stops_an_answer_and_not_the_program(fault: Fault) -> None:
+def test_ctrl_c_stops_an_answer_and_not_the_program(fault: ScriptedFault) -> None:
     with serve("openai", key=CANARY) as provider:
         spec = upstream("far", "openai_chat", provider.base_url, timeouts=Timeouts())
         with open_house(spec) as house:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from dragoman.cli import main
+from dragoman.demo.voice import demo_speech
 from dragoman.testing import serve
-from dragoman.upstream.demo_voice import demo_speech
 from dragoman.upstream.sound import read_wav, wrap_wav, write_flac, write_ogg
 from tests.cli.terminal import Terminal, free_port
 from tests.gateway.house import CANARY, House, open_house, upstream

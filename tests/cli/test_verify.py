@@ -13,10 +13,10 @@ from dragoman.cli import main
 from dragoman.cli.verify import Board
 from dragoman.conformance.report import as_json, as_junit
 from dragoman.conformance.report_html import as_html
-from dragoman.conformance.runner import Cell, Run
+from dragoman.conformance.runner import VerifyCell, VerifyRun
 from dragoman.conformance.runner_play import Try
-from dragoman.conformance.runner_targets import Target
-from dragoman.conformance.runner_wire import Exchange
+from dragoman.conformance.runner_targets import VerifyTarget
+from dragoman.conformance.runner_wire import WireExchange
 from dragoman.conformance.scenario import load_scenarios
 from dragoman.failure import Failure
 from dragoman.testing import faults, serve
@@ -108,9 +108,9 @@ def test_a_recording_is_replayed_without_a_network(tmp_path: Path, capsys: pytes
 # ---------------------------------------------------------------- reports of a hostile server
 
 
-def hostile() -> Run:
-    target = Target(name="evil <b>", dialect="anthropic", model="m")
-    said = Exchange(
+def hostile() -> VerifyRun:
+    target = VerifyTarget(name="evil <b>", dialect="anthropic", model="m")
+    said = WireExchange(
         method="POST",
         path="/v1/messages?" + EVIL,
         request=b'{"key": "sk-abcdefghijklmnopqrstuvwxyz"}',
@@ -120,8 +120,8 @@ def hostile() -> Run:
         remark=EVIL,
     )
     one = Try(mode="whole", outcome="FAIL", words=EVIL, exchanges=[said])
-    cell = Cell(target=target.name, scenario="basic", outcome="FAIL", words=EVIL, tries=[one])
-    return Run(targets=(target,), scenarios=(BASIC,), cells={(target.name, "basic"): cell})
+    cell = VerifyCell(target=target.name, scenario="basic", outcome="FAIL", words=EVIL, tries=[one])
+    return VerifyRun(targets=(target,), scenarios=(BASIC,), cells={(target.name, "basic"): cell})
 
 
 class Tags(HTMLParser):

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from dragoman.conformance.runner import Run
+from dragoman.conformance.runner import VerifyRun
 from dragoman.conformance.runner_targets import DOORS, EIGHT
 from dragoman.conformance.verification import FRONTS, page, verify_scripted
 from dragoman.upstream.profiles import load_rows
@@ -11,7 +11,7 @@ from dragoman.upstream.profiles import load_rows
 PAGE = Path(__file__).parent.parent.parent / "docs" / "verification.md"
 
 
-async def play() -> tuple[Run, Run, Run]:
+async def play() -> tuple[VerifyRun, VerifyRun, VerifyRun]:
     eight = await verify_scripted(EIGHT)
     others = await verify_scripted([name for name in load_rows().kinds if name not in EIGHT])
     return eight, others, await verify_scripted(FRONTS, doors=True)

@@ -11,28 +11,28 @@ from msgspec.structs import replace
 
 import dragoman.dialects.anthropic.request as anthropic_request
 from dragoman.conformance.record import Recorder, Replay, recorded_targets, scrub
-from dragoman.conformance.runner import Cell, Options, Run, compare, verify
-from dragoman.conformance.runner_targets import Target, configured_targets, door_targets, url_targets
+from dragoman.conformance.runner import VerifyCell, VerifyOptions, VerifyRun, compare, verify
+from dragoman.conformance.runner_targets import VerifyTarget, configured_targets, door_targets, url_targets
 from dragoman.conformance.runner_wire import Network
 from dragoman.conformance.scenario import Scenario, load_scenarios
 from dragoman.conformance.verification import KEY, scripted_targets, verify_scripted
 from dragoman.errors import ConfigError
 from dragoman.model.messages import Image, Part, ToolResult
 from dragoman.model.request import Request, Tool
-from dragoman.passes.legal import prepare
+from dragoman.passes.prepare import prepare
 from dragoman.testing import Provider, faults
 from dragoman.upstream.secret import Secret, origin_of
 
 BY_NAME = {scenario.name: scenario for scenario in load_scenarios()}
-QUICK = Options(timeout_s=5.0)
+QUICK = VerifyOptions(timeout_s=5.0)
 
 
 def pick(*names: str) -> tuple[Scenario, ...]:
     return tuple(BY_NAME[name] for name in names)
 
 
-def target_of(provider: Provider, model: str = "claude-sonnet-4-6") -> Target:
-    return Target(
+def target_of(provider: Provider, model: str = "claude-sonnet-4-6") -> VerifyTarget:
+    return VerifyTarget(
         name=provider.kind,
         dialect=provider.dialect,
         base_url=provider.base_url,
@@ -43,13 +43,13 @@ def target_of(provider: Provider, model: str = "claude-sonnet-4-6") -> Target:
     )
 
 
-def only(run: Run) -> Cell:
+def only(run: VerifyRun) -> VerifyCell:
     (cell,) = run.cells.values()
     return cell
 
 
-def play(kind: str, *names: str, **settings: Any) -> tuple[Run, Provider]:
-    async def work() -> tuple[Run, Provider]:
+def play(kind: str, *names: str, **settings: Any) -> tuple[VerifyRun, Provider]:
+    async def work() -> tuple[VerifyRun, Provider]:
         async with Provider(kind, key=KEY, **settings.get("provider", {})) as provider:
             for fault in settings.get("faults", ()):
                 provider.next(fault)
@@ -161,7 +161,7 @@ def _blind(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_a_broken_answer_is_a_red_cell_with_its_reason(fault: faults.Fault, words: str) -> None:
+def test_a_broken_answer_is_a_red_cell_with_its_reason(fault: faults.ScriptedFault, words: str) -> None:
     run, _ = play("anthropic", "basic", always=fault)
     assert only(run).outcome == "FAIL"
     assert words in only(run).words
@@ -169,13 +169,15 @@ def test_a_broken_answer_is_a_red_cell_with_its_reason(fault: faults.Fault, word
 
 def test_a_stalled_server_costs_the_timeout_and_no_more() -> None:
     started = time.monotonic()
-    run, _ = play("anthropic", "basic", always=faults.stalled(30), options=Options(timeout_s=0.3))
+    run, _ = play("anthropic", "basic", always=faults.stalled(30), options=VerifyOptions(timeout_s=0.3))
     assert time.monotonic() - started < 5
     assert "no whole answer in 0.3 s" in only(run).words
 
 
 def test_repeated_tries_tell_how_many_failed() -> None:
-    run, provider = play("anthropic", "basic", faults=[faults.failing(500)], options=Options(timeout_s=5, repeat=2))
+    run, provider = play(
+        "anthropic", "basic", faults=[faults.failing(500)], options=VerifyOptions(timeout_s=5, repeat=2)
+    )
     assert len(provider.requests) == 5  # one of them the probe
     assert only(run).words.startswith("1 of 4, whole: 500")
 
@@ -201,7 +203,7 @@ def test_a_used_up_account_is_nobodys_failure() -> None:
 
 
 def test_what_a_target_cannot_be_told_is_grey_with_the_note() -> None:
-    async def work() -> Run:
+    async def work() -> VerifyRun:
         return await verify_scripted(["deepseek"], scenarios=pick("image"), options=QUICK)
 
     run = asyncio.run(work())
@@ -262,7 +264,7 @@ def test_a_gateway_has_six_doors() -> None:
 
 
 def test_the_first_model_listed_is_asked_for() -> None:
-    async def work() -> Run:
+    async def work() -> VerifyRun:
         async with Provider("ollama", models=("small", "big")) as provider:
             return await verify(url_targets(provider.url, ["ollama"]), pick("basic"), QUICK)
 
@@ -272,10 +274,12 @@ def test_the_first_model_listed_is_asked_for() -> None:
 
 
 def test_worse_is_red_where_it_was_not() -> None:
-    def one(name: str, outcome: Any) -> Run:
-        cell = Cell(target=name, scenario="basic", outcome=outcome)
-        return Run(
-            targets=(Target(name=name, dialect="anthropic"),), scenarios=pick("basic"), cells={(name, "basic"): cell}
+    def one(name: str, outcome: Any) -> VerifyRun:
+        cell = VerifyCell(target=name, scenario="basic", outcome=outcome)
+        return VerifyRun(
+            targets=(VerifyTarget(name=name, dialect="anthropic"),),
+            scenarios=pick("basic"),
+            cells={(name, "basic"): cell},
         )
 
     assert [
@@ -289,7 +293,7 @@ def test_worse_is_red_where_it_was_not() -> None:
 def test_a_recording_replays_the_same(tmp_path: Path) -> None:
     names = ("basic", "tool_trip", "think_tools", "cancel", "wrong_key", "wrong_model", "count", "models")
 
-    async def work() -> tuple[Run, Run]:
+    async def work() -> tuple[VerifyRun, VerifyRun]:
         async with scripted_targets(["anthropic", "gemini", "ollama"]) as targets:
             recorder = Recorder(Network(), tmp_path)
             live = await verify(targets, pick(*names), QUICK, line=recorder)

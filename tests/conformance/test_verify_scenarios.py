@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dragoman.conformance.scenario import Expect, build_request, load_scenarios, say_turn
-from dragoman.conformance.scenario_checks import Asked, check_events, check_failure, check_reply
+from dragoman.conformance.scenario_checks import ScenarioRequest, check_events, check_failure, check_reply
 from dragoman.errors import ConfigError
 from dragoman.failure import Failure
 from dragoman.model.events import Event, PartEnd, PartStart, ReplyEnd, ReplyStart
@@ -157,18 +157,18 @@ SAID = Text(text="Pong, cafe\u0301!")
     ],
 )
 def test_an_answer_is_held_to_what_is_expected(answer: Reply, expect: dict[str, Any], words: str | None) -> None:
-    asked = Asked(expect=Expect(**expect), tools=(WEATHER,), before=Usage(input=4, cache_read=3))
+    asked = ScenarioRequest(expect=Expect(**expect), tools=(WEATHER,), before=Usage(input=4, cache_read=3))
     complaints = check_reply(answer, asked)
     assert complaints == [] if words is None else words in "; ".join(complaints)
 
 
 def test_form_alone_does_not_judge_what_a_model_says() -> None:
-    asked = Asked(expect=Expect(says=("ping",), least_calls=3, thinks=True), meaning=False)
+    asked = ScenarioRequest(expect=Expect(says=("ping",), least_calls=3, thinks=True), meaning=False)
     assert check_reply(reply(SAID), asked) == []
 
 
 def test_a_schema_that_was_only_asked_for_in_words_need_not_be_met() -> None:
-    asked = Asked(expect=Expect(answer={"type": "object", "required": ["name"]}), worded=True)
+    asked = ScenarioRequest(expect=Expect(answer={"type": "object", "required": ["name"]}), worded=True)
     assert check_reply(reply(Text(text="{}")), asked) == []
     assert check_reply(reply(Text(text="hello")), asked) != []
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.gateway.app import App
-from dragoman.gateway.auth import Doorman, KeyStore
+from dragoman.gateway.auth import Access, KeyStore
 from dragoman.gateway.config import demo
 from dragoman.gateway.listening import bind
 from dragoman.gateway.log import Log
@@ -95,7 +95,7 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
     loop = Loop()
     config = Settings(upstreams=upstreams or (demo(),), port=0, **settings)
     known = keys or KeyStore(None, config.client_keys)
-    doorman = Doorman(known, config.hosts, config.origins, config.limits.wrong_keys)
+    doorman = Access(known, config.hosts, config.origins, config.limits.wrong_keys)
     listener = bind("127.0.0.1", 0)
 
     async def start() -> tuple[Gateway, Server]:

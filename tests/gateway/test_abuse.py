@@ -25,10 +25,10 @@ from dragoman.gateway import metrics, state
 from dragoman.gateway.auth import KeyStore
 from dragoman.gateway.bodies import inflate
 from dragoman.gateway.config import load_settings
+from dragoman.gateway.response_store import ResponseStore, StoredResponse
 from dragoman.gateway.run import open_secrets
-from dragoman.gateway.settings import Limits
-from dragoman.gateway.store import ResponseStore, Stored
-from dragoman.upstream import station
+from dragoman.gateway.settings import RequestLimits
+from dragoman.upstream import upstream_state
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import CANARY, Seen, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import ASK, DONE, GOOD, WHOLE, ask, chunk, dice, hang_up, stall, wait_for
@@ -270,7 +270,7 @@ def test_t17_nobody_writes_over_somebody_elses_response(keys: KeyStore) -> None:
 def test_t33_what_is_kept_is_the_owners_alone_and_holds_no_key(tmp_path: Path) -> None:
     path = tmp_path / "state" / "responses.db"
     store = ResponseStore(path, 10)
-    store.put("a", Stored(id="resp_1", messages=(), wire=b"{}"))
+    store.put("a", StoredResponse(id="resp_1", messages=(), wire=b"{}"))
     store.close()
     assert path.stat().st_mode & 0o077 == 0
     with faultline(GOOD) as line, open_house(one(line.url), store_path=path) as house:
@@ -376,7 +376,7 @@ def test_t25_a_number_that_is_none_is_said_so_or_told_by_the_model(number: str) 
 
 
 def test_t27_many_slow_clients_hold_nobody_up_and_leave_nothing_behind() -> None:
-    with open_house(limits=Limits(head_s=0.5, body_s=0.5)) as house:
+    with open_house(limits=RequestLimits(head_s=0.5, body_s=0.5)) as house:
         before = len(os.listdir("/proc/self/fd"))
         slow = []
         for n in range(90):
@@ -407,7 +407,7 @@ def test_t28_what_a_client_does_not_read_is_not_taken_from_the_upstream() -> Non
             await writer.drain()
             sent += len(piece)
 
-    with faultline(pour) as line, open_house(one(line.url), limits=Limits(write_s=0.5)) as house:
+    with faultline(pour) as line, open_house(one(line.url), limits=RequestLimits(write_s=0.5)) as house:
         body = json.dumps({**ASK, "stream": True}).encode()
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -471,7 +471,7 @@ FIRST_LINES = {
 def test_t29_a_crooked_request_is_one_refusal_and_the_end(name: str) -> None:
     head = FIRST_LINES[name] if name in FIRST_LINES else START + CROOKED[name]
     inner = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nx-smuggled: 1\r\n\r\n"
-    with open_house(limits=Limits(body_s=0.3, head_s=0.3)) as house:
+    with open_house(limits=RequestLimits(body_s=0.3, head_s=0.3)) as house:
         got = raw(house.url, head.encode("latin-1") + GOOD_BODY + inner, timeout=2)
         assert got.count(b"HTTP/1.1 ") <= 1, got
         assert got == b"" or got[9:12] in (b"400", b"413", b"431", b"501", b"408"), got
@@ -612,7 +612,7 @@ def test_t41_a_gateway_behind_itself_ends_after_few_rounds() -> None:
 
 
 def test_t45_what_clients_and_upstreams_call_things_does_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(station, "MAX_BREAKERS", 50)
+    monkeypatch.setattr(upstream_state, "MAX_BREAKERS", 50)
     monkeypatch.setattr(state, "MOST_KNOWN", 50)
     monkeypatch.setattr(metrics, "MOST_SERIES", 50)
 

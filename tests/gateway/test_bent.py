@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from dragoman.demo.model import demo_events
 from dragoman.model.events import Event
 from dragoman.model.request import Request
-from dragoman.upstream.demo import demo_events
 from tests.gateway.house import open_house
 from tests.gateway.web import Got, post
 from tests.laws.bending import bend

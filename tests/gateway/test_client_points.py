@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.demo.model import thinks
 from dragoman.dialects import find_dialect
 from dragoman.jsontypes import load_json
 from dragoman.model.fold import fold
@@ -19,7 +20,6 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import Request, ServerTool
 from dragoman.notes import Notes
 from dragoman.testing import Provider, serve
-from dragoman.upstream.demo import thinks
 from dragoman.wire import WireReply, WireRequest
 from tests.gateway.client_cases import CASES, CHAT, HEADERS, HI, TOOL, Case, chat, turn
 from tests.gateway.house import CANARY, House, open_house, upstream

@@ -11,7 +11,7 @@ from dragoman.errors import ConfigError
 from dragoman.gateway.banner import banner
 from dragoman.gateway.config import _PROVIDER, _TOP, discover, find_file, load_settings, read_settings
 from dragoman.gateway.log import Log
-from dragoman.gateway.run import Options, check_exposure, make_doorman, reload, settle
+from dragoman.gateway.run import ServeOptions, check_exposure, make_access, reload, settle
 from dragoman.gateway.settings import PORT, Settings
 from dragoman.gateway.state import Gateway
 from dragoman.upstream.routing import Routes, find_targets, list_models
@@ -174,20 +174,20 @@ def test_another_address_needs_a_key(tmp_path: Path) -> None:
     env = state(tmp_path)
     file = tmp_path / "config.json"
     file.write_text(json.dumps(LEGACY))
-    settings = settle(Options(config=file, host="0.0.0.0"), env)  # noqa: S104
+    settings = settle(ServeOptions(config=file, host="0.0.0.0"), env)  # noqa: S104
     with pytest.raises(ConfigError, match=r"refusing to listen on 0\.0\.0\.0 without client keys"):
-        check_exposure(settings, make_doorman(settings, env))
-    make_doorman(settings, env).keys.new("a", admin=False)
-    check_exposure(settings, make_doorman(settings, env))
+        check_exposure(settings, make_access(settings, env))
+    make_access(settings, env).keys.new("a", admin=False)
+    check_exposure(settings, make_access(settings, env))
 
 
 def test_a_good_file_replaces_the_old_one_and_a_bad_one_does_not(tmp_path: Path) -> None:
     env = state(tmp_path)
     file = tmp_path / "config.json"
     file.write_text(json.dumps(PROVIDERS))
-    options = Options(config=file)
+    options = ServeOptions(config=file)
     settings = settle(options, env)
-    gateway = Gateway(settings, make_doorman(settings, env), log=Log())
+    gateway = Gateway(settings, make_access(settings, env), log=Log())
     kept = gateway.now.stations["gemini"]
     bad_files = ["", "{", "[]", '{"providers": {}, "x": 1}', '{"providers": {"openai": {"api_key": "${NOPE}"}}}']
     for bad in bad_files:
@@ -206,7 +206,7 @@ def test_a_good_file_replaces_the_old_one_and_a_bad_one_does_not(tmp_path: Path)
 def test_the_start_up_says_which_key_is_missing_and_how_an_ipv6_address_is_written(tmp_path: Path) -> None:
     data = {"providers": {"openai": {"models": ["m"]}, "near": {"base_url": "http://h:1"}}, "host": "::1"}
     settings = read(data | {"aliases": {"fast": "m"}})
-    text = banner(settings, make_doorman(settings, state(tmp_path)), state(tmp_path))
+    text = banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))
     assert "(no key: set OPENAI_API_KEY or api_key)" in text
     assert text.count("no key") == 1
     assert "http://[::1]:20006/v1" in text
@@ -215,7 +215,7 @@ def test_the_start_up_says_which_key_is_missing_and_how_an_ipv6_address_is_writt
 
 def test_the_start_up_says_where_what_and_how(tmp_path: Path) -> None:
     settings = read(PROVIDERS)
-    text = banner(settings, make_doorman(settings, state(tmp_path)), state(tmp_path))
+    text = banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))
     for words in ("http://127.0.0.1:20006", "openai", "2 models", "/v1/messages", "none on this machine", "curl "):
         assert words in text
     assert "YOUR_" not in text

@@ -12,7 +12,7 @@ import pytest
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.failure import Failure
 from dragoman.gateway.auth import KeyStore
-from dragoman.gateway.failing import fail
+from dragoman.gateway.error_responses import fail
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import House, Script, Seen, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import chunk, dice, stall, wait_for

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway import relay
+from dragoman.gateway import conversation
 from dragoman.gateway.auth import KeyStore
 from dragoman.gateway.config import load_settings
-from dragoman.gateway.settings import Limits, Settings
+from dragoman.gateway.settings import RequestLimits, Settings
 from dragoman.upstream.spec import Caps, Timeouts, Upstream
 from tests.gateway.house import House, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import ASK, GOOD, WHOLE, ask, chunk, wait_for
@@ -25,7 +25,7 @@ CHAT = "/v1/chat/completions"
 
 # What it is, as RELIABILITY.md 2.2 and 3.2 write it down.
 DEFAULTS: dict[Any, dict[str, Any]] = {
-    Limits(): {
+    RequestLimits(): {
         "head_bytes": 32 * 1024,
         "headers": 100,
         "line_bytes": 8 * 1024,
@@ -50,13 +50,13 @@ def test_a_limit_is_what_is_written_down_unless_it_is_set(what: Any, tmp_path: P
     assert {name: getattr(what, name) for name in what.__struct_fields__} == DEFAULTS[what]
     said = {name: value + 3 for name, value in DEFAULTS[what].items()}
     kind = type(what).__name__
-    table = {"Limits": "limits", "Caps": "providers.x.caps", "Timeouts": "providers.x.timeouts"}[kind]
+    table = {"RequestLimits": "limits", "Caps": "providers.x.caps", "Timeouts": "providers.x.timeouts"}[kind]
     file = tmp_path / "dragoman.toml"
     head = '[providers.x]\nbase_url = "http://x.test/v1"\n'
     file.write_text(head + f"[{table}]\n" + "".join(f"{name} = {value}\n" for name, value in said.items()))
     settings = load_settings(file, {})
     one = settings.upstreams[0]
-    read: Any = {"Limits": settings.limits, "Caps": one.caps, "Timeouts": one.timeouts}[kind]
+    read: Any = {"RequestLimits": settings.limits, "Caps": one.caps, "Timeouts": one.timeouts}[kind]
     assert {name: getattr(read, name) for name in what.__struct_fields__} == said
 
 
@@ -201,7 +201,7 @@ ROWS: dict[str, tuple[Any, Callable[[House], None]]] = {
 
 
 def test_every_limit_has_a_row() -> None:
-    assert set(ROWS) == set(Limits.__struct_fields__)
+    assert set(ROWS) == set(RequestLimits.__struct_fields__)
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -214,7 +214,7 @@ def test_a_limit_holds(name: str, tmp_path: Path) -> None:
     script = stream(*[chunk("x" * 50_000)] * 400) if name == "write_s" else GOOD
     with faultline(script) as line:
         one = upstream("one", "openai_chat", line.url, models=("m",))
-        with open_house(one, keys=keys, limits=Limits(**set_)) as house:
+        with open_house(one, keys=keys, limits=RequestLimits(**set_)) as house:
             check(house)
 
 
@@ -243,7 +243,7 @@ def test_an_upstreams_stream_is_read_up_to_its_cap(path: str) -> None:
 
 
 def test_a_stream_ends_when_it_has_taken_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "PING_S", 0.1)  # it is looked at as often
+    monkeypatch.setattr(conversation, "PING_S", 0.1)  # it is looked at as often
     slow = Timeouts(headers_s=5, idle_s=5, stream_s=0.2)
     pieces: list[bytes | float] = [part for n in range(40) for part in (chunk("x"), 0.05)]
     with (

@@ -17,7 +17,7 @@ import pytest
 
 from dragoman.gateway import log as log_module
 from dragoman.gateway.log import Log, Sink
-from dragoman.lines import Line, plain
+from dragoman.log_line import LogLine, plain
 from tests.cli.test_serve import COMMAND, environment, serving
 from tests.gateway.house import faultline, open_house, say, upstream
 from tests.gateway.test_faults import ASK, GOOD
@@ -30,7 +30,7 @@ OTHERS = {
     ("gateway/log.py", "ROOT"),
     ("upstream/__init__.py", "'dragoman'"),
     ("mcp/connection.py", "'mcp'"),
-    ("mcp/web.py", "'httpx2'"),
+    ("mcp/http_client.py", "'httpx2'"),
 }
 
 
@@ -77,7 +77,7 @@ FORGED = 'x\x1b[2J\n{"level":"info"} \u2028\u202e end'
 
 
 def test_t40_a_line_is_one_line_and_shows_what_was_in_it(read: Read) -> None:
-    read.sink.put(logging.INFO, "dragoman.gateway.relay", Line("request", {"model": FORGED, "tokens": 3}))
+    read.sink.put(logging.INFO, "dragoman.gateway.conversation", LogLine("request", {"model": FORGED, "tokens": 3}))
     (line,) = read.lines()
     assert line.isprintable()
     assert "\\\\x1b[2J" in line if line[0] == "{" else "\\x1b[2J" in line.replace("\\\\", "\\")
@@ -86,7 +86,7 @@ def test_t40_a_line_is_one_line_and_shows_what_was_in_it(read: Read) -> None:
 
 
 def test_a_long_field_is_cut_and_an_empty_one_left_out(read: Read) -> None:
-    read.sink.put(logging.INFO, "dragoman.x", Line("request", {"a": "y" * 10_000, "b": None, "c": "", "d": 0}))
+    read.sink.put(logging.INFO, "dragoman.x", LogLine("request", {"a": "y" * 10_000, "b": None, "c": "", "d": 0}))
     (line,) = read.lines()
     assert len(line) < 2300
     assert not re.search(r"\b[bcd]\b[\"=]", line)
@@ -94,7 +94,7 @@ def test_a_long_field_is_cut_and_an_empty_one_left_out(read: Read) -> None:
 
 def test_json_says_when_how_bad_and_who() -> None:
     read = Read("json")
-    read.sink.put(logging.WARNING, "dragoman.gateway.run", Line("config_rejected", {"why": "a b"}))
+    read.sink.put(logging.WARNING, "dragoman.gateway.run", LogLine("config_rejected", {"why": "a b"}))
     (line,) = read.lines()
     read.close()
     assert json.loads(line) == {
@@ -127,7 +127,7 @@ def test_f49_a_reader_that_sleeps_costs_lines_not_time(monkeypatch: pytest.Monke
     fcntl.fcntl(read.file, fcntl.F_SETPIPE_SZ, 4096)
     began = time.monotonic()
     for i in range(2000):
-        read.sink.put(logging.INFO, "dragoman.x", Line("request", {"number": i, "filler": "f" * 100}))
+        read.sink.put(logging.INFO, "dragoman.x", LogLine("request", {"number": i, "filler": "f" * 100}))
     read.sink.flush()
     assert time.monotonic() - began < 1
     lost = read.sink.dropped
@@ -135,7 +135,7 @@ def test_f49_a_reader_that_sleeps_costs_lines_not_time(monkeypatch: pytest.Monke
     seen = read.lines()  # the reader wakes up
     while read.sink._written < read.sink._handed:
         seen += os.read(read.end, 100_000).decode().splitlines()
-    read.sink.put(logging.INFO, "dragoman.x", Line("later"))
+    read.sink.put(logging.INFO, "dragoman.x", LogLine("later"))
     last = read.lines()
     read.close()
     assert any(f"log_dropped lines={lost}" in line for line in last), "what was dropped is counted and told"
@@ -144,7 +144,7 @@ def test_f49_a_reader_that_sleeps_costs_lines_not_time(monkeypatch: pytest.Monke
 def test_a_reader_that_is_gone_is_counted() -> None:
     read = Read("human")
     os.close(read.end)
-    read.sink.put(logging.INFO, "dragoman.x", Line("request"))
+    read.sink.put(logging.INFO, "dragoman.x", LogLine("request"))
     read.sink.flush()
     assert read.sink.dropped == 1
     os.close(read.file)
@@ -156,12 +156,12 @@ def test_a_reader_that_is_gone_is_counted() -> None:
 def lines_of(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
     """Its lines, once the last of a request has come: a client may be faster than the log."""
     for _ in range(200):
-        lines = [record.msg for record in caplog.records if isinstance(record.msg, Line)]
+        lines = [record.msg for record in caplog.records if isinstance(record.msg, LogLine)]
         if any(line.event == "request" for line in lines):
             break
         time.sleep(0.01)
     time.sleep(0.02)
-    return [r.msg.said() for r in caplog.records if isinstance(r.msg, Line) and r.msg.event == event]
+    return [r.msg.said() for r in caplog.records if isinstance(r.msg, LogLine) and r.msg.event == event]
 
 
 def test_a_request_is_one_line_that_says_who_what_how_much_and_how_long(caplog: pytest.LogCaptureFixture) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from dragoman.errors import DragomanError
 from dragoman.gateway.routes import ROUTES, Route, Table
-from dragoman.gateway.run import Options, reload, settle
+from dragoman.gateway.run import ServeOptions, reload, settle
 from dragoman.testing import Provider, faults, serve
 from dragoman.upstream.secret import Secret
 from dragoman.upstream.spec import Timeouts
@@ -237,7 +237,7 @@ def test_p9_overload_is_said_within_50_ms_and_with_a_time_to_come_again() -> Non
 def test_p10_a_bad_configuration_never_replaces_a_good_one(bad: str, tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text('[providers.a]\nkind = "demo"\nmodels = ["one"]\n')
-    options, env = Options(config=file), {"DRAGOMAN_HOME": str(tmp_path), "DRAGOMAN_NO_PROBE": "1"}
+    options, env = ServeOptions(config=file), {"DRAGOMAN_HOME": str(tmp_path), "DRAGOMAN_NO_PROBE": "1"}
     settings = settle(options, env)
     changes = {name: getattr(settings, name) for name in ("source", "aliases")}
     with open_house(*settings.upstreams, **changes) as house:

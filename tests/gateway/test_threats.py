@@ -12,10 +12,10 @@ import pytest
 
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.gateway.app import HANDLERS
-from dragoman.gateway.auth import Doorman, KeyStore
+from dragoman.gateway.auth import Access, KeyStore
 from dragoman.gateway.routes import ROUTES, VERSION, Route, Table
-from dragoman.gateway.run import Options, settle
-from dragoman.gateway.settings import Limits
+from dragoman.gateway.run import ServeOptions, settle
+from dragoman.gateway.settings import RequestLimits
 from tests.gateway.house import CANARY, House, faultline, open_house, say, state, stream, upstream
 from tests.gateway.test_faults import ASK, GOOD, chunk
 from tests.gateway.web import get, head_of, post, raw, send
@@ -245,7 +245,7 @@ def test_an_upstream_that_is_this_gateway_is_a_configuration_error(tmp_path: Pat
     file = tmp_path / "dragoman.toml"
     file.write_text('port = 20099\n[providers.x]\nkind = "vllm"\nbase_url = "http://localhost:20099/v1"\n')
     with pytest.raises(ConfigError, match="this gateway itself"):
-        settle(Options(config=file), state(tmp_path))
+        settle(ServeOptions(config=file), state(tmp_path))
 
 
 # ---------------------------------------------------------------- T06, T13: Host and Origin
@@ -428,7 +428,7 @@ def test_a_slow_client_is_shown_the_door() -> None:
         "half a head": b"GET / HTTP/1.1\r\nhost: loc",
         "half a body": f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50\r\n\r\n".encode() + b'{"mod',
     }
-    with open_house(limits=Limits(head_s=0.3, body_s=0.3)) as house:
+    with open_house(limits=RequestLimits(head_s=0.3, body_s=0.3)) as house:
         for name, head in heads.items():
             began = time.monotonic()
             got = raw(house.url, head, timeout=3)
@@ -441,7 +441,7 @@ def test_a_client_that_does_not_read_is_ended() -> None:
     pieces: list[bytes | float] = [chunk("x" * 50_000)] * 400
     with (
         faultline(stream(*pieces)) as line,
-        open_house(upstream("one", "openai_chat", line.url, models=("m",)), limits=Limits(write_s=0.3)) as house,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",)), limits=RequestLimits(write_s=0.3)) as house,
     ):
         body = json.dumps({**ASK, "stream": True}).encode()
         head = head_of(CHAT, body)
@@ -498,7 +498,7 @@ def test_metrics_do_not_grow_with_what_clients_say() -> None:
 
 
 def test_wrong_addresses_are_forgotten(keys: KeyStore) -> None:
-    doorman = Doorman(keys)
+    doorman = Access(keys)
     for i in range(20_000):
         doorman._too_many(f"10.0.{i // 256}.{i % 256}")
     assert len(doorman._failures) <= 10_000

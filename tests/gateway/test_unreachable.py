@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from dragoman.upstream import resolver
-from dragoman.upstream.resolver import Resolver
+from dragoman.upstream.http import resolver
+from dragoman.upstream.http.resolver import Resolver
 from dragoman.upstream.spec import Timeouts, Upstream
 from tests.gateway.house import CANARY, House, Loop, Script, Seen, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import DONE, GOOD, ask, chunk, dice, together, wait_for

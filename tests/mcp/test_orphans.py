@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import dragoman.mcp.connection  # noqa: F401  # loaded before any fork, so that fifty of them cost little
-from dragoman.mcp import leash
+from dragoman.mcp import orphans
 from tests.cli.test_serve import serving
 from tests.mcp.servers import House, bad, gone, running
 
@@ -125,16 +125,16 @@ def test_only_what_was_ours_is_ended(tmp_path: Path) -> None:
     other = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"], start_new_session=True)
     try:
         (tmp_path / str(other.pid)).write_text(
-            f"1 999999999 1 {leash._here()}"
+            f"1 999999999 1 {orphans._here()}"
         )  # the number came again: it started at another time
         (tmp_path / "nonsense").write_text("x")
         (tmp_path / "1").write_text("1 999999999 1 another-machine/pid:[1]")
-        assert leash.sweep(tmp_path) == []
+        assert orphans.sweep(tmp_path) == []
         assert other.poll() is None
-        leash.note(tmp_path, other.pid, leash.prepare(tmp_path))
-        assert leash.sweep(tmp_path) == []  # its owner, this process, lives
-        (tmp_path / str(other.pid)).write_text(f"{leash._started(other.pid)} 999999999 1 {leash._here()}")
-        assert leash.sweep(tmp_path) == [other.pid]
+        orphans.note(tmp_path, other.pid, orphans.prepare(tmp_path))
+        assert orphans.sweep(tmp_path) == []  # its owner, this process, lives
+        (tmp_path / str(other.pid)).write_text(f"{orphans._started(other.pid)} 999999999 1 {orphans._here()}")
+        assert orphans.sweep(tmp_path) == [other.pid]
         assert other.wait(5) == -signal.SIGKILL
     finally:
         other.kill()

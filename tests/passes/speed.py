@@ -14,7 +14,7 @@ from dragoman.dialects import find_dialect
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes.legal import legalise
+from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import profile_for
 from dragoman.wire import WireRequest

@@ -1,7 +1,7 @@
 """FIELD-CASES x targets: each case by number and name, the exact wire the target gets, and its strict checker's word.
 
 An expectation is a path into the wire and the value there; `GONE` is "nothing there". Every case is also sent to every
-other target of `tests/passes/test_legal.py`, whose checkers must take it.
+other target of `tests/passes/test_prepare.py`, whose checkers must take it.
 """
 
 from hashlib import sha256
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dragoman.notes import Notes
 from dragoman.upstream.profiles import profile_for
-from tests.passes.test_legal import TARGETS
+from tests.passes.test_prepare import TARGETS
 from tests.passes.wires import complain, read, send, write
 
 GONE = object()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes import legal
+from dragoman.passes import prepare
 from dragoman.passes.emulate import Undo
 from dragoman.passes.rename import NOTHING
 from dragoman.passes.schemas import Aliases
@@ -69,9 +69,9 @@ WITHOUT: dict[str, Callable[..., Any]] = {
 def failing(monkeypatch: pytest.MonkeyPatch, step: str) -> list[str]:
     """The cases that notice, by number and name."""
     with monkeypatch.context() as patch:
-        patch.setattr(legal, step, WITHOUT[step])
+        patch.setattr(prepare, step, WITHOUT[step])
         if step in ("tell_server_history", "fit_media"):
-            patch.setattr(legal, "STEPS", tuple(s for s in legal.STEPS if s.__name__ != step))
+            patch.setattr(prepare, "STEPS", tuple(s for s in prepare.STEPS if s.__name__ != step))
         return [name(case) for case in CASES if not holds(case)]
 
 

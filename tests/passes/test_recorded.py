@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects import find_dialect
 from dragoman.notes import Notes
-from dragoman.passes.legal import legalise
+from dragoman.passes.prepare import legalise
 from dragoman.upstream.profiles import load_rows, profile_for
 from tests.gaps import check_problems
 from tests.recorded import cases, needs_corpus

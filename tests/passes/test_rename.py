@@ -13,8 +13,8 @@ from dragoman.model.reply import Choice, Reply
 from dragoman.model.request import ServerTool, ToolChoice
 from dragoman.notes import Notes
 from dragoman.passes.profile import Spelling
-from dragoman.passes.rename import alias_of, rename, restore_reply
-from dragoman.passes.restore import Renamer
+from dragoman.passes.rename import alias_of, rename, undo_reply_names
+from dragoman.passes.undo import StreamRenamer
 from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
 
 OPENAI = Spelling()
@@ -68,11 +68,11 @@ def test_case_61_a_name_is_changed_everywhere_and_changed_back() -> None:
 
     fresh = ToolCall(id="c2", name=alias, arguments="{}")
     reply = Reply(id="r", model="m", choices=(Choice(parts=(fresh,)),))
-    assert restore_reply(reply, renames).choices[0].parts == (call("c2", "a.b"),)
+    assert undo_reply_names(reply, renames).choices[0].parts == (call("c2", "a.b"),)
     start = PartStart(index=0, part=fresh)
-    assert Renamer(renames).feed_all([start]) == [PartStart(index=0, part=call("c2", "a.b"))]
+    assert StreamRenamer(renames).feed_all([start]) == [PartStart(index=0, part=call("c2", "a.b"))]
     delta = PartDelta(index=0, text="{")
-    assert Renamer(renames).feed_all([delta])[0] is delta
+    assert StreamRenamer(renames).feed_all([delta])[0] is delta
 
 
 def test_case_60_illegal_ids_are_changed_in_call_and_result() -> None:
@@ -106,7 +106,7 @@ def test_case_5_the_first_occurrence_keeps_its_id_and_later_ones_count() -> None
 def test_case_5_a_fresh_call_does_not_bear_an_id_of_the_history() -> None:
     _, renames = rename(talk(assistant(call("call_0")), user(result("call_0"))), OPENAI, OPENAI, Notes())
     reply = Reply(id="r", model="m", choices=(Choice(parts=(call("call_0", "a"), call("call_0", "b"))),))
-    ids = [p.id for p in restore_reply(reply, renames).choices[0].parts if isinstance(p, ToolCall)]
+    ids = [p.id for p in undo_reply_names(reply, renames).choices[0].parts if isinstance(p, ToolCall)]
     assert ids == ["call_0_2", "call_0_3"]
 
 

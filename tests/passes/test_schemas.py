@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from dragoman.model.request import OutputFormat, Tool
 from dragoman.notes import Notes
-from dragoman.passes.languages import LANGUAGES, META
 from dragoman.passes.profile import Profile
+from dragoman.passes.schema_targets import LANGUAGES, META
 from dragoman.passes.schemas import adapt_schema, adapt_schemas
 from tests.passes.talk import talk, tool, user
 

@@ -10,7 +10,7 @@ from dragoman.dialects import find_dialect
 from dragoman.model.messages import Opaque, Text
 from dragoman.notes import Notes
 from dragoman.passes.defaults import default_profile
-from dragoman.passes.legal import legalise
+from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.passes.server_history import LONGEST, tell_part, tell_server_history
 from tests.passes.talk import assistant, talk, user

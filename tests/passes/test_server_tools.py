@@ -9,7 +9,7 @@ from dragoman.errors import LossError
 from dragoman.model.messages import Message, Text
 from dragoman.model.request import Request, ServerTool, Tool, ToolChoice
 from dragoman.notes import Notes
-from dragoman.passes.legal import legalise
+from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import profile_for
 

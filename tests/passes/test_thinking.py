@@ -8,8 +8,8 @@ from dragoman.errors import LossError
 from dragoman.model.messages import Document, Image, Reasoning, Seal
 from dragoman.model.request import ReasoningSetting, Request
 from dragoman.notes import Notes
-from dragoman.passes.legal import legalise
 from dragoman.passes.media import fit_media, sniff
+from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.passes.reasoning import is_readable
 from dragoman.passes.thinking import fit_thinking

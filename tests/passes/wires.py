@@ -6,7 +6,7 @@ from dragoman.dialects import find_dialect
 from dragoman.jsontypes import copy_json, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes.legal import legalise
+from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.testing.checkers import (
     check_anthropic,

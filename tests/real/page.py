@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from dragoman.conformance.runner import Run
+from dragoman.conformance.runner import VerifyRun
 from dragoman.conformance.verification import real_page
 from tests.real.llama import llama_server
 from tests.real.playing import KEY, play
@@ -12,7 +12,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "verification-real.md"
 SERVER = "llama.cpp's own server (b11549, from the package `xllamacpp`)"
 
 
-def make_page(direct: Run, through: Run) -> str:
+def make_page(direct: VerifyRun, through: VerifyRun) -> str:
     return real_page(direct, through, SERVER)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dragoman.conformance.runner import Run, compare
+from dragoman.conformance.runner import VerifyRun, compare
 from dragoman.conformance.runner_targets import DOORS
 from tests.real.llama import UnavailableError, llama_server
 from tests.real.page import PAGE, make_page
@@ -22,7 +22,7 @@ KNOWN = {
 
 
 @pytest.fixture
-def runs() -> Iterator[tuple[Run, Run]]:
+def runs() -> Iterator[tuple[VerifyRun, VerifyRun]]:
     try:
         with llama_server(KEY) as url:
             yield asyncio.run(play(url))
@@ -30,7 +30,7 @@ def runs() -> Iterator[tuple[Run, Run]]:
         pytest.skip(str(reason))
 
 
-def test_nothing_is_worse_through_dragoman_than_at_llama_cpp_itself(runs: tuple[Run, Run]) -> None:
+def test_nothing_is_worse_through_dragoman_than_at_llama_cpp_itself(runs: tuple[VerifyRun, VerifyRun]) -> None:
     """One test, because two workers would play everything twice."""
     direct, through = runs
     check_direct(direct)
@@ -44,7 +44,7 @@ def test_nothing_is_worse_through_dragoman_than_at_llama_cpp_itself(runs: tuple[
         assert through.cells[f"{dialect} to llama.cpp", scenario].outcome == "PASS"
 
 
-def check_direct(direct: Run) -> None:
+def check_direct(direct: VerifyRun) -> None:
     failed = {(cell.target, cell.scenario): cell.words for cell in direct.failures()}
     assert set(failed) == set(KNOWN), failed
     for place, words in KNOWN.items():

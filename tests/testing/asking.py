@@ -11,7 +11,7 @@ from dragoman.model.fold import fold
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes.legal import legalise
+from dragoman.passes.prepare import legalise
 from dragoman.testing import Provider
 from dragoman.upstream.profiles import profile_for
 from dragoman.upstream.urls import join_url

@@ -50,7 +50,7 @@ def body_of(dialect: str, stream: bool) -> tuple[str, dict[str, Any]]:
 
 
 def meet(
-    scripted: Scripted, dialect: str, fault: faults.Fault | None, *, stream: bool = False
+    scripted: Scripted, dialect: str, fault: faults.ScriptedFault | None, *, stream: bool = False
 ) -> tuple[Provider, Answer]:
     provider = scripted(dialect)
     if fault is not None:

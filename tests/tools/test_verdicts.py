@@ -25,7 +25,7 @@ from dragoman.errors import DragomanError
 from dragoman.tools.hints import read_hint
 from dragoman.tools.records import is_record, is_typed_dict
 from dragoman.tools.schemas import describe
-from dragoman.tools.values import Misfit, convert
+from dragoman.tools.values import WrongValue, convert
 
 T = TypeVar("T")
 
@@ -287,7 +287,7 @@ def test_any_other_value_that_a_judge_of_schemas_accepts_too(number: int, value:
         return  # what is text to the judge may still be no date
     try:
         convert(value, read)
-    except Misfit:
+    except WrongValue:
         assert not judge.is_valid(value)
 
 
@@ -354,7 +354,7 @@ WRONG: list[tuple[Any, Any, str]] = [
 
 @pytest.mark.parametrize(("hint", "value", "words"), WRONG, ids=[f"{name(case[0])} {case[1]}" for case in WRONG])
 def test_what_fits_no_member_says_why_and_where(hint: Any, value: Any, words: str) -> None:
-    with pytest.raises(Misfit, match=words):
+    with pytest.raises(WrongValue, match=words):
         convert(value, read_hint(hint, globals()), "value")
 
 

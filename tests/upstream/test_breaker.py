@@ -3,11 +3,12 @@
 import pytest
 
 from dragoman.failure import Failure, FailureKind
-from dragoman.gateway import relay
-from dragoman.upstream import breaker, resolver, retry, station
+from dragoman.gateway import conversation
+from dragoman.upstream import breaker, retry, upstream_state
 from dragoman.upstream.breaker import Breaker, How, how_failed
+from dragoman.upstream.http import resolver
 from dragoman.upstream.retry import RetryBudget
-from dragoman.upstream.station import Station
+from dragoman.upstream.upstream_state import UpstreamState
 from tests.gateway.house import upstream
 
 Step = tuple[str, str, int]  # away, silent, wrong or good; who asked; which request
@@ -115,7 +116,7 @@ def test_a_request_that_failed_long_ago_counts_again() -> None:
 
 
 def test_a_breaker_is_for_one_key_and_one_model_of_an_upstream() -> None:
-    here = Station(upstream("one", "openai_chat", "http://x.test", keys=("k1-secret", "k2-secret")), lambda: 0.0)
+    here = UpstreamState(upstream("one", "openai_chat", "http://x.test", keys=("k1-secret", "k2-secret")), lambda: 0.0)
     first, second = here.keys.keys
     gone = Failure(kind="overloaded", status=503, message="")
     for _ in range(5):
@@ -127,7 +128,7 @@ def test_a_breaker_is_for_one_key_and_one_model_of_an_upstream() -> None:
 
 
 def test_a_rate_limit_rests_a_key_for_its_model_and_a_used_up_balance_for_all() -> None:
-    here = Station(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
+    here = UpstreamState(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
     key = here.keys.keys[0]
     here.learn(key, "m", Failure(kind="rate_limited", message="", retry_after_s=20.0), 0.0, 0.5)
     assert here.pick("m", 19.0, set()) is None
@@ -139,7 +140,7 @@ def test_a_rate_limit_rests_a_key_for_its_model_and_a_used_up_balance_for_all() 
 
 
 def test_when_every_way_is_closed_one_request_a_second_still_tries() -> None:
-    here = Station(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
+    here = UpstreamState(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
     key = here.keys.keys[0]
     for _ in range(5):
         here.learn(key, "m", Failure(kind="overloaded", status=503, message=""), 10.0, 0.5)
@@ -155,7 +156,7 @@ def test_the_policy_is_what_is_written_down() -> None:
     assert (retry.MOST_ATTEMPTS, retry.BASE_S, retry.CAP_S, retry.LONGEST_HINT_S) == (3, 0.5, 8, 60)
     assert (RetryBudget().share, RetryBudget().least) == (0.2, 3)
     assert (resolver.LOOKUP_S, resolver.KEPT_S) == (3, 300)
-    assert (station.PROBE_EVERY_S, relay.PING_S) == (1, 15)
+    assert (upstream_state.PROBE_EVERY_S, conversation.PING_S) == (1, 15)
 
 
 @pytest.mark.parametrize(("trips", "least", "most"), [(1, 24, 36), (2, 48, 72), (20, 240, 360)])

@@ -17,10 +17,10 @@ from dragoman.passes.defaults import DEFAULTS, default_profile
 from dragoman.passes.profile import Profile
 from dragoman.upstream.learner import learn
 from dragoman.upstream.profiles import profile_for
-from dragoman.upstream.render import Asked, render
-from dragoman.upstream.send import Rendered
+from dragoman.upstream.render import ClientRequest, render
+from dragoman.upstream.send import UpstreamCall
 from dragoman.upstream.spec import Target, Upstream
-from dragoman.upstream.station import Station
+from dragoman.upstream.upstream_state import UpstreamState
 from tests.gaps import check_problems
 from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
 from tests.passes.wires import write
@@ -81,8 +81,10 @@ def test_case_54_stop_sequences_a_model_refuses_are_cut_on_our_side() -> None:
 def test_case_54_what_is_learned_is_sent_restored_and_remembered() -> None:
     """Through the same way a gateway goes: no stop in the second body, the answer cut, none in the third."""
     chat = find_dialect("openai_chat")
-    station = Station(Upstream(name="x", kind="compatible", dialect="openai_chat", base_url="http://h/v1"), lambda: 0.0)
-    asked = Asked(
+    station = UpstreamState(
+        Upstream(name="x", kind="compatible", dialect="openai_chat", base_url="http://h/v1"), lambda: 0.0
+    )
+    asked = ClientRequest(
         dialect=chat,
         request=ask(stop=("END",)),
         raw=b"",
@@ -92,7 +94,7 @@ def test_case_54_what_is_learned_is_sent_restored_and_remembered() -> None:
         put_model=lambda raw, *_: raw,
     )
 
-    def made() -> Rendered:
+    def made() -> UpstreamCall:
         return render(asked, station, Target(station.spec, "m"), stream=False, refuse=frozenset())
 
     first = made()
@@ -375,7 +377,7 @@ def test_case_66_a_history_of_calls_gets_its_tools(message: str) -> None:
 
 
 def test_what_was_renamed_before_a_lesson_is_the_clients_again_after_it() -> None:
-    station = Station(Upstream(name="x", kind="compatible", dialect="openai_chat"), lambda: 0.0)
+    station = UpstreamState(Upstream(name="x", kind="compatible", dialect="openai_chat"), lambda: 0.0)
     history = talk(
         user("q"),
         assistant(call("c1", "a.b")),
@@ -383,7 +385,7 @@ def test_what_was_renamed_before_a_lesson_is_the_clients_again_after_it() -> Non
         tools=(tool("a.b", {"type": "object", "properties": {"p": {"type": "string"}}}),),
         stop=("END",),
     )
-    asked = Asked(
+    asked = ClientRequest(
         dialect=find_dialect("canonical"),
         request=history,
         raw=b"",

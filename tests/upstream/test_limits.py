@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.upstream.gate import Gate, Ticket
+from dragoman.upstream.gate import Admission, Ticket
 from dragoman.upstream.limits import MARGIN_S, Window
 from dragoman.upstream.queue import FairQueue
 
@@ -96,7 +96,7 @@ def test_a_full_line_says_so_and_a_place_can_be_left() -> None:
 
 
 def test_a_gate_lets_in_as_many_as_it_may_and_the_next_when_one_leaves() -> None:
-    gate = Gate(at_once=1, queue=1)
+    gate = Admission(at_once=1, queue=1)
     one, two, three = Ticket("a", 0), Ticket("b", 0), Ticket("c", 0)
     assert gate.arrive(one, 0.0) == "go"
     assert gate.arrive(two, 0.0) == "wait"
@@ -107,7 +107,7 @@ def test_a_gate_lets_in_as_many_as_it_may_and_the_next_when_one_leaves() -> None
 
 
 def test_a_gate_says_when_to_ask_again() -> None:
-    gate = Gate(rpm=1)
+    gate = Admission(rpm=1)
     one, two = Ticket("a", 0), Ticket("a", 0)
     assert gate.arrive(one, 0.0) == "go"
     gate.leave(one, sent=True)
@@ -117,7 +117,7 @@ def test_a_gate_says_when_to_ask_again() -> None:
 
 
 def test_a_request_that_failed_before_it_was_sent_does_not_count() -> None:
-    gate = Gate(rpm=1, tpm=100)
+    gate = Admission(rpm=1, tpm=100)
     one, two = Ticket("a", 80), Ticket("a", 80)
     assert gate.arrive(one, 0.0) == "go"
     gate.leave(one, sent=False)
@@ -125,7 +125,7 @@ def test_a_request_that_failed_before_it_was_sent_does_not_count() -> None:
 
 
 def test_whoever_leaves_the_line_is_gone() -> None:
-    gate = Gate(at_once=1)
+    gate = Admission(at_once=1)
     one, two, three = Ticket("a", 0), Ticket("a", 0), Ticket("a", 0)
     gate.arrive(one, 0.0)
     gate.arrive(two, 0.0)

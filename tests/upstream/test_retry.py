@@ -4,9 +4,9 @@ import pytest
 
 from dragoman.failure import Failure, FailureKind
 from dragoman.upstream.breaker import Breaker
-from dragoman.upstream.hints import read_hint, read_words
-from dragoman.upstream.keys import KeyRing
+from dragoman.upstream.key_ring import KeyRing
 from dragoman.upstream.retry import Again, Decision, GiveUp, Next, RetryBudget, backoff_s, decide
+from dragoman.upstream.retry_after import read_hint, read_words
 from dragoman.upstream.secret import Secret
 
 

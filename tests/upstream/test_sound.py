@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.upstream.demo_voice import demo_speech
+from dragoman.demo.voice import demo_speech
 from dragoman.upstream.sound import read_wav, sniff_sound, wrap_wav, write_flac, write_ogg
 
 SPOKEN = demo_speech("one two three four five", "Kore")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dragoman.errors import UpstreamError
-from dragoman.upstream.dial import dial
-from dragoman.upstream.heads import write_head
+from dragoman.upstream.http.dial import dial
+from dragoman.upstream.http.head import write_head
 from dragoman.upstream.spec import Timeouts
 from dragoman.upstream.transport import Opened, Transport, find_place
 
@@ -367,7 +367,7 @@ def test_an_address_that_does_not_answer_does_not_hold_up_the_next(monkeypatch: 
             async def slow(sock: socket.socket, where: Any) -> None:
                 await (asyncio.sleep(60) if where == silent else connect(sock, where))
 
-            monkeypatch.setattr("dragoman.upstream.dial.HEAD_START_S", 0.02)
+            monkeypatch.setattr("dragoman.upstream.http.dial.HEAD_START_S", 0.02)
             monkeypatch.setattr(loop, "sock_connect", slow)
             began = loop.time()
             protocol = await dial("h", found, asyncio.Protocol, tls=None, connect_s=2)

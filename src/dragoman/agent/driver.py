@@ -13,11 +13,23 @@ from typing import Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
-from dragoman.agent.loop import Answered, Ask, Begun, Command, Expired, Failed, Happening, Replied, Run, State, decide
+from dragoman.agent.loop import (
+    Answered,
+    AskModel,
+    Begun,
+    Command,
+    Expired,
+    Happening,
+    ModelFailed,
+    Replied,
+    RunTools,
+    State,
+    decide,
+)
 from dragoman.agent.steps import CallFinished, CallStarted, Heard, Limits, Step, Stopped, TurnDone, TurnStarted
 from dragoman.errors import DragomanError, LossError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.lines import Line
+from dragoman.log_line import LogLine
 from dragoman.model.events import Event, ReplyFailed
 from dragoman.model.fold import Folder
 from dragoman.model.messages import ToolCall, ToolResult
@@ -72,17 +84,17 @@ async def run_loop(
         state, command = decide(state, happening)
         match command:
             case Stopped():
-                log.debug(Line("loop_stopped", {"turns": state.turn, "why": command.reason}))
+                log.debug(LogLine("loop_stopped", {"turns": state.turn, "why": command.reason}))
                 yield replace(command, notes=tuple(notes))
                 return
-            case Ask(request=asked):
-                turn = _Turn(model, toolbox, state, clock)
+            case AskModel(request=asked):
+                turn = _ModelTurn(model, toolbox, state, clock)
                 async with aclosing(turn.steps(asked)) as steps:
                     async for step in steps:
                         yield step
                 happening = turn.outcome
                 notes.update(dict.fromkeys(turn.notes))
-            case Run(calls=calls):
+            case RunTools(calls=calls):
                 batch = _Batch(toolbox, state, depth, clock)
                 async with aclosing(batch.steps(calls)) as steps:
                     async for step in steps:
@@ -94,7 +106,7 @@ def _names(tools: "tuple[AnyTool, ...] | list[AnyTool]") -> frozenset[str]:
     return frozenset(tool.name for tool in tools if not isinstance(tool, ServerTool))
 
 
-class _Turn:
+class _ModelTurn:
     """One turn of the model."""
 
     def __init__(self, model: Model, toolbox: Toolbox, state: State, clock: Callable[[], float]) -> None:
@@ -112,15 +124,15 @@ class _Turn:
                     yield step
         except TimeoutError:
             if self._clock() < self._state.until:  # somebody else's
-                self.outcome = Failed(Failure(kind="timed_out", message="a step took longer than it may"))
+                self.outcome = ModelFailed(Failure(kind="timed_out", message="a step took longer than it may"))
             return
         except UpstreamError as error:
-            self.outcome = Failed(error.failure)
+            self.outcome = ModelFailed(error.failure)
             return
         except LossError:
             raise  # whoever would rather have an error than a loss has it, as outside of a loop
         except DragomanError as error:
-            self.outcome = Failed(Failure(kind="server_error", message=str(error)))
+            self.outcome = ModelFailed(Failure(kind="server_error", message=str(error)))
             return
         finally:
             self.notes = notes_of(self._model)
@@ -129,7 +141,7 @@ class _Turn:
             self.outcome = Replied(reply, self._clock())
             yield TurnDone(turn=number, reply=reply, notes=self.notes)
         else:
-            self.outcome = Failed(reply)
+            self.outcome = ModelFailed(reply)
 
     async def _heard(self, request: Request, folder: Folder) -> AsyncGenerator[Step, None]:
         async with asyncio.timeout_at(self._state.until):
@@ -206,7 +218,7 @@ class _Batch:
             seconds = self._clock() - begun
             if log.isEnabledFor(logging.DEBUG):
                 fields = {"turn": turn, "tool": call.name, "failed": result.failed, "ms": round(seconds * 1000)}
-                log.debug(Line("tool_called", fields))
+                log.debug(LogLine("tool_called", fields))
             self._queue.put_nowait(CallFinished(turn=turn, call=call, result=result, seconds=seconds))
 
     async def _run(self, call: ToolCall, left_s: float) -> ToolResult:

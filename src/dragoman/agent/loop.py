@@ -71,7 +71,7 @@ class Answered(Struct, frozen=True):
     now: float
 
 
-class Failed(Struct, frozen=True):
+class ModelFailed(Struct, frozen=True):
     failure: Failure
 
 
@@ -79,25 +79,25 @@ class Expired(Struct, frozen=True):
     """The time was over in the middle of a model's turn."""
 
 
-Happening: TypeAlias = Begun | Replied | Answered | Failed | Expired
+Happening: TypeAlias = Begun | Replied | Answered | ModelFailed | Expired
 
 
 # -- what to do
 
 
-class Ask(Struct, frozen=True):
+class AskModel(Struct, frozen=True):
     """Another turn of the model."""
 
     request: Request
 
 
-class Run(Struct, frozen=True):
+class RunTools(Struct, frozen=True):
     """All of these calls, at the same time."""
 
     calls: tuple[ToolCall, ...]
 
 
-Command: TypeAlias = Ask | Run | Stopped
+Command: TypeAlias = AskModel | RunTools | Stopped
 
 
 def decide(state: State, happening: Happening) -> tuple[State, Command]:
@@ -110,7 +110,7 @@ def decide(state: State, happening: Happening) -> tuple[State, Command]:
             said = Message(role="user", parts=results)
             request = replace(state.request, messages=(*state.request.messages, said))
             return _ask(replace(state, request=_free(request)), now)
-        case Failed(failure=failure):
+        case ModelFailed(failure=failure):
             return state, _stop(state, "failed", failure)
         case Expired():
             return state, _stop(state, "time")
@@ -132,7 +132,7 @@ def _ask(state: State, now: float) -> tuple[State, Command]:
     dear = _too_dear(state)
     if dear is not None:
         return state, _stop(state, dear)
-    return replace(state, turn=state.turn + 1), Ask(state.request)
+    return replace(state, turn=state.turn + 1), AskModel(state.request)
 
 
 def _hear(state: State, reply: Reply, now: float) -> tuple[State, Command]:
@@ -154,7 +154,7 @@ def _hear(state: State, reply: Reply, now: float) -> tuple[State, Command]:
     reason = _refuse(state, calls, now)
     if reason is not None:
         return state, _stop(state, reason)
-    return _count(state, calls), Run(calls)
+    return _count(state, calls), RunTools(calls)
 
 
 def _refuse(state: State, calls: tuple[ToolCall, ...], now: float) -> StopReason | None:

@@ -25,11 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from dragoman.gateway.banner import missing_key
-    from dragoman.gateway.run import MISCONFIGURED, Options, check_exposure, make_doorman, settle
+    from dragoman.gateway.run import MISCONFIGURED, ServeOptions, check_exposure, make_access, settle
 
     try:
-        settings = settle(Options(config=args.file), os.environ)
-        doorman = make_doorman(settings, os.environ)
+        settings = settle(ServeOptions(config=args.file), os.environ)
+        doorman = make_access(settings, os.environ)
         check_exposure(settings, doorman)
     except ConfigError as error:
         print(f"{paint('dragoman check:', 'red', sys.stderr)} {error}", file=sys.stderr)

@@ -50,7 +50,7 @@ GRACE_S = 3.0
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 
 
-class Gateway(Struct, frozen=True):
+class RunningGateway(Struct, frozen=True):
     url: str
     model: str
     key: str
@@ -60,7 +60,7 @@ class Gateway(Struct, frozen=True):
         return urlsplit(self.url).hostname in LOOPBACK
 
 
-class Settings(Struct, frozen=True):
+class ProgramSettings(Struct, frozen=True):
     """What a program is told: by variables, by arguments that come first, and by variables it must not see."""
 
     env: dict[str, str]
@@ -68,9 +68,9 @@ class Settings(Struct, frozen=True):
     unset: tuple[str, ...] = ()
 
 
-def claude(at: Gateway) -> Settings:
+def claude(at: RunningGateway) -> ProgramSettings:
     tiers = ("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL")
-    return Settings(
+    return ProgramSettings(
         {
             "ANTHROPIC_BASE_URL": at.url,
             "ANTHROPIC_AUTH_TOKEN": at.key,
@@ -83,14 +83,14 @@ def claude(at: Gateway) -> Settings:
     )
 
 
-def codex(at: Gateway) -> Settings:
+def codex(at: RunningGateway) -> ProgramSettings:
     reach = f'name="dragoman", base_url="{at.url}/v1", wire_api="responses", env_key="DRAGOMAN_KEY"'
     provider = f"{{{reach}, supports_websockets=false}}"  # it would try one first, and be refused
     told = [f'model="{at.model}"', 'model_provider="dragoman"', f"model_providers.dragoman={provider}"]
-    return Settings({"DRAGOMAN_KEY": at.key}, [word for setting in told for word in ("-c", setting)])
+    return ProgramSettings({"DRAGOMAN_KEY": at.key}, [word for setting in told for word in ("-c", setting)])
 
 
-def gemini(at: Gateway) -> Settings:
+def gemini(at: RunningGateway) -> ProgramSettings:
     """Which way it logs in stands in its settings only, and a server of one's own needs the way of the key."""
     env = {
         "GEMINI_CLI_HOME": str(gemini_home()),
@@ -99,17 +99,17 @@ def gemini(at: Gateway) -> Settings:
         "GEMINI_API_KEY_AUTH_MECHANISM": "x-goog-api-key",
         "GEMINI_MODEL": at.model,
     }
-    return Settings(env, ["--model", at.model])
+    return ProgramSettings(env, ["--model", at.model])
 
 
-def qwen(at: Gateway) -> Settings:
+def qwen(at: RunningGateway) -> ProgramSettings:
     """It may be logged in elsewhere, which only --auth-type changes; and it asks a proxy for this machine too,
     whatever NO_PROXY says."""
     env = {"OPENAI_BASE_URL": f"{at.url}/v1", "OPENAI_API_KEY": at.key, "OPENAI_MODEL": at.model}
-    return Settings(env, ["--auth-type", "openai", "--model", at.model], PROXIES if at.near else ())
+    return ProgramSettings(env, ["--auth-type", "openai", "--model", at.model], PROXIES if at.near else ())
 
 
-def opencode(at: Gateway) -> Settings:
+def opencode(at: RunningGateway) -> ProgramSettings:
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "dragoman",
@@ -118,10 +118,10 @@ def opencode(at: Gateway) -> Settings:
     }
     name = f"dragoman/{at.model}"
     config = {"provider": {"dragoman": provider}, "model": name, "small_model": name}
-    return Settings({"OPENCODE_CONFIG_CONTENT": dump_text(config), "DRAGOMAN_KEY": at.key})
+    return ProgramSettings({"OPENCODE_CONFIG_CONTENT": dump_text(config), "DRAGOMAN_KEY": at.key})
 
 
-PROGRAMS: dict[str, Callable[[Gateway], Settings]] = {
+PROGRAMS: dict[str, Callable[[RunningGateway], ProgramSettings]] = {
     "claude": claude,
     "codex": codex,
     "gemini": gemini,
@@ -157,14 +157,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     url, key = base_url(args.host, args.port), find_key(args.key)
     if args.print:
-        show(args.program, PROGRAMS[args.program](Gateway(url, args.model or "demo", key or NO_KEY)), args.rest)
+        show(args.program, PROGRAMS[args.program](RunningGateway(url, args.model or "demo", key or NO_KEY)), args.rest)
         return 0
     found = shutil.which(args.program)
     if found is None:
         return complain(f"{args.program} is not installed", 127)
     try:
         with running_gateway(url):
-            at = Gateway(url, args.model or find_model(url, key), key or NO_KEY)
+            at = RunningGateway(url, args.model or find_model(url, key), key or NO_KEY)
             settings = PROGRAMS[args.program](at)
             with overriding(args.program, settings, args.rest) as more:
                 return follow([found, *settings.lead, *more, *args.rest], settings)
@@ -199,7 +199,7 @@ def gemini_home() -> Path:
 
 
 @contextmanager
-def overriding(program: str, settings: Settings, rest: list[str]) -> Iterator[list[str]]:
+def overriding(program: str, settings: ProgramSettings, rest: list[str]) -> Iterator[list[str]]:
     """Variables in Claude Code's own settings files win over those it is started with; those of --settings win over
     them. The file holds the key, so it is nobody else's to read, and goes with the program."""
     folder = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
@@ -232,7 +232,7 @@ def read_setting(path: Path, *steps: str) -> Any:
 # ---------------------------------------------------------------- running it
 
 
-def follow(command: list[str], settings: Settings) -> int:
+def follow(command: list[str], settings: ProgramSettings) -> int:
     """Runs the program in our place: what the terminal sends is for it, and what ends us ends it first."""
     env = {name: value for name, value in os.environ.items() if name not in settings.unset}
     process = subprocess.Popen(command, env={**env, **settings.env})  # noqa: S603  # the user named it
@@ -259,7 +259,7 @@ def end(process: "subprocess.Popen[bytes]") -> None:
     late.start()
 
 
-def show(program: str, settings: Settings, rest: list[str]) -> None:
+def show(program: str, settings: ProgramSettings, rest: list[str]) -> None:
     if settings.unset:
         print(f"unset {' '.join(settings.unset)}")
     for name, value in settings.env.items():

@@ -20,7 +20,7 @@ from dragoman.mcp.spec import BadServerError
 from dragoman.model.messages import ToolCall
 
 if TYPE_CHECKING:
-    from dragoman.mcp.connection import Connection
+    from dragoman.mcp.connection import ServerConnection
 
 NAME = "mcp"
 HELP = "list, add, remove and try MCP servers"
@@ -138,7 +138,7 @@ def one(args: argparse.Namespace, expected: str) -> str:
 
 
 @asynccontextmanager
-async def running(servers: Servers, names: list[str]) -> "AsyncGenerator[list[Connection], None]":
+async def running(servers: Servers, names: list[str]) -> "AsyncGenerator[list[ServerConnection], None]":
     """Those of these names, or all; each was asked what it has."""
     try:
         if names or servers.specs():
@@ -150,7 +150,7 @@ async def running(servers: Servers, names: list[str]) -> "AsyncGenerator[list[Co
         await servers.close()
 
 
-def tell_down(connections: "list[Connection]") -> int:
+def tell_down(connections: "list[ServerConnection]") -> int:
     """What is wrong with those that do not run; 1 when none does."""
     for connection in connections:
         if connection.last_error:
@@ -253,7 +253,7 @@ async def prompt(servers: Servers, args: argparse.Namespace) -> int:
     return 0
 
 
-async def within(connection: "Connection", work: Awaitable[Any]) -> Any:
+async def within(connection: "ServerConnection", work: Awaitable[Any]) -> Any:
     """What a server refuses is an error of ours, in words."""
     from dragoman.mcp.connection import say
 

@@ -9,12 +9,12 @@ import msgspec
 
 from dragoman.cli.style import paint
 from dragoman.jsontypes import JsonObject, format_json
-from dragoman.mcp.offers import show_hidden
+from dragoman.mcp.tool_listing import show_hidden
 from dragoman.model.messages import Media, Message, Part, Text, ToolResult
 from dragoman.model.request import Tool
 
 if TYPE_CHECKING:
-    from dragoman.mcp.connection import Connection
+    from dragoman.mcp.connection import ServerConnection
     from dragoman.mcp.servers import Servers
 
 
@@ -59,7 +59,7 @@ def arguments(schema: JsonObject | None) -> list[str]:
     return [name if name in needed else f"{name}?" for name in names]
 
 
-def show_changes(servers: "Servers", connections: "Iterable[Connection]", *, as_json: bool) -> None:
+def show_changes(servers: "Servers", connections: "Iterable[ServerConnection]", *, as_json: bool) -> None:
     """Every tool that is not as it was approved: before and now, whole, and nothing of it hidden."""
     rows = [row for connection in connections for row in servers.changes(connection)]
     if as_json:

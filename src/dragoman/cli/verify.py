@@ -14,9 +14,9 @@ from dragoman.cli.style import Look, paint
 from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:
-    from dragoman.conformance.runner import Cell, Run
-    from dragoman.conformance.runner_targets import Target
-    from dragoman.conformance.runner_wire import Line
+    from dragoman.conformance.runner import VerifyCell, VerifyRun
+    from dragoman.conformance.runner_targets import VerifyTarget
+    from dragoman.conformance.runner_wire import WireLine
     from dragoman.conformance.scenario import Scenario
 
 NAME = "verify"
@@ -113,14 +113,14 @@ async def work_scripted(args: argparse.Namespace, scenarios: tuple["Scenario", .
             return await play(args, through, scenarios)
 
 
-def find_targets(args: argparse.Namespace) -> list["Target"]:
+def find_targets(args: argparse.Namespace) -> list["VerifyTarget"]:
     from dragoman.conformance.record import recorded_targets
     from dragoman.conformance.runner_targets import configured_targets, door_targets, url_targets
 
     key = os.environ.get(args.key_env, "")
     if args.replay is not None:
         return recorded_targets(args.replay)
-    found: list[Target] = []
+    found: list[VerifyTarget] = []
     if args.gateway:
         found += door_targets(args.gateway, model=args.model, key=key, name="gateway")
     if args.url:
@@ -130,8 +130,8 @@ def find_targets(args: argparse.Namespace) -> list["Target"]:
     return found or configured_targets(args.config, os.environ, Path.cwd(), args.dialect)
 
 
-async def play(args: argparse.Namespace, targets: list["Target"], scenarios: tuple["Scenario", ...]) -> int:
-    from dragoman.conformance.runner import Options, choose, verify
+async def play(args: argparse.Namespace, targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...]) -> int:
+    from dragoman.conformance.runner import VerifyOptions, choose, verify
 
     names = choose([target.name for target in targets], args.only)
     targets = [target for target in targets if target.name in names]
@@ -140,7 +140,7 @@ async def play(args: argparse.Namespace, targets: list["Target"], scenarios: tup
     if args.list:
         show_list(targets, scenarios)
         return 0
-    options = Options(repeat=args.repeat, timeout_s=args.timeout, parallel=args.parallel, meaning=not args.form)
+    options = VerifyOptions(repeat=args.repeat, timeout_s=args.timeout, parallel=args.parallel, meaning=not args.form)
     line = make_line(args)
     board = Board(sys.stderr if args.json else sys.stdout, targets, scenarios)
     try:
@@ -153,7 +153,7 @@ async def play(args: argparse.Namespace, targets: list["Target"], scenarios: tup
     return 1 if done.count("FAIL") else 0
 
 
-def make_line(args: argparse.Namespace) -> "Line | None":
+def make_line(args: argparse.Namespace) -> "WireLine | None":
     from dragoman.conformance.record import Recorder, Replay
     from dragoman.conformance.runner_wire import Network
 
@@ -162,7 +162,7 @@ def make_line(args: argparse.Namespace) -> "Line | None":
     return Recorder(Network(), args.record) if args.record is not None else None
 
 
-def write_reports(args: argparse.Namespace, done: "Run") -> None:
+def write_reports(args: argparse.Namespace, done: "VerifyRun") -> None:
     from dragoman.conformance.report import as_json, as_junit
     from dragoman.conformance.report_html import as_html
 
@@ -180,7 +180,7 @@ def misused(words: str) -> int:
     return 2
 
 
-def show_list(targets: list["Target"], scenarios: tuple["Scenario", ...]) -> None:
+def show_list(targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...]) -> None:
     print("targets")
     for target in targets:
         why = paint(f"  SKIP: {target.skip}", "dim", sys.stdout) if target.skip else ""
@@ -194,7 +194,7 @@ def show_list(targets: list["Target"], scenarios: tuple["Scenario", ...]) -> Non
 class Board:
     """The table while it fills: on a terminal one line a target, drawn anew; elsewhere a line when a target is done."""
 
-    def __init__(self, out: TextIO, targets: list["Target"], scenarios: tuple["Scenario", ...]) -> None:
+    def __init__(self, out: TextIO, targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...]) -> None:
         self.out = out
         self.alive = out.isatty()
         self._scenarios = scenarios
@@ -203,7 +203,7 @@ class Board:
         self._drawn = 0
         self._told: set[str] = set()
 
-    def take(self, run: "Run", cell: "Cell") -> None:
+    def take(self, run: "VerifyRun", cell: "VerifyCell") -> None:
         if self.alive:
             self._draw(run)
             return
@@ -213,7 +213,7 @@ class Board:
             self.out.write(self._line(run, cell.target) + "\n")
             self.out.flush()
 
-    def _draw(self, run: "Run") -> None:
+    def _draw(self, run: "VerifyRun") -> None:
         size = shutil.get_terminal_size()
         rows = self._names[: max(1, size.lines - 3)]
         lines = [self._line(run, name) for name in rows]
@@ -226,7 +226,7 @@ class Board:
         self.out.flush()
         self._drawn = len(lines)
 
-    def _line(self, run: "Run", name: str) -> str:
+    def _line(self, run: "VerifyRun", name: str) -> str:
         from dragoman.conformance.report import GLYPHS
 
         marks = []
@@ -237,7 +237,7 @@ class Board:
         seconds = sum(cell.seconds for cell in run.cells.values() if cell.target == name)
         return f"{name.ljust(self._width)}  {''.join(marks)}  {counts}  {seconds:.1f} s"
 
-    def end(self, run: "Run") -> None:
+    def end(self, run: "VerifyRun") -> None:
         from dragoman.conformance.report import explain
 
         width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if self.alive else PLAIN_WIDTH
@@ -254,7 +254,7 @@ class Board:
         self.out.flush()
 
 
-def write_table(run: "Run", out: TextIO, width: int) -> None:
+def write_table(run: "VerifyRun", out: TextIO, width: int) -> None:
     from dragoman.conformance.report import table_blocks
 
     for rows in table_blocks(run, width):
@@ -268,7 +268,7 @@ def write_table(run: "Run", out: TextIO, width: int) -> None:
             out.write("  ".join(cells).rstrip() + "\n")
 
 
-def write_reasons(run: "Run", out: TextIO) -> None:
+def write_reasons(run: "VerifyRun", out: TextIO) -> None:
     """Why cells are grey: each reason once, with who it is about."""
     found: dict[str, list[str]] = {}
     for target in run.targets:

@@ -7,9 +7,9 @@ aio.py          AsyncClient                         sync.py     Client: the same
 openai_form.py  requests and answers in OpenAI's form, whoever answers
 """
 
-from dragoman.client.aio import AsyncClient
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
-from dragoman.client.sync import Client, Stream
+from dragoman.client.async_client import AsyncClient
+from dragoman.client.sync_client import Client, Stream
 from dragoman.upstream.speech import Sound
 
 __all__ = ["Answer", "AsyncClient", "AsyncStream", "Client", "RunAnswer", "Sound", "Stream", "StreamEvent"]

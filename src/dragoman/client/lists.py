@@ -6,20 +6,20 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from dragoman.client.wiring import GATEWAY, Wiring
+from dragoman.demo.model import count_tokens as count_demo
 from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes.legal import legalise
-from dragoman.upstream.demo import count_tokens as count_demo
+from dragoman.passes.prepare import legalise
 from dragoman.upstream.profiles import profile_for
 from dragoman.upstream.render import ANTHROPIC_VERSION
 from dragoman.upstream.send import build_headers
 from dragoman.upstream.spec import DEMO, Target, Upstream
-from dragoman.upstream.station import Station
 from dragoman.upstream.transport import Transport
+from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.upstream.urls import join_url
 from dragoman.wire import WireReply, WireRequest
 
@@ -141,7 +141,12 @@ def _counter(upstream: Upstream, target: Target, request: Request) -> tuple[Wire
 
 
 async def _ask(
-    station: Station, transport: Transport, path: str, body: JsonObject | None, own: dict[str, str], timeout_s: float
+    station: UpstreamState,
+    transport: Transport,
+    path: str,
+    body: JsonObject | None,
+    own: dict[str, str],
+    timeout_s: float,
 ) -> Json:
     """One small question; an UpstreamError when there is no answer to it."""
     spec = station.spec

@@ -7,10 +7,10 @@ from typing import Any
 from dragoman.errors import DecodeError, DragomanError
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import OutputFormat
-from dragoman.passes.misfit import find_misfit, resolve
+from dragoman.passes.schema_check import find_violation, resolve
 from dragoman.tools.hints import name_of, read_hint
 from dragoman.tools.schemas import describe
-from dragoman.tools.values import Misfit, convert
+from dragoman.tools.values import WrongValue, convert
 
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(?P<inside>.*?)\n\s*```\s*", re.S)
 _WRAPPED = "value"  # a type that is no object is asked for under this key: some providers take objects only
@@ -63,7 +63,7 @@ def parse(output: Any, text: str) -> Any:
         return value
     if isinstance(output, Mapping | OutputFormat):
         schema = output.schema if isinstance(output, OutputFormat) else dict(output)
-        misfit = find_misfit(value, schema) if schema is not None else None
+        misfit = find_violation(value, schema) if schema is not None else None
         if misfit is not None:
             raise DecodeError(f"the answer is not what its schema says: {misfit}")
         return value
@@ -72,7 +72,7 @@ def parse(output: Any, text: str) -> Any:
         value = value[_WRAPPED]
     try:
         return convert(value, read_hint(output))
-    except Misfit as error:
+    except WrongValue as error:
         raise DecodeError(f"the answer is not {name_of(output)}: {error}") from error
 
 

@@ -55,7 +55,7 @@ class Asking(TypedDict, total=False):
     timeout_s: float
 
 
-class Asked(Struct, kw_only=True):
+class BuiltRequest(Struct, kw_only=True):
     """A request, and what the answer needs to know of the question."""
 
     request: Request
@@ -65,7 +65,7 @@ class Asked(Struct, kw_only=True):
     timeout_s: float | None = None
 
 
-def build(model: str, prompt: Prompt, asking: Asking) -> Asked:
+def build(model: str, prompt: Prompt, asking: Asking) -> BuiltRequest:
     unknown = set(asking) - set(Asking.__annotations__)
     if unknown:
         words = f"no such option: {', '.join(sorted(unknown))}; there are {', '.join(Asking.__annotations__)}"
@@ -82,7 +82,7 @@ def build(model: str, prompt: Prompt, asking: Asking) -> Asked:
         max_output=asking.get("max_output"),
         temperature=asking.get("temperature"),
     )
-    return Asked(
+    return BuiltRequest(
         request=add_options(request, asking.get("options") or {}),
         toolbox=toolbox,
         output=output,

@@ -7,13 +7,13 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.notes import Notes
-from dragoman.upstream.send import Job, Rendered
+from dragoman.upstream.send import Job, UpstreamCall
 from dragoman.upstream.spec import DEMO, Target
 from dragoman.upstream.speech import FORMS, Sound, ask_speech, hear, hear_speech, shape_sound, speak_demo
-from dragoman.upstream.station import Station
+from dragoman.upstream.upstream_state import UpstreamState
 
 if TYPE_CHECKING:
-    from dragoman.client.aio import AsyncClient
+    from dragoman.client.async_client import AsyncClient
 
 
 async def speak(
@@ -45,7 +45,7 @@ async def speak(
         client.done(sent)
 
 
-def _render(station: Station, target: Target, body: JsonObject) -> Rendered:
+def _render(station: UpstreamState, target: Target, body: JsonObject) -> UpstreamCall:
     spec = station.spec
     if spec.name.startswith(GATEWAY):  # it takes every form, and OpenAI's door is the one for speech
         name, path, said = "openai_chat", "/v1/audio/speech", {**body, "model": target.model}
@@ -53,4 +53,4 @@ def _render(station: Station, target: Target, body: JsonObject) -> Rendered:
         name = (spec.dialects or (spec.dialect,))[0]
         path, said = ask_speech(name, target.model, body)
     dialect = find_dialect("gemini" if name == "gemini" else "openai_chat")
-    return Rendered(dialect=dialect, path=path, body=dump_json(said), headers={}, notes=Notes(), opaque=True)
+    return UpstreamCall(dialect=dialect, path=path, body=dump_json(said), headers={}, notes=Notes(), opaque=True)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.demo.model import MODELS as DEMO_MODELS
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.upstream.demo import MODELS as DEMO_MODELS
 from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, kind_of_model, load_rows
 from dragoman.upstream.routing import is_legal_model
 from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import DEMO, Target, Timeouts, Upstream
-from dragoman.upstream.station import Station
+from dragoman.upstream.upstream_state import UpstreamState
 
 LOCAL = ("ollama", "lmstudio", "vllm", "llamacpp")
 GATEWAY = "gateway"
@@ -35,15 +35,15 @@ class Wiring(Struct, kw_only=True):
     aliases: dict[str, tuple[str, ...]]
     only: str | None
     clock: Callable[[], float]
-    stations: dict[str, Station] = {}
+    stations: dict[str, UpstreamState] = {}
 
-    def station(self, upstream: Upstream) -> Station:
+    def station(self, upstream: Upstream) -> UpstreamState:
         found = self.stations.get(upstream.name)
         if found is None or found.spec != upstream:
-            found = self.stations[upstream.name] = Station(upstream, self.clock)
+            found = self.stations[upstream.name] = UpstreamState(upstream, self.clock)
         return found
 
-    def targets(self, model: str) -> list[tuple[Station, Target]]:
+    def targets(self, model: str) -> list[tuple[UpstreamState, Target]]:
         """Best first; an UpstreamError when nobody serves such a model."""
         found = [self._find(word) for word in self.aliases.get(model, (model,))]
         return [(self.station(target.upstream), target) for target in found]

@@ -33,7 +33,7 @@ USUAL = ("text, several turns", "text", "tool call and result")  # probes whose 
 Outcome: TypeAlias = Literal["carried", "adapted", "lost", "-"]
 
 
-class Cell(Struct, frozen=True):
+class PairCell(Struct, frozen=True):
     outcome: Outcome
     why: tuple[str, ...] = ()  # what the notes say
 
@@ -41,14 +41,14 @@ class Cell(Struct, frozen=True):
 class Row(Struct, frozen=True):
     what: str  # request, reply, stream, error
     feature: str
-    cells: dict[tuple[str, str], Cell]  # by source and target
+    cells: dict[tuple[str, str], PairCell]  # by source and target
 
 
 def measure_pairs(dialects: Iterable[str] = DIALECTS) -> list[Row]:
     """Every feature over every pair."""
     names = tuple(dialects)
     pairs = [(source, target) for source in names for target in names]
-    ways: list[tuple[str, tuple[Probe, ...], Callable[[Probe, str, str], Cell]]] = [
+    ways: list[tuple[str, tuple[Probe, ...], Callable[[Probe, str, str], PairCell]]] = [
         ("request", REQUESTS, probe_request),
         ("reply", REPLIES, probe_reply),
         ("stream", REPLIES, probe_stream),
@@ -70,14 +70,14 @@ def _without_the_usual(row: Row, rows: list[Row]) -> Row:
     for pair, cell in row.cells.items():
         usual = {why for other in plain for why in other.cells[pair].why}
         keep = cell.outcome in ("adapted", "lost")
-        cells[pair] = Cell(cell.outcome, tuple(why for why in cell.why if keep and why not in usual))
+        cells[pair] = PairCell(cell.outcome, tuple(why for why in cell.why if keep and why not in usual))
     return Row(row.what, row.feature, cells)
 
 
 # ---------------------------------------------------------------- one probe, one pair
 
 
-def probe_request(probe: Probe, source: str, target: str) -> Cell:
+def probe_request(probe: Probe, source: str, target: str) -> PairCell:
     here, there = find_dialect(source), find_dialect(target)
     asked = probe.build(source)
     said = here.encode_request(_legal(asked, here), Notes())
@@ -86,32 +86,32 @@ def probe_request(probe: Probe, source: str, target: str) -> Cell:
         WireRequest(body=load_json(dump_json(body)), path=said.path, headers=said.headers), Notes()
     )
     if probe.look(read) is None or probe.look(read) != probe.look(asked):
-        return Cell("-")
+        return PairCell("-")
     result = convert(body, source=source, to=target, path=said.path, headers=said.headers)
     wire = WireRequest(body=load_json(result.json()), path=result.path, headers=result.headers)
     return _judge(probe, source, target, read, there.decode_request(wire, Notes()), result.json(), result.notes)
 
 
-def probe_reply(probe: Probe, source: str, target: str) -> Cell:
+def probe_reply(probe: Probe, source: str, target: str) -> PairCell:
     here, there = find_dialect(source), find_dialect(target)
     answer = probe.build(source)
     assert isinstance(answer, Reply)  # noqa: S101  # the probes are our own
     body = load_json(dump_json(here.encode_reply(answer, Notes()).body))
     read = here.decode_reply(WireReply(body=load_json(dump_json(body))), Notes())
     if _unsayable(probe, answer, read):
-        return Cell("-")
+        return PairCell("-")
     result = convert_reply(body, source=source, to=target)
     after = there.decode_reply(WireReply(body=load_json(result.json())), Notes())
     return _judge(probe, source, target, read, after, result.json(), result.notes)
 
 
-def probe_stream(probe: Probe, source: str, target: str) -> Cell:
+def probe_stream(probe: Probe, source: str, target: str) -> PairCell:
     answer = probe.build(source)
     assert isinstance(answer, Reply)  # noqa: S101
     data = _encode_stream(find_dialect(source), unfold(answer))
     read = fold(_decode_stream(find_dialect(source), data))
     if isinstance(read, Failure) or _unsayable(probe, answer, read):
-        return Cell("-")
+        return PairCell("-")
     converter = StreamConverter(source, target)
     wire = converter.feed(data) + converter.close()
     after = fold(_decode_stream(find_dialect(target), wire))
@@ -120,7 +120,7 @@ def probe_stream(probe: Probe, source: str, target: str) -> Cell:
     )
 
 
-def probe_failure(probe: Probe, source: str, target: str) -> Cell:
+def probe_failure(probe: Probe, source: str, target: str) -> PairCell:
     here, there = find_dialect(source), find_dialect(target)
     failure = probe.build(source)
     assert isinstance(failure, Failure)  # noqa: S101
@@ -132,7 +132,7 @@ def probe_failure(probe: Probe, source: str, target: str) -> Cell:
     return _judge(probe, source, target, read, after, result.json(), ())
 
 
-def probe_broken_stream(probe: Probe, source: str, target: str) -> Cell:
+def probe_broken_stream(probe: Probe, source: str, target: str) -> PairCell:
     """An answer that begins well and ends in an error: it must end in one everywhere."""
     failure = probe.build(source)
     assert isinstance(failure, Failure)  # noqa: S101
@@ -159,20 +159,22 @@ def _unsayable(probe: Probe, meant: Reply, read: Reply) -> bool:
     return probe.look(read) is None or probe.look(read) != probe.look(meant)
 
 
-def _judge(probe: Probe, source: str, target: str, before: Any, after: Any, wire: bytes, notes: Iterable[Note]) -> Cell:
+def _judge(
+    probe: Probe, source: str, target: str, before: Any, after: Any, wire: bytes, notes: Iterable[Note]
+) -> PairCell:
     expected, found = probe.look(before), None if after is None else probe.look(after)
     notes = [note for note in notes if note.kind != "invented"]
     why = tuple(dict.fromkeys(note.why for note in notes))
     if found == expected:
         for sign in probe.signs:
             if sign.encode() in wire and source != target:
-                return Cell("adapted", (f"said by our own mark, `{sign.strip(' :{')}`",))
-        return Cell("adapted" if _speaks_of(probe, notes) else "carried", why)
+                return PairCell("adapted", (f"said by our own mark, `{sign.strip(' :{')}`",))
+        return PairCell("adapted" if _speaks_of(probe, notes) else "carried", why)
     if after is not None and (found is not None or any(mark.encode() in wire for mark in probe.marks)):
-        return Cell("adapted", why)
+        return PairCell("adapted", why)
     if after is not None and _speaks_of(probe, [note for note in notes if note.kind != "dropped"]):
-        return Cell("adapted", why)  # said in a way that only its effect shows
-    return Cell("lost", why)
+        return PairCell("adapted", why)  # said in a way that only its effect shows
+    return PairCell("lost", why)
 
 
 def _speaks_of(probe: Probe, notes: Iterable[Note]) -> bool:

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
-from dragoman.conformance.runner_targets import Target
-from dragoman.conformance.runner_wire import KEPT_HEADERS, WRONG_KEY, Ask, Exchange, Line
+from dragoman.conformance.runner_targets import VerifyTarget
+from dragoman.conformance.runner_wire import KEPT_HEADERS, WRONG_KEY, WireExchange, WireLine, WireRequestToSend
 from dragoman.errors import ConfigError, DecodeError
 from dragoman.failure import Failure
 from dragoman.jsontypes import format_json, load_json
@@ -62,13 +62,13 @@ def scrub(data: bytes, key: Secret | None = None) -> bytes:
 class Recorder:
     """A line that keeps what travels over it."""
 
-    def __init__(self, line: Line, folder: Path) -> None:
+    def __init__(self, line: WireLine, folder: Path) -> None:
         self.offline = line.offline
         self._line = line
         self._folder = folder
-        self._targets: dict[str, Target] = {}
+        self._targets: dict[str, VerifyTarget] = {}
 
-    async def send(self, target: Target, ask: Ask, timeout_s: float) -> Exchange:
+    async def send(self, target: VerifyTarget, ask: WireRequestToSend, timeout_s: float) -> WireExchange:
         exchange = await self._line.send(target, ask, timeout_s)
         if ask.place != "probe" and (exchange.failure is None or exchange.status):
             self._targets[target.name] = target
@@ -81,7 +81,7 @@ class Recorder:
         rows = [_target_row(target) for target in self._targets.values()]
         (self._folder / TARGETS).write_bytes(format_json(rows) + b"\n")
 
-    def _write(self, target: Target, ask: Ask, exchange: Exchange) -> None:
+    def _write(self, target: VerifyTarget, ask: WireRequestToSend, exchange: WireExchange) -> None:
         case = self._folder / "cases" / target.dialect / case_name(target, ask)
         case.mkdir(parents=True, exist_ok=True)
         meta = {
@@ -103,7 +103,7 @@ class Recorder:
         (case / _reply_file(exchange)).write_bytes(scrub(exchange.reply, target.key))
 
 
-def _target_row(target: Target) -> dict[str, Any]:
+def _target_row(target: VerifyTarget) -> dict[str, Any]:
     row = to_builtins({name: getattr(target, name) for name in _KEPT})
     return {**row, "keyed": target.key is not None}
 
@@ -111,7 +111,7 @@ def _target_row(target: Target) -> dict[str, Any]:
 _KEPT = ("name", "dialect", "model", "kind", "overrides", "stream_usage", "gateway")
 
 
-def case_name(target: Target, ask: Ask) -> str:
+def case_name(target: VerifyTarget, ask: WireRequestToSend) -> str:
     return re.sub(r"[^\w.-]+", "-", f"{target.name}-{ask.place}").strip("-").lower()
 
 
@@ -119,7 +119,7 @@ def _endpoint(path: str) -> str:
     return next((word for part, word in ENDPOINTS.items() if path.partition("?")[0].endswith(part)), "other")
 
 
-def _reply_file(exchange: Exchange) -> str:
+def _reply_file(exchange: WireExchange) -> str:
     kind = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind in STREAMS:
         return STREAMS[kind]
@@ -133,7 +133,7 @@ def _reply_file(exchange: Exchange) -> str:
 # ---------------------------------------------------------------- and back
 
 
-def recorded_targets(folder: Path) -> list[Target]:
+def recorded_targets(folder: Path) -> list[VerifyTarget]:
     """The targets of a recording, to be asked again without a network."""
     path = folder / TARGETS
     try:
@@ -143,9 +143,9 @@ def recorded_targets(folder: Path) -> list[Target]:
         raise ConfigError(str(path), "", f"is no recording of `dragoman verify --record`: {error}") from error
 
 
-def _read_target(row: dict[str, Any]) -> Target:
+def _read_target(row: dict[str, Any]) -> VerifyTarget:
     fields = {name: row[name] for name in _KEPT if name in row}
-    target = convert(fields, Target)
+    target = convert(fields, VerifyTarget)
     return replace(target, key=Secret(WRONG_KEY)) if row.get("keyed") else target
 
 
@@ -157,9 +157,9 @@ class Replay:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    async def send(self, target: Target, ask: Ask, timeout_s: float) -> Exchange:
+    async def send(self, target: VerifyTarget, ask: WireRequestToSend, timeout_s: float) -> WireExchange:
         case = self._folder / "cases" / target.dialect / case_name(target, ask)
-        exchange = Exchange(method=ask.method, path=ask.path, request=ask.body)
+        exchange = WireExchange(method=ask.method, path=ask.path, request=ask.body)
         if not (case / "meta.json").is_file():
             exchange.failure = Failure(kind="unknown", code=NOT_RECORDED, message="this was not recorded")
             return exchange
@@ -175,7 +175,7 @@ class Replay:
     async def close(self) -> None:
         pass
 
-    def _drift(self, case: Path, ask: Ask, target: Target) -> str:
+    def _drift(self, case: Path, ask: WireRequestToSend, target: VerifyTarget) -> str:
         """What was sent then, and would be sent now."""
         then = case / "request.json"
         if not ask.body or not then.is_file():

@@ -5,9 +5,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 from msgspec import to_builtins
 
-from dragoman.conformance.runner import Cell, Run
+from dragoman.conformance.runner import VerifyCell, VerifyRun
 from dragoman.conformance.runner_play import Try
-from dragoman.conformance.runner_wire import Exchange
+from dragoman.conformance.runner_wire import WireExchange
 from dragoman.gateway.xray import show
 from dragoman.jsontypes import dump_text, format_json
 
@@ -15,7 +15,7 @@ GLYPHS = {"PASS": "✓", "FAIL": "✗", "SKIP": "·"}
 LONGEST = 4000  # characters of a body that are shown
 
 
-def as_json(run: Run) -> bytes:
+def as_json(run: VerifyRun) -> bytes:
     totals = {word.lower(): run.count(word) for word in ("PASS", "FAIL", "SKIP")}
     whole = {
         "totals": {**totals, "seconds": round(run.seconds, 3)},
@@ -29,7 +29,7 @@ def as_json(run: Run) -> bytes:
     return format_json(whole)
 
 
-def _cell(cell: Cell) -> dict[str, Any]:
+def _cell(cell: VerifyCell) -> dict[str, Any]:
     return {
         "target": cell.target,
         "scenario": cell.scenario,
@@ -72,7 +72,7 @@ def show_body(data: bytes, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[:longest]}\n… {len(text) - longest} more characters"
 
 
-def as_junit(run: Run) -> str:
+def as_junit(run: VerifyRun) -> str:
     """One suite a target, one case a scenario, as CI systems read it."""
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', f"<testsuites{_counts(run, None)}>"]
     for target in run.targets:
@@ -85,14 +85,14 @@ def as_junit(run: Run) -> str:
     return "\n".join([*lines, "</testsuites>", ""])
 
 
-def _counts(run: Run, target: str | None) -> str:
+def _counts(run: VerifyRun, target: str | None) -> str:
     cells = [cell for cell in run.cells.values() if target in (None, cell.target)]
     failed, skipped = run.count("FAIL", target), run.count("SKIP", target)
     seconds = sum(cell.seconds for cell in cells)
     return f' tests="{len(cells)}" failures="{failed}" skipped="{skipped}" errors="0" time="{seconds:.3f}"'
 
 
-def _verdict(cell: Cell) -> str:
+def _verdict(cell: VerifyCell) -> str:
     words = quoteattr(printable(cell.words))
     if cell.outcome == "SKIP":
         return f"<skipped message={words}/>"
@@ -110,13 +110,13 @@ def printable(text: str) -> str:
     )
 
 
-def last_exchange(cell: Cell) -> Exchange | None:
+def last_exchange(cell: VerifyCell) -> WireExchange | None:
     """The one a cell failed at."""
     failed = [one for one in cell.tries if one.outcome == "FAIL"] or cell.tries
     return failed[0].exchanges[-1] if failed and failed[0].exchanges else None
 
 
-def explain(cell: Cell) -> list[str]:
+def explain(cell: VerifyCell) -> list[str]:
     """A red cell in words: what was wrong, and the request that caused it."""
     lines = [f"{cell.target} · {cell.scenario}: {cell.words}"]
     asked = last_exchange(cell)
@@ -129,7 +129,7 @@ def explain(cell: Cell) -> list[str]:
     return [printable(line) for line in lines]
 
 
-def table_blocks(run: Run, width: int) -> list[list[list[str]]]:
+def table_blocks(run: VerifyRun, width: int) -> list[list[list[str]]]:
     """The table as blocks of columns that fit: rows are scenarios, columns are targets, cells are words."""
     first = max([len(s.name) for s in run.scenarios] + [8])
     blocks: list[list[list[str]]] = []

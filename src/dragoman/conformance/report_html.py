@@ -5,14 +5,14 @@ from importlib.resources import files
 from math import log10
 
 from dragoman.conformance.report import GLYPHS, show_body
-from dragoman.conformance.runner import Cell, Run
+from dragoman.conformance.runner import VerifyCell, VerifyRun
 from dragoman.conformance.runner_play import Try
-from dragoman.conformance.runner_wire import Exchange
+from dragoman.conformance.runner_wire import WireExchange
 
 LONG, SHORT = 3000, 700  # characters of a body in a red cell, in another
 
 
-def as_html(run: Run, title: str, made: str = "") -> str:
+def as_html(run: VerifyRun, title: str, made: str = "") -> str:
     """`made` says when and with what; a page without it is the same for the same run."""
     body = [
         f"<h1>{escape(title)}</h1>",
@@ -38,7 +38,7 @@ def _read(name: str) -> str:
     return files("dragoman.conformance").joinpath(name).read_text("utf-8")
 
 
-def _totals(run: Run) -> str:
+def _totals(run: VerifyRun) -> str:
     failed = run.count("FAIL")
     tiles = [
         ("p", "PASS", run.count("PASS")),
@@ -52,7 +52,7 @@ def _totals(run: Run) -> str:
     )
 
 
-def _failures(run: Run) -> str:
+def _failures(run: VerifyRun) -> str:
     rows = [
         f'<li><a href="#{_anchor(run, cell)}">{escape(cell.target)} · {escape(cell.scenario)}</a>: '
         f"{escape(cell.words[:300])}</li>"
@@ -69,7 +69,7 @@ def _key() -> str:
     )
 
 
-def _matrix(run: Run) -> str:
+def _matrix(run: VerifyRun) -> str:
     heads = "".join(f"<th scope=col><span>{escape(target.name)}</span></th>" for target in run.targets)
     lines = [f'<div class="scroll"><table><thead><tr><th scope=col>scenario</th>{heads}</tr></thead><tbody>']
     group = ""
@@ -83,12 +83,12 @@ def _matrix(run: Run) -> str:
     return "\n".join([*lines, "</tbody></table></div>"])
 
 
-def _label(run: Run, place: int) -> str:
+def _label(run: VerifyRun, place: int) -> str:
     target = run.targets[place]
     return f"{target.name} · {target.model}" if target.model and target.model not in target.name else target.name
 
 
-def _square(run: Run, cell: Cell) -> str:
+def _square(run: VerifyRun, cell: VerifyCell) -> str:
     words = f"{cell.target} · {cell.scenario}: {cell.outcome}"
     words += f" in {cell.seconds * 1000:.0f} ms" if cell.outcome == "PASS" else f", {cell.words[:200]}"
     heat = f' style="--heat:{_heat(cell.seconds)}"' if cell.outcome == "PASS" else ""
@@ -104,13 +104,13 @@ def _heat(seconds: float) -> float:
     return round(1 - 0.55 * min(max(place, 0.0), 1.0), 2)
 
 
-def _anchor(run: Run, cell: Cell) -> str:
+def _anchor(run: VerifyRun, cell: VerifyCell) -> str:
     columns = [target.name for target in run.targets]
     rows = [scenario.name for scenario in run.scenarios]
     return f"c{columns.index(cell.target)}-{rows.index(cell.scenario)}"
 
 
-def _target(run: Run, place: int) -> str:
+def _target(run: VerifyRun, place: int) -> str:
     target = run.targets[place]
     counts = ", ".join(f"{run.count(word, target.name)} {word}" for word in ("PASS", "FAIL", "SKIP"))
     cells = "\n".join(_details(run, run.cells[target.name, scenario.name]) for scenario in run.scenarios)
@@ -120,7 +120,7 @@ def _target(run: Run, place: int) -> str:
     )
 
 
-def _details(run: Run, cell: Cell) -> str:
+def _details(run: VerifyRun, cell: VerifyCell) -> str:
     words = f"<p>{escape(cell.words)}</p>" if cell.words else ""
     tries = "".join(_try(one, LONG if cell.outcome == "FAIL" else SHORT) for one in cell.tries)
     return (
@@ -138,7 +138,7 @@ def _try(one: Try, longest: int) -> str:
     return f"<h4>{one.mode}: {one.outcome}</h4>{told}{exchanges}"
 
 
-def _exchange(exchange: Exchange, longest: int) -> str:
+def _exchange(exchange: WireExchange, longest: int) -> str:
     failed = exchange.failure.message if exchange.failure is not None else ""
     remarks = [exchange.remark, failed, "we hung up" if exchange.left else ""]
     status = f"{exchange.status or 'no answer'}, {exchange.seconds * 1000:.0f} ms"

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.conformance.runner_play import LISTS, Outcome, Player, Try, model_names
-from dragoman.conformance.runner_targets import Target
-from dragoman.conformance.runner_wire import Ask, Exchange, Line, Network
+from dragoman.conformance.runner_targets import VerifyTarget
+from dragoman.conformance.runner_wire import Network, WireExchange, WireLine, WireRequestToSend
 from dragoman.conformance.scenario import Scenario
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import load_json
@@ -19,14 +19,14 @@ UNREACHABLE = ("upstream_unreachable", "upstream_connect", "upstream_disconnecte
 PROBE_S = 10.0
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class VerifyOptions(Struct, frozen=True, kw_only=True):
     repeat: int = 1
     timeout_s: float = 60.0
     parallel: int = 4  # scenarios at once
     meaning: bool = True  # hold the model to what it says
 
 
-class Cell(Struct, kw_only=True):
+class VerifyCell(Struct, kw_only=True):
     """One scenario at one target: all its tries."""
 
     target: str
@@ -37,43 +37,43 @@ class Cell(Struct, kw_only=True):
     seconds: float = 0.0
 
 
-class Run(Struct, kw_only=True):
+class VerifyRun(Struct, kw_only=True):
     """The whole matrix."""
 
-    targets: tuple[Target, ...]
+    targets: tuple[VerifyTarget, ...]
     scenarios: tuple[Scenario, ...]
-    cells: dict[tuple[str, str], Cell] = {}
+    cells: dict[tuple[str, str], VerifyCell] = {}
     seconds: float = 0.0
 
     def count(self, outcome: Outcome, target: str | None = None) -> int:
         cells = (cell for cell in self.cells.values() if target is None or cell.target == target)
         return sum(cell.outcome == outcome for cell in cells)
 
-    def failures(self) -> list[Cell]:
+    def failures(self) -> list[VerifyCell]:
         return [cell for cell in self.cells.values() if cell.outcome == "FAIL"]
 
 
-Watch = Callable[[Run, Cell], None]
+Watch = Callable[[VerifyRun, VerifyCell], None]
 
 
 async def verify(
-    targets: Sequence[Target],
+    targets: Sequence[VerifyTarget],
     scenarios: Sequence[Scenario],
-    options: Options,
+    options: VerifyOptions,
     *,
-    line: Line | None = None,
+    line: WireLine | None = None,
     watch: Watch | None = None,
-) -> Run:
+) -> VerifyRun:
     """Plays them all; `watch` hears of each cell as it is done."""
     own = line if line is not None else Network()
     gate = asyncio.Semaphore(max(1, options.parallel))
     started = time.monotonic()
-    run = Run(targets=tuple(targets), scenarios=tuple(scenarios), cells={})
+    run = VerifyRun(targets=tuple(targets), scenarios=tuple(scenarios), cells={})
     try:
         ready = await asyncio.gather(*(probe(target, own, options) for target in targets))
         run.targets = tuple(ready)
 
-        async def one(target: Target, scenario: Scenario) -> None:
+        async def one(target: VerifyTarget, scenario: Scenario) -> None:
             async with gate:
                 cell = await play_cell(scenario, target, own, options)
             run.cells[target.name, scenario.name] = cell
@@ -92,12 +92,12 @@ async def verify(
     return run
 
 
-async def probe(target: Target, line: Line, options: Options) -> Target:
+async def probe(target: VerifyTarget, line: WireLine, options: VerifyOptions) -> VerifyTarget:
     """Whether anybody is there, and the model to ask for where none was said."""
     if target.skip or line.offline:
         return target
     headers = {"anthropic-version": "2023-06-01"} if target.dialect == "anthropic" else {}
-    ask = Ask(place="probe", path=LISTS.get(target.dialect, "/v1/models"), method="GET", headers=headers)
+    ask = WireRequestToSend(place="probe", path=LISTS.get(target.dialect, "/v1/models"), method="GET", headers=headers)
     exchange = await line.send(target, ask, min(PROBE_S, options.timeout_s))
     if exchange.failure is not None and exchange.failure.code in UNREACHABLE:
         return replace(target, skip=f"not reachable: {exchange.failure.message}")
@@ -109,7 +109,7 @@ async def probe(target: Target, line: Line, options: Options) -> Target:
     return replace(target, model=names[0].removeprefix("models/"))
 
 
-def _listed(exchange: Exchange) -> list[str]:
+def _listed(exchange: WireExchange) -> list[str]:
     try:
         body = load_json(exchange.reply)
     except DecodeError:
@@ -117,7 +117,7 @@ def _listed(exchange: Exchange) -> list[str]:
     return model_names(body) if type(body) is dict else []
 
 
-async def play_cell(scenario: Scenario, target: Target, line: Line, options: Options) -> Cell:
+async def play_cell(scenario: Scenario, target: VerifyTarget, line: WireLine, options: VerifyOptions) -> VerifyCell:
     tries = []
     for mode in scenario.modes:
         for _ in range(max(1, options.repeat)):
@@ -126,7 +126,7 @@ async def play_cell(scenario: Scenario, target: Target, line: Line, options: Opt
     return judge(scenario.name, target.name, tries)
 
 
-def judge(scenario: str, target: str, tries: list[Try]) -> Cell:
+def judge(scenario: str, target: str, tries: list[Try]) -> VerifyCell:
     """Red if any try is, grey if all are."""
     failed = [one for one in tries if one.outcome == "FAIL"]
     skipped = [one for one in tries if one.outcome == "SKIP"]
@@ -138,7 +138,7 @@ def judge(scenario: str, target: str, tries: list[Try]) -> Cell:
     elif skipped:
         words = skipped[0].words if outcome == "SKIP" else f"{skipped[0].mode}: {skipped[0].words}"
     seconds = sum(one.seconds for one in tries)
-    return Cell(target=target, scenario=scenario, outcome=outcome, words=words, tries=tries, seconds=seconds)
+    return VerifyCell(target=target, scenario=scenario, outcome=outcome, words=words, tries=tries, seconds=seconds)
 
 
 def choose(names: Iterable[str], patterns: Sequence[str]) -> list[str]:
@@ -162,7 +162,7 @@ class Worse(Struct, frozen=True):
 RANK: dict[Outcome, int] = {"FAIL": 0, "SKIP": 1, "PASS": 2}
 
 
-def compare(direct: Run, through: Run) -> list[Worse]:
+def compare(direct: VerifyRun, through: VerifyRun) -> list[Worse]:
     """What is worse through a gateway than by the best direct way; nothing may be."""
     found = []
     for scenario in through.scenarios:

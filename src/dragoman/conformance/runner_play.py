@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.conformance.runner_jsonrpc import JSONRPC, is_error
-from dragoman.conformance.runner_targets import Target
-from dragoman.conformance.runner_wire import Ask, Exchange, Line
-from dragoman.conformance.scenario import Expect, Mode, Results, Scenario, Turn, build_request, say_turn
-from dragoman.conformance.scenario_checks import Asked, check_events, check_failure, check_reply
+from dragoman.conformance.runner_targets import VerifyTarget
+from dragoman.conformance.runner_wire import WireExchange, WireLine, WireRequestToSend
+from dragoman.conformance.scenario import Expect, Mode, Results, Scenario, ScenarioTurn, build_request, say_turn
+from dragoman.conformance.scenario_checks import ScenarioRequest, check_events, check_failure, check_reply
 from dragoman.dialects import find_dialect
 from dragoman.dialects.gemini.count import encode_count_request as encode_gemini_count
 from dragoman.dialects.openai_responses.count import encode_count_request as encode_responses_count
@@ -26,8 +26,8 @@ from dragoman.model.messages import Image, Message
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
-from dragoman.passes.legal import prepare
-from dragoman.passes.restore import Restorer, restore
+from dragoman.passes.prepare import prepare
+from dragoman.passes.undo import StreamUndo, undo_reply
 from dragoman.upstream.learner import learn
 from dragoman.wire import WireReply, WireRequest
 
@@ -53,7 +53,7 @@ class Try(Struct, kw_only=True):
     mode: Mode
     outcome: Outcome = "PASS"
     words: str = ""  # why it is not PASS
-    exchanges: list[Exchange] = []
+    exchanges: list[WireExchange] = []
     notes: list[Note] = []
     seconds: float = 0.0
 
@@ -62,11 +62,11 @@ class Skipped(Exception):  # no error: a reason
     """The target cannot be asked this."""
 
 
-class Failed(Exception):
+class PlayFailed(Exception):
     """The answer is wrong."""
 
 
-class Answer(Struct, kw_only=True):
+class PlayedAnswer(Struct, kw_only=True):
     reply: Reply | Failure
     events: list[Event] = []
 
@@ -74,7 +74,9 @@ class Answer(Struct, kw_only=True):
 class Player:
     """Plays one scenario in one mode."""
 
-    def __init__(self, scenario: Scenario, target: Target, mode: Mode, line: Line, *, meaning: bool, timeout_s: float):
+    def __init__(
+        self, scenario: Scenario, target: VerifyTarget, mode: Mode, line: WireLine, *, meaning: bool, timeout_s: float
+    ):
         self.scenario, self.target, self.mode, self.line = scenario, target, mode, line
         self.meaning, self.timeout_s = meaning, timeout_s
         self.dialect = JSONRPC if target.dialect == JSONRPC.name else find_dialect(target.dialect)
@@ -98,7 +100,7 @@ class Player:
                     await self._models()
         except Skipped as reason:
             self.done.outcome, self.done.words = "SKIP", str(reason)
-        except Failed as reason:
+        except PlayFailed as reason:
             self.done.outcome, self.done.words = "FAIL", str(reason)
         except LossError as error:
             self.done.outcome, self.done.words = "SKIP", f"cannot be said: {error}"
@@ -109,7 +111,7 @@ class Player:
 
     # -- conversations
 
-    async def _talk(self, turns: Sequence[Turn] | None = None) -> None:
+    async def _talk(self, turns: Sequence[ScenarioTurn] | None = None) -> None:
         said: tuple[Message, ...] = ()
         before: Usage | None = None
         for number, turn in enumerate(turns if turns is not None else self.scenario.turn):
@@ -120,14 +122,16 @@ class Player:
             before = reply.usage
             said = (*said, Message(role="assistant", parts=reply.choices[0].parts))
 
-    async def _turn(self, turn: Turn, said: tuple[Message, ...], number: int, before: Usage | None) -> Reply | None:
+    async def _turn(
+        self, turn: ScenarioTurn, said: tuple[Message, ...], number: int, before: Usage | None
+    ) -> Reply | None:
         answer = await self._ask(said)
         if isinstance(answer.reply, Failure):
             self._judge_failure(answer.reply, turn)
             return None
         if turn.expect.failure:
             self._took_it()
-        asked = Asked(
+        asked = ScenarioRequest(
             expect=turn.expect,
             tools=self.scenario.offered,
             meaning=self.meaning,
@@ -141,21 +145,21 @@ class Player:
             complaints += check_events(answer.events, turn.expect)
         if complaints:
             place = f"turn {number + 1}: " if len(self.scenario.turn) > 1 else ""
-            raise Failed(place + "; ".join(complaints))
+            raise PlayFailed(place + "; ".join(complaints))
         return answer.reply
 
-    def _judge_failure(self, failure: Failure, turn: Turn) -> None:
+    def _judge_failure(self, failure: Failure, turn: ScenarioTurn) -> None:
         if turn.expect.failure:
             complaints = check_failure(failure, turn.expect)
             if complaints:
-                raise Failed("; ".join(complaints))
+                raise PlayFailed("; ".join(complaints))
             return
         if failure.kind == "no_credit":
             raise Skipped(f"it says: {failure.message}")
         if self._shows_pictures() and _BLIND.search(failure.message):
             raise Skipped(f"it says: {failure.message}")
         status = f"{failure.status} " if failure.status is not None else ""
-        raise Failed(f"{status}{failure.kind}: {failure.message}")
+        raise PlayFailed(f"{status}{failure.kind}: {failure.message}")
 
     def _shows_pictures(self) -> bool:
         shown = [
@@ -174,9 +178,9 @@ class Player:
         if self.scenario.model == "unknown" and (self.target.gateway or self.target.kind in ("", *ONE_MODEL)):
             raise Skipped("it answers to any model name")
         what = "a model that does not exist" if self.scenario.model == "unknown" else "what it should refuse"
-        raise Failed(f"it took {what}" if self.scenario.key != "wrong" else "it took a key that is none")
+        raise PlayFailed(f"it took {what}" if self.scenario.key != "wrong" else "it took a key that is none")
 
-    async def _ask(self, said: tuple[Message, ...]) -> Answer:
+    async def _ask(self, said: tuple[Message, ...]) -> PlayedAnswer:
         request = build_request(self.scenario, self.model, said)
         request = replace(request, stream=self.mode == "streamed")
         notes = Notes()
@@ -192,13 +196,13 @@ class Player:
                 answer = await self._exchange(lesson.request, notes)
         if isinstance(answer.reply, Reply) and not prepared.undo.is_nothing():
             if answer.events:
-                restorer = Restorer(prepared.undo, notes)
+                restorer = StreamUndo(prepared.undo, notes)
                 answer.events = [event for old in answer.events for event in restorer.feed(old)]
-                return Answer(reply=_fold(answer.events), events=answer.events)
-            answer.reply = restore(answer.reply, prepared.undo, notes)
+                return PlayedAnswer(reply=_fold(answer.events), events=answer.events)
+            answer.reply = undo_reply(answer.reply, prepared.undo, notes)
         return answer
 
-    async def _exchange(self, request: Request, notes: Notes) -> Answer:
+    async def _exchange(self, request: Request, notes: Notes) -> PlayedAnswer:
         wire = self._encode(request, notes)
         self.done.notes += [note for note in notes if note not in self.done.notes]
         lost = next((note for note in notes if self.scenario.is_about(note)), None)
@@ -218,31 +222,33 @@ class Player:
         taken = self.target.profile(self.model).takes_extras
         return self.target.stream_usage and (taken is None or "stream_options" in taken)
 
-    def _read(self, exchange: Exchange) -> Answer:
+    def _read(self, exchange: WireExchange) -> PlayedAnswer:
         """The answer as our own decoders see it; theirs to blame is what they cannot."""
         if exchange.failure is not None:
-            return Answer(reply=exchange.failure)
+            return PlayedAnswer(reply=exchange.failure)
         try:
             if exchange.status >= 400 or (self.dialect is JSONRPC and is_error(_load(exchange.reply))):
                 wire = WireReply(body=_load(exchange.reply), status=exchange.status, headers=exchange.headers)
                 failure = self.dialect.decode_failure(wire)
-                return Answer(reply=failure if self.dialect is JSONRPC else replace(failure, status=exchange.status))
+                return PlayedAnswer(
+                    reply=failure if self.dialect is JSONRPC else replace(failure, status=exchange.status)
+                )
             if self.mode == "whole":
                 wire = WireReply(body=load_json(exchange.reply), headers=exchange.headers)
-                return Answer(reply=self.dialect.decode_reply(wire, Notes()))
+                return PlayedAnswer(reply=self.dialect.decode_reply(wire, Notes()))
             return self._read_stream(exchange)
         except DecodeError as error:
-            raise Failed(f"the answer cannot be read: {error}") from error
+            raise PlayFailed(f"the answer cannot be read: {error}") from error
         except GrammarError as error:
-            raise Failed(f"the stream is out of order: {error}") from error
+            raise PlayFailed(f"the stream is out of order: {error}") from error
 
-    def _read_stream(self, exchange: Exchange) -> Answer:
+    def _read_stream(self, exchange: WireExchange) -> PlayedAnswer:
         said = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
         if said != self.dialect.media_type and exchange.reply[:1] != b"[":
-            raise Failed(f"the stream is {said or 'of no type'}, expected {self.dialect.media_type}")
+            raise PlayFailed(f"the stream is {said or 'of no type'}, expected {self.dialect.media_type}")
         decoder = self.dialect.stream_decoder(Notes())
         events = [*decoder.feed(exchange.reply), *decoder.close()]
-        return Answer(reply=_fold(events), events=events)
+        return PlayedAnswer(reply=_fold(events), events=events)
 
     # -- the others
 
@@ -268,7 +274,7 @@ class Player:
             if isinstance(answer.reply, Failure):
                 self._judge_failure(answer.reply, first)
         if not began and not self.line.offline:
-            raise Failed("the stream never began")
+            raise PlayFailed("the stream never began")
         await self._talk(rest)
 
     async def _count(self) -> None:
@@ -292,7 +298,7 @@ class Player:
         body = self._good(exchange)
         count = body.get("totalTokens" if self.dialect.name == "gemini" else "input_tokens")
         if type(count) is not int or count <= 0:
-            raise Failed(f"expected a number of tokens, found {_shown(body)}")
+            raise PlayFailed(f"expected a number of tokens, found {_shown(body)}")
 
     async def _models(self) -> None:
         if self.dialect is JSONRPC:
@@ -303,24 +309,24 @@ class Player:
             raise Skipped("it has no list of models")
         names = model_names(self._good(exchange))
         if not names:
-            raise Failed("it lists no models")
+            raise PlayFailed("it lists no models")
         if self.target.kind != "azure" and plain_name(self.model) not in {plain_name(name) for name in names}:
-            raise Failed(f"{self.model} is not among its {len(names)} models")
+            raise PlayFailed(f"{self.model} is not among its {len(names)} models")
 
-    def _good(self, exchange: Exchange) -> JsonObject:
+    def _good(self, exchange: WireExchange) -> JsonObject:
         if exchange.failure is not None or exchange.status >= 400:
             answer = self._read(exchange)
             if isinstance(answer.reply, Failure):
-                raise Failed(f"{answer.reply.kind}: {answer.reply.message}")
+                raise PlayFailed(f"{answer.reply.kind}: {answer.reply.message}")
         body = load_json(exchange.reply)
         if type(body) is not dict:
-            raise Failed(f"expected an object, found {_shown(body)}")
+            raise PlayFailed(f"expected an object, found {_shown(body)}")
         return body
 
     async def _send(
         self, path: str, body: bytes, headers: dict[str, str], hang_up: object = None, *, method: str = "POST"
-    ) -> Exchange:
-        ask = Ask(
+    ) -> WireExchange:
+        ask = WireRequestToSend(
             place=f"{self.scenario.name}-{self.mode}-{len(self.done.exchanges)}",
             path=path,
             body=body,
@@ -341,7 +347,7 @@ class Player:
             raise Skipped(exchange.failure.message)
         return exchange
 
-    def _is_spent(self, exchange: Exchange) -> bool:
+    def _is_spent(self, exchange: WireExchange) -> bool:
         """No credit is left: waiting does not help."""
         if exchange.status not in (402, 403, 429):
             return False
@@ -349,7 +355,7 @@ class Player:
         return self.dialect.decode_failure(wire).kind == "no_credit"
 
 
-def _busy_s(exchange: Exchange) -> float | None:
+def _busy_s(exchange: WireExchange) -> float | None:
     """How long to wait for a server that is only busy; None for any other answer."""
     if exchange.failure is not None and exchange.failure.code == "upstream_disconnected" and not exchange.status:
         return 0.1  # it had just closed the connection we kept, as it may at any time (RFC 9112, 9.5)

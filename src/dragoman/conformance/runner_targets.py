@@ -31,7 +31,7 @@ MODELS = {
 AUTHS: dict[str, Auth] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class VerifyTarget(Struct, frozen=True, kw_only=True):
     """One model at one server, over one dialect."""
 
     name: str
@@ -57,7 +57,7 @@ class Target(Struct, frozen=True, kw_only=True):
 
 def configured_targets(
     config: Path | None, env: Mapping[str, str], folder: Path, dialects: Sequence[str] = ()
-) -> list[Target]:
+) -> list[VerifyTarget]:
     """Every provider of the configuration or the environment; without a file, the eight of mission B1 in any case.
 
     Each is asked over the dialect its model goes over, or over each of `dialects` that it speaks."""
@@ -72,14 +72,14 @@ def configured_targets(
     return [*found, *missing]
 
 
-def _of_upstream(upstream: Upstream, asked: Sequence[str]) -> list[Target]:
+def _of_upstream(upstream: Upstream, asked: Sequence[str]) -> list[VerifyTarget]:
     model = upstream.models[0] if upstream.models else MODELS.get(upstream.kind, "")
     spoken = upstream.dialects or (upstream.dialect,)
     usual = choose_dialect(upstream.kind, model) if upstream.kind in load_rows().kinds else upstream.dialect
     chosen = [name for name in spoken if name in asked] if asked else [usual if usual in spoken else upstream.dialect]
     needs = upstream.auth != "none" and not upstream.keys
     return [
-        Target(
+        VerifyTarget(
             name=upstream.name if len(chosen) == 1 else f"{upstream.name} ({dialect})",
             dialect=dialect,
             base_url=upstream.base_url,
@@ -96,12 +96,12 @@ def _of_upstream(upstream: Upstream, asked: Sequence[str]) -> list[Target]:
     ]
 
 
-def _missing(kind: Kind) -> Target:
+def _missing(kind: Kind) -> VerifyTarget:
     local = kind.auth == "none"
     reason = f"nothing answers at {kind.base_url}" if local else f"no key: set {kind.keys[0]}"
     if "{" in kind.base_url:
         reason = f"no address: configure base_url for {kind.name}"
-    return Target(name=kind.name, dialect=kind.dialects[0], kind=kind.name, skip=reason)
+    return VerifyTarget(name=kind.name, dialect=kind.dialects[0], kind=kind.name, skip=reason)
 
 
 def url_targets(
@@ -113,7 +113,7 @@ def url_targets(
     kind: str = "",
     gateway: bool = False,
     name: str = "",
-) -> list[Target]:
+) -> list[VerifyTarget]:
     """Anything that speaks a dialect, another gateway too."""
     found = []
     for said in dialects:
@@ -126,7 +126,7 @@ def url_targets(
         if key and kind and not gateway:
             auth = find_kind(kind).auth if find_kind(kind).auth != "none" else auth
         found.append(
-            Target(
+            VerifyTarget(
                 name=f"{name or origin_of(url).rpartition('//')[2]} ({dialect})",
                 dialect=dialect,
                 base_url=url,
@@ -140,6 +140,6 @@ def url_targets(
     return found
 
 
-def door_targets(url: str, *, model: str = "", key: str = "", name: str = "dragoman") -> list[Target]:
+def door_targets(url: str, *, model: str = "", key: str = "", name: str = "dragoman") -> list[VerifyTarget]:
     """A gateway, through each door it has."""
     return url_targets(url, DOORS, model=model, key=key, gateway=True, name=name)

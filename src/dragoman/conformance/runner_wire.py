@@ -7,10 +7,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.conformance.runner_targets import Target
+from dragoman.conformance.runner_targets import VerifyTarget
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.upstream.keys import Key
+from dragoman.upstream.key_ring import Key
 from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.send import build_headers
 from dragoman.upstream.spec import Timeouts
@@ -21,7 +21,7 @@ WRONG_KEY = "sk-dragoman-verify-no-such-key"
 KEPT_HEADERS = ("content-type", "retry-after", "x-dragoman-notes", "x-dragoman-upstream")
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class WireRequestToSend(Struct, frozen=True, kw_only=True):
     """One HTTP request of a scenario."""
 
     place: str  # scenario, mode, and how many requests came before: what a recording is found by
@@ -33,7 +33,7 @@ class Ask(Struct, frozen=True, kw_only=True):
     hang_up: Callable[[bytes], bool] | None = None  # told each piece; True: that is enough
 
 
-class Exchange(Struct, kw_only=True):
+class WireExchange(Struct, kw_only=True):
     """A request and what came of it, without any key."""
 
     method: str
@@ -48,10 +48,10 @@ class Exchange(Struct, kw_only=True):
     remark: str = ""  # what a reader should know
 
 
-class Line(Protocol):
+class WireLine(Protocol):
     offline: bool
 
-    async def send(self, target: Target, ask: Ask, timeout_s: float) -> Exchange: ...
+    async def send(self, target: VerifyTarget, ask: WireRequestToSend, timeout_s: float) -> WireExchange: ...
 
     async def close(self) -> None: ...
 
@@ -64,8 +64,8 @@ class Network:
     def __init__(self) -> None:
         self._transport = Transport()
 
-    async def send(self, target: Target, ask: Ask, timeout_s: float) -> Exchange:
-        exchange = Exchange(method=ask.method, path=ask.path, request=ask.body)
+    async def send(self, target: VerifyTarget, ask: WireRequestToSend, timeout_s: float) -> WireExchange:
+        exchange = WireExchange(method=ask.method, path=ask.path, request=ask.body)
         started = time.monotonic()
         try:
             async with asyncio.timeout(timeout_s):
@@ -80,7 +80,9 @@ class Network:
             exchange.reply = target.key.redact(exchange.reply)
         return exchange
 
-    async def _read(self, target: Target, ask: Ask, timeout_s: float, exchange: Exchange) -> None:
+    async def _read(
+        self, target: VerifyTarget, ask: WireRequestToSend, timeout_s: float, exchange: WireExchange
+    ) -> None:
         url = join_url(target.base_url, ask.path)
         origin = origin_of(url)
         secret = Secret(WRONG_KEY, origin) if ask.wrong_key else target.key

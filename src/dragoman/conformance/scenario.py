@@ -44,7 +44,7 @@ class Results(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     failed: bool | None = None
 
 
-class Turn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScenarioTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One request: what is said in it beyond all that was said before."""
 
     history: tuple[Message, ...] = ()
@@ -67,7 +67,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: Literal["", "unknown"] = ""
     key: Literal["", "wrong"] = ""
     unpaired: bool = False
-    turn: tuple[Turn, ...] = ()
+    turn: tuple[ScenarioTurn, ...] = ()
     offered: tuple[Tool, ...] = ()  # filled in from the file's [tool.*] tables
 
     def is_about(self, note: Note) -> bool:
@@ -147,7 +147,7 @@ def build_request(scenario: Scenario, model: str, said: tuple[Message, ...]) -> 
     return replace(request, messages=(*lead, *said), tools=scenario.offered or None)
 
 
-def say_turn(turn: Turn, said: tuple[Message, ...]) -> tuple[Message, ...]:
+def say_turn(turn: ScenarioTurn, said: tuple[Message, ...]) -> tuple[Message, ...]:
     """All that was said, and what this turn adds: results of open calls first, then the question."""
     added = [*turn.history, *_filler(turn.filler)]
     results = [_answer(call, turn) for call in _open_calls(said)] if turn.results else []
@@ -164,7 +164,7 @@ def _open_calls(said: tuple[Message, ...]) -> Iterable[ToolCall]:
     return [part for part in last.parts if isinstance(part, ToolCall)]
 
 
-def _answer(call: ToolCall, turn: Turn) -> ToolResult:
+def _answer(call: ToolCall, turn: ScenarioTurn) -> ToolResult:
     found = turn.results.get(call.name, "There is nothing to say.")
     result = ToolResult(call_id=call.id, name=call.name, extras=_nameless(call))
     if isinstance(found, str):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from dragoman.conformance.scenario import Expect
+from dragoman.demo.sampler import fits
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.jsontypes import kind_of, load_json
@@ -18,10 +19,9 @@ from dragoman.model.events import Aside, Event, PartDelta, PartStart, ReplyEnd, 
 from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Choice, Reply, Usage
 from dragoman.model.request import Tool
-from dragoman.upstream.sampler import fits
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class ScenarioRequest(Struct, frozen=True, kw_only=True):
     """What the checks need to know besides the answer."""
 
     expect: Expect
@@ -31,7 +31,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     worded: bool = False  # the form of the answer was only asked for in words
 
 
-def check_reply(reply: Reply, asked: Asked) -> list[str]:
+def check_reply(reply: Reply, asked: ScenarioRequest) -> list[str]:
     if not reply.choices:
         return ["the reply has no answer in it"]
     choice = reply.choices[0]
@@ -102,7 +102,7 @@ def _check_finish(choice: Choice, expect: Expect) -> Iterator[str]:
         yield f"finished with {reason}, expected {' or '.join(expect.finish)}"
 
 
-def _check_text(choice: Choice, asked: Asked) -> Iterator[str]:
+def _check_text(choice: Choice, asked: ScenarioRequest) -> Iterator[str]:
     expect, text = asked.expect, text_of(choice)
     if expect.text and not text.strip():
         yield "there is no text"
@@ -131,7 +131,7 @@ def _check_json(text: str, schema: dict[str, object]) -> Iterator[str]:
         yield f"the JSON does not fit its schema: {_short(text)}"
 
 
-def _check_calls(choice: Choice, asked: Asked) -> Iterator[str]:
+def _check_calls(choice: Choice, asked: ScenarioRequest) -> Iterator[str]:
     wanted = asked.expect.calls
     calls = calls_of(choice)
     known = {tool.name: tool for tool in asked.tools}
@@ -169,7 +169,7 @@ def _check_arguments(call: ToolCall, known: dict[str, Tool]) -> Iterator[str]:
         yield f"the arguments of {call.name} do not fit its schema: {_short(call.arguments)}"
 
 
-def _check_thoughts(choice: Choice, usage: Usage | None, asked: Asked) -> Iterator[str]:
+def _check_thoughts(choice: Choice, usage: Usage | None, asked: ScenarioRequest) -> Iterator[str]:
     wanted = asked.expect.thinks
     shown = any(isinstance(part, Reasoning) and part.text.strip() for part in choice.parts)
     thought = shown or bool(usage is not None and usage.reasoning)
@@ -179,7 +179,7 @@ def _check_thoughts(choice: Choice, usage: Usage | None, asked: Asked) -> Iterat
         yield "no sign of a thought: neither shown nor counted"
 
 
-def _check_usage(usage: Usage | None, asked: Asked) -> Iterator[str]:
+def _check_usage(usage: Usage | None, asked: ScenarioRequest) -> Iterator[str]:
     total = input_of(usage)
     if usage is None or total is None or usage.output is None:
         yield "the usage is not said"

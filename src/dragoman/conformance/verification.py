@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from dragoman.conformance.pages import GENERATED, table
 from dragoman.conformance.report import GLYPHS
-from dragoman.conformance.runner import Cell, Options, Run, Watch, verify
-from dragoman.conformance.runner_targets import EIGHT, Target, door_targets
-from dragoman.conformance.runner_wire import Line
+from dragoman.conformance.runner import VerifyCell, VerifyOptions, VerifyRun, Watch, verify
+from dragoman.conformance.runner_targets import EIGHT, VerifyTarget, door_targets
+from dragoman.conformance.runner_wire import WireLine
 from dragoman.conformance.scenario import Scenario, load_scenarios
 from dragoman.gateway.app import App
-from dragoman.gateway.auth import Doorman, KeyStore
+from dragoman.gateway.auth import Access, KeyStore
 from dragoman.gateway.listening import bind
 from dragoman.gateway.log import Log
 from dragoman.gateway.server import make_server
@@ -43,7 +43,7 @@ FRONTS = ("openai", "anthropic", "gemini", "ollama", "groq")  # what the doors a
 
 
 @asynccontextmanager
-async def scripted_targets(kinds: Iterable[str]) -> AsyncIterator[list[Target]]:
+async def scripted_targets(kinds: Iterable[str]) -> AsyncIterator[list[VerifyTarget]]:
     """A strict scripted provider of each kind on loopback, and a target for each dialect it speaks."""
     async with AsyncExitStack() as stack:
         found = []
@@ -54,7 +54,7 @@ async def scripted_targets(kinds: Iterable[str]) -> AsyncIterator[list[Target]]:
             provider = Provider(kind, key=KEY if keyed else None, models=(model,))
             await stack.enter_async_context(provider)
             found += [
-                Target(
+                VerifyTarget(
                     name=kind if len(row.dialects) == 1 else f"{kind} ({dialect})",
                     dialect=dialect,
                     base_url=provider.base_url,
@@ -69,11 +69,11 @@ async def scripted_targets(kinds: Iterable[str]) -> AsyncIterator[list[Target]]:
 
 
 @asynccontextmanager
-async def gateway_targets(behind: Sequence[Target]) -> AsyncIterator[list[Target]]:
+async def gateway_targets(behind: Sequence[VerifyTarget]) -> AsyncIterator[list[VerifyTarget]]:
     """A gateway in this process in front of these targets, and a target for each door to each of them."""
     upstreams = tuple(_upstream(f"u{i}", target) for i, target in enumerate(behind))
     settings = Settings(upstreams=upstreams, port=0, client_keys=(CLIENT_KEY,))
-    doorman = Doorman(KeyStore(None, settings.client_keys), settings.hosts, settings.origins)
+    doorman = Access(KeyStore(None, settings.client_keys), settings.hosts, settings.origins)
     gateway = Gateway(settings, doorman, log=Log("json", verbose=False))
     models = [target.model for target in behind]
     async with _serving(gateway) as url:
@@ -84,7 +84,7 @@ async def gateway_targets(behind: Sequence[Target]) -> AsyncIterator[list[Target
         ]
 
 
-def _upstream(name: str, target: Target) -> Upstream:
+def _upstream(name: str, target: VerifyTarget) -> Upstream:
     dialects = find_kind(target.kind).dialects if target.kind else (target.dialect,)
     return Upstream(
         name=name,
@@ -127,15 +127,15 @@ async def verify_scripted(
     kinds: Iterable[str] | None = None,
     *,
     scenarios: Sequence[Scenario] | None = None,
-    options: Options | None = None,
+    options: VerifyOptions | None = None,
     doors: bool = False,
-    line: Line | None = None,
+    line: WireLine | None = None,
     watch: Watch | None = None,
-) -> Run:
+) -> VerifyRun:
     """The matrix over scripted providers; with `doors`, through a gateway in front of them."""
     chosen = tuple(kinds) if kinds is not None else tuple(load_rows().kinds)
     played = load_scenarios() if scenarios is None else scenarios
-    how = options or Options(timeout_s=20.0)
+    how = options or VerifyOptions(timeout_s=20.0)
     async with scripted_targets(chosen) as targets:
         if not doors:
             return await verify(targets, played, how, line=line, watch=watch)
@@ -143,9 +143,9 @@ async def verify_scripted(
             return await verify(through, played, how, line=line, watch=watch)
 
 
-def first_of_each(targets: Iterable[Target]) -> list[Target]:
+def first_of_each(targets: Iterable[VerifyTarget]) -> list[VerifyTarget]:
     """One target a kind: the gateway itself chooses among its dialects."""
-    kinds: dict[str, Target] = {}
+    kinds: dict[str, VerifyTarget] = {}
     for target in targets:
         kinds.setdefault(target.kind, replace(target, name=target.kind or target.name))
     return list(kinds.values())
@@ -162,7 +162,7 @@ async def verification_page() -> str:
     return page(eight, others, doors)
 
 
-def page(eight: Run, others: Run, doors: Run) -> str:
+def page(eight: VerifyRun, others: VerifyRun, doors: VerifyRun) -> str:
     lines = ["# Verification", "", GENERATED, "", INTRO, ""]
     lines += ["## The eight providers of the mission", "", SCRIPTED, "", _totals(eight), "", *_matrix(eight), ""]
     lines += ["## The further profiles", "", _totals(others), "", *_matrix(others), ""]
@@ -185,7 +185,7 @@ Against a server nobody here wrote: [llama.cpp](verification-real.md). What each
 [each dialect to each](pairs.md), and field by field on the page of each dialect."""
 
 
-def real_page(direct: Run, through: Run, server: str) -> str:
+def real_page(direct: VerifyRun, through: VerifyRun, server: str) -> str:
     """docs/verification-real.md: what a real server does by itself, and what its clients get through dragoman."""
     lines = ["# Verification: a real server", "", GENERATED_REAL, "", REAL_INTRO.format(server=server), ""]
     lines += ["## Directly", "", _totals(direct), "", *_matrix(direct), ""]
@@ -203,18 +203,18 @@ through each door of a dragoman in front of it. CI fails when anything is worse 
 when this page is not what a run finds. ✓ passed, streamed and not; ✗ failed; · could not be asked."""
 
 
-def _totals(run: Run) -> str:
+def _totals(run: VerifyRun) -> str:
     return f"**{run.count('PASS')} PASS, {run.count('FAIL')} FAIL, {run.count('SKIP')} SKIP**"
 
 
-def _matrix(run: Run) -> list[str]:
+def _matrix(run: VerifyRun) -> list[str]:
     """Targets down, scenarios across by number: the page stays readable."""
     head = ["target", *(str(i + 1) for i in range(len(run.scenarios)))]
     rows = [[t.name, *(GLYPHS[run.cells[t.name, s.name].outcome] for s in run.scenarios)] for t in run.targets]
     return table(head, rows)
 
 
-def _reasons(*runs: Run) -> list[str]:
+def _reasons(*runs: VerifyRun) -> list[str]:
     found: dict[tuple[str, str], list[str]] = {}
     for run in runs:
         for cell in run.cells.values():
@@ -224,7 +224,7 @@ def _reasons(*runs: Run) -> list[str]:
     return table(("scenario", "reason", "where"), rows)
 
 
-def _steady(cell: Cell) -> str:
+def _steady(cell: VerifyCell) -> str:
     """The reason without what the model happened to say."""
     words = cell.words.partition(" (not JSON")[0]
     return words if cell.outcome == "SKIP" else f"FAIL: {words}"

@@ -13,20 +13,20 @@ from dragoman.dialects.jsonrpc import NAME, dialect_for
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway import (
-    caches,
-    compacting,
-    counting,
-    embeddings,
-    jsonrpc,
-    lists,
+    cache_routes,
+    compact_routes,
+    count_routes,
+    embedding_routes,
+    jsonrpc_routes,
     mcp_routes,
-    seeing,
-    speech,
-    stored,
+    model_routes,
+    response_routes,
+    speech_routes,
+    status_routes,
 )
-from dragoman.gateway.failing import fail, refuse
+from dragoman.gateway.conversation import SHUT, converse, read_hops
+from dragoman.gateway.error_responses import fail, refuse
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.relay import SHUT, converse, read_hops
 from dragoman.gateway.routes import Match, Route, Table
 from dragoman.gateway.state import Gateway
 
@@ -58,14 +58,14 @@ async def serve_gemini(gateway: Gateway, http: HttpRequest, words: dict[str, str
         case "generateContent" | "streamGenerateContent" as verb:
             alt = "?alt=sse" if verb[0] == "s" and parse_qs(http.query).get("alt") == ["sse"] else ""
             path = f"/v1beta/{words['kind']}/{model}:{verb}{alt}"
-            raw = await caches.read_with_cache(gateway, http)
+            raw = await cache_routes.read_with_cache(gateway, http)
             return await converse(gateway, http, find_dialect("gemini"), path, "gemini", raw=raw)
         case "countTokens":
-            return await counting.count_gemini(gateway, http, model)
+            return await count_routes.count_gemini(gateway, http, model)
         case "embedContent":
-            return await embeddings.embed_gemini(gateway, http, model, batch=False)
+            return await embedding_routes.embed_gemini(gateway, http, model, batch=False)
         case "batchEmbedContents":
-            return await embeddings.embed_gemini(gateway, http, model, batch=True)
+            return await embedding_routes.embed_gemini(gateway, http, model, batch=True)
         case verb:
             words_ = f"there is no method {verb[:50]!r} here"
             raise UpstreamError(Failure(kind="not_found", status=404, message=words_))
@@ -85,45 +85,45 @@ HANDLERS: dict[str, Handler] = {
     "chat": serve_chat,
     "responses": serve_responses,
     "websocket": serve_websocket,
-    "count_responses": counting.serve_count_responses,
-    "stored_input": stored.serve_stored_input,
-    "stored_cancel": stored.serve_stored_cancel,
-    "stored": stored.serve_stored,
-    "forget": stored.serve_forget,
-    "compact": compacting.serve_compact,
+    "count_responses": count_routes.serve_count_responses,
+    "stored_input": response_routes.serve_stored_input,
+    "stored_cancel": response_routes.serve_stored_cancel,
+    "stored": response_routes.serve_stored,
+    "forget": response_routes.serve_forget,
+    "compact": compact_routes.serve_compact,
     "messages": serve_messages,
-    "count_messages": counting.serve_count_messages,
+    "count_messages": count_routes.serve_count_messages,
     "gemini": serve_gemini,
-    "cache_new": caches.serve_cache_new,
-    "caches": caches.serve_caches,
-    "cache": caches.serve_cache,
-    "cache_change": caches.serve_cache_change,
-    "cache_end": caches.serve_cache_end,
-    "models": lists.serve_models,
-    "gemini_models": lists.serve_gemini_models,
-    "gemini_model": lists.serve_gemini_model,
-    "model": lists.serve_model,
-    "embeddings": embeddings.serve_embeddings,
-    "speech": speech.serve_speech,
-    "root": seeing.serve_root,
-    "version": lists.serve_version,
-    "tags": lists.serve_tags,
-    "running": lists.serve_running,
-    "show": lists.serve_show,
+    "cache_new": cache_routes.serve_cache_new,
+    "caches": cache_routes.serve_caches,
+    "cache": cache_routes.serve_cache,
+    "cache_change": cache_routes.serve_cache_change,
+    "cache_end": cache_routes.serve_cache_end,
+    "models": model_routes.serve_models,
+    "gemini_models": model_routes.serve_gemini_models,
+    "gemini_model": model_routes.serve_gemini_model,
+    "model": model_routes.serve_model,
+    "embeddings": embedding_routes.serve_embeddings,
+    "speech": speech_routes.serve_speech,
+    "root": status_routes.serve_root,
+    "version": model_routes.serve_version,
+    "tags": model_routes.serve_tags,
+    "running": model_routes.serve_running,
+    "show": model_routes.serve_show,
     "ollama": serve_ollama,
-    "embed": embeddings.serve_embed,
-    "embed_old": embeddings.serve_embed_old,
-    "jsonrpc": jsonrpc.serve_jsonrpc,
+    "embed": embedding_routes.serve_embed,
+    "embed_old": embedding_routes.serve_embed_old,
+    "jsonrpc": jsonrpc_routes.serve_jsonrpc,
     "generate_with_mcp": mcp_routes.serve_generate_with_mcp,
     "mcp_add": mcp_routes.serve_mcp_add,
     "mcp_remove": mcp_routes.serve_mcp_remove,
     "mcp_list": mcp_routes.serve_mcp_list,
-    "alive": seeing.serve_alive,
-    "ready": seeing.serve_ready,
-    "health": seeing.serve_health,
-    "metrics": seeing.serve_metrics,
-    "xray_list": seeing.serve_xray_list,
-    "xray": seeing.serve_xray,
+    "alive": status_routes.serve_alive,
+    "ready": status_routes.serve_ready,
+    "health": status_routes.serve_health,
+    "metrics": status_routes.serve_metrics,
+    "xray_list": status_routes.serve_xray_list,
+    "xray": status_routes.serve_xray,
 }
 
 

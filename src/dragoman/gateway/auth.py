@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigError
 from dragoman.gateway.http import HttpRequest
-from dragoman.gateway.routes import Access
+from dragoman.gateway.routes import AccessClass
 
 _SHAPE = re.compile(r"dka?-[a-z0-9]{8}-[A-Za-z0-9_-]{43}")
 _HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
@@ -160,7 +160,7 @@ def find_key(http: HttpRequest) -> str | None:
     return found.pop() if len(found) == 1 else ""
 
 
-class Doorman:
+class Access:
     """Checks every request before anything else is done for it."""
 
     def __init__(
@@ -203,7 +203,7 @@ class Doorman:
         """A page this gateway itself serves, or a desktop program's."""
         return origin.startswith(("app://", "vscode-webview://", "tauri://"))
 
-    def admit(self, http: HttpRequest, access: Access) -> tuple[int, str] | None:
+    def admit(self, http: HttpRequest, access: AccessClass) -> tuple[int, str] | None:
         """None when it may come in; else a status and words that are the same for every kind of wrong key."""
         if access == "public":
             return None

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from dragoman.gateway.auth import Doorman
+from dragoman.gateway.auth import Access
 from dragoman.gateway.config import state_folder
 from dragoman.gateway.settings import Settings
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.spec import Upstream
 
 
-def banner(settings: Settings, doorman: Doorman, env: Mapping[str, str]) -> str:
+def banner(settings: Settings, doorman: Access, env: Mapping[str, str]) -> str:
     base = f"http://{_host(settings.host)}:{settings.port}"
     first = next((m for u in settings.upstreams for m in u.models), "demo")
     needed = doorman.keys.configured

@@ -9,7 +9,7 @@ from typing import Any
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest
-from dragoman.gateway.settings import Limits, Settings
+from dragoman.gateway.settings import RequestLimits, Settings
 from dragoman.jsontypes import JsonObject, dump_json, kind_of, load_json, load_members, load_string
 
 RATIO_FREE_BYTES = 1024 * 1024
@@ -80,7 +80,7 @@ def _find_zstd() -> Any:
     return None
 
 
-def load_body(data: bytes, limits: Limits) -> JsonObject:
+def load_body(data: bytes, limits: RequestLimits) -> JsonObject:
     """The object a client sent. Nothing in it may mean two things, and nothing names a destination."""
     body = load_json(data)
     if type(body) is not dict:

@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dragoman.demo.model import MODELS as DEMO_MODELS
 from dragoman.dialects import NAMES
 from dragoman.errors import ConfigError
 from dragoman.gateway.auth import weak_secret
 from dragoman.gateway.config_file import find_line, parse, read_text
 from dragoman.gateway.mcp_settings import read_mcp
-from dragoman.gateway.settings import PORT, Limits, Settings
+from dragoman.gateway.settings import PORT, RequestLimits, Settings
 from dragoman.jsontypes import kind_of
-from dragoman.upstream.demo import MODELS as DEMO_MODELS
 from dragoman.upstream.profiles import Kind, load_rows, profile_for
 from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import DEMO, Caps, Timeouts, Upstream
@@ -280,10 +280,10 @@ def _timeouts(reader: _Reader) -> Timeouts:
     return Timeouts(**{name: value for name in rows if (value := inner.number(name, 0.01)) is not None})
 
 
-def _limits(top: _Reader) -> Limits:
+def _limits(top: _Reader) -> RequestLimits:
     rows = top.table("limits")
-    inner = _Reader(rows, top.file, "limits", set(Limits.__struct_fields__), top.env)
-    return Limits(**{name: _sized(inner, name, Limits()) for name in rows})
+    inner = _Reader(rows, top.file, "limits", set(RequestLimits.__struct_fields__), top.env)
+    return RequestLimits(**{name: _sized(inner, name, RequestLimits()) for name in rows})
 
 
 def _caps(reader: _Reader) -> Caps:

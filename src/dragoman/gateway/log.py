@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from dragoman.gateway.xray import hide_secrets
 from dragoman.jsontypes import dump_json
-from dragoman.lines import Line, plain
+from dragoman.log_line import LogLine, plain
 
 ROOT = "dragoman"
 FLUSH_S = 0.05
@@ -34,7 +34,7 @@ class Entry(Struct, gc=False):
     at: float
     level: int
     logger: str
-    line: Line
+    line: LogLine
 
 
 class Sink(logging.Handler):
@@ -59,10 +59,10 @@ class Sink(logging.Handler):
         return self._full + self._failed
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = record.msg if isinstance(record.msg, Line) else foreign_line(record)
+        line = record.msg if isinstance(record.msg, LogLine) else foreign_line(record)
         self.put(record.levelno, record.name, line)
 
-    def put(self, level: int, logger: str, line: Line) -> None:
+    def put(self, level: int, logger: str, line: LogLine) -> None:
         if len(self._lines) + self._handed - self._written >= MOST_LINES:
             self._full += 1
             return
@@ -90,7 +90,7 @@ class Sink(logging.Handler):
     def _hand_lines(self) -> None:
         self._handing = False
         if self._lines and (untold := self.dropped - self._told):
-            self._lines.append(Entry(self._clock(), WARNING, __name__, Line("log_dropped", {"lines": untold})))
+            self._lines.append(Entry(self._clock(), WARNING, __name__, LogLine("log_dropped", {"lines": untold})))
             self._told += untold
         if not self._lines:
             return
@@ -137,12 +137,12 @@ def clean_value(value: object) -> object:
     return value if isinstance(value, int | float) else plain(value)
 
 
-def foreign_line(record: logging.LogRecord) -> Line:
+def foreign_line(record: logging.LogRecord) -> LogLine:
     """What another package has to say: its words without secrets, and of an exception only its name."""
     fields: dict[str, object] = {"said": hide_secrets(record.getMessage())}
     if record.exc_info and record.exc_info[0] is not None:
         fields["error"] = record.exc_info[0].__name__
-    return Line("log", fields)
+    return LogLine("log", fields)
 
 
 class Log:
@@ -169,6 +169,6 @@ class Log:
         if not logger.isEnabledFor(INFO):
             return
         if self.sink is not None:
-            self.sink.put(INFO, logger.name, Line(event, fields))
+            self.sink.put(INFO, logger.name, LogLine(event, fields))
         else:
-            logger.info(Line(event, fields))
+            logger.info(LogLine(event, fields))

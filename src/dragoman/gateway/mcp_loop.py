@@ -18,11 +18,11 @@ from dragoman.agent.onestream import Show, Told, tell_step
 from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.gateway.failing import classify
+from dragoman.gateway.conversation import answer_with, count_estimate, no_model, respond
+from dragoman.gateway.error_responses import classify
 from dragoman.gateway.http import HttpResponse
 from dragoman.gateway.mcp_settings import SHOWS
 from dragoman.gateway.mcp_state import servers_of
-from dragoman.gateway.relay import answer_with, count_estimate, no_model, respond
 from dragoman.gateway.scope import Scope
 from dragoman.jsontypes import JsonObject
 from dragoman.mcp.react import ERROR, ReactModel
@@ -33,10 +33,10 @@ from dragoman.model.fold import Folder
 from dragoman.model.messages import Text
 from dragoman.model.request import Request, ServerTool
 from dragoman.notes import Note, Notes
-from dragoman.upstream.render import Asked, render
-from dragoman.upstream.send import Answer, Job, Piece, Rendered
+from dragoman.upstream.render import ClientRequest, render
+from dragoman.upstream.send import Job, Piece, UpstreamAnswer, UpstreamCall
 from dragoman.upstream.spec import Target
-from dragoman.upstream.station import Station
+from dragoman.upstream.upstream_state import UpstreamState
 
 HEADER, SHOW_HEADER, MODE_HEADER = "x-dragoman-mcp", "x-dragoman-mcp-show", "x-dragoman-mcp-mode"
 Mode: TypeAlias = Literal["auto", "native", "react"]
@@ -46,7 +46,7 @@ STORY = "x_dragoman"  # a key of the answer's last frame, as others have `x_groq
 EXPLAINING = ("gemini",)  # dialects with a place for why an answer ended
 
 
-class Wish(Struct, kw_only=True):
+class LoopOptions(Struct, kw_only=True):
     """What one request wants of the loop."""
 
     names: tuple[str, ...] | None  # servers; None: all
@@ -56,7 +56,7 @@ class Wish(Struct, kw_only=True):
     calls: bool = False  # the answer lists every call, and says in words that there is none (mission D9)
 
 
-def read_wish(scope: Scope) -> Wish | None:
+def read_loop_options(scope: Scope) -> LoopOptions | None:
     """`x-dragoman-mcp: one, two` or `*`; an empty one is a no to the configured default."""
     headers, settings = scope.http.headers, scope.now.settings.mcp
     said = headers.get(HEADER)
@@ -69,11 +69,11 @@ def read_wish(scope: Scope) -> Wish | None:
     if show not in SHOWS:
         raise DecodeError(f"{SHOW_HEADER}: expected one of {', '.join(SHOWS)}")
     everything = "*" in names
-    return Wish(names=None if everything else names, mode=MODES[mode], show=SHOWS[show], limits=settings.limits)
+    return LoopOptions(names=None if everything else names, mode=MODES[mode], show=SHOWS[show], limits=settings.limits)
 
 
-async def answer_in_loop(scope: Scope, wish: Wish | None = None) -> HttpResponse:
-    wish = wish or read_wish(scope)
+async def answer_in_loop(scope: Scope, wish: LoopOptions | None = None) -> HttpResponse:
+    wish = wish or read_loop_options(scope)
     toolbox = await find_toolbox(scope, wish.names) if wish is not None else None
     if wish is None or not toolbox:
         return await answer_with(scope)  # no server: plain generation (mission D9)
@@ -135,8 +135,8 @@ class UpstreamModel:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self.first: Answer | None = None
-        self._rendered: Rendered | None = None  # of the last turn
+        self.first: UpstreamAnswer | None = None
+        self._rendered: UpstreamCall | None = None  # of the last turn
 
     async def ask(self, request: Request) -> AsyncGenerator[Event, None]:
         scope = self._scope
@@ -170,10 +170,10 @@ class UpstreamModel:
         return tuple(self._rendered.notes) if self._rendered is not None else ()
 
 
-def _with(asked: Asked | None, request: Request) -> Asked:
+def _with(asked: ClientRequest | None, request: Request) -> ClientRequest:
     if asked is None:
         raise DecodeError("nothing was asked")
-    return Asked(
+    return ClientRequest(
         dialect=asked.dialect,
         request=replace(request, stream=True),
         raw=asked.raw,
@@ -223,14 +223,14 @@ def refuses_tools(failure: Failure) -> bool:
     return failure.kind == "invalid_request" and bool(_NO_TOOLS.search(failure.message))
 
 
-class LoopAnswer(Answer):
+class LoopAnswer(UpstreamAnswer):
     """All turns of a loop as one answer."""
 
-    def __init__(self, scope: Scope, toolbox: McpToolbox, wish: Wish) -> None:
+    def __init__(self, scope: Scope, toolbox: McpToolbox, wish: LoopOptions) -> None:
         asked = scope.asked
         if asked is None:
             raise DecodeError("nothing was asked")
-        self.rendered = Rendered(
+        self.rendered = UpstreamCall(
             dialect=find_dialect("canonical"), path="", body=b"", headers={}, notes=Notes(scope.refuse)
         )
         self.headers = {}
@@ -268,7 +268,7 @@ class LoopAnswer(Answer):
         first = self._model.first
         if first is None:
             raise UpstreamError(Failure(kind="timed_out", status=504, message="there was no time for an answer"))
-        self.station: Station = first.station
+        self.station: UpstreamState = first.station
         self.target: Target = first.target
         self._take_notes(self._model.turn_notes())  # in time for the headers
 

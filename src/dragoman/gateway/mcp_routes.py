@@ -12,20 +12,20 @@ from urllib.parse import parse_qs
 from msgspec.structs import replace
 
 from dragoman.agent.steps import Limits
-from dragoman.dialects.jsonrpc import Call, dialect_for
+from dragoman.dialects.jsonrpc import RpcCall, dialect_for
 from dragoman.dialects.jsonrpc.words import METHOD
 from dragoman.errors import ConfigError, DecodeError
-from dragoman.gateway.failing import refuse
+from dragoman.gateway.conversation import take_in
+from dragoman.gateway.error_responses import refuse
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.jsonrpc import PATH, serve_calls
-from dragoman.gateway.mcp_loop import MODES, Wish, answer_in_loop
+from dragoman.gateway.jsonrpc_routes import PATH, serve_calls
+from dragoman.gateway.mcp_loop import MODES, LoopOptions, answer_in_loop
 from dragoman.gateway.mcp_state import servers_of
-from dragoman.gateway.plain import read_object
-from dragoman.gateway.relay import take_in
+from dragoman.gateway.non_chat import read_object
 from dragoman.gateway.scope import Scope
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of
-from dragoman.lines import Line
+from dragoman.log_line import LogLine
 from dragoman.mcp.servers import MissingPackageError, UnknownServerError
 from dragoman.mcp.spec import TRANSPORTS, BadServerError
 
@@ -58,7 +58,7 @@ async def serve_mcp_add(gateway: Gateway, http: HttpRequest, words: dict[str, st
     except (ConfigError, MissingPackageError) as error:
         return deny(500, str(error), "mcp_registry")
     address = servers.specs()[str(body["name"])].address  # without what a query may hold
-    log.info(Line("mcp_added", {"server": body["name"], "url": address, "key": http.key_id}))
+    log.info(LogLine("mcp_added", {"server": body["name"], "url": address, "key": http.key_id}))
     return json_response({"status": "ok", "name": body["name"], "url": body["url"], "replaced": replaced})
 
 
@@ -73,7 +73,7 @@ async def serve_mcp_remove(gateway: Gateway, http: HttpRequest, words: dict[str,
         return deny(404, str(error), "mcp_server_not_found")
     except ConfigError as error:
         return deny(500, str(error), "mcp_registry")
-    log.info(Line("mcp_removed", {"server": name, "key": http.key_id}))
+    log.info(LogLine("mcp_removed", {"server": name, "key": http.key_id}))
     return json_response({"status": "ok", "name": name})
 
 
@@ -98,10 +98,10 @@ async def serve_generate_with_mcp(gateway: Gateway, http: HttpRequest, words: di
     return await serve_calls(gateway, http, serve_mcp_call, METHODS)
 
 
-async def serve_mcp_call(gateway: Gateway, http: HttpRequest, call: Call) -> HttpResponse:
+async def serve_mcp_call(gateway: Gateway, http: HttpRequest, call: RpcCall) -> HttpResponse:
     dialect = dialect_for(call.id)
     try:
-        wish = take_wish(call.params, gateway)
+        wish = take_loop_options(call.params, gateway)
         scope = http.scope = Scope(gateway, http, dialect, "generate_with_mcp")
         await take_in(scope, PATH, dump_json(call.params))
         return await answer_in_loop(scope, wish)
@@ -109,7 +109,7 @@ async def serve_mcp_call(gateway: Gateway, http: HttpRequest, call: Call) -> Htt
         return refuse(gateway, http, dialect, error)
 
 
-def take_wish(params: JsonObject, gateway: Gateway) -> Wish:
+def take_loop_options(params: JsonObject, gateway: Gateway) -> LoopOptions:
     """Takes what is ours out of the params; the rest is a call of /generate."""
     settings = gateway.now.settings.mcp
     names = params.pop("mcp_servers", None)
@@ -125,4 +125,4 @@ def take_wish(params: JsonObject, gateway: Gateway) -> Wish:
         raise DecodeError(f"expected one of {', '.join(word for word in MODES if word)}", "mode")
     limits: Limits = replace(settings.limits, turns=turns)
     chosen = tuple(names) if names is not None else settings.default
-    return Wish(names=chosen, mode=MODES[mode or ""], show="nothing", limits=limits, calls=True)
+    return LoopOptions(names=chosen, mode=MODES[mode or ""], show="nothing", limits=limits, calls=True)

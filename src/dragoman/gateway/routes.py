@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from dragoman.errors import DragomanError
 
-Access: TypeAlias = Literal["public", "client", "admin"]
+AccessClass: TypeAlias = Literal["public", "client", "admin"]
 VERSION = r"/v1(?:beta|alpha|beta1|alpha1)?"
 
 
@@ -16,7 +16,7 @@ class Route(Struct, frozen=True, kw_only=True):
     path: str  # plain, or a pattern with (?P<name>...) groups
     name: str  # the method of Gateway that serves it: serve_<name>
     dialect: str  # in which errors are said
-    access: Access
+    access: AccessClass
 
 
 class Match(Struct, frozen=True):
@@ -24,7 +24,7 @@ class Match(Struct, frozen=True):
     words: dict[str, str]
 
 
-def _all(methods: str, path: str, name: str, dialect: str, access: Access) -> list[Route]:
+def _all(methods: str, path: str, name: str, dialect: str, access: AccessClass) -> list[Route]:
     return [Route(method=m, path=path, name=name, dialect=dialect, access=access) for m in methods.split()]
 
 
@@ -96,7 +96,7 @@ class Table:
         self._patterns: list[tuple[re.Pattern[str], Route]] = []
         self._methods: dict[str, set[str]] = {}
         for route in routes:
-            if route.access not in get_args(Access):
+            if route.access not in get_args(AccessClass):
                 raise DragomanError(f"route {route.method} {route.path} does not say who may come in")
             if "(" in route.path:
                 self._patterns.append((re.compile(route.path), route))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
 from dragoman.gateway.app import App
-from dragoman.gateway.auth import Doorman, KeyStore
+from dragoman.gateway.auth import Access, KeyStore
 from dragoman.gateway.banner import banner
 from dragoman.gateway.config import find_file, load_settings, state_folder
 from dragoman.gateway.listening import bind, take_over
@@ -24,7 +24,7 @@ from dragoman.gateway.server import make_server, run_loop
 from dragoman.gateway.settings import LOOPBACK, Settings
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.workers import supervise
-from dragoman.lines import Line
+from dragoman.log_line import LogLine
 
 log = logging.getLogger(__name__)
 _LITERAL_KEY = re.compile(r"""(?:keys?)["']?\s*[=:]\s*\[?\s*["'](?!\$\{)[^"']""")
@@ -35,7 +35,7 @@ SETTLE_S = 0.2  # a file that is being written may be good up to where it ends
 FIXED = ("host", "port", "log", "grace_s", "store_path", "store_rows", "xray_keep")
 
 
-class Options(Struct, kw_only=True):
+class ServeOptions(Struct, kw_only=True):
     """What the command line says; None is "not said"."""
 
     config: Path | None = None
@@ -49,7 +49,7 @@ class Options(Struct, kw_only=True):
     xray: int | None = None
 
 
-def settle(options: Options, env: Mapping[str, str]) -> Settings:
+def settle(options: ServeOptions, env: Mapping[str, str]) -> Settings:
     """The settings to run with: the command line wins over the file."""
     path = options.config or find_file(Path.cwd(), env)
     settings = load_settings(path, env)
@@ -66,15 +66,15 @@ def _is_self(url: str, settings: Settings) -> bool:
     return any(url.startswith(f"http://{host}:{settings.port}") for host in {*LOOPBACK, settings.host})
 
 
-def make_doorman(settings: Settings, env: Mapping[str, str]) -> Doorman:
+def make_access(settings: Settings, env: Mapping[str, str]) -> Access:
     keys = KeyStore(state_folder(env) / "keys.json", settings.client_keys)
     hosts = [*settings.hosts]
     if settings.host not in LOOPBACK:
         hosts += ["*"] if not settings.hosts else [settings.host]  # with a key, any name may lead here
-    return Doorman(keys, hosts, settings.origins, settings.limits.wrong_keys)
+    return Access(keys, hosts, settings.origins, settings.limits.wrong_keys)
 
 
-def check_exposure(settings: Settings, doorman: Doorman) -> None:
+def check_exposure(settings: Settings, doorman: Access) -> None:
     """Nobody but this machine comes in without a key (T01)."""
     if settings.host not in LOOPBACK and not doorman.keys.configured:
         words = f"refusing to listen on {settings.host} without client keys: make one with `dragoman keys new`"
@@ -91,13 +91,13 @@ def open_secrets(source: str) -> str | None:
     return f"{source} has keys in it and others can read it: chmod 600, or name environment variables in it"
 
 
-def serve(options: Options, env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
+def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
     """Runs until it is told to stop; the exit code."""
     if hasattr(signal, "SIGHUP"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # nobody would heed it yet, and it ends a process
     try:
         settings = settle(options, env)
-        doorman = make_doorman(settings, env)
+        doorman = make_access(settings, env)
         check_exposure(settings, doorman)
     except ConfigError as error:
         print(f"dragoman serve: {error}", file=err)
@@ -126,14 +126,14 @@ def serve(options: Options, env: Mapping[str, str], out: TextIO, err: TextIO) ->
 
 
 def _read_again(
-    options: Options, settings: Settings, doorman: Doorman, env: Mapping[str, str]
-) -> tuple[Settings, Doorman]:
+    options: ServeOptions, settings: Settings, doorman: Access, env: Mapping[str, str]
+) -> tuple[Settings, Access]:
     """For a worker that is started in another's place: what the others have read since."""
     if not settings.source:
         return settings, doorman
     try:
         fresh = settle(options, env)
-        own = make_doorman(fresh, env)
+        own = make_access(fresh, env)
         check_exposure(fresh, own)
     except ConfigError:
         return settings, doorman
@@ -141,7 +141,7 @@ def _read_again(
 
 
 async def _main(
-    options: Options, settings: Settings, doorman: Doorman, journal: Log, env: Mapping[str, str], listener: socket
+    options: ServeOptions, settings: Settings, doorman: Access, journal: Log, env: Mapping[str, str], listener: socket
 ) -> None:
     gateway = Gateway(settings, doorman, log=journal, share=max(1, options.workers))
     server = make_server(gateway, App(gateway), lambda: reload(gateway, options, env))
@@ -160,13 +160,13 @@ async def _main(
         journal.flush()
 
 
-def reload(gateway: Gateway, options: Options, env: Mapping[str, str]) -> bool:
+def reload(gateway: Gateway, options: ServeOptions, env: Mapping[str, str]) -> bool:
     """Another configuration if it is good; else the old one stays (P10)."""
     try:
         if not gateway.now.settings.source:
             return False
         settings = settle(options, env)
-        doorman = make_doorman(settings, env)
+        doorman = make_access(settings, env)
         check_exposure(settings, doorman)
     except ConfigError as error:
         return _reject(gateway, str(error))
@@ -175,23 +175,25 @@ def reload(gateway: Gateway, options: Options, env: Mapping[str, str]) -> bool:
     old = gateway.now.settings
     late = [name for name in FIXED if getattr(settings, name) != getattr(old, name)]
     gateway.replace(settings, doorman)
-    log.info(Line("config_loaded", {"generation": gateway.now.number, "source": settings.source}))
+    log.info(LogLine("config_loaded", {"generation": gateway.now.number, "source": settings.source}))
     if late:
-        log.warning(Line("config_needs_a_restart", {"keys": ", ".join(late)}))
+        log.warning(LogLine("config_needs_a_restart", {"keys": ", ".join(late)}))
     return True
 
 
 def _reject(gateway: Gateway, why: str) -> bool:
     gateway.rejected += 1
-    log.warning(Line("config_rejected", {"why": why, "generation": gateway.now.number}))
+    log.warning(LogLine("config_rejected", {"why": why, "generation": gateway.now.number}))
     return False
 
 
-async def watch(gateway: Gateway, options: Options, env: Mapping[str, str], load: Callable[..., bool] = reload) -> None:
+async def watch(
+    gateway: Gateway, options: ServeOptions, env: Mapping[str, str], load: Callable[..., bool] = reload
+) -> None:
     """Reads the file again when it is another one and has come to rest."""
     path = Path(gateway.now.settings.source) if gateway.now.settings.source else None
     if path is None:
-        log.warning(Line("nothing_to_watch", {"why": "there is no configuration file"}))
+        log.warning(LogLine("nothing_to_watch", {"why": "there is no configuration file"}))
         return
     seen = _stamp(path)
     while True:

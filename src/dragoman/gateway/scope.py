@@ -10,15 +10,15 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest
+from dragoman.gateway.response_routes import Resolved
 from dragoman.gateway.state import Gateway, Generation
-from dragoman.gateway.stored import Resolved
 from dragoman.gateway.xray import Xray, show
 from dragoman.jsontypes import JsonObject, dump_json
-from dragoman.lines import Line
+from dragoman.log_line import LogLine
 from dragoman.model.reply import Usage
 from dragoman.notes import Note, NoteKind
-from dragoman.upstream.render import Asked
-from dragoman.upstream.send import Answer, Attempt
+from dragoman.upstream.render import ClientRequest
+from dragoman.upstream.send import Attempt, UpstreamAnswer
 
 log = logging.getLogger(__name__)
 MOST_MENDED = 5  # that a line of the log tells
@@ -37,9 +37,9 @@ class Scope:
         self.started = gateway.clock()
         self.model = ""
         self.size = 0  # of what was asked, in bytes
-        self.asked: Asked | None = None
+        self.asked: ClientRequest | None = None
         self.resolved: Resolved | None = None
-        self.answer: Answer | None = None
+        self.answer: UpstreamAnswer | None = None
         self.attempts: list[Attempt] = []
         self.refuse: frozenset[NoteKind] = read_refuse(http)
         self.keep = gateway.xray.always or "x-dragoman-xray" in http.headers
@@ -118,7 +118,7 @@ class Scope:
         if log.isEnabledFor(logging.DEBUG):
             for note in notes:
                 fields = {"id": self.http.id, "kind": note.kind, "where": note.where, "why": note.why}
-                log.debug(Line("note", fields))
+                log.debug(LogLine("note", fields))
 
     def _keep(self) -> None:
         attempts: list[JsonObject] = [

@@ -10,8 +10,8 @@ from typing import Any
 import uvicorn
 
 from dragoman.gateway.app import App
+from dragoman.gateway.client_connection import LINGER_S, ClientConnection
 from dragoman.gateway.listening import BACKLOG, Holding
-from dragoman.gateway.protocol import LINGER_S, Protocol
 from dragoman.gateway.state import Gateway
 
 AFTER_GRACE_S = 5.0
@@ -69,14 +69,14 @@ class Server(uvicorn.Server):
                 await asyncio.get_running_loop().connect_accepted_socket(self._protocol, client)
 
     def _protocol(self) -> asyncio.Protocol:
-        return Protocol(self.config, self.server_state, self.lifespan.state)
+        return ClientConnection(self.config, self.server_state, self.lifespan.state)
 
 
 def make_server(gateway: Gateway, app: App, on_hangup: Callable[[], object] = lambda: None) -> Server:
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]  # only our Protocol calls it
         interface="asgi3",
-        http=Protocol,
+        http=ClientConnection,
         ws="none",
         lifespan="off",
         loop="none",

@@ -11,7 +11,7 @@ PORT = 20006
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class RequestLimits(Struct, frozen=True, kw_only=True):
     """How much of everything a client may have. What it passes is refused before it costs anything."""
 
     head_bytes: int = 32 * 1024  # request line and headers
@@ -38,7 +38,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()  # names this gateway answers to, besides this machine's own
     origins: tuple[str, ...] = ()  # web pages that may call it
     max_body_bytes: int = 32 * 1024 * 1024
-    limits: Limits = Limits()
+    limits: RequestLimits = RequestLimits()
     deadline_s: float = 600.0
     grace_s: float = 30.0
     log: str = "human"  # or json

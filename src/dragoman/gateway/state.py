@@ -4,17 +4,17 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
-from dragoman.gateway.auth import Doorman
+from dragoman.gateway.auth import Access
 from dragoman.gateway.log import Log
 from dragoman.gateway.metrics import Metrics
+from dragoman.gateway.response_store import ResponseStore
 from dragoman.gateway.settings import Settings
-from dragoman.gateway.store import ResponseStore
 from dragoman.gateway.xray import XrayRing
 from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models
 from dragoman.upstream.send import Sender
 from dragoman.upstream.spec import Target
-from dragoman.upstream.station import Station
 from dragoman.upstream.transport import Transport
+from dragoman.upstream.upstream_state import UpstreamState
 
 MOST_KNOWN = 1000  # model names come from clients
 
@@ -23,7 +23,7 @@ class Generation:
     """Everything that comes from one configuration. A reload makes a new one; what runs keeps its own."""
 
     def __init__(
-        self, number: int, settings: Settings, routes: Routes, stations: dict[str, Station], doorman: Doorman
+        self, number: int, settings: Settings, routes: Routes, stations: dict[str, UpstreamState], doorman: Access
     ) -> None:
         self.number = number
         self.settings = settings
@@ -32,9 +32,9 @@ class Generation:
         self.doorman = doorman
         self.models = list_models(routes)
         self._weighted = len({upstream.weight for upstream in routes.upstreams}) > 1  # then dice decide each time
-        self._known: dict[str, list[tuple[Station, Target]]] = {}
+        self._known: dict[str, list[tuple[UpstreamState, Target]]] = {}
 
-    def targets(self, model: str, dice: Callable[[], float]) -> list[tuple[Station, Target]]:
+    def targets(self, model: str, dice: Callable[[], float]) -> list[tuple[UpstreamState, Target]]:
         """Best first; empty when no upstream may be asked for such a name."""
         known = self._known.get(model)
         if known is not None:
@@ -49,7 +49,7 @@ class Generation:
 
 
 class Gateway:
-    def __init__(self, settings: Settings, doorman: Doorman, *, log: Log, share: int = 1) -> None:
+    def __init__(self, settings: Settings, doorman: Access, *, log: Log, share: int = 1) -> None:
         self.clock = time.monotonic
         self.wall = time.time
         self.dice = random.random
@@ -68,12 +68,12 @@ class Gateway:
         self.live: set[Callable[[], None]] = set()  # how to end each running stream
         self.closers: list[Callable[[], Awaitable[None]]] = []  # what else must be ended
 
-    def build(self, settings: Settings, doorman: Doorman, number: int) -> Generation:
+    def build(self, settings: Settings, doorman: Access, number: int) -> Generation:
         routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases)
-        stations = {u.name: Station(u, self.clock, self.share) for u in settings.upstreams}
+        stations = {u.name: UpstreamState(u, self.clock, self.share) for u in settings.upstreams}
         return Generation(number, settings, routes, stations, doorman)
 
-    def replace(self, settings: Settings, doorman: Doorman) -> None:
+    def replace(self, settings: Settings, doorman: Access) -> None:
         """Another configuration; an upstream that did not change keeps its windows, keys and breakers."""
         new = self.build(settings, doorman, self.now.number + 1)
         for name, station in self.now.stations.items():

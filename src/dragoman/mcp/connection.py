@@ -21,16 +21,16 @@ from mcp.client.streamable_http import streamable_http_client
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
-from dragoman.lines import Line
-from dragoman.mcp import leash
+from dragoman.log_line import LogLine
+from dragoman.mcp import orphans
+from dragoman.mcp.approvals import Approvals, Change
 from dragoman.mcp.content import make_result
+from dragoman.mcp.http_client import make_client, make_guard
 from dragoman.mcp.oauth import Hear, Show, make_auth
-from dragoman.mcp.offers import Offer, read_offer
-from dragoman.mcp.pins import Change, Pins
 from dragoman.mcp.resources import TOOLS, has_link, list_all, offer_tools, run_tool
 from dragoman.mcp.spec import ServerSpec
 from dragoman.mcp.stdio import Child, open_stdio, start
-from dragoman.mcp.web import make_client, make_guard
+from dragoman.mcp.tool_listing import ListedTool, read_listed_tool
 from dragoman.model.messages import ToolCall, ToolResult
 from dragoman.tools.results import fail
 
@@ -47,7 +47,7 @@ MOMENT_S = 0.5  # for what missed its deadline to say so
 TOO_LATE = "it did not answer in time"
 NOT_APPROVED = "it is not what it was when its server was. See `dragoman mcp tools --changed`"
 SESSION_GONE = (-32600, "Session terminated")
-_CLOSED = ((-32000, "Connection closed"), SESSION_GONE)  # as the package says it; servers use the codes for more
+_CLOSED = ((-32000, "ServerConnection closed"), SESSION_GONE)  # as the package says it; servers use the codes for more
 
 log = logging.getLogger(__name__)
 logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -57,14 +57,14 @@ Report: TypeAlias = Callable[[str, JsonObject], None]
 
 
 def _log_event(event: str, fields: JsonObject) -> None:
-    log.warning(Line(event, fields))
+    log.warning(LogLine(event, fields))
 
 
-class Connection:
+class ServerConnection:
     def __init__(
         self,
         spec: ServerSpec,
-        pins: Pins,
+        pins: Approvals,
         home: Path,
         env: Mapping[str, str],
         report: Report | None = None,
@@ -76,8 +76,8 @@ class Connection:
         network; `person`: somebody who can log in."""
         self.spec = spec
         self.private = private
-        self.offers: dict[str, Offer] = {}  # all it says it has
-        self.tools: tuple[Offer, ...] = ()
+        self.offers: dict[str, ListedTool] = {}  # all it says it has
+        self.tools: tuple[ListedTool, ...] = ()
         self.withheld: frozenset[str] = frozenset()
         self.changes: tuple[Change, ...] = ()
         self.last_error = spec.problem
@@ -93,7 +93,7 @@ class Connection:
         self._child: Child | None = None
         self._listed = 0.0
         self._dirty = False
-        self._ours: dict[str, Offer] = {}  # tools of ours about its resources
+        self._ours: dict[str, ListedTool] = {}  # tools of ours about its resources
         self._linked = False  # it has sent a link to one
         self._watched = False  # the server tells us when its list changes
         self._relisting: asyncio.Lock = asyncio.Lock()
@@ -117,7 +117,7 @@ class Connection:
             return "connecting"
         return "down" if self.last_error else "unasked"
 
-    async def list_tools(self, wait_s: float | None = None) -> tuple[Offer, ...]:
+    async def list_tools(self, wait_s: float | None = None) -> tuple[ListedTool, ...]:
         """What may be offered now. A server that failed before is not waited for: it appears when it is there."""
         if self._client is None:
             begun = self._begin()
@@ -291,7 +291,7 @@ class Connection:
             try:
                 await self._use(open_stdio(child), "stdio")
             finally:
-                leash.drop(children, child.process.pid)
+                orphans.drop(children, child.process.pid)
             return
         url = self.spec.url or ""
         if self.spec.transport == "sse" or (self.spec.transport == "auto" and url.rstrip("/").endswith("/sse")):
@@ -376,13 +376,13 @@ class Connection:
 
     async def _take_list(self, client: Client) -> None:
         self._dirty = False
-        offers: dict[str, Offer] = {}
+        offers: dict[str, ListedTool] = {}
         cursor: str | None = None
         for _ in range(MOST_PAGES):
             page = await client.list_tools(cursor=cursor)
             for tool in page.tools:
                 if len(offers) < MOST_TOOLS:
-                    offers.setdefault(tool.name, read_offer(tool))
+                    offers.setdefault(tool.name, read_listed_tool(tool))
             if not page.next_cursor or page.next_cursor == cursor or len(offers) >= MOST_TOOLS:
                 break
             cursor = page.next_cursor

@@ -284,7 +284,7 @@ class ReactModel:
         names = {tool.name for tool in request.tools or () if isinstance(tool, Tool)}
         labels = {self._label(name) for name in names}
         known = names | labels | {label.partition(".")[2] for label in labels}  # some leave the server out
-        turn = _Turn(known, self._next_id)
+        turn = _TextTurn(known, self._next_id)
         events = self._model.ask(write_request(request, self._label))
         async with aclosing(_closable(events)) as heard:
             async for event in heard:
@@ -310,7 +310,7 @@ async def _closable(events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]
             await close()
 
 
-class _Turn:
+class _TextTurn:
     """One answer: texts lose their calls, which follow as parts of their own."""
 
     def __init__(self, known: set[str], next_id: Callable[[], str]) -> None:

@@ -9,7 +9,7 @@ from mcp import Client, MCPError
 
 from dragoman.jsontypes import JsonObject
 from dragoman.mcp.content import read_block, read_contents
-from dragoman.mcp.offers import Offer, show_hidden
+from dragoman.mcp.tool_listing import ListedTool, show_hidden
 from dragoman.model.messages import Message, Text, ToolCall, ToolResult
 from dragoman.tools.results import fail
 
@@ -17,12 +17,12 @@ MOST_PAGES, MOST_ROWS = 20, 500
 LIST, READ = "list_resources", "read_resource"
 _URI = {"type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"]}
 TOOLS = {
-    LIST: Offer(
+    LIST: ListedTool(
         name=LIST,
         description="Lists the resources of this server: their addresses, names and descriptions.",
         schema={"type": "object", "properties": {}},
     ),
-    READ: Offer(name=READ, description="Reads a resource of this server by its address (uri).", schema=_URI),
+    READ: ListedTool(name=READ, description="Reads a resource of this server by its address (uri).", schema=_URI),
 }
 _LISTS = {
     "resources": ("list_resources", "resources"),
@@ -31,7 +31,7 @@ _LISTS = {
 }
 
 
-async def offer_tools(client: Client, offers: Mapping[str, Offer], *, linked: bool) -> dict[str, Offer]:
+async def offer_tools(client: Client, offers: Mapping[str, ListedTool], *, linked: bool) -> dict[str, ListedTool]:
     """For a server that has resources, or has sent a link to one. Many say they have some and have none. A tool of its
     own by that name goes first."""
     try:

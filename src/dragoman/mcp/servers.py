@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
-from dragoman.mcp.guard import ForbiddenAddressError, Guard, UnknownHostError
-from dragoman.mcp.leash import sweep
-from dragoman.mcp.pins import Pins
+from dragoman.mcp.approvals import Approvals
+from dragoman.mcp.network_policy import ForbiddenAddressError, NetworkPolicy, UnknownHostError
+from dragoman.mcp.orphans import sweep
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.spec import BadServerError, OAuth, ServerSpec, check_name, check_url
 from dragoman.mcp.toolbox import McpToolbox
 
 if TYPE_CHECKING:
-    from dragoman.mcp.connection import Connection, Report
+    from dragoman.mcp.connection import Report, ServerConnection
     from dragoman.mcp.oauth import Hear, Show
 
 LOOK_S = 2.0  # how long a list waits for servers nobody has asked yet
@@ -52,10 +52,10 @@ class Servers:
         self.private = private
         self._folder = folder
         self._env = os.environ if env is None else env
-        self._pins = Pins(folder / "mcp-tools.json")
+        self._pins = Approvals(folder / "mcp-tools.json")
         self._report = report
         self._loaded = self._swept = False
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, ServerConnection] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     def specs(self) -> dict[str, ServerSpec]:
@@ -66,7 +66,7 @@ class Servers:
         host, port = urlsplit(check_url(url)).hostname or "", urlsplit(str(url)).port
         try:
             with suppress(UnknownHostError):
-                await Guard(host, private=self.private).find(host, port or 80)
+                await NetworkPolicy(host, private=self.private).find(host, port or 80)
         except ForbiddenAddressError as error:
             raise BadServerError(f"url: {error}") from error
 
@@ -108,7 +108,7 @@ class Servers:
         if connection is not None:
             self._end(connection)
 
-    def connection(self, name: str) -> "Connection":
+    def connection(self, name: str) -> "ServerConnection":
         specs = self.specs()
         if name not in specs:
             have = ", ".join(specs) or "none at all"
@@ -186,7 +186,7 @@ class Servers:
             row["withheld"] = sorted(known.withheld)
         return row
 
-    def changes(self, connection: "Connection") -> list[JsonObject]:
+    def changes(self, connection: "ServerConnection") -> list[JsonObject]:
         """Its tools that are not as they were approved, with their whole texts."""
         rows: list[JsonObject] = []
         for change in connection.changes:
@@ -205,7 +205,7 @@ class Servers:
             )
         return rows
 
-    def _connection(self, spec: ServerSpec) -> "Connection":
+    def _connection(self, spec: ServerSpec) -> "ServerConnection":
         found = self._connections.get(spec.name)
         if found is not None and found.spec == spec and found.private == self._may_be_private(spec):
             return found
@@ -214,20 +214,20 @@ class Servers:
         made = self._connections[spec.name] = self._make(spec)
         return made
 
-    def _make(self, spec: ServerSpec, person: "tuple[Show, Hear] | None" = None) -> "Connection":
+    def _make(self, spec: ServerSpec, person: "tuple[Show, Hear] | None" = None) -> "ServerConnection":
         _load()
-        from dragoman.mcp.connection import CHILDREN, Connection
+        from dragoman.mcp.connection import CHILDREN, ServerConnection
 
         if not self._swept:
             self._swept = True
             sweep(self._folder / "mcp" / CHILDREN)
         home, private = self._folder / "mcp" / spec.name, self._may_be_private(spec)
-        return Connection(spec, self._pins, home, self._env, self._report, private=private, person=person)
+        return ServerConnection(spec, self._pins, home, self._env, self._report, private=private, person=person)
 
     def _may_be_private(self, spec: ServerSpec) -> bool:
         return self.private or spec.name in self.fixed
 
-    def _end(self, connection: "Connection") -> None:
+    def _end(self, connection: "ServerConnection") -> None:
         try:
             task = asyncio.get_running_loop().create_task(connection.close())
         except RuntimeError:  # no loop, so nothing of it runs

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.jsontypes import JsonObject, kind_of
-from dragoman.mcp.guard import weigh_literal
+from dragoman.mcp.network_policy import weigh_literal
 
 Transport: TypeAlias = Literal["auto", "http", "sse", "stdio"]
 TRANSPORTS: dict[str, Transport] = {

@@ -24,7 +24,7 @@ import mcp_types
 from mcp.shared.message import SessionMessage
 
 from dragoman.errors import DragomanError
-from dragoman.mcp import leash
+from dragoman.mcp import orphans
 from dragoman.mcp.spec import ServerSpec
 
 if sys.platform != "win32":
@@ -74,7 +74,7 @@ def _settle_in(parent: int, children: Path, owner: str) -> None:
             os._exit(1)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if owner:
-        leash.note(children, os.getpid(), owner)
+        orphans.note(children, os.getpid(), owner)
 
 
 class Child:
@@ -135,7 +135,7 @@ async def start(spec: ServerSpec, home: Path, env: Mapping[str, str], children: 
     home.mkdir(parents=True, exist_ok=True)
     more: dict[str, Any] = {}
     if sys.platform != "win32":
-        settle_in = functools.partial(_settle_in, os.getpid(), children, leash.prepare(children))
+        settle_in = functools.partial(_settle_in, os.getpid(), children, orphans.prepare(children))
         more = {"preexec_fn": settle_in, "start_new_session": True}
     spawning = asyncio.ensure_future(
         asyncio.create_subprocess_exec(

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, kind_of, load_json
-from dragoman.mcp.names import Place, find_place, name_tools
+from dragoman.mcp.tool_names import Place, find_place, name_tools
 from dragoman.model.messages import ToolCall, ToolResult
 from dragoman.model.request import Tool
 from dragoman.tools.results import fail
 
 if TYPE_CHECKING:
-    from dragoman.mcp.connection import Connection
-    from dragoman.mcp.offers import Offer
+    from dragoman.mcp.connection import ServerConnection
+    from dragoman.mcp.tool_listing import ListedTool
 
 
 class McpToolbox:
-    def __init__(self, connections: "Sequence[Connection]") -> None:
+    def __init__(self, connections: "Sequence[ServerConnection]") -> None:
         self._connections = {connection.spec.name: connection for connection in connections}
         self._named: dict[str, Place] = {}
         self._labels: dict[str, Place] = {}  # also of tools that have gone since
@@ -32,7 +32,7 @@ class McpToolbox:
         self._labels.update(self._named)
         return [offers[place].to_tool(name) for name, place in self._named.items()]
 
-    async def _offers(self) -> "dict[Place, Offer]":
+    async def _offers(self) -> "dict[Place, ListedTool]":
         lists = await asyncio.gather(*(c.list_tools() for c in self._connections.values()), return_exceptions=True)
         return {
             (server, offer.name): offer

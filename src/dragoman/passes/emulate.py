@@ -11,7 +11,7 @@ from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, OutputFormat, Request, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.answers import Expected
+from dragoman.passes.json_answers import Expected
 from dragoman.passes.profile import Feature, Profile
 from dragoman.passes.rename import NOTHING, Renames
 from dragoman.passes.server_tools import tell_server_tools

@@ -56,7 +56,7 @@ def _is_paired(messages: tuple[Message, ...], ordered: bool) -> bool:
     return not pending
 
 
-class _Call:
+class _PairedCall:
     __slots__ = ("answer", "at", "part", "run")
 
     def __init__(self, part: ToolCall, at: Place, run: int) -> None:
@@ -69,7 +69,7 @@ class _Repair:
 
     def __init__(self, messages: tuple[Message, ...], notes: Notes, *, mend: bool, ordered: bool) -> None:
         self.messages, self.notes, self.mend, self.ordered = messages, notes, mend, ordered
-        self.calls: list[_Call] = []
+        self.calls: list[_PairedCall] = []
         self.orphans: list[Place] = []
         self.run_ends: dict[int, int] = {}  # run of assistant turns -> its last message
         self.gone: set[Place] = set()  # parts that leave their place
@@ -90,7 +90,7 @@ class _Repair:
 
         A result right before the turn of its call, of an id nobody used earlier, is taken as sent out of order.
         """
-        waiting: dict[str, list[_Call]] = {}
+        waiting: dict[str, list[_PairedCall]] = {}
         early: dict[tuple[int, str], list[Place]] = {}
         before: list[tuple[str, Place]] = []  # unclaimed results of the user turn at hand
         run, known, previous = -1, set[str](), None
@@ -107,7 +107,7 @@ class _Repair:
             previous = message.role
             for j, part in enumerate(message.parts):
                 if isinstance(part, ToolCall):
-                    call = _Call(part, (i, j), run if message.role == "assistant" else -1)
+                    call = _PairedCall(part, (i, j), run if message.role == "assistant" else -1)
                     self.calls.append(call)
                     known.add(part.id)
                     if call.run >= 0:
@@ -166,7 +166,7 @@ class _Repair:
     # ------------------------------------------------------------ results behind their calls
 
     def _place_results(self) -> None:
-        runs: dict[int, list[_Call]] = {}
+        runs: dict[int, list[_PairedCall]] = {}
         for call in self.calls:
             if call.run >= 0 and (call.answer is not None or self.mend):
                 runs.setdefault(call.run, []).append(call)
@@ -174,7 +174,7 @@ class _Repair:
             if not self._is_in_place(run, calls):
                 self.placed[self.run_ends[run]] = self._gather(calls)
 
-    def _is_in_place(self, run: int, calls: list[_Call]) -> bool:
+    def _is_in_place(self, run: int, calls: list[_PairedCall]) -> bool:
         wanted = [call.answer for call in calls]
         found: list[Place | None] = []
         for i in range(self.run_ends[run] + 1, len(self.messages)):
@@ -194,7 +194,7 @@ class _Repair:
             return found == wanted
         return set(found) == set(wanted)
 
-    def _gather(self, calls: list[_Call]) -> list[Message]:
+    def _gather(self, calls: list[_PairedCall]) -> list[Message]:
         gathered: list[Message] = []
         for call in calls:
             if call.answer is None:
@@ -236,7 +236,7 @@ class _Repair:
         return ((((ROOT, "messages"), i), "parts"), j)
 
 
-def _claim(waiting: list[_Call] | None) -> _Call | None:
+def _claim(waiting: list[_PairedCall] | None) -> _PairedCall | None:
     """The first call of the latest turn among those that wait."""
     if not waiting:
         return None

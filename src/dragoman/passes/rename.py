@@ -266,7 +266,7 @@ def _rename_part(part: Part, names: dict[str, str], new_id: str | None) -> Part:
 # ---------------------------------------------------------------- the way back
 
 
-def restore_call(call: ToolCall, renames: Renames, seen: Container[str] = ()) -> ToolCall:
+def undo_call_names(call: ToolCall, renames: Renames, seen: Container[str] = ()) -> ToolCall:
     """A fresh call as the client knows its tools; an id it has already seen gets a number (FIELD-CASES 5)."""
     name = renames.names.get(call.name, call.name)
     new, turn = call.id, 2
@@ -277,7 +277,7 @@ def restore_call(call: ToolCall, renames: Renames, seen: Container[str] = ()) ->
     return replace(call, name=name, id=new)
 
 
-def restore_reply(reply: Reply, renames: Renames) -> Reply:
+def undo_reply_names(reply: Reply, renames: Renames) -> Reply:
     choices = tuple(_restore_choice(choice, renames) for choice in reply.choices)
     if all(a is b for a, b in zip(choices, reply.choices, strict=True)):
         return reply
@@ -289,7 +289,7 @@ def _restore_choice(choice: Choice, renames: Renames) -> Choice:
     parts = list(choice.parts)
     for i, part in enumerate(parts):
         if isinstance(part, ToolCall):
-            call = restore_call(part, renames, seen)
+            call = undo_call_names(part, renames, seen)
             seen.add(call.id)
             parts[i] = call
     if all(a is b for a, b in zip(parts, choice.parts, strict=True)):

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.model.request import AnyTool, OutputFormat, Request, Tool
 from dragoman.notes import ROOT, At, Note, Notes
-from dragoman.passes.languages import LANGUAGES
 from dragoman.passes.profile import Profile
-from dragoman.passes.rewrite import Adapted, Path, Rewriter
+from dragoman.passes.schema_rewrite import Adapted, Path, Rewriter
+from dragoman.passes.schema_targets import LANGUAGES
 
 REMEMBERED = 2_000  # the answer does not depend on it: a schema forgotten is adapted again
 REMEMBERED_LISTS = 50

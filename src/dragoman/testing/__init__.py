@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.testing import faults
-    from dragoman.testing.faults import Fault
+    from dragoman.testing.faults import ScriptedFault
     from dragoman.testing.provider import Provider, serve
     from dragoman.testing.recorded import Recorded
 
-_HOMES = {"Fault": "faults", "Provider": "provider", "Recorded": "recorded", "serve": "provider"}
+_HOMES = {"ScriptedFault": "faults", "Provider": "provider", "Recorded": "recorded", "serve": "provider"}
 
-__all__ = ["Fault", "Provider", "Recorded", "faults", "serve"]
+__all__ = ["Provider", "Recorded", "ScriptedFault", "faults", "serve"]
 
 
 def __getattr__(name: str) -> Any:

@@ -18,7 +18,7 @@ from dragoman.jsontypes import dump_json
 How: TypeAlias = Literal["reset", "close", "end"]  # RST; the connection closed amid the body; a well-formed end
 
 
-class Fault(Struct, frozen=True, kw_only=True):
+class ScriptedFault(Struct, frozen=True, kw_only=True):
     name: str
     # instead of the answer
     status: int | None = None  # an error in the vendor's own form
@@ -48,9 +48,11 @@ class Fault(Struct, frozen=True, kw_only=True):
 # -- refusals
 
 
-def failing(status: int, message: str = "", *, code: str | None = None, headers: dict[str, str] | None = None) -> Fault:
+def failing(
+    status: int, message: str = "", *, code: str | None = None, headers: dict[str, str] | None = None
+) -> ScriptedFault:
     """Any error status, in the vendor's own form."""
-    return Fault(name=f"status {status}", status=status, message=message, code=code, headers=headers or {})
+    return ScriptedFault(name=f"status {status}", status=status, message=message, code=code, headers=headers or {})
 
 
 RETRY_FORMS = (
@@ -71,7 +73,7 @@ BAD_RETRY_FORMS = ("negative", "nan", "huge", "past", "several", "words")
 QUOTA_FORMS = ("openai_quota", "openai_spend", "anthropic_spend", "google_daily")
 
 
-def rate_limited(wait_s: float = 1.0, form: str = "seconds") -> Fault:
+def rate_limited(wait_s: float = 1.0, form: str = "seconds") -> ScriptedFault:
     """429 with a hint in one of the forms providers use (RETRY_FORMS), nonsense (BAD_RETRY_FORMS), or a quota that
     waiting does not fill (QUOTA_FORMS)."""
     now = datetime.now(UTC)
@@ -104,7 +106,7 @@ def rate_limited(wait_s: float = 1.0, form: str = "seconds") -> Fault:
         "words": {"retry-after": "soon"},
     }
     message = "Rate limit reached for requests"
-    fault = Fault(name=f"429 {form}", status=429, message=message, headers=headers.get(form, {}))
+    fault = ScriptedFault(name=f"429 {form}", status=429, message=message, headers=headers.get(form, {}))
     match form:
         case "google_delay" | "google_list":
             return _with(fault, details=[retry], listed=form == "google_list", message="Resource has been exhausted")
@@ -128,20 +130,20 @@ def rate_limited(wait_s: float = 1.0, form: str = "seconds") -> Fault:
             return fault
 
 
-def _with(fault: Fault, **changes: Any) -> Fault:
-    return Fault(**{name: getattr(fault, name) for name in Fault.__struct_fields__} | changes)
+def _with(fault: ScriptedFault, **changes: Any) -> ScriptedFault:
+    return ScriptedFault(**{name: getattr(fault, name) for name in ScriptedFault.__struct_fields__} | changes)
 
 
-def overloaded(status: int = 529) -> Fault:
+def overloaded(status: int = 529) -> ScriptedFault:
     return failing(status, "Overloaded" if status == 529 else "server busy, please try again.")
 
 
-def too_long() -> Fault:
+def too_long() -> ScriptedFault:
     """The conversation does not fit the model, in the words of the kind of server."""
-    return Fault(name="too long", overflow=True)
+    return ScriptedFault(name="too long", overflow=True)
 
 
-def tool_use_failed() -> Fault:
+def tool_use_failed() -> ScriptedFault:
     """Groq's word for a call its model wrote badly."""
     error = {
         "message": "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.",
@@ -149,97 +151,101 @@ def tool_use_failed() -> Fault:
         "code": "tool_use_failed",
         "failed_generation": '[{"name": "add", "parameters": {"a": "2"}}]',
     }
-    return Fault(name="tool_use_failed", status=400, body=dump_json({"error": error}), media_type="application/json")
+    return ScriptedFault(
+        name="tool_use_failed", status=400, body=dump_json({"error": error}), media_type="application/json"
+    )
 
 
-def redirect(to: str, status: int = 302) -> Fault:
-    return Fault(name=f"redirect {status}", status=status, body=b"", headers={"location": to}, media_type="text/plain")
+def redirect(to: str, status: int = 302) -> ScriptedFault:
+    return ScriptedFault(
+        name=f"redirect {status}", status=status, body=b"", headers={"location": to}, media_type="text/plain"
+    )
 
 
 # -- connections
 
 
-def reset_before_headers(wait_s: float = 0.0) -> Fault:
-    return Fault(name="reset before headers", reset="before_headers", wait_s=wait_s)
+def reset_before_headers(wait_s: float = 0.0) -> ScriptedFault:
+    return ScriptedFault(name="reset before headers", reset="before_headers", wait_s=wait_s)
 
 
-def reset_after_headers() -> Fault:
-    return Fault(name="reset after headers", reset="after_headers")
+def reset_after_headers() -> ScriptedFault:
+    return ScriptedFault(name="reset after headers", reset="after_headers")
 
 
-def stalled(seconds: float = 3600.0, after: int | None = None) -> Fault:
+def stalled(seconds: float = 3600.0, after: int | None = None) -> ScriptedFault:
     """Silence before the headers, or behind `after` events of a stream."""
     if after is None:
-        return Fault(name="stalled before headers", wait_s=seconds)
-    return Fault(name=f"stalled after {after}", after=after, stall_s=seconds)
+        return ScriptedFault(name="stalled before headers", wait_s=seconds)
+    return ScriptedFault(name=f"stalled after {after}", after=after, stall_s=seconds)
 
 
-def cut(after: int = 3, how: How = "reset") -> Fault:
+def cut(after: int = 3, how: How = "reset") -> ScriptedFault:
     """A stream that breaks off behind `after` events."""
-    return Fault(name=f"cut after {after} ({how})", after=after, how=how)
+    return ScriptedFault(name=f"cut after {after} ({how})", after=after, how=how)
 
 
-def slow(piece: int = 1, pause_s: float = 0.001) -> Fault:
+def slow(piece: int = 1, pause_s: float = 0.001) -> ScriptedFault:
     """A few bytes at a time: also the way to cut characters and frames in two."""
-    return Fault(name=f"{piece} bytes at a time", piece=piece, pause_s=pause_s)
+    return ScriptedFault(name=f"{piece} bytes at a time", piece=piece, pause_s=pause_s)
 
 
 # -- bodies
 
 
-def truncated_body(short_by: int = 20) -> Fault:
+def truncated_body(short_by: int = 20) -> ScriptedFault:
     """An unstreamed body shorter than its Content-Length says."""
-    return Fault(name="truncated body", short_by=short_by)
+    return ScriptedFault(name="truncated body", short_by=short_by)
 
 
-def garbage(body: bytes = b'{"id": "x", "choices": [', status: int = 200) -> Fault:
-    return Fault(name="garbage", status=status, body=body, media_type="application/json")
+def garbage(body: bytes = b'{"id": "x", "choices": [', status: int = 200) -> ScriptedFault:
+    return ScriptedFault(name="garbage", status=status, body=body, media_type="application/json")
 
 
-def html(status: int = 200) -> Fault:
+def html(status: int = 200) -> ScriptedFault:
     page = b"<html><head><title>502 Bad Gateway</title></head><body><h1>Bad Gateway</h1></body></html>"
-    return Fault(name="a page", status=status, body=page, media_type="text/html")
+    return ScriptedFault(name="a page", status=status, body=page, media_type="text/html")
 
 
-def wrong_type(media_type: str = "text/plain") -> Fault:
+def wrong_type(media_type: str = "text/plain") -> ScriptedFault:
     """The right answer under the wrong Content-Type."""
-    return Fault(name=f"as {media_type}", media_type=media_type)
+    return ScriptedFault(name=f"as {media_type}", media_type=media_type)
 
 
-def compressed() -> Fault:
+def compressed() -> ScriptedFault:
     """gzip nobody asked for."""
-    return Fault(name="gzip", gzip=True)
+    return ScriptedFault(name="gzip", gzip=True)
 
 
-def raw(data: bytes) -> Fault:
+def raw(data: bytes) -> ScriptedFault:
     """Bytes instead of a whole HTTP response; then the connection closes."""
-    return Fault(name="raw bytes", raw=data)
+    return ScriptedFault(name="raw bytes", raw=data)
 
 
 # -- streams
 
 
-def error_in_stream(after: int = 3, error: FailureKind = "server_error") -> Fault:
-    return Fault(name=f"{error} after {after}", after=after, error=error)
+def error_in_stream(after: int = 3, error: FailureKind = "server_error") -> ScriptedFault:
+    return ScriptedFault(name=f"{error} after {after}", after=after, error=error)
 
 
-def error_first(error: FailureKind = "overloaded") -> Fault:
+def error_first(error: FailureKind = "overloaded") -> ScriptedFault:
     """An error as the first event, under status 200."""
-    return Fault(name=f"{error} first", after=0, error=error)
+    return ScriptedFault(name=f"{error} first", after=0, error=error)
 
 
-def no_terminator(frames: int = 1) -> Fault:
+def no_terminator(frames: int = 1) -> ScriptedFault:
     """The stream ends well-formed, without its last frames."""
-    return Fault(name="no terminator", edit=lambda all_frames: all_frames[:-frames])
+    return ScriptedFault(name="no terminator", edit=lambda all_frames: all_frames[:-frames])
 
 
-def empty_stream() -> Fault:
-    return Fault(name="empty stream", edit=lambda all_frames: [])
+def empty_stream() -> ScriptedFault:
+    return ScriptedFault(name="empty stream", edit=lambda all_frames: [])
 
 
-def invalid_utf8() -> Fault:
+def invalid_utf8() -> ScriptedFault:
     """Bytes that are no UTF-8 inside the first text of a stream."""
-    return Fault(name="invalid UTF-8", edit=_spoil)
+    return ScriptedFault(name="invalid UTF-8", edit=_spoil)
 
 
 def _spoil(frames: list[bytes]) -> list[bytes]:
@@ -250,7 +256,7 @@ def _spoil(frames: list[bytes]) -> list[bytes]:
     return frames
 
 
-def giant_event(size_bytes: int = 8 * 1024 * 1024) -> Fault:
+def giant_event(size_bytes: int = 8 * 1024 * 1024) -> ScriptedFault:
     """One event far larger than any reader should take."""
 
     def swell(frames: list[bytes]) -> list[bytes]:
@@ -260,10 +266,10 @@ def giant_event(size_bytes: int = 8 * 1024 * 1024) -> Fault:
             giant = b"data: " + giant + b"\n"
         return [*frames[:middle], giant, *frames[middle:]]
 
-    return Fault(name="giant event", edit=swell)
+    return ScriptedFault(name="giant event", edit=swell)
 
 
-def chatter() -> Fault:
+def chatter() -> ScriptedFault:
     """Comments, blank events and CRLF line ends: all legal, all met (FIELD-CASES 46)."""
 
     def spoil(frames: list[bytes]) -> list[bytes]:
@@ -272,7 +278,7 @@ def chatter() -> Fault:
         said = [b": keep-alive\n\n" + frame.replace(b"data: ", b"data:", 1) for frame in frames]
         return [b"\xef\xbb\xbf:\n\n", *(frame.replace(b"\n", b"\r\n") for frame in said)]
 
-    return Fault(name="chatter", edit=spoil)
+    return ScriptedFault(name="chatter", edit=spoil)
 
 
 def _is_ndjson(frames: list[bytes]) -> bool:
@@ -280,7 +286,7 @@ def _is_ndjson(frames: list[bytes]) -> bool:
 
 
 # Every kind there is, for tables.
-ALL: dict[str, Callable[[], Fault]] = {
+ALL: dict[str, Callable[[], ScriptedFault]] = {
     **{f"429_{form}": partial(rate_limited, 1.0, form) for form in (*RETRY_FORMS, *BAD_RETRY_FORMS, *QUOTA_FORMS)},
     **{f"status_{n}": partial(failing, n) for n in (400, 401, 403, 404, 413, 422, 500, 502, 503, 504, 529)},
     "too_long": too_long,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dragoman.upstream.demo import demo_embedding
+from dragoman.demo.model import demo_embedding
 
 CREATED = 1_767_225_600  # a fixed day: scripted providers do not know the time
 _DAY = "2026-01-01T00:00:00Z"

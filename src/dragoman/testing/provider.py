@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 from aiohttp import web
 from msgspec.structs import replace
 
+from dragoman.demo.model import count_tokens, demo_events
 from dragoman.dialects import find_dialect
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import copy_json, dump_json, load_json
@@ -31,17 +32,16 @@ from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import ReasoningSetting, Request
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
-from dragoman.testing.faults import Fault
+from dragoman.testing.faults import ScriptedFault
 from dragoman.testing.lists import count_body, embed, list_models, show_model
 from dragoman.testing.oddities import dress_events, edit_frames, find_oddity
 from dragoman.testing.recorded import Recorded
-from dragoman.testing.refusals import Refusal, refuse, refuse_model
+from dragoman.testing.refusals import VendorRefusal, refuse, refuse_model
 from dragoman.testing.rules import check, warn
 from dragoman.testing.seals import check_seals, seal_events
-from dragoman.testing.sending import NO_FAULT, Sender, send_instead, send_refusal
+from dragoman.testing.sending import NO_FAULT, AnswerSender, send_instead, send_refusal
 from dragoman.testing.speech import complain_gemini, complain_openai, speak_gemini, speak_openai
-from dragoman.testing.stored import Stored
-from dragoman.upstream.demo import count_tokens, demo_events
+from dragoman.testing.stored import StoredResponses
 from dragoman.upstream.profiles import find_kind, profile_for
 from dragoman.wire import WireRequest
 
@@ -110,18 +110,18 @@ class Provider:
         self._prefix = "" if "{" in path else path
         self._brain = brain
         self._said: deque[Said] = deque()
-        self._faults: deque[Fault] = deque()
-        self._always: Fault | None = None
-        self._stored = Stored()
+        self._faults: deque[ScriptedFault] = deque()
+        self._always: ScriptedFault | None = None
+        self._stored = StoredResponses()
         self._runner: web.AppRunner | None = None
 
     # -- the script
 
-    def next(self, fault: Fault, times: int = 1) -> None:
+    def next(self, fault: ScriptedFault, times: int = 1) -> None:
         """The next conversation request meets this fault; those after it the faults ordered after it."""
         self._faults.extend([fault] * times)
 
-    def always(self, fault: Fault | None) -> None:
+    def always(self, fault: ScriptedFault | None) -> None:
         """Every request meets it that no `next` was ordered for; None ends it."""
         self._always = fault
 
@@ -248,7 +248,7 @@ class Provider:
         raise self._refuse(dialect, 400 if dialect == "gemini" or self.kind == "xai" else 401, words, details=[info])
 
     async def _respond(
-        self, http: web.Request, seen: Recorded, dialect: str, what: str, fault: Fault | None
+        self, http: web.Request, seen: Recorded, dialect: str, what: str, fault: ScriptedFault | None
     ) -> web.StreamResponse:
         match what:
             case "models":
@@ -330,7 +330,13 @@ class Provider:
     # -- a conversation
 
     async def _talk(
-        self, http: web.Request, seen: Recorded, dialect: str, body: dict[str, Any], model: str, fault: Fault | None
+        self,
+        http: web.Request,
+        seen: Recorded,
+        dialect: str,
+        body: dict[str, Any],
+        model: str,
+        fault: ScriptedFault | None,
     ) -> web.StreamResponse:
         if dialect == "openai_responses":
             body = self._stored.resume(body)
@@ -359,9 +365,9 @@ class Provider:
         return await self._write(http, seen, frames, streamed, fault)
 
     async def _write(
-        self, http: web.Request, seen: Recorded, frames: list[bytes], streamed: bool, fault: Fault | None
+        self, http: web.Request, seen: Recorded, frames: list[bytes], streamed: bool, fault: ScriptedFault | None
     ) -> web.StreamResponse:
-        sender = Sender(http, seen, self.kind, fault or NO_FAULT, self._pace_s)
+        sender = AnswerSender(http, seen, self.kind, fault or NO_FAULT, self._pace_s)
         return await (sender.send_stream(frames) if streamed else sender.send_whole(frames[0]))
 
     def _whole(self, dialect: str, events: list[Event], request: Request) -> bytes:
@@ -384,7 +390,7 @@ class Provider:
 
 
 class _RefusedError(Exception):
-    def __init__(self, refusal: Refusal, words: str) -> None:
+    def __init__(self, refusal: VendorRefusal, words: str) -> None:
         super().__init__(words)
         self.refusal = refusal
         self.words = words

@@ -77,7 +77,7 @@ OVERFLOWS: dict[str, tuple[str, str | None]] = {
 }
 
 
-class Refusal(Struct, frozen=True, kw_only=True):
+class VendorRefusal(Struct, frozen=True, kw_only=True):
     status: int
     body: Any
     headers: dict[str, str] = {}
@@ -96,17 +96,17 @@ def refuse(
     param: str | None = None,
     headers: dict[str, str] | None = None,
     details: list[dict[str, Any]] | None = None,
-) -> Refusal:
+) -> VendorRefusal:
     """`kind` is a row of profiles.toml: servers of one dialect do not agree on the shape of an error."""
     body = error_body(kind, dialect, status, message, code=code, param=param, details=details)
     if dialect == "anthropic":
         headers = {"request-id": "req_011scripted", **(headers or {})}
     if dialect.startswith("openai"):
         headers = {"x-request-id": "req_scripted", **(headers or {})}
-    return Refusal(status=status, body=body, headers=headers or {})
+    return VendorRefusal(status=status, body=body, headers=headers or {})
 
 
-def refuse_model(kind: str, dialect: str, model: str) -> Refusal:
+def refuse_model(kind: str, dialect: str, model: str) -> VendorRefusal:
     """Nobody agrees on how to say that there is no such model (recorded traffic)."""
     match kind, dialect:
         case "mistral", _:
@@ -129,7 +129,7 @@ def refuse_model(kind: str, dialect: str, model: str) -> Refusal:
             return refuse(kind, dialect, 404, f"The model `{model}` does not exist or you do not have access to it.")
 
 
-def refuse_overflow(kind: str, dialect: str) -> Refusal:
+def refuse_overflow(kind: str, dialect: str) -> VendorRefusal:
     message, code = OVERFLOWS.get(kind if dialect == "openai_chat" else dialect) or OVERFLOWS[dialect]
     return refuse(kind, dialect, 400, message, code=code, param="messages" if dialect == "openai_chat" else None)
 

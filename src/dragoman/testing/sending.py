@@ -9,11 +9,11 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from dragoman.dialects import find_dialect
-from dragoman.testing.faults import Fault
+from dragoman.testing.faults import ScriptedFault
 from dragoman.testing.recorded import Recorded
-from dragoman.testing.refusals import Refusal, error_frame, refuse, refuse_overflow
+from dragoman.testing.refusals import VendorRefusal, error_frame, refuse, refuse_overflow
 
-NO_FAULT = Fault(name="")
+NO_FAULT = ScriptedFault(name="")
 _HEADERS = {
     "anthropic": {"request-id": "req_011scripted"},
     "openai_chat": {"x-request-id": "req_scripted", "openai-processing-ms": "1"},
@@ -21,12 +21,12 @@ _HEADERS = {
 }
 
 
-def send_refusal(refusal: Refusal) -> web.Response:
+def send_refusal(refusal: VendorRefusal) -> web.Response:
     headers = {**refusal.headers, "content-type": "application/json"}
     return web.Response(status=refusal.status, body=refusal.json(), headers=headers)
 
 
-async def send_instead(http: web.Request, fault: Fault, kind: str, dialect: str) -> web.StreamResponse | None:
+async def send_instead(http: web.Request, fault: ScriptedFault, kind: str, dialect: str) -> web.StreamResponse | None:
     """The response that comes instead of an answer, if the fault is of that sort."""
     if fault.wait_s:
         await asyncio.sleep(fault.wait_s)
@@ -55,10 +55,10 @@ async def send_instead(http: web.Request, fault: Fault, kind: str, dialect: str)
     return None
 
 
-class Sender:
+class AnswerSender:
     """Sends one answer, spoiled as its fault says."""
 
-    def __init__(self, http: web.Request, seen: Recorded, kind: str, fault: Fault, pace_s: float) -> None:
+    def __init__(self, http: web.Request, seen: Recorded, kind: str, fault: ScriptedFault, pace_s: float) -> None:
         self._http, self._seen, self._kind, self._fault, self._pace_s = http, seen, kind, fault, pace_s
         self._dialect = seen.dialect or ""
 

@@ -7,7 +7,7 @@ https://platform.openai.com/docs/api-reference/audio/createSpeech, https://ai.go
 import base64
 from typing import Any
 
-from dragoman.upstream.demo_voice import demo_speech
+from dragoman.demo.voice import demo_speech
 from dragoman.upstream.sound import wrap_wav, write_flac, write_ogg
 
 FORMS = ("mp3", "opus", "aac", "flac", "wav", "pcm")

@@ -5,7 +5,7 @@ from typing import Any
 _MOST = 1000
 
 
-class Stored:
+class StoredResponses:
     def __init__(self) -> None:
         self._items: dict[str, list[Any]] = {}  # the conversation up to and with an answer
         self._replies: dict[str, dict[str, Any]] = {}

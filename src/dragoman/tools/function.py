@@ -18,7 +18,7 @@ from dragoman.model.messages import ToolCall, ToolResult
 from dragoman.model.request import Tool
 from dragoman.tools.results import fail, limit, make_result
 from dragoman.tools.signature import read_signature
-from dragoman.tools.values import Misfit
+from dragoman.tools.values import WrongValue
 
 TOOL_S = 120.0  # RELIABILITY 2.2
 GRACE_S = 1.0  # for a cancelled tool to clean up
@@ -76,7 +76,7 @@ class FunctionTool:
         """The result of one call; `failed` when the arguments do not fit, the function raises or takes too long."""
         try:
             positional, named = self._signature.bind(call)
-        except Misfit as error:
+        except WrongValue as error:
             return fail(call, f"{self.name} was not called: {error}")
         try:
             value = await within(self._call(positional, named), self.timeout_s)

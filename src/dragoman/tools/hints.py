@@ -69,7 +69,7 @@ class StandIn(metaclass=_Anything):
     """Never made: msgspec sees a type it does not know, and asks."""
 
 
-class Choice(StandIn):
+class OneOf(StandIn):
     """A union that is tried member by member."""
 
     members: ClassVar[tuple[Any, ...]]
@@ -287,7 +287,7 @@ def _with_hint(field: Field, kind: Any) -> Field:
 
 def _unite(members: tuple[Any, ...]) -> Any:
     union: Any = Union.__getitem__(members)
-    return union if _accepts(union) else _stand_in("Choice", Choice, members=members)
+    return union if _accepts(union) else _stand_in("OneOf", OneOf, members=members)
 
 
 def _values(kind: type[enum.Enum]) -> type[Values]:
@@ -330,9 +330,9 @@ def _limited(kind: Any, metas: list[Meta]) -> Any:
     limited = Annotated[(kind, *metas)]
     if _accepts(limited):
         return limited
-    if is_stand_in(kind, Choice):  # to each member what can be said of it
+    if is_stand_in(kind, OneOf):  # to each member what can be said of it
         members = tuple(_narrowed(member, metas) for member in kind.members)
-        kind = _stand_in("Choice", Choice, members=members)
+        kind = _stand_in("OneOf", OneOf, members=members)
         texts = [Meta(description=meta.description) for meta in metas if meta.description]
         return Annotated[(kind, *texts)] if texts else kind
     words = f"{metas[-1]!r} says nothing about {name_of(kind)}"

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import msgspec
 
 from dragoman.jsontypes import Json, JsonObject
-from dragoman.tools.hints import PATHS, Choice, Hint, Knot, Record, StandIn, Values, is_pydantic, is_stand_in
+from dragoman.tools.hints import PATHS, Hint, Knot, OneOf, Record, StandIn, Values, is_pydantic, is_stand_in
 from dragoman.tools.records import NOTHING, Field, Shape
 
 _REFERENCE = "#/$defs/{name}"
@@ -64,7 +64,7 @@ class Sheet:
         return _flatten(filled)
 
     def _answer(self, number: int, kind: Any) -> JsonObject:
-        if is_stand_in(kind, Choice):
+        if is_stand_in(kind, OneOf):
             first = self._first[kind]
             members = [self._fill(schema) for schema in self._made[first : first + len(kind.members)]]
             return _flatten({"anyOf": members})
@@ -151,7 +151,7 @@ def _stand_ins(kinds: list[Any]) -> Iterator[type[StandIn]]:
 
 
 def _parts(kind: Any) -> list[Any]:
-    if is_stand_in(kind, Choice):
+    if is_stand_in(kind, OneOf):
         return list(kind.members)
     if is_stand_in(kind, Knot):
         return [kind.kind]

@@ -19,7 +19,7 @@ from dragoman.tools.docstrings import Doc, read_docstring
 from dragoman.tools.hints import Hint, description_of, read_hint
 from dragoman.tools.records import NOTHING, read_shape
 from dragoman.tools.schemas import describe, with_default
-from dragoman.tools.values import Misfit, convert
+from dragoman.tools.values import WrongValue, convert
 
 _SIMPLE = (bool, int, float, str)
 _MOST_NAMED = 12  # names an error lists
@@ -44,7 +44,7 @@ class Signature(Struct, frozen=True, kw_only=True):
     parameters: JsonObject
 
     def bind(self, call: ToolCall) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments for a call; Misfit says to the model what does not fit."""
+        """Positional and keyword arguments for a call; WrongValue says to the model what does not fit."""
         given = read_arguments(call.arguments)
         wrongs: list[str] = []
         values: dict[str, Any] = {}
@@ -59,7 +59,7 @@ class Signature(Struct, frozen=True, kw_only=True):
             else:
                 _take(msgspec.structs.replace(self.rest, name=name), value, values, wrongs)
         if wrongs:
-            raise Misfit(f"the arguments do not fit: {'; '.join(wrongs)}.{self._hint(wrongs)}")
+            raise WrongValue(f"the arguments do not fit: {'; '.join(wrongs)}.{self._hint(wrongs)}")
         return self._place(values, call)
 
     def _hint(self, wrongs: list[str]) -> str:
@@ -90,12 +90,12 @@ class Signature(Struct, frozen=True, kw_only=True):
 def _take(argument: Argument, value: Json, values: dict[str, Any], wrongs: list[str]) -> None:
     try:
         values[argument.name] = convert(value, argument.hint, argument.name)
-    except Misfit as error:
+    except WrongValue as error:
         wrongs.append(f"{argument.name}: {error}")
 
 
 def read_arguments(text: str) -> JsonObject:
-    """The model's JSON. Nothing at all means no arguments; anything but an object is a Misfit, never {}."""
+    """The model's JSON. Nothing at all means no arguments; anything but an object is a WrongValue, never {}."""
     if not text.strip():
         return {}
     try:
@@ -103,11 +103,11 @@ def read_arguments(text: str) -> JsonObject:
         if isinstance(value, str):  # said twice: "{\"city\": ...}"
             value = load_json(value)
     except DragomanError as error:
-        raise Misfit(f"the arguments are {error}. Write one JSON object") from error
+        raise WrongValue(f"the arguments are {error}. Write one JSON object") from error
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Misfit(f"the arguments must be one JSON object, not {kind_of(value)}")
+        raise WrongValue(f"the arguments must be one JSON object, not {kind_of(value)}")
     return copy_json(value)  # type: ignore[no-any-return]
 
 

@@ -9,22 +9,22 @@ import msgspec
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import Json, kind_of, load_json
-from dragoman.tools.hints import PATHS, Choice, Hint, Knot, Record, Values, is_pydantic, is_stand_in, name_of
+from dragoman.tools.hints import PATHS, Hint, Knot, OneOf, Record, Values, is_pydantic, is_stand_in, name_of
 from dragoman.tools.records import Shape, is_named_tuple, is_record, read_shape
 
 _PLACE = re.compile(r" - at `\$([^`]*)`")
 
 
-class Misfit(DragomanError):
+class WrongValue(DragomanError):
     """A value that is not what its hint says; the words are for the model."""
 
 
 def convert(value: Json, hint: Hint, name: str = "") -> Any:
-    """The value of this type; Misfit says what is wrong and where in what is called `name`."""
+    """The value of this type; WrongValue says what is wrong and where in what is called `name`."""
     try:
         return _look_twice(value, hint.kind)
     except ValueError as error:
-        raise Misfit(_say(error, name)) from error
+        raise WrongValue(_say(error, name)) from error
 
 
 def _look_twice(value: Json, kind: Any) -> Any:
@@ -57,7 +57,7 @@ def _look(value: Json, kind: Any, *, strict: bool) -> Any:
 
 def _make(kind: Any, value: Any, *, strict: bool) -> Any:
     """What msgspec asks about."""
-    if is_stand_in(kind, Choice):
+    if is_stand_in(kind, OneOf):
         return _choose(kind, value, strict=strict)
     if is_stand_in(kind, Record):
         return _fill(kind.shape, value, strict=strict)
@@ -75,7 +75,7 @@ def _make(kind: Any, value: Any, *, strict: bool) -> Any:
     raise ValueError(f"Expected `{name_of(kind)}`, got `{kind_of(value)}`")
 
 
-def _choose(kind: type[Choice], value: Any, *, strict: bool) -> Any:
+def _choose(kind: type[OneOf], value: Any, *, strict: bool) -> Any:
     """The member that fits best: strictly before leniently, and among objects the one that knows most of the keys."""
     wrongs: list[str] = []
     members = sorted(kind.members, key=lambda member: _unknown_keys(member, value))

@@ -1,4 +1,4 @@
-"""Gate: who may go to an upstream now, who waits, who is turned away. It decides; `places.py` waits.
+"""Admission: who may go to an upstream now, who waits, who is turned away. It decides; `places.py` waits.
 
 Three limits stand at one gate: requests at once, requests a minute, tokens a minute. A failing request gives its
 place back and never stops the others.
@@ -7,7 +7,7 @@ place back and never stops the others.
 from math import inf
 from typing import Literal
 
-from dragoman.upstream.limits import Slip, Window
+from dragoman.upstream.limits import Window, WindowEntry
 from dragoman.upstream.queue import FairQueue
 
 Verdict = Literal["go", "wait", "full"]
@@ -22,11 +22,11 @@ class Ticket:
         self.who = who
         self.tokens = tokens  # what it may cost at most, until it is known
         self.inside = False
-        self.rpm: Slip | None = None
-        self.tpm: Slip | None = None
+        self.rpm: WindowEntry | None = None
+        self.tpm: WindowEntry | None = None
 
 
-class Gate:
+class Admission:
     def __init__(
         self, *, at_once: int | None = None, rpm: int | None = None, tpm: int | None = None, queue: int = 100
     ) -> None:

@@ -16,8 +16,8 @@ from dragoman.model.request import Request, Tool
 from dragoman.notes import ROOT, Notes
 from dragoman.passes.effort import EFFORTS
 from dragoman.passes.emulate import Undo
-from dragoman.passes.legal import prepare
 from dragoman.passes.parameters import BETA
+from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile, Thinking
 from dragoman.passes.reasoning import sign_calls
 from dragoman.passes.schemas import adapt_schemas

@@ -11,7 +11,7 @@ SPAN_S = 60.0
 MARGIN_S = 0.05
 
 
-class Slip:
+class WindowEntry:
     """One reservation. Its weight may change until it leaves the window."""
 
     __slots__ = ("at", "counted", "weight")
@@ -28,7 +28,7 @@ class Window:
     def __init__(self, limit: int, span_s: float = SPAN_S, margin_s: float = MARGIN_S) -> None:
         self.limit = limit
         self._span = span_s + margin_s
-        self._log: deque[Slip] = deque()  # by time
+        self._log: deque[WindowEntry] = deque()  # by time
         self._used = 0
 
     def wait_s(self, now: float, weight: int = 1) -> float:
@@ -44,26 +44,26 @@ class Window:
                 return max(slip.at + self._span - now, 0.001)
         return inf  # not reached: everything in the log leaves in the end
 
-    def take(self, now: float, weight: int = 1) -> Slip:
-        slip = Slip(now, weight)
+    def take(self, now: float, weight: int = 1) -> WindowEntry:
+        slip = WindowEntry(now, weight)
         self._log.append(slip)
         self._used += weight
         return slip
 
-    def stamp(self, slip: Slip, now: float) -> None:
+    def stamp(self, slip: WindowEntry, now: float) -> None:
         """It was sent only now."""
         if slip.counted and now > slip.at:
             self._log.remove(slip)
             slip.at = now
             self._log.append(slip)
 
-    def settle(self, slip: Slip, weight: int) -> None:
+    def settle(self, slip: WindowEntry, weight: int) -> None:
         """What it really weighed."""
         if slip.counted:
             self._used += weight - slip.weight
         slip.weight = weight
 
-    def give_back(self, slip: Slip) -> None:
+    def give_back(self, slip: WindowEntry) -> None:
         """It was never sent."""
         if slip.counted:
             slip.counted = False

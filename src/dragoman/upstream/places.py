@@ -1,17 +1,17 @@
-"""Places: waits at a Gate. The gate decides, the event loop's clock and futures do."""
+"""Places: waits at a Admission. The gate decides, the event loop's clock and futures do."""
 
 import asyncio
 from collections.abc import Callable
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.upstream.gate import Gate, Ticket
+from dragoman.upstream.gate import Admission, Ticket
 
 
-class Places:
+class AdmissionWaiter:
     """Everything that enters leaves exactly once, however its request ends."""
 
-    def __init__(self, gate: Gate, name: str, clock: Callable[[], float]) -> None:
+    def __init__(self, gate: Admission, name: str, clock: Callable[[], float]) -> None:
         self.gate = gate
         self._name = name
         self._clock = clock

@@ -6,6 +6,7 @@ from functools import lru_cache, partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.demo.model import demo_events
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._seals import WORD, strip_side
@@ -17,21 +18,20 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.model.usage import add_usage
 from dragoman.notes import Note, Notes
-from dragoman.passes.answers import ask_again
 from dragoman.passes.emulate import Undo, split_choices
-from dragoman.passes.legal import prepare
+from dragoman.passes.json_answers import ask_again
+from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import NOTHING
-from dragoman.passes.restore import Renamer, Restorer
-from dragoman.passes.restore import restore as restore_reply
 from dragoman.passes.think_tags import ThoughtFinder, find_thoughts
-from dragoman.upstream.demo import demo_events
+from dragoman.passes.undo import StreamRenamer, StreamUndo
+from dragoman.passes.undo import undo_reply as restore_reply
 from dragoman.upstream.learner import learn
 from dragoman.upstream.profiles import choose_dialect as dialect_of_model
 from dragoman.upstream.profiles import load_rows, profile_for
-from dragoman.upstream.send import Rendered
+from dragoman.upstream.send import UpstreamCall
 from dragoman.upstream.spec import DEMO, Target, Upstream
-from dragoman.upstream.station import Station
+from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.upstream.urls import quote_segment
 
 ANTHROPIC_VERSION = "2023-06-01"
@@ -39,7 +39,7 @@ MOST_PROFILES = 1_000
 HOP = "x-dragoman-hop"  # a gateway that is its own upstream must notice (T41)
 
 
-class Asked(Struct, kw_only=True):
+class ClientRequest(Struct, kw_only=True):
     """What the client asked, in its own dialect and in ours."""
 
     dialect: Dialect
@@ -53,14 +53,16 @@ class Asked(Struct, kw_only=True):
     path: str = ""  # the plain path of its route; Gemini's with what its query says
 
 
-def render(asked: Asked, station: Station, target: Target, *, stream: bool, refuse: frozenset[str]) -> Rendered:
+def render(
+    asked: ClientRequest, station: UpstreamState, target: Target, *, stream: bool, refuse: frozenset[str]
+) -> UpstreamCall:
     upstream = station.spec
     notes = Notes(refuse)  # type: ignore[arg-type]  # checked where it was read
     notes.items.extend(asked.notes)
     request = replace(asked.request, model=target.model, stream=stream or asked.request.stream)
     if upstream.kind == DEMO:
         canonical = find_dialect("canonical")
-        return Rendered(
+        return UpstreamCall(
             dialect=canonical, path="", body=b"", headers={}, notes=notes, events=lambda: demo_events(request)
         )
     name = choose_dialect(upstream, asked.dialect.name, target.model)
@@ -79,7 +81,7 @@ def render(asked: Asked, station: Station, target: Target, *, stream: bool, refu
     return way.dress(rendered, prepared.request)
 
 
-def _find_profile(station: Station, dialect: str, model: str, *, native: bool) -> Profile:
+def _find_profile(station: UpstreamState, dialect: str, model: str, *, native: bool) -> Profile:
     learned = station.learned.get((dialect, model))
     overrides = station.spec.overrides if learned is None else {**station.spec.overrides, **learned}
     profile = _for_here(profile_for(station.spec.kind, model, dialect, overrides), station.spec.name, native=native)
@@ -89,7 +91,9 @@ def _find_profile(station: Station, dialect: str, model: str, *, native: bool) -
     return profile
 
 
-def split(asked: Asked, station: Station, target: Target, *, refuse: frozenset[str]) -> tuple[Asked, int]:
+def split(
+    asked: ClientRequest, station: UpstreamState, target: Target, *, refuse: frozenset[str]
+) -> tuple[ClientRequest, int]:
     """What to ask, and how often: more than once if several answers are wanted from a target that gives one."""
     upstream = station.spec
     if upstream.kind == DEMO:  # it gives as many as it is asked for
@@ -116,7 +120,7 @@ class _Way(Struct, frozen=True):
     """What is the same for everything that is sent to one target for one request. It does not know what was rendered:
     nothing here has to be collected."""
 
-    station: Station
+    station: UpstreamState
     target: Target
     dialect: Dialect
     profile: Profile
@@ -125,7 +129,7 @@ class _Way(Struct, frozen=True):
     usage: bool
     hops: int
 
-    def dress(self, made: Rendered, sent: Request) -> Rendered:
+    def dress(self, made: UpstreamCall, sent: Request) -> UpstreamCall:
         """With what the way back needs."""
         made.learn = partial(self.relearn, sent)
         made.headers[HOP] = str(self.hops + 1)
@@ -147,7 +151,7 @@ class _Way(Struct, frozen=True):
         except LossError as error:
             raise UpstreamError(_misfit(error.why)) from error
 
-    def relearn(self, sent: Request, failure: Failure) -> Rendered | None:
+    def relearn(self, sent: Request, failure: Failure) -> UpstreamCall | None:
         """What to send instead of what was refused, if the refusal tells."""
         lesson = learn(failure, sent, self.profile, self.notes)
         if lesson is None:
@@ -157,7 +161,7 @@ class _Way(Struct, frozen=True):
         return way.dress(_encode(self.dialect, lesson.request, self.notes, usage=self.usage), lesson.request)
 
 
-def _find_thoughts(made: Rendered, profile: Profile) -> None:
+def _find_thoughts(made: UpstreamCall, profile: Profile) -> None:
     """Before anything else is put right: what is a thought is no text (FIELD-CASES 73)."""
     tags, opened = profile.think_tags, profile.think_opened
     finder, events, whole = ThoughtFinder(tags, opened=opened), made.restore, made.restore_reply
@@ -198,7 +202,7 @@ class _SecondTry:
         self._first = reply
         raise UpstreamError(_misfit(why))
 
-    def learn(self, failure: Failure) -> Rendered | None:
+    def learn(self, failure: Failure) -> UpstreamCall | None:
         if failure.code != MISFIT or self._again is None:
             return self._way.relearn(self._sent, failure)
         made = self._way.dress(_encode(self._way.dialect, self._again, self._way.notes, usage=False), self._again)
@@ -221,14 +225,14 @@ def _misfit(why: str) -> Failure:
     return Failure(kind="refused", status=502, code=MISFIT, message=why)
 
 
-def _encode(dialect: Dialect, request: Request, notes: Notes, *, usage: bool) -> Rendered:
+def _encode(dialect: Dialect, request: Request, notes: Notes, *, usage: bool) -> UpstreamCall:
     wire = dialect.encode_request(request, notes)
     headers = dict(wire.headers)
     if dialect.name == "anthropic":
         headers.setdefault("anthropic-version", ANTHROPIC_VERSION)
     if dialect.name == "openai_chat" and usage:
         _ask_for_usage(wire.body)
-    return Rendered(dialect=dialect, path=wire.path, body=dump_json(wire.body), headers=headers, notes=notes)
+    return UpstreamCall(dialect=dialect, path=wire.path, body=dump_json(wire.body), headers=headers, notes=notes)
 
 
 def choose_dialect(upstream: Upstream, client: str, model: str) -> str:
@@ -252,7 +256,7 @@ def _equal(one: Request, other: Request) -> bool:
     return one is other or one == other
 
 
-def _as_is(asked: Asked, dialect: Dialect, target: Target, notes: Notes) -> Rendered:
+def _as_is(asked: ClientRequest, dialect: Dialect, target: Target, notes: Notes) -> UpstreamCall:
     """The client's own bytes, with the model's name as the only change."""
     headers = dict(asked.headers)
     path = asked.path
@@ -262,7 +266,7 @@ def _as_is(asked: Asked, dialect: Dialect, target: Target, notes: Notes) -> Rend
     if dialect.name == "gemini":
         verb = asked.path.rpartition(":")[2]
         path, body = f"/v1beta/models/{quote_segment(target.model)}:{verb}", asked.raw
-    return Rendered(dialect=dialect, path=path, body=body, headers=headers, notes=notes, as_is=True)
+    return UpstreamCall(dialect=dialect, path=path, body=body, headers=headers, notes=notes, as_is=True)
 
 
 def without_side(body: bytes) -> bytes:
@@ -280,8 +284,8 @@ def _ask_for_usage(body: JsonObject) -> None:
 
 def _restorer(undo: Undo, notes: Notes) -> Callable[[list[Event]], list[Event]]:
     if undo.is_only_names():
-        return Renamer(undo.renames).feed_all
-    restorer = Restorer(undo, notes)
+        return StreamRenamer(undo.renames).feed_all
+    restorer = StreamUndo(undo, notes)
 
     def restore(events: list[Event]) -> list[Event]:
         restored: list[Event] = []

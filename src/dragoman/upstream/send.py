@@ -18,21 +18,21 @@ from dragoman.dialects._base import Dialect, StreamDecoder
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import load_json
-from dragoman.lines import Line
+from dragoman.log_line import LogLine
 from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
-from dragoman.upstream.broken import MAX_ERROR_BYTES, for_client, left_alone, malformed, redact, too_late, unreadable
-from dragoman.upstream.course import Course
+from dragoman.upstream.attempts import Attempts
+from dragoman.upstream.failures import MAX_ERROR_BYTES, for_client, left_alone, malformed, redact, too_late, unreadable
 from dragoman.upstream.gate import Ticket
-from dragoman.upstream.hints import DAY_S, read_hint, read_words
-from dragoman.upstream.keys import Key
-from dragoman.upstream.reading import count_all, decode_whole, fold_events, is_whole, says_something
+from dragoman.upstream.key_ring import Key
+from dragoman.upstream.read_reply import count_all, decode_whole, fold_events, is_whole, says_something
 from dragoman.upstream.retry import LONGEST_HINT_S, MOST_ATTEMPTS, Again, GiveUp, decide
+from dragoman.upstream.retry_after import DAY_S, read_hint, read_words
 from dragoman.upstream.spec import Auth, Target
-from dragoman.upstream.station import Station
 from dragoman.upstream.transport import Opened, Transport
+from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.upstream.urls import join_url
 from dragoman.wire import WireReply
 
@@ -42,7 +42,7 @@ MAX_MESSAGE = 2000
 MOST_LESSONS = 3  # things a model refuses that one request may teach
 
 
-class Rendered(Struct, kw_only=True):
+class UpstreamCall(Struct, kw_only=True):
     """A request as one target wants it, made afresh for each attempt."""
 
     dialect: Dialect
@@ -55,7 +55,7 @@ class Rendered(Struct, kw_only=True):
     restore: Callable[[list[Event]], list[Event]] | None = None
     restore_reply: Callable[[Reply], Reply] | None = None
     events: Callable[[], Iterator[Event]] | None = None  # the demo model answers by itself
-    learn: Callable[[Failure], "Rendered | None"] | None = None  # what to send instead, if a refusal tells
+    learn: Callable[[Failure], "UpstreamCall | None"] | None = None  # what to send instead, if a refusal tells
 
 
 class Attempt(Struct, kw_only=True):
@@ -74,8 +74,8 @@ class Attempt(Struct, kw_only=True):
 class Job(Struct, kw_only=True):
     """What `ask` needs to know."""
 
-    targets: Sequence[tuple[Station, Target]]
-    render: Callable[[Station, Target], Rendered]
+    targets: Sequence[tuple[UpstreamState, Target]]
+    render: Callable[[UpstreamState, Target], UpstreamCall]
     stream: bool
     deadline: float
     who: str = ""
@@ -93,11 +93,11 @@ class Piece(Struct):
     events: list[Event]
 
 
-class Answer:
+class UpstreamAnswer:
     """A provider that has begun to answer. Whoever holds it calls `close`, once or more."""
 
     def __init__(
-        self, sender: "Sender", job: Job, station: Station, target: Target, key: Key, rendered: Rendered
+        self, sender: "Sender", job: Job, station: UpstreamState, target: Target, key: Key, rendered: UpstreamCall
     ) -> None:
         self._who, self._asked = job.who, job.asked
         self._about: int | None = None  # what was asked, once that is let go
@@ -231,9 +231,9 @@ class Sender:
         self.wall = wall
         self.dice = dice
 
-    async def ask(self, job: Job) -> Answer:
+    async def ask(self, job: Job) -> UpstreamAnswer:
         """The first answer that begins; an UpstreamError when there is none to be had."""
-        course = Course(job.targets)
+        course = Attempts(job.targets)
         try:
             while True:
                 station, target, key = await self._choose(job, course)
@@ -248,7 +248,7 @@ class Sender:
             course.free()
 
     async def _go_on(
-        self, job: Job, course: Course, station: Station, target: Target, key: Key, failure: Failure
+        self, job: Job, course: Attempts, station: UpstreamState, target: Target, key: Key, failure: Failure
     ) -> None:
         """After a failure: prepares the next attempt, or raises."""
         now = self.clock()
@@ -282,7 +282,7 @@ class Sender:
             case _:
                 course.go_on(station, target, key, now)
 
-    async def _choose(self, job: Job, course: Course) -> tuple[Station, Target, Key]:
+    async def _choose(self, job: Job, course: Attempts) -> tuple[UpstreamState, Target, Key]:
         """The first target that has a usable key; waits when one will have one soon."""
         while True:
             now = self.clock()
@@ -303,7 +303,7 @@ class Sender:
                 raise UpstreamError(failure)
             await self._sit_out(first, wait * (1 + 0.1 * self.dice()), failure)
 
-    async def _sit_out(self, station: Station, wait_s: float, failure: Failure) -> None:
+    async def _sit_out(self, station: UpstreamState, wait_s: float, failure: Failure) -> None:
         """Waits for a cool-down to end, beside as many others as may wait at this upstream (F14)."""
         if station.sitting_out >= station.spec.queue:
             raise UpstreamError(failure)
@@ -313,7 +313,7 @@ class Sender:
         finally:
             station.sitting_out -= 1
 
-    async def _try(self, job: Job, station: Station, target: Target, key: Key) -> Answer:
+    async def _try(self, job: Job, station: UpstreamState, target: Target, key: Key) -> UpstreamAnswer:
         rendered = job.render(station, target)
         for _ in range(MOST_LESSONS):
             try:
@@ -325,12 +325,14 @@ class Sender:
                 rendered = again
         return await self._try_with(job, station, target, key, rendered)
 
-    async def _try_with(self, job: Job, station: Station, target: Target, key: Key, rendered: Rendered) -> Answer:
+    async def _try_with(
+        self, job: Job, station: UpstreamState, target: Target, key: Key, rendered: UpstreamCall
+    ) -> UpstreamAnswer:
         attempt = Attempt(upstream=station.spec.name, model=target.model, key=key.secret.hint if key.secret else "")
         job.attempts.append(attempt)
         if job.keep_wire:
             attempt.body = rendered.body
-        answer = Answer(self, job, station, target, key, rendered)
+        answer = UpstreamAnswer(self, job, station, target, key, rendered)
         station.budget.in_flight += 1
         breaker = station.breaker(key, target.model)
         breaker.begin(self.clock())
@@ -359,21 +361,21 @@ class Sender:
         _tell(attempt)
         return answer
 
-    def _drop(self, answer: Answer) -> None:
+    def _drop(self, answer: UpstreamAnswer) -> None:
         """An attempt that failed: `ask` tells the station what it learnt."""
         answer._closed = True
         if answer._opened is not None:
             answer._opened.close()
         answer.station.budget.in_flight -= 1
 
-    def _answer_by_itself(self, job: Job, answer: Answer, events: Iterator[Event]) -> None:
+    def _answer_by_itself(self, job: Job, answer: UpstreamAnswer, events: Iterator[Event]) -> None:
         answer._sent = True
         if job.stream:
             answer._events = events
         else:
             self._take_reply(answer, fold_events(list(events)))
 
-    async def _send(self, job: Job, answer: Answer, attempt: Attempt, key: Key) -> None:
+    async def _send(self, job: Job, answer: UpstreamAnswer, attempt: Attempt, key: Key) -> None:
         station, rendered = answer.station, answer.rendered
         spec = station.spec
         headers = build_headers(rendered.headers, spec.headers, spec.auth, key, station.origin)
@@ -406,7 +408,7 @@ class Sender:
         else:
             await self._read_whole(job, answer, opened, attempt)
 
-    async def _refusal(self, answer: Answer, opened: Opened, key: Key, attempt: Attempt) -> Failure:
+    async def _refusal(self, answer: UpstreamAnswer, opened: Opened, key: Key, attempt: Attempt) -> Failure:
         if opened.status < 400:
             words = f"the upstream answered {opened.status}; redirects are not followed"
             return Failure(kind="server_error", status=502, code="upstream_redirect", message=words)
@@ -443,7 +445,7 @@ class Sender:
             changes["retry_after_s"] = said
         return replace(failure, **changes) if changes else failure
 
-    async def _hold(self, answer: Answer, deadline: float) -> None:
+    async def _hold(self, answer: UpstreamAnswer, deadline: float) -> None:
         """Reads until something is said: what fails before that can still be tried elsewhere. Comments for ever say
         nothing (T42)."""
         answer._decoder = answer.rendered.dialect.stream_decoder(answer.rendered.notes)
@@ -470,7 +472,7 @@ class Sender:
         for piece in held:
             answer.hold(piece)
 
-    async def _read_whole(self, job: Job, answer: Answer, opened: Opened, attempt: Attempt) -> None:
+    async def _read_whole(self, job: Job, answer: UpstreamAnswer, opened: Opened, attempt: Attempt) -> None:
         raw = await opened.read(until=job.deadline)
         answer._whole = True
         if job.keep_wire:
@@ -487,7 +489,7 @@ class Sender:
         else:
             self._take_reply(answer, reply)
 
-    def _take_reply(self, answer: Answer, reply: Reply) -> None:
+    def _take_reply(self, answer: UpstreamAnswer, reply: Reply) -> None:
         answer.usage = reply.usage
         restore = answer.rendered.restore_reply
         answer.reply = restore(reply) if restore is not None else reply
@@ -530,4 +532,4 @@ def _tell(attempt: Attempt, why: str = "") -> None:
     if log.isEnabledFor(logging.DEBUG):
         fields = {"upstream": attempt.upstream, "model": attempt.model, "key": attempt.key, "status": attempt.status}
         times = {"waited_ms": round(attempt.waited_s * 1000), "failure": attempt.failure, "why": why}
-        log.debug(Line("attempt", fields | times))
+        log.debug(LogLine("attempt", fields | times))

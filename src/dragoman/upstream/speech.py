@@ -15,11 +15,11 @@ import shutil
 
 from msgspec import Struct
 
+from dragoman.demo.voice import demo_speech
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, JsonObject, load_json
-from dragoman.upstream.broken import malformed
-from dragoman.upstream.demo_voice import demo_speech
+from dragoman.upstream.failures import malformed
 from dragoman.upstream.sound import RATE, read_wav, sniff_sound, wrap_wav, write_flac, write_ogg
 from dragoman.upstream.urls import quote_segment
 

@@ -16,12 +16,12 @@ from urllib.parse import quote, urlsplit
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.upstream.broken import malformed, too_large, too_late
-from dragoman.upstream.connection import Connection, HungUp, NotHttp
-from dragoman.upstream.dial import default_tls, dial
-from dragoman.upstream.heads import write_head
-from dragoman.upstream.pool import Pool
-from dragoman.upstream.resolver import Resolver
+from dragoman.upstream.failures import malformed, too_large, too_late
+from dragoman.upstream.http.connection import HttpConnection, HungUp, NotHttp
+from dragoman.upstream.http.dial import default_tls, dial
+from dragoman.upstream.http.head import write_head
+from dragoman.upstream.http.pool import Pool
+from dragoman.upstream.http.resolver import Resolver
 from dragoman.upstream.spec import Caps, Timeouts
 
 
@@ -56,9 +56,9 @@ class Opened:
 
     __slots__ = ("_caps", "_connection", "_idle_s", "_pool", "_size", "headers", "status")
 
-    def __init__(self, connection: Connection, idle_s: float, pool: Pool, caps: Caps) -> None:
+    def __init__(self, connection: HttpConnection, idle_s: float, pool: Pool, caps: Caps) -> None:
         self._caps = caps
-        self._connection: Connection | None = connection
+        self._connection: HttpConnection | None = connection
         self._idle_s = idle_s
         self._pool = pool
         self._size = 0
@@ -168,13 +168,13 @@ class Transport:
             except (NotHttp, TimeoutError) as error:
                 raise UpstreamError(failure_of(error)) from error
 
-    async def _dial(self, place: Place, connect_s: float) -> Connection:
+    async def _dial(self, place: Place, connect_s: float) -> HttpConnection:
         tls, host, port = place.origin
         loop = asyncio.get_running_loop()
         try:
             context = (self._ssl or await asyncio.to_thread(default_tls)) if tls else None
             found = await self._resolver.resolve(host, port)
-            return await dial(host, found, lambda: Connection(loop), tls=context, connect_s=connect_s)
+            return await dial(host, found, lambda: HttpConnection(loop), tls=context, connect_s=connect_s)
         except OSError as error:
             raise UpstreamError(unreached(error)) from error
 
@@ -190,7 +190,7 @@ class Transport:
         self._pools = {}
 
 
-async def _ask(connection: Connection, head: bytes, body: bytes, head_s: float, *, bodiless: bool) -> None:
+async def _ask(connection: HttpConnection, head: bytes, body: bytes, head_s: float, *, bodiless: bool) -> None:
     """Until the head of the answer is there; whatever happens instead ends the connection."""
     until = asyncio.get_running_loop().time() + head_s
     try:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from dragoman.dialects.jsonrpc import (
-    Call,
-    Fault,
+    RpcCall,
+    RpcFault,
     decode_calls,
     encode_answers,
     encode_error,
@@ -21,7 +21,7 @@ from dragoman.errors import DecodeError
 def respond(data: bytes) -> Any:
     """Answer every call with its own parameters."""
     batch = decode_calls(data, ("generate_content", "other"))
-    answers = [encode_result(c.id, c.params) if isinstance(c, Call) else None for c in batch.calls]
+    answers = [encode_result(c.id, c.params) if isinstance(c, RpcCall) else None for c in batch.calls]
     said = encode_answers(batch, answers)
     return None if said is None else json.loads(said)
 
@@ -66,7 +66,7 @@ def sent(value: Any) -> bytes:
 def test_every_code_the_specification_has(data: bytes, code: int, call_id: Any) -> None:
     batch = decode_calls(data)
     assert batch.single
-    assert isinstance(batch.calls[0], Fault)
+    assert isinstance(batch.calls[0], RpcFault)
     answer = respond(data)
     assert answer["error"]["code"] == code
     assert answer["error"]["message"]
@@ -95,7 +95,7 @@ def test_an_id_comes_back_as_it_was_written(written: str, frame: bytes) -> None:
     data = b'{"params": {"id": 5}, "id" : %b , "jsonrpc":"2.0","method":"generate_content"}' % written.encode()
     batch = decode_calls(frame % data)
     (made,) = batch.calls
-    assert isinstance(made, Call)
+    assert isinstance(made, RpcCall)
     assert not made.notification
     said = encode_answers(batch, [encode_result(made.id, {})])
     assert said is not None

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dragoman.dialects import NAMES, find_dialect
-from dragoman.dialects.jsonrpc import Batch, Call, Fault, decode_calls, dialect_for, encode_answers, refuse_params
+from dragoman.dialects.jsonrpc import Batch, RpcCall, RpcFault, decode_calls, dialect_for, encode_answers, refuse_params
 from dragoman.dialects.jsonrpc.calls import encode_error
 from dragoman.errors import DecodeError, DragomanError
 from dragoman.failure import Failure
@@ -23,14 +23,14 @@ def serve(data: bytes) -> bytes | None:
     batch: Batch = decode_calls(data)
     answers: list[bytes | None] = []
     for call in batch.calls:
-        if isinstance(call, Fault):
+        if isinstance(call, RpcFault):
             answers.append(None)
             continue
         answers.append(answer(call))
     return encode_answers(batch, answers)
 
 
-def answer(call: Call) -> bytes:
+def answer(call: RpcCall) -> bytes:
     dialect = dialect_for(call.id)
     try:
         request = dialect.decode_request(WireRequest(body=call.params), Notes())

@@ -16,9 +16,9 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.bodies import put_model
 from dragoman.notes import Note, Notes
 from dragoman.upstream.profiles import load_rows
-from dragoman.upstream.render import Asked, render, split
+from dragoman.upstream.render import ClientRequest, render, split
 from dragoman.upstream.spec import Target, Upstream
-from dragoman.upstream.station import Station
+from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
 from tests.recorded import Case, cases
 
@@ -117,11 +117,11 @@ def _stream(source: str, data: bytes, to: str) -> Written:
     return Written(sent, _spell(notes))
 
 
-def _ask(case: Case, raw: bytes) -> Asked:
+def _ask(case: Case, raw: bytes) -> ClientRequest:
     """The request as the gateway has it once it is read."""
     notes, dialect = Notes(), find_dialect(case.dialect)
     wire = WireRequest(body=json.loads(raw), path=_path(case), headers=_headers(case))
-    return Asked(
+    return ClientRequest(
         dialect=dialect,
         request=dialect.decode_request(wire, notes),
         raw=raw,
@@ -132,13 +132,13 @@ def _ask(case: Case, raw: bytes) -> Asked:
     )
 
 
-def _send(asked: Asked, target: str) -> Written:
+def _send(asked: ClientRequest, target: str) -> Written:
     """What the gateway sends to a server, however often."""
     server, _, model = target.partition("/")
     kind, _, dialect = server.partition(":")
     spoken = (dialect,) if dialect else load_rows().kinds[kind].dialects
     upstream = Upstream(name=kind, kind=kind, dialect=spoken[0], dialects=spoken)
-    station, at, copies = Station(upstream, lambda: 0.0), Target(upstream, model), 1
+    station, at, copies = UpstreamState(upstream, lambda: 0.0), Target(upstream, model), 1
     if (asked.request.choices or 1) > 1:
         asked, copies = split(asked, station, at, refuse=frozenset())
     made = render(asked, station, at, stream=bool(asked.request.stream), refuse=frozenset())

@@ -33,7 +33,7 @@ from dragoman.dialects.anthropic.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import OMIT, add_extras, drop_constant, expected, leftovers, need_object, take_one, take_text
-from dragoman.framing.mould import Mould
+from dragoman.framing.delta_template import DeltaTemplate
 from dragoman.framing.sse import SseDecoder, SseFrame, read_block
 from dragoman.jsontypes import JsonObject, dump_json, dump_text, load_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
@@ -97,7 +97,7 @@ class StreamDecoder:
         self._extras: dict[str, JsonObject] = {}
         self._started = False
         self._ended = False
-        self._mould = Mould()  # of a piece of text
+        self._mould = DeltaTemplate()  # of a piece of text
         self._moulded: _Block | None = None  # whose text that is
 
     def feed(self, piece: bytes) -> list[Event]:

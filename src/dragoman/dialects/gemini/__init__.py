@@ -10,8 +10,8 @@ from dragoman.dialects.gemini.request import decode_request, encode_request
 from dragoman.dialects.gemini.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.gemini.words import FAILURES, NAME
 from dragoman.jsontypes import JsonObject
-from dragoman.passes.joining import join_apart
 from dragoman.passes.roles import say_developer_as_system
+from dragoman.passes.turn_joining import join_apart
 from dragoman.passes.turns import put_results_first
 
 

@@ -16,7 +16,7 @@ class Calls(Protocol):
     def result(self, given: str | None, name: str | None) -> str: ...
 
 
-class _Call(NamedTuple):
+class _OpenCall(NamedTuple):
     id: str
     name: str
     turn: int
@@ -26,7 +26,7 @@ class History:
     """The calls of a request as they are read, first to last."""
 
     def __init__(self) -> None:
-        self._waiting: list[_Call] = []
+        self._waiting: list[_OpenCall] = []
         self._last: dict[str, str] = {}  # name -> id of its latest call
         self._count = 0
         self._orphans = 0
@@ -42,7 +42,7 @@ class History:
     def call(self, given: str | None, name: str, arguments: str) -> str:
         call_id = given or f"call_gemini_{self._count}"
         self._count += 1
-        self._waiting.append(_Call(call_id, name, self._turn))
+        self._waiting.append(_OpenCall(call_id, name, self._turn))
         self._last[name] = call_id
         return call_id
 
@@ -60,7 +60,7 @@ class History:
         self._orphans += 1
         return f"call_gemini_orphan_{self._orphans - 1}"
 
-    def _claim(self, calls: list[_Call]) -> str | None:
+    def _claim(self, calls: list[_OpenCall]) -> str | None:
         """The first of the latest turn: what an earlier one left open was given up."""
         found = next((call for call in calls if call.turn == calls[-1].turn), None)
         if found is None:

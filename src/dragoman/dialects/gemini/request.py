@@ -11,8 +11,8 @@ from urllib.parse import quote, unquote
 from msgspec.structs import replace
 
 from dragoman.dialects._calls import arguments_as_object
+from dragoman.dialects._fast_turns import encode_turns, usual_calls, usual_result, usual_text
 from dragoman.dialects._settings import encode_tier, note_missing
-from dragoman.dialects._usual import encode_turns, usual_calls, usual_result, usual_text
 from dragoman.dialects.gemini.calls import History
 from dragoman.dialects.gemini.generation import CONFIG, encode_generation, take_generation
 from dragoman.dialects.gemini.parts import decode_parts, encode_part

@@ -7,7 +7,7 @@ ends by closing. Google's own client breaks on comments, `event:` lines and `[DO
 the elements of one JSON array.
 """
 
-from dragoman.dialects.gemini.reading import StreamDecoder
-from dragoman.dialects.gemini.writing import StreamEncoder
+from dragoman.dialects.gemini.stream_decoder import StreamDecoder
+from dragoman.dialects.gemini.stream_encoder import StreamEncoder
 
 __all__ = ["StreamDecoder", "StreamEncoder"]

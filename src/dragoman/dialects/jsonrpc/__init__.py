@@ -10,9 +10,9 @@ from typing import NoReturn
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.jsonrpc.calls import (
     Batch,
-    Call,
-    Fault,
     Id,
+    RpcCall,
+    RpcFault,
     decode_calls,
     encode_answers,
     encode_error,
@@ -41,8 +41,8 @@ __all__ = [
     "NAME",
     "STREAM_MEDIA_TYPE",
     "Batch",
-    "Call",
-    "Fault",
+    "RpcCall",
+    "RpcFault",
     "StreamDecoder",
     "StreamEncoder",
     "decode_calls",

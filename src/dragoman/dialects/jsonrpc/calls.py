@@ -26,7 +26,7 @@ METHODS = (METHOD,)
 Id: TypeAlias = "str | int | Raw | None"  # Raw: a number with a fraction, as it was written
 
 
-class Call(Struct, frozen=True, kw_only=True):
+class RpcCall(Struct, frozen=True, kw_only=True):
     """A call to make."""
 
     method: str
@@ -35,7 +35,7 @@ class Call(Struct, frozen=True, kw_only=True):
     notification: bool = False  # nobody waits for an answer
 
 
-class Fault(Struct, frozen=True, kw_only=True):
+class RpcFault(Struct, frozen=True, kw_only=True):
     """No call, but the error to answer with."""
 
     error: JsonObject
@@ -46,7 +46,7 @@ class Fault(Struct, frozen=True, kw_only=True):
 class Batch(Struct, frozen=True, kw_only=True):
     """What one body holds. `single`: it was no array, so the answer is none either."""
 
-    calls: tuple[Call | Fault, ...]
+    calls: tuple[RpcCall | RpcFault, ...]
     single: bool
 
 
@@ -58,36 +58,38 @@ def decode_calls(data: bytes, methods: Collection[str] = METHODS) -> Batch:
     try:
         body = load_json(data)
     except DecodeError as error:
-        return Batch(calls=(Fault(error=make_error(PARSE_ERROR, error.what)),), single=True)
+        return Batch(calls=(RpcFault(error=make_error(PARSE_ERROR, error.what)),), single=True)
     if type(body) is not list:
         return Batch(calls=(_decode_call(body, data, methods),), single=True)
     if not body:
-        return Batch(calls=(Fault(error=make_error(INVALID_REQUEST, "an empty batch")),), single=True)
+        return Batch(calls=(RpcFault(error=make_error(INVALID_REQUEST, "an empty batch")),), single=True)
     pieces = msgspec.json.decode(data, type=list[Raw])
     return Batch(calls=tuple(_decode_call(b, p, methods) for b, p in zip(body, pieces, strict=True)), single=False)
 
 
-def _decode_call(body: Json, data: bytes | Raw, methods: Collection[str]) -> Call | Fault:
+def _decode_call(body: Json, data: bytes | Raw, methods: Collection[str]) -> RpcCall | RpcFault:
     if type(body) is not dict:
-        return Fault(error=make_error(INVALID_REQUEST, f"expected object, found {kind_of(body)}"))
+        return RpcFault(error=make_error(INVALID_REQUEST, f"expected object, found {kind_of(body)}"))
     if "id" in body and type(body["id"]) not in (str, int, float, type(None)):
-        return Fault(error=make_error(INVALID_REQUEST, f"/id: expected string or number, found {kind_of(body['id'])}"))
+        return RpcFault(
+            error=make_error(INVALID_REQUEST, f"/id: expected string or number, found {kind_of(body['id'])}")
+        )
     given = body.get("id")
     call_id: Id = msgspec.json.decode(data, type=_Identified).id if type(given) is float else given
     if body.get("jsonrpc") != VERSION:
-        return Fault(error=make_error(INVALID_REQUEST, '/jsonrpc: expected "2.0"'), id=call_id)
+        return RpcFault(error=make_error(INVALID_REQUEST, '/jsonrpc: expected "2.0"'), id=call_id)
     method, silent = body.get("method"), "id" not in body
     if type(method) is not str:
         error = make_error(INVALID_REQUEST, f"/method: expected string, found {kind_of(method)}")
-        return Fault(error=error, id=call_id)
+        return RpcFault(error=error, id=call_id)
     if method not in methods:
-        return Fault(error=make_error(METHOD_NOT_FOUND, method), id=call_id, notification=silent)
+        return RpcFault(error=make_error(METHOD_NOT_FOUND, method), id=call_id, notification=silent)
     params = body.get("params", {})
     if type(params) is not dict:
         # by position they would depend on an order nobody has written down
         error = make_error(INVALID_PARAMS, f"/params: expected object, found {kind_of(params)}")
-        return Fault(error=error, id=call_id, notification=silent)
-    return Call(method=method, params=params, id=call_id, notification=silent)
+        return RpcFault(error=error, id=call_id, notification=silent)
+    return RpcCall(method=method, params=params, id=call_id, notification=silent)
 
 
 # ---------------------------------------------------------------- answers
@@ -133,7 +135,7 @@ def _answers(batch: Batch, answers: Sequence[bytes | None]) -> Iterable[bytes]:
     for call, answer in zip(batch.calls, answers, strict=True):
         if call.notification:
             continue
-        if isinstance(call, Fault):
+        if isinstance(call, RpcFault):
             yield encode_error(call.id, call.error)
         elif answer is not None:
             yield answer

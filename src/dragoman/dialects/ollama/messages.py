@@ -7,10 +7,10 @@ results may lack ids: then results answer calls by name and order, over the whol
 from functools import partial
 
 from dragoman.dialects._calls import arguments_as_object
+from dragoman.dialects._fast_turns import encode_turns, usual_calls, usual_result, usual_text
 from dragoman.dialects._parts import is_plain
 from dragoman.dialects._results import FAILED, mark_failed, unmark_failed
-from dragoman.dialects._usual import encode_turns, usual_calls, usual_result, usual_text
-from dragoman.dialects.ollama.parts import Turn, add_spelled, take_content, take_media, take_parts
+from dragoman.dialects.ollama.parts import MessageWriter, add_spelled, take_content, take_media, take_parts
 from dragoman.dialects.ollama.words import NAME, ROLE_WORDS, ROLES, TOOL_ROLE
 from dragoman.errors import DecodeError
 from dragoman.fields import add_extras, expected, leftovers, need_object, note_spelling, spelled, take_text_or_none
@@ -206,7 +206,7 @@ def _encode_message(names: _CallNames, message: Message, at: At, notes: Notes) -
         if message.role == "developer":
             notes.altered((at, "role"), "ollama does not tell developer from system")
     turns: list[JsonObject] = []
-    turn: Turn | None = None
+    turn: MessageWriter | None = None
     for i, part in enumerate(message.parts):
         if isinstance(part, ToolResult) and message.role == "user":
             if turn is not None:
@@ -215,7 +215,7 @@ def _encode_message(names: _CallNames, message: Message, at: At, notes: Notes) -
             turns.append(_encode_result(part, names, ((at, "parts"), i), notes))
         else:
             if turn is None:
-                turn = Turn((at, "parts"), notes)
+                turn = MessageWriter((at, "parts"), notes)
             turn.add(part, i)
     if turn is not None:
         _close(turns, role, turn)
@@ -232,7 +232,7 @@ def _encode_message(names: _CallNames, message: Message, at: At, notes: Notes) -
     return turns
 
 
-def _close(turns: list[JsonObject], role: str, turn: Turn) -> None:
+def _close(turns: list[JsonObject], role: str, turn: MessageWriter) -> None:
     body = turn.body()
     if body is not None:
         turns.append({"role": role, **body})
@@ -263,7 +263,7 @@ def _encode_inside(part: ToolResult, at: At, notes: Notes) -> JsonObject | None:
     parts = part.parts
     if len(parts) == 1 and is_plain(parts[0]):
         return {"content": parts[0].text}  # type: ignore[union-attr]  # it is a Text
-    inner = Turn((at, "parts"), notes)
+    inner = MessageWriter((at, "parts"), notes)
     for i, piece in enumerate(parts):
         inner.add(piece, i)
     return inner.body()

@@ -211,7 +211,7 @@ def _decode_logprob(item: JsonObject) -> TokenLogprob:
 RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 1, Document: 1, Image: 2, Audio: 2, ToolCall: 3}
 
 
-class Turn:
+class MessageWriter:
     """One Ollama message while it is put together from parts. `to_client`: in a reply, where opaque state may stand
     in the side field and the calls are numbered."""
 

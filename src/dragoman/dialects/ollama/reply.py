@@ -7,7 +7,7 @@ from hashlib import blake2b
 from msgspec.structs import replace
 
 from dragoman.dialects._usage import note_audio, note_missing_tier
-from dragoman.dialects.ollama.parts import MintId, Turn, add_spelled, take_logprobs, take_parts
+from dragoman.dialects.ollama.parts import MessageWriter, MintId, add_spelled, take_logprobs, take_parts
 from dragoman.dialects.ollama.times import UNKNOWN, read_time, write_time
 from dragoman.dialects.ollama.words import FINISH_WORDS, FINISHES, FORM, GENERATE, NAME, says_generate
 from dragoman.errors import DecodeError
@@ -148,7 +148,7 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
     _note_lost(reply, notes)
     choice = reply.choices[0] if reply.choices else Choice(parts=())
     at: At = ((ROOT, "choices"), 0)
-    turn = Turn((at, "parts"), notes, to_client=True)
+    turn = MessageWriter((at, "parts"), notes, to_client=True)
     for i, part in enumerate(choice.parts):
         turn.add(part, i)
     message = turn.body() or {"content": ""}

@@ -6,7 +6,7 @@ from typing import Any
 
 from dragoman.dialects._settings import note_missing, note_unnamed
 from dragoman.dialects.ollama.messages import encode_messages, take_messages
-from dragoman.dialects.ollama.parts import Turn, take_media
+from dragoman.dialects.ollama.parts import MessageWriter, take_media
 from dragoman.dialects.ollama.tools import decode_tool, encode_tools
 from dragoman.dialects.ollama.words import (
     CHAT_PATH,
@@ -219,7 +219,7 @@ def _encode_generate(body: JsonObject, request: Request, notes: Notes) -> None:
     body.update(own.get("~empty", {}))
     for i, message in enumerate(request.messages):
         at: At = ((ROOT, "messages"), i)
-        turn = Turn((at, "parts"), notes)
+        turn = MessageWriter((at, "parts"), notes)
         for j, part in enumerate(message.parts):
             turn.add(part, j)
         said = turn.body() or {"content": ""}

@@ -16,8 +16,8 @@ from dragoman.dialects._usage import note_missing_tier
 from dragoman.dialects.ollama.failure import decode_failure, encode_error
 from dragoman.dialects.ollama.parts import (
     RANKS,
+    MessageWriter,
     MintId,
-    Turn,
     encode_call,
     encode_logprobs,
     take_answered_media,
@@ -359,7 +359,7 @@ class StreamEncoder:
             case ToolCall():
                 self._pieces.append(part.arguments)
             case _:
-                turn = Turn(parts, self._notes, to_client=True)
+                turn = MessageWriter(parts, self._notes, to_client=True)
                 turn.add(part, self._count - 1)
                 message = turn.body()
                 if message is not None:

@@ -238,7 +238,7 @@ def joins(last: Part, part: Part) -> bool:
     return False
 
 
-class Client:
+class ClientKnowledge:
     """Who a reply is written for: its items need ids, and a status each."""
 
     __slots__ = ("reply_id", "status")
@@ -252,7 +252,7 @@ class Client:
         return f"{ID_PREFIXES[kind]}{MINTED}{self.reply_id}_{index}"
 
 
-def encode_item(group: Group, index: int, at: At, notes: Notes, client: Client | None) -> JsonObject | None:
+def encode_item(group: Group, index: int, at: At, notes: Notes, client: ClientKnowledge | None) -> JsonObject | None:
     """One item; None where Responses cannot say it. Without a client it is history for a provider."""
     i, part = group[0]
     here: At = (at, i)
@@ -279,7 +279,7 @@ def encode_item(group: Group, index: int, at: At, notes: Notes, client: Client |
             assert_never(part)
 
 
-def identify(item: JsonObject, kind: str, group: Group, index: int, client: Client | None) -> None:
+def identify(item: JsonObject, kind: str, group: Group, index: int, client: ClientKnowledge | None) -> None:
     """Writes the item's id and status: its own, or for a client ones made up."""
     own: JsonObject = {}
     for _, part in group:
@@ -301,7 +301,7 @@ def identify(item: JsonObject, kind: str, group: Group, index: int, client: Clie
             item["status"] = status
 
 
-def _encode_message(group: Group, index: int, at: At, notes: Notes, client: Client | None) -> JsonObject:
+def _encode_message(group: Group, index: int, at: At, notes: Notes, client: ClientKnowledge | None) -> JsonObject:
     item: JsonObject = {"type": "message"}
     identify(item, "message", group, index, client)
     item["role"] = "assistant"
@@ -344,7 +344,7 @@ def _item_keys(said: list[tuple[int, Text | Refusal]]) -> JsonObject:
     return keys
 
 
-def encode_call(part: ToolCall, index: int, at: At, notes: Notes, client: Client | None) -> JsonObject:
+def encode_call(part: ToolCall, index: int, at: At, notes: Notes, client: ClientKnowledge | None) -> JsonObject:
     kind = "custom_tool_call" if part.freeform else "function_call"
     item: JsonObject = {"type": kind}
     identify(item, kind, [(0, part)], index, client)
@@ -360,7 +360,9 @@ def encode_call(part: ToolCall, index: int, at: At, notes: Notes, client: Client
     return item
 
 
-def _encode_reasoning(group: Group, index: int, at: At, notes: Notes, client: Client | None) -> JsonObject | None:
+def _encode_reasoning(
+    group: Group, index: int, at: At, notes: Notes, client: ClientKnowledge | None
+) -> JsonObject | None:
     if client is None and not any(is_own_thought(part) for _, part in group):
         for i, part in group:
             seal = part.seal if isinstance(part, Reasoning) else None
@@ -409,7 +411,12 @@ def place_of(part: Reasoning) -> str:
 
 
 def _add_thought(
-    item: JsonObject, texts: dict[str, list[JsonObject]], part: Reasoning, at: At, notes: Notes, client: Client | None
+    item: JsonObject,
+    texts: dict[str, list[JsonObject]],
+    part: Reasoning,
+    at: At,
+    notes: Notes,
+    client: ClientKnowledge | None,
 ) -> None:
     place = place_of(part)
     if place != "none":
@@ -428,11 +435,11 @@ def _add_thought(
         write_seal(item, seal, at, notes, to_client=client is not None)
 
 
-def _encode_image(part: Image, data: str, index: int, at: At, notes: Notes, client: Client) -> JsonObject:
+def _encode_image(part: Image, data: str, index: int, at: At, notes: Notes, client: ClientKnowledge) -> JsonObject:
     """The one way a picture comes out of a model here is as the result of a tool."""
     notes.altered(at, "responses' models draw with a tool: said as an image_generation_call")
     item: JsonObject = {"type": "image_generation_call"}
-    identify(item, "image_generation_call", [(0, part)], index, Client(client.reply_id))
+    identify(item, "image_generation_call", [(0, part)], index, ClientKnowledge(client.reply_id))
     item["result"] = data
     form = (part.media_type or "").removeprefix("image/")
     if form in ("png", "webp", "jpeg", "gif"):

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.dialects._usage import note_audio, note_missing_tier
-from dragoman.dialects.openai_responses.items import Client, decode_model_item, encode_item, group_parts
+from dragoman.dialects.openai_responses.items import ClientKnowledge, decode_model_item, encode_item, group_parts
 from dragoman.dialects.openai_responses.namespaces import find_spaces, put_in_space
 from dragoman.dialects.openai_responses.parts import is_omitted
 from dragoman.dialects.openai_responses.request import encode_request
@@ -233,7 +233,7 @@ def _encode_output(
     groups = group_parts(parts)
     for number, group in enumerate(groups):
         last = number == len(groups) - 1
-        client = Client(reply_id, item_status(finish) if last else "completed")
+        client = ClientKnowledge(reply_id, item_status(finish) if last else "completed")
         item = encode_item(group, len(output), at, notes, client)
         if item is not None:
             output.append(item)

@@ -1,0 +1,373 @@
+"""Gemini generateContent: the stream, read."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from dragoman.dialects.gemini.array import ArrayDecoder
+from dragoman.dialects.gemini.calls import Fresh
+from dragoman.dialects.gemini.failure import decode_failure
+from dragoman.dialects.gemini.grounding import METADATA, Cited, take_citations, take_logprobs
+from dragoman.dialects.gemini.partial import PartialCall
+from dragoman.dialects.gemini.parts import THOUGHT, decode_part
+from dragoman.dialects.gemini.reply import (
+    BLOCKED,
+    read_block,
+    take_created,
+    take_finish,
+    take_usage,
+    take_word,
+)
+from dragoman.dialects.gemini.spelling import to_camel
+from dragoman.dialects.gemini.words import NAME
+from dragoman.errors import DecodeError
+from dragoman.failure import Failure
+from dragoman.fields import leftovers, look_list
+from dragoman.framing.delta_template import DeltaTemplate
+from dragoman.framing.sse import SseDecoder
+from dragoman.framing.sse import read_block as read_frame
+from dragoman.jsontypes import JsonObject, kind_of, load_json
+from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.fold import unfold_part
+from dragoman.model.messages import Part, Reasoning, Seal, Text, ToolCall
+from dragoman.model.reply import Finish
+from dragoman.notes import Notes
+from dragoman.wire import WireReply
+
+CUT = Failure(kind="cut_off", message="the stream ended before its end")
+MAX_FRAME_BYTES = 64 * 1024 * 1024  # a picture comes whole in one frame
+MAX_CHOICES = 64
+SPACE = b" \t\r\n\xef\xbb\xbf"
+TOP = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
+NEW_TEXT, NEW_THOUGHT = Text(text=""), Reasoning(text="", summary=True, extras=THOUGHT)
+
+
+class _ChoiceDecoder:
+    """One candidate while it grows."""
+
+    __slots__ = ("called", "cited", "grows", "index", "kind", "partial", "rest", "seal", "texts")
+
+    def __init__(self) -> None:
+        self.kind: type[Part] | None = None  # of the part that has not ended yet
+        self.index = -1
+        self.grows = False  # whether the next text of its kind goes on with it
+        self.seal: Seal | None = None
+        self.texts: list[list[str]] = []  # all it said, in pieces: citations count in it
+        self.cited: list[Cited] = []  # those already handed out
+        self.partial: PartialCall | None = None
+        self.called = False
+        self.rest: JsonObject = {}  # what the candidate says beside its content
+
+
+class StreamDecoder:
+    """Text in successive frames is one part until it is signed or another kind begins; two parts of a kind in one
+    frame are two. The stream has no end of its own: it ends when the bytes do, well if every candidate said why."""
+
+    def __init__(self, notes: Notes) -> None:
+        self._frames: SseDecoder | ArrayDecoder | None = None
+        self._head = b""
+        self._choices: dict[int, _ChoiceDecoder] = {}
+        self._count = 0
+        self._calls = Fresh("")
+        self._usage: JsonObject | None = None
+        self._extras: JsonObject = {}
+        self._started = False
+        self._ended = False
+        self._keys: tuple[str, ...] = ()  # of a frame that says nothing new beside its candidates
+        self._mould = DeltaTemplate()  # of a piece of text
+        self._moulded: _ChoiceDecoder | None = None  # whose text that is
+
+    def feed(self, piece: bytes) -> list[Event]:
+        frames = self._frames
+        if frames is None:
+            piece = self._head + piece
+            first = piece.lstrip(SPACE)[:1]
+            if not first:
+                self._head = piece
+                return []
+            frames = ArrayDecoder(MAX_FRAME_BYTES) if first == b"[" else SseDecoder(MAX_FRAME_BYTES)
+            self._frames = frames
+        events: list[Event] = []
+        if isinstance(frames, ArrayDecoder):
+            for frame in frames.feed(piece):
+                self._read(frame.data, events)
+        else:
+            for block in frames.cut(piece):
+                self._read_block(block, events)
+        return events
+
+    def _read_block(self, block: bytes, events: list[Event]) -> None:
+        choice, self._moulded = self._moulded, None
+        text = self._mould.read(block) if choice is not None else None
+        if choice is not None and text is not None:
+            self._moulded = choice
+            _grow(choice, text, events)
+        elif (frame := read_frame(block)) is not None:
+            self._read(frame.data, events, block)
+
+    def close(self) -> list[Event]:
+        events: list[Event] = []
+        for frame in self._frames.close() if self._frames is not None else ():
+            self._read(frame.data, events)
+        if not self._ended:
+            self._ended = True
+            self._end(events)
+        return events
+
+    def _read(self, data: bytes, events: list[Event], block: bytes = b"") -> None:
+        if self._ended or data == b"[DONE]":  # not Google's, but seen behind OpenAI-minded servers
+            return
+        body = load_json(data)
+        if type(body) is not dict:
+            raise DecodeError(f"expected object, found {kind_of(body)}")
+        if body.get("error") is not None:
+            self._ended = True
+            events.append(ReplyFailed(failure=decode_failure(WireReply(body=body))))
+            return
+        if not self._started:
+            self._start(body, events)
+        if tuple(body) == self._keys and self._read_text(body, events, block):
+            return
+        for place, candidate in enumerate(look_list(body, "candidates")):
+            if type(candidate) is not dict:
+                raise DecodeError(f"expected object, found {kind_of(candidate)}", "candidates", place)
+            number = candidate.get("index")
+            self._candidate(candidate, number if type(number) is int and 0 <= number < MAX_CHOICES else place, events)
+        usage = body.get("usageMetadata")
+        if type(usage) is dict:
+            if self._usage is None:
+                self._usage = usage
+            else:
+                self._usage.update(usage)  # counts are cumulative, and the last frame has them all
+        self._keys = tuple(body)
+        if not body.keys() <= TOP:
+            self._keys = ()
+            self._extras |= {key: value for key, value in body.items() if key not in TOP and value is not None}
+
+    def _read_text(self, body: JsonObject, events: list[Event], block: bytes) -> bool:
+        """True if it was a piece of the open text and nothing else but counts, as nearly every frame is."""
+        candidates = body.get("candidates")
+        candidate = candidates[0] if type(candidates) is list and len(candidates) == 1 else None
+        if type(candidate) is not dict or len(candidate) != 2 or type(candidate.get("content")) is not dict:
+            return False
+        parts, number = candidate["content"].get("parts"), candidate.get("index")
+        part = parts[0] if type(parts) is list and len(parts) == 1 else None
+        if type(part) is not dict or len(part) != 1 or type(number) is not int:
+            return False
+        text, choice = part.get("text"), self._choices.get(number)
+        if type(text) is not str or choice is None or not choice.grows or choice.kind is not Text:
+            return False
+        _grow(choice, text, events)
+        if type(usage := body.get("usageMetadata")) is dict:
+            self._usage = {**self._usage, **usage} if self._usage is not None else usage
+        if self._mould.learn(block, b'"text"', text):
+            self._moulded = choice
+        return True
+
+    def _start(self, body: JsonObject, events: list[Event]) -> None:
+        self._started = True
+        own: JsonObject = {key: body[key] for key in ("responseId", "modelVersion", "createTime") if key in body}
+        usage, tier = None, None
+        counts = body.get("usageMetadata")
+        if type(counts) is dict and "promptTokenCount" in counts:
+            usage, tier = take_usage({"usageMetadata": dict(counts)})
+        reply_id, model, created = take_word(own, "responseId"), take_word(own, "modelVersion"), take_created(own)
+        self._calls = Fresh(reply_id)
+        events.append(
+            ReplyStart(
+                id=reply_id, model=model, created=created, usage=usage, service_tier=tier, extras=leftovers(own, NAME)
+            )
+        )
+
+    # ------------------------------------------------------------ candidates
+
+    def _candidate(self, candidate: JsonObject, number: int, events: list[Event]) -> None:
+        choice = self._choices.get(number)
+        if choice is None:
+            choice = self._choices[number] = _ChoiceDecoder()
+        content = candidate.get("content")
+        first = True
+        for part in look_list(content, "parts") if type(content) is dict else ():
+            if type(part) is not dict:
+                raise DecodeError(f"expected object, found {kind_of(part)}", "content", "parts")
+            text = part.get("text")
+            if type(text) is str and text and choice.grows and first and len(part) == 1 and choice.kind is Text:
+                # nearly always
+                choice.texts[-1].append(text)
+                events.append(PartDelta(index=choice.index, text=text))
+            else:
+                self._part(choice, part, number, first, events)
+            first = False
+        if len(candidate) > 2 or "content" not in candidate or "index" not in candidate:
+            self._beside(choice, candidate, events)
+
+    def _beside(self, choice: _ChoiceDecoder, candidate: JsonObject, events: list[Event]) -> None:
+        if "logprobsResult" in candidate and choice.kind is Text:
+            logprobs = take_logprobs(candidate)
+            if logprobs is not None:
+                events.append(PartDelta(index=choice.index, logprobs=logprobs))
+        for key, value in candidate.items():
+            if key in ("content", "index") or value is None:
+                continue
+            before = choice.rest.get(key)
+            if key == "citationMetadata" and type(before) is dict and type(value) is dict:
+                _add_sources(before, value)
+            elif key == "groundingMetadata" and type(before) is dict and type(value) is dict:
+                before.update(value)
+            else:
+                choice.rest[key] = value
+
+    # ------------------------------------------------------------ parts
+
+    def _part(self, choice: _ChoiceDecoder, part: JsonObject, number: int, first: bool, events: list[Event]) -> None:
+        text = part.get("text")
+        if type(text) is str and len(part) == (1 if "thought" not in part else 2):
+            if text:
+                self._say(choice, Reasoning if part.get("thought") is True else Text, text, number, first, events)
+            return  # an empty text says nothing
+        if "functionCall" in part or "function_call" in part:
+            self._call(choice, part, number, events)
+            return
+        decoded = decode_part(part, self._calls)
+        if isinstance(decoded, Text | Reasoning):
+            self._say_signed(choice, decoded, number, events)
+            return
+        self._close(choice, events)
+        events.extend(unfold_part(decoded, self._next(), number))
+
+    def _say(
+        self,
+        choice: _ChoiceDecoder,
+        kind: type[Text | Reasoning],
+        text: str,
+        number: int,
+        first: bool,
+        events: list[Event],
+    ) -> None:
+        if not (choice.grows and first and choice.kind is kind):
+            self._open(choice, NEW_TEXT if kind is Text else NEW_THOUGHT, number, events)
+        if kind is Text:
+            choice.texts[-1].append(text)
+        events.append(PartDelta(index=choice.index, text=text))
+
+    def _say_signed(self, choice: _ChoiceDecoder, part: Text | Reasoning, number: int, events: list[Event]) -> None:
+        """A part with a signature, or with keys of its own: never joined with another (docs: "don't merge a part that
+        has a signature with one that has not"). A signature on an empty text belongs to the text before it."""
+        if part.seal is not None and not part.text and choice.grows and choice.kind is type(part):
+            choice.seal, choice.grows = part.seal, False
+            return
+        if part.seal is None and not part.text:
+            return
+        self._open(choice, replace(part, text=""), number, events)
+        choice.grows = False
+        if part.text:
+            if isinstance(part, Text):
+                choice.texts[-1].append(part.text)
+            events.append(PartDelta(index=choice.index, text=part.text))
+
+    def _call(self, choice: _ChoiceDecoder, part: JsonObject, number: int, events: list[Event]) -> None:
+        to_camel(part)
+        part.pop("~snake", None)
+        call: Any = part["functionCall"]
+        if type(call) is not dict:
+            raise DecodeError(f"expected object, found {kind_of(call)}", "functionCall")
+        if choice.partial is None or "name" in call:
+            self._finish_call(choice, number, events, whole=True)
+            if not call.get("willContinue") and "partialArgs" not in call:
+                self._whole_call(choice, decode_part(part, self._calls), number, events)
+                return
+            choice.partial = PartialCall(part)
+        choice.partial.grow(call)
+        if not call.get("willContinue"):
+            self._finish_call(choice, number, events, whole=True)
+
+    def _finish_call(self, choice: _ChoiceDecoder, number: int, events: list[Event], *, whole: bool) -> None:
+        partial, choice.partial = choice.partial, None
+        if partial is None:
+            return
+        decoded = decode_part(partial.complete(whole), self._calls)
+        if isinstance(decoded, ToolCall) and not whole:
+            decoded = replace(decoded, arguments=partial.cut_text())
+        self._whole_call(choice, decoded, number, events)
+
+    def _whole_call(self, choice: _ChoiceDecoder, part: Part, number: int, events: list[Event]) -> None:
+        self._close(choice, events)
+        choice.called = choice.called or type(part) is ToolCall
+        events.extend(unfold_part(part, self._next(), number))
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def _open(self, choice: _ChoiceDecoder, part: Text | Reasoning, number: int, events: list[Event]) -> None:
+        self._close(choice, events)
+        choice.kind, choice.index, choice.grows = type(part), self._next(), True
+        if isinstance(part, Text):
+            choice.texts.append([])
+        events.append(PartStart(index=choice.index, part=part, choice=number))
+
+    def _close(self, choice: _ChoiceDecoder, events: list[Event]) -> None:
+        """A text ends when the next part begins: until then it may be signed, cited and scored."""
+        if choice.kind is None:
+            return
+        if choice.kind is Text and any(key in choice.rest for key in METADATA):
+            self._cite(choice, events)
+        events.append(PartEnd(index=choice.index, seal=choice.seal))
+        choice.kind, choice.seal, choice.grows = None, None, False
+
+    def _cite(self, choice: _ChoiceDecoder, events: list[Event]) -> None:
+        metadata = choice.rest.get("groundingMetadata")
+        current = len(choice.texts) - 1
+        found = take_citations(choice.rest, ["".join(pieces) for pieces in choice.texts])
+        fresh = [item for item in found if item.text == current and item not in choice.cited]
+        if metadata is not None and any(item.text != current and item not in choice.cited for item in found):
+            choice.rest["groundingMetadata"] = metadata  # not all of it could be handed out
+        choice.cited.extend(fresh)
+        if fresh and choice.kind is Text:
+            events.append(PartDelta(index=choice.index, citations=tuple(item.citation for item in fresh)))
+
+    # ------------------------------------------------------------ the end
+
+    def _end(self, events: list[Event]) -> None:
+        blocked = read_block(self._extras.get("promptFeedback"))
+        finished = all("finishReason" in choice.rest for choice in self._choices.values())
+        if not self._started or (blocked is None and not (finished and self._choices)):
+            events.append(ReplyFailed(failure=CUT))
+            return
+        finishes: list[Finish | None] = [None] * (1 + max(self._choices, default=-1))
+        extras: list[dict[str, JsonObject]] = [{} for _ in finishes]
+        for number, choice in sorted(self._choices.items()):
+            whole = choice.rest.get("finishReason") in ("STOP", 1)
+            self._finish_call(choice, number, events, whole=whole)
+            self._close(choice, events)
+            finish = take_finish(choice.rest, choice.called)
+            finishes[number] = finish if finish is not None or "~finishReason" in choice.rest else blocked
+            extras[number] = leftovers(choice.rest, NAME)
+        if not finishes:
+            finishes, extras = [blocked], [BLOCKED]
+        usage, tier = take_usage({"usageMetadata": self._usage})
+        events.append(
+            ReplyEnd(
+                finishes=tuple(finishes),
+                usage=usage,
+                service_tier=tier,
+                choice_extras=tuple(extras) if any(extras) else (),
+                extras=leftovers(self._extras, NAME),
+            )
+        )
+
+
+def _add_sources(before: JsonObject, value: JsonObject) -> None:
+    """Frames bring their own sources, one after another (seen on Vertex)."""
+    for key, items in value.items():
+        known = before.get(key)
+        if type(known) is list and type(items) is list:
+            known.extend(item for item in items if item not in known)
+        else:
+            before[key] = items
+
+
+def _grow(choice: _ChoiceDecoder, text: str, events: list[Event]) -> None:
+    if text:  # an empty one says nothing
+        choice.texts[-1].append(text)
+        events.append(PartDelta(index=choice.index, text=text))

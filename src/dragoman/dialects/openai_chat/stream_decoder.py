@@ -1,0 +1,219 @@
+"""OpenAI Chat Completions: a stream of chunks -> events.
+https://platform.openai.com/docs/api-reference/chat/streaming (digest read 2026-11-15)
+
+Nothing in a chunk is sure to be there, and nothing says where a part ends. A text or a thought ends when the next part
+begins, so that it can be passed on at once; what comes for it later is a part of its own, in the order of the stream.
+Calls stay open to the end, because their fragments may interleave.
+"""
+
+from itertools import count
+from typing import Any
+
+from dragoman.dialects.openai_chat.calls import CallIds, ids_of_reply
+from dragoman.dialects.openai_chat.failure import decode_failure
+from dragoman.dialects.openai_chat.reply import file_message, take_created, take_finish, take_tier
+from dragoman.dialects.openai_chat.stream_choice import StreamChoice
+from dragoman.dialects.openai_chat.usage import decode_usage
+from dragoman.dialects.openai_chat.words import NAME
+from dragoman.errors import DecodeError
+from dragoman.failure import Failure
+from dragoman.fields import leftovers
+from dragoman.framing.delta_template import DeltaTemplate, without
+from dragoman.framing.sse import SseDecoder, SseFrame, read_block
+from dragoman.jsontypes import JsonObject, kind_of, load_json
+from dragoman.model.events import Aside, Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.messages import Extras
+from dragoman.model.reply import Finish, Usage
+from dragoman.notes import Notes
+from dragoman.wire import WireReply
+
+CUT = Failure(kind="cut_off", message="the stream ended before its end")
+
+MOST_CHOICES = 128  # as OpenAI's `n`
+# Keys of a chunk that say nothing new once the reply has started; `obfuscation` and `p` are padding.
+_KNOWN = frozenset(
+    {"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier", "obfuscation", "p"}
+)
+_SILENT = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation", "p"})
+
+
+class StreamDecoder:
+    def __init__(self, notes: Notes) -> None:
+        self._frames = SseDecoder()
+        self._turns: dict[int, StreamChoice] = {}
+        self._parts = count()  # indexes; the turns share them, and do not know who reads them
+        self._extras: JsonObject = {}  # of the whole reply
+        self._usage: JsonObject | None = None
+        self._tier: str | None = None
+        self._ids = CallIds()
+        self._seen = False  # a chunk, if one that knew nothing
+        self._size = -1  # keys of a chunk without anything new: one of the same size is not looked through
+        self._started = False
+        self._ended = False
+        self._mould = DeltaTemplate()  # of a piece of text
+        self._moulded: StreamChoice | None = None  # whose text that is
+        self._padded = False
+
+    def feed(self, piece: bytes) -> list[Event]:
+        events: list[Event] = []
+        for block in self._frames.cut(piece):
+            if self._padded:
+                block = without(block, b',"obfuscation":"', b'"')  # as OpenAI hides how long its words are
+            turn = self._moulded
+            if turn is not None and turn.text is not None and (text := self._mould.read(block)) is not None:
+                if text:
+                    events.append(PartDelta(index=turn.text, text=text))
+            elif (frame := read_block(block)) is not None:
+                self._read(frame, events, block)
+        return events
+
+    def close(self) -> list[Event]:
+        events: list[Event] = []
+        for frame in self._frames.close():
+            self._read(frame, events)
+        if not self._ended:
+            # several servers leave [DONE] out; the reason to finish was given all the same
+            if any(turn.finished for turn in self._turns.values()):
+                self._end(events)
+            else:
+                self._fail(CUT, events)
+        return events
+
+    def _read(self, frame: SseFrame, events: list[Event], block: bytes = b"") -> None:
+        if self._ended:
+            return
+        data = frame.data
+        if data[:6] == b"[DONE]":
+            if self._seen:
+                self._end(events)
+            else:
+                self._fail(CUT, events)
+            return
+        body = load_json(data)
+        if type(body) is not dict or "choices" not in body or body.get("error"):
+            self._read_other(frame, body, events)
+        elif (
+            len(body) != self._size
+            or body.get("usage") is not None
+            or not self._read_text(body["choices"], events, block)
+        ):
+            self._read_chunk(body, events)
+
+    def _read_text(self, choices: Any, events: list[Event], block: bytes) -> bool:
+        """True if it was a piece of the open text and nothing else, as nearly every chunk is."""
+        if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
+            return False
+        choice: JsonObject = choices[0]
+        delta, number = choice.get("delta"), choice.get("index")
+        if type(delta) is not dict or len(delta) != 1 or type(number) is not int:
+            return False
+        if len(choice) != 2 + ("finish_reason" in choice) + ("logprobs" in choice):
+            return False
+        if choice.get("finish_reason") is not None or choice.get("logprobs") is not None:
+            return False
+        text, turn = delta.get("content"), self._turns.get(number)
+        if type(text) is not str or turn is None or turn.text is None:
+            return False
+        if text:
+            events.append(PartDelta(index=turn.text, text=text))
+        self._moulded = turn if self._mould.learn(block, b'"content"', text) else None
+        return True
+
+    def _read_chunk(self, body: JsonObject, events: list[Event]) -> None:
+        self._moulded = None  # it may say something that others would say again
+        self._padded = self._padded or "obfuscation" in body
+        self._size = len(body) if body.keys() <= _KNOWN else -1
+        self._read_head(body)
+        choices = body["choices"]
+        if not self._started:
+            # a first chunk without choices may know nothing yet (Azure, Copilot: no id, no model)
+            self._seen = True
+            if choices or body.get("id"):
+                self._start(body, events)
+        for choice in choices if type(choices) is list else ():
+            if type(choice) is dict:
+                self._read_choice(choice, events)
+
+    def _read_other(self, frame: SseFrame, body: Any, events: list[Event]) -> None:
+        """Errors (`event: error`, inside a chunk, a bare `error:` line), usage alone, and what nobody knows."""
+        wrapped = type(body) is list
+        if wrapped or frame.event == "error" or (type(body) is dict and body.get("error")):
+            self._fail(decode_failure(WireReply(body=body)), events)
+        elif type(body) is not dict:
+            raise DecodeError(f"expected object, found {kind_of(body)}")
+        elif "usage" in body:
+            body["choices"] = []
+            self._read_chunk(body, events)
+        elif body and frame.event != "ping":  # a ping says nothing, and clients that expect chunks choke on it
+            events.append(Aside(dialect=NAME, body=body))
+
+    def _read_choice(self, choice: JsonObject, events: list[Event]) -> None:
+        number = choice.get("index")
+        if type(number) is not int or not 0 <= number < MOST_CHOICES:
+            number = 0
+        turn = self._turns.get(number)
+        if turn is None:
+            turn = self._turns[number] = StreamChoice(self._parts, number, self._ids)
+        turn.read(choice, events)
+
+    # ------------------------------------------------------------ the reply as a whole
+
+    def _start(self, body: JsonObject, events: list[Event]) -> None:
+        self._started = True
+        reply_id, model = body.get("id"), body.get("model")
+        reply_id = reply_id if type(reply_id) is str else ""
+        self._ids = ids_of_reply(reply_id)
+        events.append(
+            ReplyStart(
+                id=reply_id,
+                model=model if type(model) is str else "",
+                created=take_created(body),
+                service_tier=self._tier,
+                extras=leftovers(self._extras, NAME),
+            )
+        )
+        self._extras = {}
+
+    def _read_head(self, body: JsonObject) -> None:
+        usage = body.get("usage")
+        if type(usage) is dict:
+            self._usage = {**(self._usage or {}), **usage}
+        self._tier = take_tier(body) or self._tier
+        for key, value in body.items():
+            if key not in _SILENT and value is not None and key[:1] != "~" and value != "":
+                self._extras[key] = value
+
+    def _fail(self, failure: Failure, events: list[Event]) -> None:
+        self._ended, self._moulded = True, None
+        events.append(ReplyFailed(failure=failure))
+
+    def _end(self, events: list[Event]) -> None:
+        if not self._started:
+            self._start({}, events)
+        self._ended, self._moulded = True, None
+        turns = 1 + max(self._turns, default=-1)
+        finishes: list[Finish | None] = [None] * turns
+        extras: list[Extras] = [{}] * turns
+        for number, turn in sorted(self._turns.items()):
+            turn.end(events)
+            if self._usage is None and type(turn.choice.get("usage")) is dict:  # Moonshot
+                self._usage = turn.choice.pop("usage")
+            finishes[number] = take_finish(turn.choice, has_call=turn.called, refused=turn.refused, whole=True)
+            file_message(turn.choice, turn.message)
+            extras[number] = leftovers(turn.choice, NAME)
+        events.append(
+            ReplyEnd(
+                finishes=tuple(finishes),
+                usage=self._take_usage(),
+                service_tier=self._tier,
+                choice_extras=tuple(extras) if any(extras) else (),
+                extras=leftovers(self._extras, NAME),
+            )
+        )
+
+    def _take_usage(self) -> Usage | None:
+        if self._usage is None:
+            groq = self._extras.get("x_groq")
+            usage = groq.get("usage") if type(groq) is dict else None
+            return decode_usage(dict(usage)) if type(usage) is dict else None
+        return decode_usage(self._usage)

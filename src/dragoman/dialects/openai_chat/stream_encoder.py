@@ -1,0 +1,474 @@
+"""OpenAI Chat Completions: events -> a stream of chunks.
+https://platform.openai.com/docs/api-reference/chat/streaming (digest read 2026-11-15), FIELD-CASES appendix C
+
+    role chunk, (content | reasoning_content | refusal | tool_calls deltas)*, a finish chunk per choice, usage, [DONE]
+
+Id, time and model are the same in every chunk; indexes of calls are dense from 0, their id and name come once. An error
+frame ends everything: the openai packages raise on it, so nothing follows, not even [DONE], which would say success.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from dragoman.dialects._parts import opaque_word
+from dragoman.dialects._seals import SIDE
+from dragoman.dialects.openai_chat.annotations import encode_annotation
+from dragoman.dialects.openai_chat.assistant import encode_spoken
+from dragoman.dialects.openai_chat.calls import OPAQUE_CALL, encode_call, encode_legacy, is_legacy
+from dragoman.dialects.openai_chat.failure import encode_error
+from dragoman.dialects.openai_chat.logprobs import encode_logprobs
+from dragoman.dialects.openai_chat.parts import encode_image, encode_thinking
+from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, detail_type, encode_detail, is_detail, names_of
+from dragoman.dialects.openai_chat.reply import asks_legacy, encode_created, encode_finish
+from dragoman.dialects.openai_chat.stream_fast import Growing, Lane
+from dragoman.dialects.openai_chat.usage import encode_usage
+from dragoman.dialects.openai_chat.words import NAME
+from dragoman.failure import Failure
+from dragoman.fields import OMIT, add_extras, spelled
+from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.messages import (
+    Audio,
+    Citation,
+    Extras,
+    Image,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Seal,
+    Text,
+    TokenLogprob,
+    ToolCall,
+)
+from dragoman.model.reply import Choice, Finish
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes
+
+CUT = Failure(kind="cut_off", message="the stream ended before its end")
+_TAIL = b'},"logprobs":null,"finish_reason":null}]}\n\n'
+
+
+class StreamEncoder:
+    def __init__(self, notes: Notes, request: Request | None = None) -> None:
+        self._notes = notes
+        self._legacy = asks_legacy(request)
+        self._usage_wanted = _wants_usage(request)
+        self._base: JsonObject = {}
+        self._out: list[bytes] = []
+        self._lanes: dict[int, Lane] = {}
+        self._choice_of: dict[int, int] = {}  # part -> choice
+        self._direct: dict[int, Growing] = {}  # open texts and refusals, once something was said
+        self._done = False
+
+    def feed(self, events: Iterable[Event]) -> bytes:
+        for event in events:
+            if self._done:
+                break
+            if type(event) is PartDelta:
+                growing = self._direct.get(event.index)
+                text = event.text
+                if growing is not None and text and not event.citations and event.logprobs is None:
+                    growing.length += len(text)
+                    self._out.append(b"%b%b%b" % (growing.head, dump_json(text), _TAIL))
+                    continue
+            self._write(event)
+        out, self._out = b"".join(self._out), []
+        return out
+
+    def close(self) -> bytes:
+        """An end nobody announced is a failure, never a success."""
+        return b"" if self._done else self.feed([ReplyFailed(failure=CUT)])
+
+    def _write(self, event: Event) -> None:
+        match event:
+            case PartDelta() | PartStart() | PartEnd():
+                self._place(event)
+            case ReplyStart():
+                self._start(event)
+            case ReplyEnd():
+                self._end(event)
+            case ReplyFailed():
+                self._out.append(b"data: %b\n\n" % dump_json({"error": encode_error(event.failure)}))
+                self._done = True
+            case Aside():
+                if event.dialect == NAME:
+                    self._out.append(b"data: %b\n\n" % dump_json(event.body))
+            case _:
+                assert_never(event)
+
+    # ------------------------------------------------------------ frames
+
+    def _send(self, choice: int, delta: JsonObject, logprobs: JsonObject | None = None) -> None:
+        body = {"index": choice, "delta": delta, "logprobs": logprobs, "finish_reason": None}
+        self._out.append(b"data: %b\n\n" % dump_json({**self._base, "choices": [body]}))
+
+    def _start(self, event: ReplyStart) -> None:
+        self._base = {
+            "id": event.id,
+            "object": "chat.completion.chunk",
+            "created": encode_created(event.created, self._notes),
+            "model": event.model,
+        }
+        if event.service_tier is not None:
+            self._base["service_tier"] = event.service_tier
+        first = dict(self._base)
+        if event.extras:
+            add_extras(first, _streamed(event.extras), NAME, ROOT, self._notes)
+            if "system_fingerprint" in first:
+                self._base["system_fingerprint"] = first["system_fingerprint"]
+        base, self._base = self._base, first
+        self._lane(0)
+        self._base = base
+
+    def _lane(self, choice: int) -> Lane:
+        lane = self._lanes.get(choice)
+        if lane is None:
+            lane = self._lanes[choice] = Lane()
+            self._send(choice, {"role": "assistant", "content": ""})
+        return lane
+
+    # ------------------------------------------------------------ parts
+
+    def _place(self, event: PartStart | PartDelta | PartEnd) -> None:
+        if isinstance(event, PartStart):
+            self._choice_of[event.index] = event.choice
+        choice = self._choice_of[event.index]
+        lane = self._lane(choice)
+        for ordered in lane.order(event):
+            self._write_part(choice, lane, ordered)
+
+    def _write_part(self, choice: int, lane: Lane, event: PartStart | PartDelta | PartEnd) -> None:
+        if isinstance(event, PartStart):
+            at: At = ((((ROOT, "choices"), choice), "parts"), lane.parts)
+            growing = Growing(event.part, lane.kept, at)
+            lane.parts += 1
+            said = self._open(choice, lane, growing)
+            lane.kept += said
+            lane.open[event.index] = growing if said else None
+            return
+        open_part = lane.open[event.index]
+        if isinstance(event, PartDelta):
+            if open_part is not None:
+                self._grow(choice, lane, open_part, event)
+                if open_part.length and open_part.head:
+                    self._direct[event.index] = open_part
+            return
+        del lane.open[event.index]
+        self._direct.pop(event.index, None)
+        if open_part is not None:
+            self._finish(choice, lane, open_part, event)
+
+    def _open(self, choice: int, lane: Lane, growing: Growing) -> bool:
+        """Writes what a part's start says; False if it cannot be said."""
+        part = growing.part
+        match part:
+            case Text():
+                self._open_text(choice, lane, growing, part)
+            case Refusal():
+                lane.refused = True
+                growing.head = self._head(choice, "refusal")
+                self._say(choice, lane, growing, part.text, None, part.logprobs)
+                if part.extras:
+                    add_extras({}, part.extras, NAME, growing.at, self._notes)
+            case Reasoning():
+                return self._open_thought(choice, lane, growing, part)
+            case ToolCall():
+                return self._open_call(choice, lane, growing, part)
+            case Audio() if part.id is not None or part.data is not None:
+                lane.last = None
+                self._send(choice, {"audio": encode_spoken(part, growing.at, self._notes, to_client=True)})
+            case Image():
+                image = encode_image(part, growing.at, self._notes, to_client=True)
+                if image is not None:
+                    lane.last = None
+                    self._send(choice, {"images": [image]})
+            case Opaque() if part.dialect == NAME:
+                lane.last = None
+                self._send(choice, self._opaque(lane, part))
+            case Opaque():
+                self._notes.dropped(growing.at, f"only {part.dialect} has {opaque_word(part)}")
+                return False
+            case _:
+                self._notes.dropped(growing.at, f"openai_chat's assistant says no {type(part).__name__.lower()}")
+                return False
+        return True
+
+    def _opaque(self, lane: Lane, part: Opaque) -> JsonObject:
+        if is_detail(part):
+            return {"reasoning_details": [part.body["detail"]]}
+        if part.body.get("type") == OPAQUE_CALL:
+            lane.calls += 1
+            return {"tool_calls": [{**part.body["call"], "index": lane.calls - 1}]}
+        return {"content": [part.body]}
+
+    def _merge(self, lane: Lane, kind: type[Part], growing: Growing) -> None:
+        """Two texts in a row, with nothing between them, come back as one."""
+        if lane.last is kind:
+            self._notes.altered(growing.at[0] if growing.at else ROOT, "openai_chat's replies have one text: joined")
+        lane.last = kind
+
+    def _head(self, choice: int, key: str) -> bytes:
+        """A frame up to the text of a delta: what is the same in every chunk is written once."""
+        base = dump_json(self._base)[:-1]
+        return b'data: %b,"choices":[{"index":%d,"delta":{"%b":' % (base, choice, key.encode())
+
+    # ------------------------------------------------------------ texts and refusals
+
+    def _open_text(self, choice: int, lane: Lane, growing: Growing, part: Text) -> None:
+        growing.head = self._head(choice, "content")
+        if part.cache is not None:
+            self._notes.dropped((growing.at, "cache"), "openai_chat's replies have no cache marks")
+        if part.extras:
+            add_extras({}, part.extras, NAME, growing.at, self._notes)
+        self._say(choice, lane, growing, part.text, part.citations, part.logprobs)
+
+    def _say(
+        self,
+        choice: int,
+        lane: Lane,
+        growing: Growing,
+        text: str,
+        citations: tuple[Citation, ...] | None,
+        logprobs: tuple[TokenLogprob, ...] | None,
+    ) -> None:
+        key = "content" if growing.kind is Text else "refusal"
+        delta: JsonObject = {key: text} if text else {}
+        if text and not growing.length:
+            self._merge(lane, growing.kind, growing)
+        growing.length += len(text)
+        if citations:
+            self._cite(delta, lane, growing, citations)
+        told = None
+        if logprobs is not None:
+            told = {key: encode_logprobs(logprobs, (growing.at, "logprobs"), self._notes)}
+        if delta or told:
+            self._send(choice, delta, told)
+
+    def _cite(self, delta: JsonObject, lane: Lane, growing: Growing, citations: tuple[Citation, ...]) -> None:
+        """Clients count from the beginning of the whole answer."""
+        if lane.texts and not growing.citations:
+            self._notes.altered((growing.at, "citations"), "counted from the beginning of the whole answer")
+        for citation in citations:
+            at: At = ((growing.at, "citations"), growing.citations)
+            growing.citations += 1
+            annotation = encode_annotation(citation, lane.texts, lane.texts + growing.length, at, self._notes)
+            if annotation is not None:
+                growing.cited += 1
+                delta.setdefault("annotations", []).append(annotation)
+
+    # ------------------------------------------------------------ thoughts
+
+    def _open_thought(self, choice: int, lane: Lane, growing: Growing, part: Reasoning) -> bool:
+        if is_detail(part):
+            detail = encode_detail(part, growing.at, self._notes)
+            detail.pop("signature", None)
+            self._send(choice, self._detail_delta(part, detail))
+            lane.last = None
+            return True
+        if part.extras:
+            add_extras({}, part.extras, NAME, growing.at, self._notes)
+        if part.text:
+            self._think(choice, lane, growing, part.text)
+        return True
+
+    def _begin_thought(self, choice: int, lane: Lane, growing: Growing, part: Reasoning) -> None:
+        """The side field tells that a thought begins here, and not just goes on."""
+        lane.last = None
+        if growing.position or part.summary:
+            growing.side = lane.entries
+            lane.entries += 1
+            entry: JsonObject = {"index": growing.side, "at": growing.position}
+            if part.summary:
+                entry["summary"] = True
+            self._send(choice, {SIDE: {"reasoning": [entry]}})
+
+    def _think(self, choice: int, lane: Lane, growing: Growing, text: str) -> None:
+        part = growing.part
+        if not isinstance(part, Reasoning):
+            return
+        if is_detail(part):
+            kind = detail_type(part)
+            detail: JsonObject = {"type": kind, DETAIL_KEYS.get(kind, "text"): text}
+            index = spelled(part.extras, NAME, "~index")
+            self._send(choice, self._detail_delta(part, detail if index is None else detail | {"index": index}, text))
+            return
+        if not growing.pieces:
+            self._begin_thought(choice, lane, growing, part)
+        growing.pieces.append(text)
+        if spelled(part.extras, NAME, "~name") == "content":
+            piece = encode_thinking(Reasoning(text=text), growing.at, self._notes)
+            self._send(choice, {"content": [piece]})
+        else:
+            self._send(choice, dict.fromkeys(names_of(part), text))
+
+    def _detail_delta(self, part: Reasoning, detail: JsonObject, text: str = "") -> JsonObject:
+        delta: JsonObject = {"reasoning_details": [detail]}
+        if text:
+            delta |= dict.fromkeys(spelled(part.extras, NAME, "~names") or (), text)
+        return delta
+
+    def _end_thought(self, choice: int, lane: Lane, growing: Growing, part: Reasoning, event: PartEnd) -> None:
+        seal = event.seal or part.seal
+        if is_detail(part):
+            if seal is not None and detail_type(part) != "reasoning.encrypted":
+                kind = detail_type(part)
+                detail = encode_detail(replace(part, text="", seal=seal), growing.at, Notes())
+                self._send(choice, {"reasoning_details": [detail | {DETAIL_KEYS.get(kind, "text"): ""}]})
+            return
+        text = "".join(growing.pieces)
+        if not text and seal is None:
+            self._notes.dropped(growing.at, "a thought without words")
+        if growing.side is None and seal is None:
+            return
+        entry: JsonObject = {"index": growing.side, "text": text}
+        if growing.side is None:
+            entry = {"index": lane.entries, "at": growing.position, "text": text}
+            if part.summary:
+                entry["summary"] = True
+            lane.entries += 1
+            lane.last = None
+        if seal is not None:
+            entry["seal"] = to_builtins(seal)
+        self._send(choice, {SIDE: {"reasoning": [entry]}})
+
+    # ------------------------------------------------------------ calls
+
+    def _open_call(self, choice: int, lane: Lane, growing: Growing, part: ToolCall) -> bool:
+        lane.last = None
+        whole = replace(part, extras={n: k for n, k in part.extras.items() if n != NAME} | _keep(part.extras))
+        if self._legacy or is_legacy(part):
+            if lane.legacy:
+                self._notes.dropped(growing.at, "function_call says one call only")
+                return False
+            lane.legacy = True
+            self._send(choice, {"function_call": encode_legacy(whole, growing.at, self._notes)})
+            return True
+        growing.call = lane.calls
+        lane.calls += 1
+        call = encode_call(whole, growing.at, self._notes, to_client=True)
+        self._send(choice, {"tool_calls": [{"index": growing.call, **{k: v for k, v in call.items() if k != "index"}}]})
+        return True
+
+    def _grow_call(self, choice: int, growing: Growing, part: ToolCall, text: str) -> None:
+        if growing.call < 0:
+            self._send(choice, {"function_call": {"arguments": text}})
+            return
+        place, key = ("custom", "input") if part.freeform else ("function", "arguments")
+        self._send(choice, {"tool_calls": [{"index": growing.call, place: {key: text}}]})
+
+    # ------------------------------------------------------------ any part
+
+    def _grow(self, choice: int, lane: Lane, growing: Growing, event: PartDelta) -> None:
+        part = growing.part
+        if growing.kind is Text or growing.kind is Refusal:
+            self._say(choice, lane, growing, event.text, event.citations, event.logprobs)
+        elif isinstance(part, Reasoning):
+            if event.text:
+                self._think(choice, lane, growing, event.text)
+        elif isinstance(part, ToolCall) and event.text:
+            self._grow_call(choice, growing, part, event.text)
+
+    def _finish(self, choice: int, lane: Lane, growing: Growing, event: PartEnd) -> None:
+        part = growing.part
+        if event.extras:
+            self._end_extras(choice, growing, event.extras)
+        if isinstance(part, Reasoning):
+            self._end_thought(choice, lane, growing, part, event)
+        elif isinstance(part, ToolCall) and event.seal is not None:
+            self._end_call(choice, growing, event.seal)
+        elif isinstance(part, Text):
+            self._end_text(choice, lane, growing, event.seal or part.seal)
+        elif isinstance(part, Refusal) and not growing.length:
+            self._notes.dropped(growing.at, "an empty refusal is said as nothing")
+
+    def _end_extras(self, choice: int, growing: Growing, extras: Extras) -> None:
+        late: JsonObject = {}
+        add_extras(late, extras, NAME, growing.at, self._notes)
+        if late and growing.call >= 0:
+            self._send(choice, {"tool_calls": [{"index": growing.call, **late}]})
+
+    def _end_call(self, choice: int, growing: Growing, seal: Seal) -> None:
+        if growing.call < 0:
+            self._notes.dropped((growing.at, "seal"), f"only {seal.origin} can read its {seal.form}")
+            return
+        self._send(choice, {"tool_calls": [{"index": growing.call, SIDE: {"seal": to_builtins(seal)}}]})
+
+    def _end_text(self, choice: int, lane: Lane, growing: Growing, seal: Seal | None) -> None:
+        lane.texts += growing.length
+        if growing.citations and not growing.cited:
+            self._notes.dropped((growing.at, "citations"), "none of them can be said")
+        if seal is None:
+            if not growing.length:
+                self._notes.dropped(growing.at, "an empty text is said as nothing")
+            return
+        if lane.sealed:
+            self._notes.dropped((growing.at, "seal"), f"{seal.origin} sealed several texts, which are one here")
+            return
+        lane.sealed = True
+        lane.last = None
+        self._send(choice, {SIDE: {"seal": to_builtins(seal)}})
+
+    # ------------------------------------------------------------ the end
+
+    def _end(self, event: ReplyEnd) -> None:
+        for choice in range(len(event.finishes)):
+            self._lane(choice)
+        last = max(self._lanes)
+        for choice in sorted(self._lanes):
+            finish = event.finishes[choice] if choice < len(event.finishes) else None
+            extras = event.choice_extras[choice] if choice < len(event.choice_extras) else {}
+            self._end_turn(choice, finish, extras, event if choice == last else None)
+        if event.usage is not None and self._usage_wanted:
+            usage = encode_usage(event.usage, (ROOT, "usage"), self._notes)
+            self._out.append(b"data: %b\n\n" % dump_json({**self._base, "choices": [], "usage": usage}))
+        self._out.append(b"data: [DONE]\n\n")
+        self._done = True
+
+    def _end_turn(self, choice: int, finish: Finish | None, extras: Extras, event: ReplyEnd | None) -> None:
+        lane, at = self._lanes[choice], ((ROOT, "choices"), choice)
+        own = extras.get(NAME, {})
+        if own.get("message"):
+            self._send(choice, own["message"])
+        stand_ins: list[Part] = [ToolCall(id="", name="", arguments="")] if lane.calls or lane.legacy else []
+        if lane.refused:
+            stand_ins.append(Refusal(text=""))
+        body: JsonObject = {"index": choice, "delta": {}, "logprobs": own.get("logprobs")}
+        ended = Choice(parts=tuple(stand_ins), finish=finish, extras=extras)
+        encode_finish(body, ended, at, self._notes, self._legacy)
+        if extras:
+            others = {key: value for key, value in own.items() if key not in ("message", "logprobs")}
+            add_extras(body, {**extras, NAME: others}, NAME, at, self._notes)
+        body.setdefault("finish_reason", None)
+        body.setdefault("logprobs", None)
+        body["index"] = choice
+        chunk: JsonObject = {**self._base, "choices": [body]}
+        if event is not None:
+            if event.service_tier is not None:
+                chunk["service_tier"] = event.service_tier
+            add_extras(chunk, _streamed(event.extras), NAME, ROOT, self._notes)
+        self._out.append(b"data: %b\n\n" % dump_json(chunk))
+
+
+def _wants_usage(request: Request | None) -> bool:
+    if request is None:
+        return True
+    options = request.extras.get(NAME, {}).get("stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
+def _streamed(extras: Extras) -> Extras:
+    """A reply's extras without what a stream has its own way of saying."""
+    own = extras.get(NAME)
+    if own is None:
+        return extras
+    return {**extras, NAME: {key: value for key, value in own.items() if key not in (OMIT, "object")}}
+
+
+def _keep(extras: Extras) -> Extras:
+    """A call's own extras without what only the spelling of a whole message needs."""
+    own = {key: value for key, value in extras.get(NAME, {}).items() if key not in ("~id", "~arguments", "~omit")}
+    return {NAME: own} if own else {}

@@ -1,0 +1,443 @@
+"""Protocol: one client's connection, HTTP/1.1 on httptools' parser, straight to the app and back.
+
+uvicorn's Server makes these and drains them; its own protocol and ASGI's messages between it and the app took a third
+of the server's time. Header caps, deadlines, back pressure and ending what a client left are here (T26-T29, F34).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from functools import lru_cache
+from http import HTTPStatus
+from math import inf
+from typing import Any
+from urllib.parse import unquote
+
+import httptools
+import uvicorn
+
+from dragoman.errors import UpstreamError
+from dragoman.gateway.app import App
+from dragoman.gateway.bodies import too_large
+from dragoman.gateway.http import NOBODY, HttpRequest, HttpResponse
+from dragoman.gateway.settings import RequestLimits
+from dragoman.log_line import LogLine
+from dragoman.upstream.http.head import write_head
+
+log = logging.getLogger(__name__)
+
+UNREAD_BYTES = 64 * 1024  # of a body nobody reads yet: then its client waits
+MOST_AHEAD = 16  # requests that came while another is answered
+LINGER_S = 1.0  # a connection that is open when the server leaves may ask once more
+
+_BUSY = inf  # no deadline: an answer is being made
+_STATUS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
+_USUAL = ("host", "content-type", "content-length", "authorization", "user-agent", "accept", "connection", "x-api-key")
+_NAMES = {spelt: name for name in _USUAL for spelt in (name.encode(), name.title().encode())}
+_OFFER = frozenset({"connection", "upgrade", "http2-settings"})
+_WORDS = {
+    400: "the request is not HTTP we read",
+    408: "the request took too long to arrive",
+    431: "the request head is too large",
+    500: "an error of the gateway's own",
+    503: "there are too many connections",
+}
+
+
+async def nothing_more() -> bytes:
+    """The body of a request that is over."""
+    return b""
+
+
+class ClientExchange:
+    """One request as it arrives, and the way its answer goes back."""
+
+    __slots__ = (
+        *("_pieces", "_protocol", "_size", "_waiter"),
+        *("begun", "chunked", "done", "expects", "http", "keep", "length", "limit"),
+    )
+
+    def __init__(self, protocol: "ClientConnection", http: HttpRequest, limit: int) -> None:
+        self._protocol = protocol
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self.http = http
+        self.limit = limit  # of the body
+        self.length = _length(http.headers.get("content-length", ""))
+        self.expects = http.headers.get("expect", "").lower() == "100-continue"
+        self.done = False  # it has arrived whole
+        self.keep = True  # the connection, for another one
+        self.begun = False  # its answer
+        self.chunked = True
+
+    def feed(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > self.limit:
+            self.wake()
+        else:
+            self._pieces.append(data)
+            if self._waiter is None and self._size > UNREAD_BYTES:
+                self._protocol.pause_reading()
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def read(self) -> bytes:
+        """The body, once; too much of it is an error as soon as that is known."""
+        if self.length > self.limit:
+            raise UpstreamError(too_large(self.limit))
+        if not self.done and self._size <= self.limit:
+            await self._arrive()
+        self._protocol.resume_reading()  # from here on to hear that its client leaves
+        if self._size > self.limit:
+            raise UpstreamError(too_large(self.limit))
+        pieces, self._pieces = self._pieces, []
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _arrive(self) -> None:
+        protocol = self._protocol
+        if self.expects:
+            protocol.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        protocol.resume_reading()
+        self._waiter = protocol.loop.create_future()
+        await self._waiter
+
+    async def write(self, data: bytes) -> None:
+        """A piece of a streamed answer; waits while its client does not read."""
+        protocol = self._protocol
+        if protocol.stalled is not None:
+            await protocol.stalled
+        protocol.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data)
+
+
+class ClientConnection(asyncio.Protocol):
+    def __init__(self, config: uvicorn.Config, server_state: Any, app_state: Any, _loop: Any = None) -> None:
+        """As uvicorn's Server calls it."""
+        self.app: App = config.loaded_app
+        self._limits: RequestLimits = self.app.gateway.now.settings.limits
+        self.loop: asyncio.AbstractEventLoop = _loop or asyncio.get_running_loop()
+        self.transport: Any = None
+        self.stalled: asyncio.Future[None] | None = None  # the client does not read what is written
+        self._state = server_state
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._client = ""
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._repeated: frozenset[str] = NOBODY
+        self._again: list[int] = []  # sizes of the headers that were there already
+        self._head_size = 0
+        self._heading = False  # a head has begun and is not whole
+        self._incoming: ClientExchange | None = None  # its body is not whole
+        self._queue: deque[ClientExchange] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._paused = self._refused = self._lost = self._leaving = self._served = False
+        self._until = _BUSY
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._stall_timer: asyncio.TimerHandle | None = None
+
+    # ---- of the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self._state.connections.add(self)
+        peer = transport.get_extra_info("peername")
+        self._client = str(peer[0]) if peer else ""
+        if len(self._state.connections) > (self._limits.connections or most_connections()):
+            self._refuse(503)
+        else:
+            self._expect(self._limits.head_s)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        waiting = self._heading, self._incoming
+        if self._incoming is None:
+            self._head_size += len(data)
+        self._parse(data)
+        if self.transport.is_closing():
+            return
+        if self._heading and self._head_size > self._limits.head_bytes:
+            self._refuse(431)
+            return
+        self._go_on()
+        if (self._heading, self._incoming) != waiting:
+            self._reckon()
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._decline(data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self._refuse(400)
+
+    def _decline(self, rest: bytes) -> None:
+        """Another protocol is offered. Java's client offers h2c with every request, and httptools skips the body then:
+        such a head is read again without the offer. Any other is answered, and nothing after it."""
+        if self._refused:
+            return
+        http = self._queue[-1].http
+        if http.headers.get("upgrade", "").lower() != "h2c" or http.repeated:
+            self._leaving = True
+            return
+        self._queue.pop()
+        fields = {name: value for name, value in http.headers.items() if name not in _OFFER}
+        self._parser = httptools.HttpRequestParser(self)
+        self._parse(write_head(f"{http.method} {self._url.decode('latin-1')} HTTP/1.1", fields) + rest)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        self._parser = self._incoming = None  # they know us: without them nothing is left for the collector
+        self._state.connections.discard(self)
+        self._queue.clear()
+        for timer in (self._timer, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._stall_timer = None
+        self._resume()
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        self.stalled = self.loop.create_future()
+        self._stall_timer = self.loop.call_later(self._limits.write_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+        self._resume()
+
+    def _resume(self) -> None:
+        waiter, self.stalled = self.stalled, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def pause_reading(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._paused:
+            self._paused = False
+            self.transport.resume_reading()
+
+    def shutdown(self) -> None:
+        """The server leaves: this connection ends with its answer, or soon."""
+        self._leaving = True
+        if self._task is None:
+            self._expect(LINGER_S)
+
+    # ---- of the parser
+
+    def on_message_begin(self) -> None:
+        self._url, self._headers, self._repeated = b"", {}, NOBODY
+        if self._again:
+            self._again = []
+        self._heading = True
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        word = _NAMES.get(name) or name.decode("latin-1").lower()
+        if word in self._headers:
+            self._repeated |= {word}
+            self._again.append(len(name) + len(value) + 4)
+        else:
+            self._headers[word] = value.decode("latin-1")
+        if len(self._headers) + len(self._again) > self._limits.headers:
+            self._refuse(431)
+
+    def on_headers_complete(self) -> None:
+        headers, self._heading = self._headers, False
+        size, self._head_size = sum(map(len, headers)) + sum(map(len, headers.values())) + 4 * len(headers), 0
+        size += len(self._url) + sum(self._again)
+        if len(self._url) > self._limits.line_bytes or size > self._limits.head_bytes:
+            self._refuse(431)
+        if self._refused:
+            return
+        if "transfer-encoding" in headers and "content-length" in headers:
+            raise httptools.HttpParserError("both transfer-encoding and content-length")
+        path, query = read_target(self._url)
+        http = HttpRequest(
+            self._parser.get_method().decode("ascii"),
+            path,
+            query=query,
+            headers=headers,
+            repeated=self._repeated,
+            client=self._client,
+        )
+        exchange = self._incoming = ClientExchange(self, http, self.app.gateway.now.settings.max_body_bytes)
+        http.read = exchange.read
+        exchange.chunked = self._parser.get_http_version() != "1.0"
+        exchange.keep = exchange.chunked and self._parser.should_keep_alive()
+        self._queue.append(exchange)
+
+    def on_body(self, data: bytes) -> None:
+        if self._incoming is not None and not self._refused:
+            self._incoming.feed(data)
+
+    def on_message_complete(self) -> None:
+        if self._incoming is not None:
+            self._incoming.done = True
+            self._incoming.wake()
+            self._incoming = None
+
+    # ---- answers, one after the other
+
+    def _go_on(self) -> None:
+        if self._task is None and self._queue:
+            self._served, self._until = True, _BUSY
+            task = self._task = self.loop.create_task(self._serve(self._queue.popleft()))
+            self._state.tasks.add(task)
+            task.add_done_callback(self._state.tasks.discard)
+        if len(self._queue) > MOST_AHEAD:
+            self.pause_reading()  # who asks ahead waits
+
+    async def _serve(self, exchange: ClientExchange) -> None:
+        http, metrics = exchange.http, self.app.gateway.metrics
+        metrics.running += 1
+        try:
+            response = await self.app.handle(http)
+            try:
+                await self._answer(exchange, response)
+            finally:
+                if response.close is not None:
+                    response.close()
+        except asyncio.CancelledError:
+            if not self._lost:
+                raise
+        except Exception as error:
+            log.warning(LogLine("answer_failed", {"id": http.id, "error": type(error).__name__}))
+            self._give_up(exchange)
+        finally:
+            metrics.running -= 1
+            if http.scope is not None:
+                http.scope.finish()
+                http.scope = None  # they know each other
+            http.read = nothing_more  # and so do these
+            self._end(exchange)
+
+    async def _answer(self, exchange: ClientExchange, response: HttpResponse) -> None:
+        fields, stream = response.headers, response.stream
+        if stream is None:
+            fields["content-length"] = str(len(response.body))
+        elif exchange.chunked:
+            fields["transfer-encoding"] = "chunked"
+        # the rest of a body nobody wants is not read (F37)
+        exchange.keep = exchange.keep and exchange.done and not self._leaving and fields.get("connection") != "close"
+        if not exchange.keep:
+            fields["connection"] = "close"
+        head = write_head(_STATUS.get(response.status) or f"HTTP/1.1 {response.status} ", fields)
+        exchange.begun = True
+        if stream is None or exchange.http.method == "HEAD":
+            self.transport.write(head if exchange.http.method == "HEAD" else head + response.body)
+            return
+        self.transport.write(head)
+        await stream(exchange.write)
+        if exchange.chunked:
+            self.transport.write(b"0\r\n\r\n")
+
+    def _give_up(self, exchange: ClientExchange) -> None:
+        """An answer that cannot be written, or not to its end: no client may take it for whole."""
+        self._task = None
+        if exchange.begun:
+            self.transport.abort()
+        else:
+            self._refuse(500)
+
+    def _end(self, exchange: ClientExchange) -> None:
+        self._task = None
+        self._state.total_requests += 1
+        if self._lost or self.transport.is_closing():
+            return
+        if not exchange.keep:
+            self.transport.close()
+            return
+        self._go_on()
+        if not self._queue:
+            self.resume_reading()
+        self._reckon()
+
+    def _refuse(self, status: int) -> None:
+        """An answer without the app: there is no request to give it."""
+        if self._refused or self.transport.is_closing():
+            return
+        self._refused = True
+        if self._task is not None:  # not into the answer that is being written
+            self.transport.abort()
+            return
+        words = f'{{"error": {{"message": "{_WORDS[status]}", "type": "invalid_request_error"}}}}'
+        fields = {"content-type": "application/json", "content-length": str(len(words)), "connection": "close"}
+        fields["x-request-id"] = self.app.new_id()
+        if status == 503:
+            fields["retry-after"] = "1"
+        self.transport.write(write_head(_STATUS[status], fields) + words.encode())
+        self.transport.close()
+
+    # ---- deadlines: one timer, moved on only when it goes off, so a request that arrives in one piece costs none
+
+    def _reckon(self) -> None:
+        """What is waited for now, and how long."""
+        if self._incoming is not None:
+            size = self._incoming.length / 1024 / 1024
+            self._expect(self._limits.body_s + size * self._limits.body_s_per_mib)
+        elif self._heading:
+            self._expect(self._limits.head_s)
+        elif self._task is not None:
+            self._until = _BUSY
+        else:
+            self._expect(LINGER_S if self._leaving else self._limits.keep_alive_s)
+
+    def _expect(self, seconds: float) -> None:
+        self._until = self.loop.time() + seconds
+        if self._timer is None or self._until < self._timer_at:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = self._until
+        self._timer = self.loop.call_at(self._until, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self.loop.time() < self._until - 0.001:
+            if self._until != _BUSY:
+                self._arm()
+        elif self._task is not None:
+            self.transport.abort()  # it waits for a body that does not come
+        elif self._served and not self._heading:
+            self.transport.close()  # idle
+        else:
+            self._refuse(408)
+
+
+@lru_cache(1)
+def most_connections() -> int:
+    """A connection needs a file, its upstream another, and there must be some left (F53)."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 1000
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return max(files * 2 // 5, 16) if files != resource.RLIM_INFINITY else 100_000
+
+
+def read_target(url: bytes) -> tuple[str, str]:
+    """Path and query of a request line; httptools judges what is not plainly a path."""
+    raw, _, query = url.partition(b"?")
+    if url[:1] != b"/" or b"#" in url:
+        parsed = httptools.parse_url(url)
+        raw, query = parsed.path, parsed.query or b""
+    path = raw.decode("ascii")
+    return unquote(path) if "%" in path else path, query.decode("latin-1")
+
+
+def _length(said: str) -> int:
+    return int(said) if said.isdigit() and len(said) < 16 else 0

@@ -1,0 +1,76 @@
+"""Errors on their way to a client: classified once, written in the client's dialect."""
+
+import logging
+
+from msgspec.structs import replace
+
+from dragoman.dialects._base import Dialect
+from dragoman.dialects.jsonrpc import NAME
+from dragoman.errors import DecodeError, LossError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.gateway.http import HttpRequest, HttpResponse
+from dragoman.gateway.state import Gateway
+from dragoman.jsontypes import dump_json
+from dragoman.log_line import LogLine
+
+log = logging.getLogger(__name__)
+
+OWN_STATUSES = (401, 403, 405, 413, 415, 421, 431, 502, 508)  # said as they are, whatever a dialect would make of them
+SOON_S = 1.0  # when to come again to a server that does not say
+
+
+def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Exception) -> HttpResponse:
+    """The response for an error; what the request held is given back."""
+    failure = classify(error)
+    if failure.code == "internal":
+        log.warning(LogLine("internal_error", {"id": http.id, "error": type(error).__name__, "at": _place(error)}))
+    response = fail(dialect, failure)
+    scope = http.scope
+    if scope is not None:
+        if response.status >= 500 and len(scope.attempts) > 1:
+            response.headers["x-should-retry"] = "false"  # we did: retries must not multiply (FIELD-CASES 106)
+        scope.status, scope.failure = response.status, failure
+        scope.finish()
+    else:
+        gateway.metrics.request("other", "", response.status, 0.0)
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug(LogLine("refused", {"id": http.id, "status": response.status, "why": failure.message}))
+    return response
+
+
+def classify(error: Exception) -> Failure:
+    """Whose fault it is: a body we cannot read at a door is the client's."""
+    match error:
+        case UpstreamError():
+            return error.failure
+        case LossError():
+            words = f"refused rather than lost: {error}"
+            return Failure(kind="invalid_request", status=400, code="loss_refused", param=error.where, message=words)
+        case DecodeError():
+            return Failure(kind="invalid_request", status=400, param=error.where or None, message=str(error))
+        case RecursionError():
+            return Failure(kind="invalid_request", status=400, message="nested too deeply")
+        case _:
+            return Failure(kind="server_error", status=500, code="internal", message="an error of the gateway's own")
+
+
+def fail(dialect: Dialect, failure: Failure) -> HttpResponse:
+    """A failure as the client's dialect says it."""
+    if failure.kind in ("rate_limited", "overloaded") and failure.retry_after_s is None:
+        failure = replace(failure, retry_after_s=SOON_S)
+    wire = dialect.encode_failure(failure)
+    status = failure.status if failure.status in OWN_STATUSES else wire.status
+    if dialect.name == NAME and failure.status == 502:
+        status = 200  # an answer of JSON-RPC, which says so in its body
+    headers = {"content-type": "application/json", **wire.headers}
+    if failure.kind in ("invalid_request", "too_long", "not_found", "too_large", "refused", "no_credit"):
+        headers["x-should-retry"] = "false"
+    return HttpResponse(status, dump_json(wire.body), headers=headers)
+
+
+def _place(error: Exception) -> str:
+    """Where in our code; never what was in the data."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{trace.tb_frame.f_code.co_filename.rpartition('dragoman/')[2]}:{trace.tb_lineno}" if trace else ""

@@ -1,0 +1,56 @@
+"""Requests that are no conversation (embeddings, speech): the same queue, keys, retries and fallbacks, any body."""
+
+from collections.abc import Callable
+
+from dragoman.dialects import find_dialect
+from dragoman.errors import UpstreamError
+from dragoman.failure import Failure
+from dragoman.gateway.bodies import load_body, read_body
+from dragoman.gateway.conversation import no_model
+from dragoman.gateway.http import HttpRequest
+from dragoman.gateway.scope import Scope
+from dragoman.gateway.state import Gateway
+from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.notes import Notes
+from dragoman.upstream.send import Job, UpstreamAnswer, UpstreamCall
+from dragoman.upstream.spec import Target
+from dragoman.upstream.upstream_state import UpstreamState
+
+Form = Callable[[str, str], tuple[str, JsonObject]]  # dialect and model -> path and body
+
+
+async def read_object(gateway: Gateway, http: HttpRequest) -> JsonObject:
+    raw = await read_body(http, gateway.now.settings)
+    return load_body(raw, gateway.now.settings.limits)
+
+
+async def ask(gateway: Gateway, http: HttpRequest, door: str, dialect: str, model: str, form: Form) -> UpstreamAnswer:
+    """The answer of the first upstream that gives one; its body is in `raw`."""
+    scope = http.scope = Scope(gateway, http, find_dialect(dialect), door)
+    scope.model = model
+    targets = gateway.now.targets(model, gateway.dice)
+    if not targets:
+        raise UpstreamError(no_model(model))
+
+    def render(station: UpstreamState, target: Target) -> UpstreamCall:
+        spoken = station.spec.dialects or (station.spec.dialect,)
+        spoken = tuple("openai_chat" if name == "openai_responses" else name for name in spoken)
+        path, body = form(spoken[0], target.model)
+        own = find_dialect(spoken[0])
+        return UpstreamCall(dialect=own, path=path, body=dump_json(body), headers={}, notes=Notes(), opaque=True)
+
+    job = Job(
+        targets=targets,
+        render=render,
+        stream=False,
+        deadline=scope.started + gateway.now.settings.deadline_s,
+        who=http.key_id or http.client,
+        attempts=scope.attempts,
+    )
+    scope.answer = await gateway.sender.ask(job)
+    scope.status = 200
+    return scope.answer
+
+
+def cannot(what: str) -> UpstreamError:
+    return UpstreamError(Failure(kind="invalid_request", status=400, code="unsupported", message=what))

@@ -1,0 +1,128 @@
+"""Responses that are kept: `store`, `previous_response_id`, and reading and deleting them."""
+
+import asyncio
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.errors import DecodeError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
+from dragoman.gateway.response_store import StoredResponse
+from dragoman.gateway.state import Gateway, Generation
+from dragoman.jsontypes import dump_json, load_json
+from dragoman.model.messages import Message
+from dragoman.model.reply import Reply
+from dragoman.upstream.render import ClientRequest, choose_dialect
+from dragoman.upstream.send import UpstreamAnswer
+
+RESPONSES = "openai_responses"
+PREVIOUS = "previous_response_id"
+
+
+class Resolved(Struct, kw_only=True):
+    """A request of the Responses door with the conversation it continues."""
+
+    asked: ClientRequest
+    store: bool
+    input: bytes = b"[]"  # the items it asked with
+    instructed: bool = False  # its first message is `instructions`, which the next request does not inherit
+
+
+async def resolve(gateway: Gateway, owner: str, asked: ClientRequest, now: Generation) -> Resolved:
+    own = asked.request.extras.get(RESPONSES, {})
+    previous = own.get(PREVIOUS)
+    store = asked.request.store is not False
+    resolved = Resolved(asked=asked, store=store)
+    if store or isinstance(previous, str):
+        body = load_json(asked.raw)
+        resolved.input = dump_json(body.get("input", []))
+        resolved.instructed = bool(body.get("instructions"))
+    if not isinstance(previous, str):
+        return resolved
+    found = await asyncio.to_thread(gateway.store.get, owner, previous)
+    if found is None:
+        if _goes_to_responses(asked, now, ""):
+            return resolved  # not ours: its provider may know it
+        words = f"Previous response with id '{previous[:100]}' not found."
+        own_code = {RESPONSES: {"code": "previous_response_not_found"}}
+        failure = Failure(kind="invalid_request", status=400, param=PREVIOUS, message=words, extras=own_code)
+        raise UpstreamError(failure)
+    if found.upstream and _goes_to_responses(asked, now, found.upstream):
+        return resolved  # who answered it still has it
+    rest = {key: value for key, value in own.items() if key != PREVIOUS}
+    extras = {**asked.request.extras, RESPONSES: rest}
+    said = asked.request.messages
+    lead = 1 if resolved.instructed else 0
+    request = replace(asked.request, messages=(*said[:lead], *found.messages, *said[lead:]), extras=extras)
+    return replace(resolved, asked=replace(asked, request=request, same_wire=False))
+
+
+def _goes_to_responses(asked: ClientRequest, now: Generation, upstream: str) -> bool:
+    targets = now.targets(asked.request.model, lambda: 0.0)
+    if not targets:
+        return False
+    spec, model = targets[0][0].spec, targets[0][1].model
+    if upstream and spec.name != upstream:
+        return False
+    return choose_dialect(spec, RESPONSES, model) == RESPONSES
+
+
+async def remember(
+    gateway: Gateway, owner: str, resolved: Resolved | None, answer: UpstreamAnswer, reply: Reply, body: bytes
+) -> None:
+    """Keeps a response for as long as there is room. Losing one is not the client's error."""
+    if resolved is None or not resolved.store or not reply.choices:
+        return
+    asked = resolved.asked.request
+    said = Message(role="assistant", parts=reply.choices[0].parts)
+    lead = 1 if resolved.instructed else 0
+    row = StoredResponse(
+        id=reply.id,
+        messages=(*asked.messages[lead:], said),
+        wire=body,
+        input=resolved.input,
+        upstream=answer.station.spec.name if answer.rendered.as_is else "",
+        created=gateway.wall(),
+    )
+    await asyncio.to_thread(gateway.store.put, owner, row)
+
+
+async def serve_stored(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    found = await _find(gateway, http, words["id"])
+    if "stream=true" not in http.query:
+        return HttpResponse(200, found.wire, headers={"content-type": "application/json"})
+    raise DecodeError("a stored response is not streamed again")
+
+
+async def serve_stored_input(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    found = await _find(gateway, http, words["id"])
+    items = load_json(found.input)
+    if not isinstance(items, list):
+        items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
+    shown = [{"id": f"item_{i}", **item} if "id" not in item else item for i, item in enumerate(items)]
+    ends = {"first_id": shown[0]["id"], "last_id": shown[-1]["id"]} if shown else {"first_id": None, "last_id": None}
+    return json_response({"object": "list", "data": shown, **ends, "has_more": False})
+
+
+async def serve_stored_cancel(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    await _find(gateway, http, words["id"])
+    raise DecodeError("only background responses can be cancelled, and there are none here")
+
+
+async def serve_forget(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+    if not await asyncio.to_thread(gateway.store.delete, http.key_id, words["id"]):
+        raise UpstreamError(_unknown(words["id"]))
+    return json_response({"id": words["id"], "object": "response", "deleted": True})
+
+
+async def _find(gateway: Gateway, http: HttpRequest, response_id: str) -> StoredResponse:
+    found = await asyncio.to_thread(gateway.store.get, http.key_id, response_id)
+    if found is None:
+        raise UpstreamError(_unknown(response_id))
+    return found
+
+
+def _unknown(response_id: str) -> Failure:
+    words = f"Response with id '{response_id[:100]}' not found."
+    return Failure(kind="not_found", status=404, message=words)

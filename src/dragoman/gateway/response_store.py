@@ -1,0 +1,116 @@
+"""Stored responses: what `previous_response_id` and GET /v1/responses/{id} need. Bounded, one row a response.
+
+Every lookup names the key it was stored under: another client's id is as unknown as one that never was (T17).
+"""
+
+import logging
+import sqlite3
+import threading
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.log_line import LogLine
+from dragoman.model.messages import Message
+
+log = logging.getLogger(__name__)
+MAX_ROW_BYTES = 8 * 1024 * 1024
+BUSY_S = 1.0  # while another process writes; a client waits
+
+_SCHEMA = """
+create table if not exists responses (
+    owner text not null, id text not null, created real not null, row blob not null, primary key (owner, id)
+) without rowid;
+create index if not exists by_age on responses (created);
+"""
+
+
+class StoredResponse(Struct, kw_only=True):
+    """A response, and the conversation up to and with it."""
+
+    id: str
+    messages: tuple[Message, ...]
+    wire: bytes  # as the client got it
+    input: bytes = b"[]"  # the items it asked with
+    upstream: str = ""  # who answered, if with an id of its own
+    created: float = 0.0
+
+
+class ResponseStore:
+    """SQLite, in a file or in memory; calls are short and may be made from any thread."""
+
+    def __init__(self, path: Path | None, rows: int) -> None:
+        self._rows = rows
+        self._lock = threading.Lock()
+        self._path = path
+        self._db: sqlite3.Connection | None = None
+
+    def put(self, owner: str, stored: StoredResponse) -> bool:
+        """False when it cannot be kept: too much, a disk that is full, a database somebody holds (F47, F48)."""
+        try:
+            row = msgspec.msgpack.encode(stored)
+        except OverflowError:  # a number of more than 64 bits
+            return False
+        if len(row) > MAX_ROW_BYTES:
+            return False
+        with self._lock:
+            try:
+                self._insert(self._open(), (owner, stored.id, stored.created, row))
+            except sqlite3.Error as error:
+                log.warning(LogLine("response_not_stored", {"error": type(error).__name__, "why": str(error)}))
+                if self._db is not None:
+                    self._db.rollback()
+                return False
+        return True
+
+    def _insert(self, db: sqlite3.Connection, row: tuple[str, str, float, bytes]) -> None:
+        db.execute("insert or replace into responses values (?, ?, ?, ?)", row)
+        (count,) = db.execute("select count(*) from responses").fetchone()
+        if count > self._rows:
+            oldest = "select owner, id from responses order by created limit ?"
+            db.execute(f"delete from responses where (owner, id) in ({oldest})", (count - self._rows,))  # noqa: S608  # a constant
+        db.commit()
+
+    def get(self, owner: str, response_id: str) -> StoredResponse | None:
+        with self._lock:
+            found = (
+                self._open()
+                .execute("select row from responses where owner = ? and id = ?", (owner, response_id))
+                .fetchone()
+            )
+        return None if found is None else msgspec.msgpack.decode(found[0], type=StoredResponse)
+
+    def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
+        """Those whose id begins so, the youngest first."""
+        asked = "select row from responses where owner = ? and id >= ? and id < ? order by created desc limit ?"
+        with self._lock:
+            rows = self._open().execute(asked, (owner, prefix, prefix + "\x7f", most)).fetchall()
+        return [msgspec.msgpack.decode(row[0], type=StoredResponse) for row in rows]
+
+    def delete(self, owner: str, response_id: str) -> bool:
+        with self._lock:
+            db = self._open()
+            done = db.execute("delete from responses where owner = ? and id = ?", (owner, response_id)).rowcount
+            db.commit()
+        return done > 0
+
+    def close(self) -> None:
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._db is None:
+            if self._path is not None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.touch(mode=0o600)  # conversations are nobody else's
+            self._db = sqlite3.connect(self._path or ":memory:", check_same_thread=False, timeout=BUSY_S)
+            if self._path is not None:
+                self._path.chmod(0o600)
+                self._db.execute("pragma journal_mode = wal")
+                # a client waits for this: what a power cut may cost is the last responses, never the database
+                self._db.execute("pragma synchronous = normal")
+            self._db.executescript(_SCHEMA)
+        return self._db

@@ -1,0 +1,42 @@
+"""Line: one event of a log with its fields, written only when somebody reads it."""
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+LONGEST_FIELD = 2048
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_TELLING = re.compile(r'[ ="]')
+
+
+class LogLine(Struct, frozen=True, gc=False):
+    """What a module gives its logger: `log.info(Line("key_rests", {"upstream": name}))`."""
+
+    event: str
+    fields: Mapping[str, object] = {}
+
+    def said(self) -> dict[str, object]:
+        """The fields that say something."""
+        return {name: value for name, value in self.fields.items() if value}
+
+    def __str__(self) -> str:
+        return " ".join([self.event, *[f"{name}={quoted(value)}" for name, value in self.fields.items() if value]])
+
+
+def plain(value: object) -> str:
+    """A value on one line: control characters are shown, not obeyed (T40)."""
+    text = value if isinstance(value, str) else str(value)
+    if not text.isprintable():
+        text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return text if len(text) <= LONGEST_FIELD else text[:LONGEST_FIELD] + "..."
+
+
+def quoted(value: object) -> str:
+    """Where one field ends is seen: a text with spaces or an equals sign stands in quotes."""
+    if type(value) is int or type(value) is float:
+        return str(value)
+    text = plain(value)
+    if not text.isalnum() and _TELLING.search(text):
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return text

@@ -1,0 +1,123 @@
+"""The schema languages of the targets: which JSON Schema keywords each one takes. Allow-lists, never deny-lists:
+a deny-list is always one keyword late (FIELD-CASES 17).
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from dragoman.passes.profile import Spelling
+
+NOTES = frozenset({"title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly"})
+META = frozenset({"$schema", "$id", "id", "$comment", "$anchor", "$vocabulary", "$dynamicAnchor"})
+NUMBER = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
+STRING = frozenset({"minLength", "maxLength", "pattern", "format"})
+ARRAY = frozenset({"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "additionalItems"})
+OBJECT = frozenset(
+    {"properties", "required", "additionalProperties", "minProperties", "maxProperties", "patternProperties"}
+    | {"propertyNames", "propertyOrdering", "dependentRequired", "unevaluatedProperties"}
+)
+REFS = frozenset({"$ref", "$defs", "definitions"})
+UNIONS = frozenset({"anyOf", "oneOf", "allOf"})
+CORE = frozenset({"type", "description", "enum", "properties", "required", "items"})
+
+
+class SchemaTarget(Struct, frozen=True, kw_only=True):
+    keywords: frozenset[str] | None = None  # None: all of JSON Schema
+    refs: bool = True  # may point; otherwise what is pointed at is written out
+    null: Literal["type", "nullable", "any_of"] = "type"  # how it says "or null"
+    strings_only: bool = False  # an enum's values must be strings
+    null_in_enum: bool = True
+    formats: dict[str, frozenset[str]] | None = None  # per type; None: any
+    items: bool = False  # an array must say what of
+    open_objects: bool = True  # additionalProperties: false may be missing
+    closed_objects: bool = True  # additionalProperties: false may be said
+    all_required: bool = False
+    limits: bool = True  # numbers, lengths and counts may be limited
+    empty: Literal["properties", "bare", "absent"] = "properties"  # a tool without parameters
+    property_names: Spelling | None = None
+    depth: int = 32
+    recursion: bool = True
+    tolerant: bool = False  # what it does not know it ignores
+
+
+_GEMINI_FORMATS = {
+    "string": frozenset({"enum", "date-time"}),
+    "number": frozenset({"float", "double"}),
+    "integer": frozenset({"int32", "int64"}),
+}
+
+_ANTHROPIC_NAMES = Spelling(letters="a-zA-Z0-9_.-", longest=64)
+_GEMINI_NAMES = Spelling(letters="A-Za-z0-9_", first="A-Za-z_", longest=64)
+
+LANGUAGES: dict[str, SchemaTarget] = {
+    # Whatever it says goes through; only what is no schema at all is mended.
+    "any": SchemaTarget(empty="bare"),
+    # OpenAI: "object schema missing properties", "array schema missing items" (FIELD-CASES 63)
+    "openai": SchemaTarget(items=True),
+    # Structured outputs: protocols/openai-chat.md section 7, read 2026-11-15
+    "openai_strict": SchemaTarget(
+        keywords=CORE
+        | NUMBER
+        | REFS
+        | {"const", "anyOf", "pattern", "format", "minItems", "maxItems", "additionalProperties", "title"}
+        | {"$schema"},
+        items=True,
+        open_objects=False,
+        all_required=True,
+        depth=10,
+    ),
+    # "input_schema does not support oneOf, allOf, or anyOf at the top level"; no parameters is {"type": "object"} (B5)
+    "anthropic": SchemaTarget(empty="bare", property_names=_ANTHROPIC_NAMES),
+    # protocols/anthropic-messages.md section 7, read 2026-11-15
+    "anthropic_strict": SchemaTarget(
+        keywords=CORE
+        | REFS
+        | {"const", "anyOf", "allOf", "format", "additionalProperties", "title", "default"}
+        # minItems only 0 or 1: told in the description instead
+        | {"$schema"},
+        items=True,
+        open_objects=False,
+        limits=False,
+        empty="bare",
+        recursion=False,
+        property_names=_ANTHROPIC_NAMES,
+    ),
+    # Strict Rust types: no null (protocols/provider-quirks.md, xAI). Closed objects are taken (recorded traffic).
+    "xai": SchemaTarget(items=True, null_in_enum=False),
+    # The Schema message of generateContent (`parameters`, `responseSchema`): protocols/gemini.md section 7
+    "gemini": SchemaTarget(
+        keywords=CORE
+        | {"format", "title", "nullable", "minItems", "maxItems", "minimum", "maximum", "anyOf", "propertyOrdering"}
+        | {"minLength", "maxLength", "pattern", "minProperties", "maxProperties"},
+        refs=False,
+        null="nullable",
+        strings_only=True,
+        null_in_enum=False,
+        formats=_GEMINI_FORMATS,
+        items=True,
+        empty="absent",
+        property_names=_GEMINI_NAMES,
+    ),
+    # `parametersJsonSchema`, `responseJsonSchema`: protocols/gemini.md section 7
+    "gemini_json": SchemaTarget(
+        keywords=CORE
+        | {"format", "title", "prefixItems", "minItems", "maxItems", "minimum", "maximum", "anyOf"}
+        | {"additionalProperties", "propertyOrdering"},
+        refs=False,
+        items=True,
+        empty="absent",
+        property_names=_GEMINI_NAMES,
+        tolerant=True,
+    ),
+    # What the server's struct keeps: protocols/ollama.md section 5
+    "ollama": SchemaTarget(keywords=CORE | {"anyOf"}, refs=False, items=True, tolerant=True),
+    # "failed to parse grammar": no patterns, formats or long repetitions (FIELD-CASES 128)
+    "gbnf": SchemaTarget(
+        keywords=CORE
+        | REFS
+        | {"const", "anyOf", "oneOf", "allOf", "additionalProperties", "title", "default", "prefixItems"}
+        | {"minimum", "maximum"},
+        items=True,
+    ),
+}

@@ -1,0 +1,199 @@
+"""Connection: one HTTP/1.1 connection to an upstream, on httptools' parser. One question at a time, one answer.
+
+An HTTP client for everybody costs more than all the rest of a relayed request (measured: about 110 of 150 us); this is
+what a gateway needs of one. RFC 9112; what its parser takes leniently is what aiohttp's takes.
+"""
+
+import asyncio
+from typing import Any
+
+import httptools
+
+MAX_HEAD_BYTES = 64 * 1024
+FULL_BYTES = 256 * 1024  # unread: then the upstream waits
+
+
+class HungUp(ConnectionError):
+    """The upstream closed before its answer was whole."""
+
+
+class NotHttp(Exception):
+    """What the upstream wrote is no answer."""
+
+
+class HttpConnection(asyncio.Protocol):
+    """Callbacks of the parser fill it; `wait` tells when there is more."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._transport: Any = None
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._parser.set_dangerous_leniencies(
+            lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+        )
+        self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = self._until = 0.0
+        self._paused = False
+        self.answers = 0  # read on it before this one
+        self.idle_since = 0.0
+        self.closed = False
+        self._reset()
+        self.ended = True
+
+    def _reset(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.heard = 0  # bytes before the head was whole
+        self.arrived = False  # the head
+        self.ended = False  # the body
+        self.error: Exception | None = None
+        self._pieces: list[bytes] = []
+        self._size = 0  # of the pieces
+        self._framed = False  # its head tells where the body ends
+        self._bodiless = False
+        self._keeps = False  # it may be used again
+
+    # ---- for who asks
+
+    def ask(self, head: bytes, body: bytes, *, bodiless: bool = False) -> None:
+        """Sends a question; its answer may have no body whatever its head says (HEAD)."""
+        self._reset()
+        self._bodiless = bodiless
+        if len(body) < FULL_BYTES:
+            self._transport.write(head + body)
+        else:  # not worth a copy
+            self._transport.write(head)
+            self._transport.write(body)
+
+    async def wait(self, seconds: float) -> None:
+        """Until there is more, an end or an error; a TimeoutError after so long."""
+        self._until = self._loop.time() + seconds
+        if self._timer is None or self._until < self._timer_at:
+            self._arm()
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def take(self) -> bytes:
+        """What has come since the last time."""
+        pieces = self._pieces
+        if not pieces:
+            return b""
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._size = 0
+        if self._paused and not self.closed:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    def is_read(self) -> bool:
+        """Whether the answer is whole and all of it was taken."""
+        return self.ended and not self._pieces
+
+    @property
+    def reusable(self) -> bool:
+        return self._keeps and self.ended and not self.closed
+
+    def close(self) -> None:
+        self.closed = True
+        self._disarm()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- one timer a connection, moved on only when it goes off: waiting costs no timer each
+
+    def _arm(self) -> None:
+        self._disarm()
+        self._timer_at = self._until
+        self._timer = self._loop.call_at(self._until, self._look)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._loop.time() >= self._until - 0.001:
+            self._waiter.set_exception(TimeoutError())
+        else:
+            self._arm()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # ---- of the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self.ended:  # nobody asked: it cannot be trusted with the next question (response splitting)
+            self.close()
+            return
+        if not self.arrived:
+            self.heard += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._fail(error)
+        else:
+            if not self.arrived and self.heard > MAX_HEAD_BYTES:
+                self._fail(NotHttp("its head is too large"))
+        if self._size > FULL_BYTES and not self._paused and not self.closed:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def _fail(self, error: Exception) -> None:
+        if not self.ended:
+            self.error = NotHttp("what it wrote is not HTTP")
+            self.error.__cause__ = error.with_traceback(None)
+        self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._parser = None  # it knows us: without it nothing is left for the collector
+        if not self.ended and self.error is None:
+            if self.arrived and not self._framed and exc is None:
+                self.ended = True  # such a body ends with its connection
+            else:
+                self.error = HungUp("the connection was closed")
+        self._disarm()
+        self._wake()
+
+    # ---- of the parser
+
+    def on_message_begin(self) -> None:
+        if self.ended:
+            self._keeps = False  # two answers to one question
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.arrived:  # a trailer says nothing we want
+            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= 200 and not self.ended:
+            self.status, self.arrived = status, True
+            self._framed = "content-length" in self.headers or "transfer-encoding" in self.headers
+            self.ended = self._bodiless
+
+    def on_body(self, data: bytes) -> None:
+        if not self.ended:
+            self._pieces.append(data)
+            self._size += len(data)
+
+    def on_message_complete(self) -> None:
+        if not self.arrived:  # 100 Continue, 103 Early Hints: the answer is still to come
+            self.headers = {}
+        elif not self.ended:
+            self.ended = True
+            self._keeps = self._parser.should_keep_alive()

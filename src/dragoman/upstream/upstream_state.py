@@ -1,0 +1,140 @@
+"""UpstreamState: what a running process knows about one upstream: its gate, keys, breakers and retry budget."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+
+from dragoman.failure import Failure
+from dragoman.log_line import LogLine
+from dragoman.passes.profile import Profile
+from dragoman.upstream.breaker import Breaker, how_failed
+from dragoman.upstream.gate import Admission
+from dragoman.upstream.key_ring import Key, KeyRing
+from dragoman.upstream.places import AdmissionWaiter
+from dragoman.upstream.retry import BROKEN, RetryBudget
+from dragoman.upstream.secret import origin_of
+from dragoman.upstream.spec import Upstream
+
+log = logging.getLogger(__name__)
+MAX_BREAKERS = 1000
+PROBE_EVERY_S = 1.0
+EXHAUSTED_S = 300.0
+SHORT_REST_S = 1.0
+
+
+class UpstreamState:
+    def __init__(self, spec: Upstream, clock: Callable[[], float], share: int = 1) -> None:
+        """`share`: how many workers divide its limits between them."""
+        self.spec = spec
+        self.origin = origin_of(spec.base_url) if spec.base_url else ""
+        self.gate = Admission(
+            at_once=_part(spec.at_once, share),
+            rpm=_part(spec.rpm, share),
+            tpm=_part(spec.tpm, share),
+            queue=spec.queue,
+        )
+        self.places = AdmissionWaiter(self.gate, spec.name, clock)
+        self.keys = KeyRing(spec.keys)
+        self.budget = RetryBudget()
+        self.learned: dict[tuple[str, str], dict[str, object]] = {}  # by dialect and model: fields of its profile
+        self.profiles: dict[tuple[str, str, bool], Profile] = {}  # made from rows, overrides and what was learned
+        self.sent = 0
+        self.failed = 0
+        self.sitting_out = 0  # requests that wait for a cool-down to end
+        self._breakers: OrderedDict[tuple[int, str], Breaker] = OrderedDict()
+        self._last_probe = -PROBE_EVERY_S
+
+    def breaker(self, key: Key, model: str) -> Breaker:
+        at = (key.number, model)
+        found = self._breakers.get(at)
+        if found is None:
+            found = self._breakers[at] = Breaker()
+            if len(self._breakers) > MAX_BREAKERS:
+                self._breakers.popitem(last=False)
+        return found
+
+    def pick(self, model: str, now: float, tried: AbstractSet[int]) -> Key | None:
+        """A key that may be used for this model now."""
+        key = self.keys.pick(now, tried, model)
+        if key is not None and self.breaker(key, model).allows(now):
+            return key
+        for other in self.keys.keys:
+            usable = not other.disabled and other.until(model) <= now and other.number not in tried
+            if usable and self.breaker(other, model).allows(now):
+                return other
+        return None
+
+    def probe(self, model: str, now: float) -> Key | None:
+        """When every way is closed, one request a second may still try (a process must not lock itself out)."""
+        if now - self._last_probe < PROBE_EVERY_S:
+            return None
+        key = self.keys.pick(now, model=model)
+        if key is not None:
+            self._last_probe = now
+        return key
+
+    def wait_s(self, model: str, now: float) -> float:
+        """Until there is a way again."""
+        waits = [
+            max(key.until(model) - now, self.breaker(key, model).wait_s(now), 0.0)
+            for key in self.keys.keys
+            if not key.disabled
+        ]
+        return min(waits, default=EXHAUSTED_S)
+
+    def learn(
+        self, key: Key, model: str, failure: Failure, now: float, dice: float, who: str = "", about: int | None = None
+    ) -> None:
+        """What a failure says about this key and this upstream; `about` tells one request from another."""
+        self.failed += 1
+        breaker = self.breaker(key, model)
+        if failure.kind == "rate_limited":
+            rest_s = failure.retry_after_s or SHORT_REST_S
+            self.keys.rest(key, now + rest_s, "rate limited", model, now)
+            self._tell("key_rests", key, model, failure, rest_s)
+            breaker.abandoned()
+        elif failure.kind == "no_credit":
+            rest_s = failure.retry_after_s or EXHAUSTED_S
+            self.keys.rest(key, now + rest_s, "no credit")
+            self._tell("key_rests", key, model, failure, rest_s)
+            breaker.abandoned()
+        elif failure.kind == "unauthenticated":
+            self._tell("key_refused", key, model, failure, 0.0)
+            if len(self.keys.keys) > 1:
+                self.keys.disable(key, "refused")
+            breaker.abandoned()
+        elif failure.kind in BROKEN:
+            was = breaker.state
+            breaker.failed(now, dice, how_failed(failure), who, about)
+            if breaker.state == "open" and was != "open":
+                self._tell("upstream_left_alone", key, model, failure, breaker.wait_s(now))
+        else:
+            breaker.succeeded(now, who)  # it answered: the request was at fault
+
+    def _tell(self, event: str, key: Key, model: str, failure: Failure, rest_s: float) -> None:
+        who = {"upstream": self.spec.name, "model": model, "key": key.secret.hint if key.secret else ""}
+        log.warning(LogLine(event, {**who, "for_s": round(rest_s, 1), "why": failure.code or failure.kind}))
+
+    def remember(self, dialect: str, model: str, fields: dict[str, object]) -> None:
+        """What a refusal taught about a model: said once a process, not once a request (DESIGN 6)."""
+        if fields and (len(self.learned) < MAX_BREAKERS or (dialect, model) in self.learned):
+            log.info(LogLine("learned", {"upstream": self.spec.name, "model": model, "fields": ", ".join(fields)}))
+            self.profiles.clear()
+            known = self.learned.get((dialect, model), {})
+            self.learned[dialect, model] = {**known, **{key: _both(known.get(key), fields[key]) for key in fields}}
+
+    def worst_state(self) -> str:
+        states = {breaker.state for breaker in self._breakers.values()}
+        return "open" if "open" in states else "half_open" if "half_open" in states else "closed"
+
+
+def _both(known: object, fresh: object) -> object:
+    """A list of what is refused grows: a request may teach several lessons, each made without the others."""
+    if isinstance(known, tuple) and isinstance(fresh, tuple):
+        return (*known, *(item for item in fresh if item not in known))
+    return fresh
+
+
+def _part(limit: int | None, share: int) -> int | None:
+    return None if limit is None else max(1, limit // share)

@@ -1,0 +1,58 @@
+import re
+
+import pytest
+
+from dragoman.mcp.tool_names import find_place, name_tools
+
+LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+ODD = [
+    ("time", "now"),
+    ("a", "read_file"),
+    ("b", "read_file"),
+    ("files", "read/file"),
+    ("files", "read.file"),
+    ("files", "read file"),
+    ("날씨", "오늘"),
+    ("날씨", "내일"),
+    ("x" * 60, "tool"),
+    ("x" * 60, "tool2"),
+    ("s", "t" * 128),
+    ("s", ""),
+]
+
+
+def test_every_name_is_legal_and_nobody_else_has_it() -> None:
+    named = name_tools(ODD)
+    assert len(named) == len(ODD)
+    assert all(LEGAL.fullmatch(name) for name in named)
+    assert set(named.values()) == set(ODD)
+
+
+def test_a_name_does_not_depend_on_who_else_is_there() -> None:
+    assert name_tools([("a", "x")]) == {"a__x": ("a", "x")}
+    assert name_tools([("b", "y"), ("a", "x")])["a__x"] == ("a", "x")
+
+
+def test_two_that_clash_both_say_who_they_are() -> None:
+    clash = [("files", "read/file"), ("files", "read file")]
+    names = list(name_tools(clash))
+    assert "files__read_file" not in names
+    assert name_tools(reversed(clash)) == name_tools(clash)
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("time__now", ("time", "now")),
+        ("time.now", ("time", "now")),
+        ("now", ("time", "now")),
+        ("time_now", ("time", "now")),
+        ("read_file", None),  # two servers have one
+        ("a.read_file", ("a", "read_file")),
+        ("nobody", None),
+        ("날씨.오늘", ("날씨", "오늘")),
+    ],
+)
+def test_a_model_may_say_a_tool_in_several_ways(said: str, meant: tuple[str, str] | None) -> None:
+    assert find_place(said, name_tools(ODD)) == meant
