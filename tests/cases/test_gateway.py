@@ -223,12 +223,12 @@ def test_case_23_112_after_good_bad_and_broken_requests_nothing_is_held() -> Non
             leave(house.url, head_of("/v1/chat/completions", body) + body)
             gate.wait(0.3)
             assert post(house.url, "/v1/chat/completions", ASK).status == 200  # a place is free
-            (station,) = house.gateway.now.stations.values()
+            (state,) = house.gateway.now.upstream_states.values()
             for _ in range(100):  # within a second
-                if (station.gate.inside, station.budget.in_flight) == (0, 0):
+                if (state.admission.running, state.budget.in_flight) == (0, 0):
                     break
                 gate.wait(0.01)
-            assert (station.gate.inside, station.budget.in_flight) == (0, 0)
+            assert (state.admission.running, state.budget.in_flight) == (0, 0)
             assert house.loop.run(_count_tasks()) <= before + 1
 
 

@@ -42,8 +42,8 @@ def test_who_hangs_up_leaves_nothing_behind() -> None:
             break
         await stream.close()
         await asyncio.sleep(0.05)
-        (station,) = client.wiring.stations.values()
-        left = station.budget.in_flight
+        (state,) = client.wiring.upstream_states.values()
+        left = state.budget.in_flight
         await client.close()
         return left
 

@@ -138,8 +138,8 @@ def test_leaving_a_stream_early_hangs_up(how: str) -> None:
                 case _:
                     await client.close()
             await until(lambda: provider.requests[0].left)
-            station = client.wiring.targets("claude-sonnet-4-6")[0][0]
-            assert station.budget.in_flight == 0
+            state = client.wiring.targets("claude-sonnet-4-6")[0][0]
+            assert state.budget.in_flight == 0
             await client.close()
 
     asyncio.run(main())

@@ -17,8 +17,8 @@ ENV = {
 
 
 def leads(client: AsyncClient, model: str) -> tuple[str, str, str]:
-    station, target = client.wiring.targets(model)[0]
-    return station.spec.name, target.model, station.spec.base_url
+    state, target = client.wiring.targets(model)[0]
+    return state.spec.name, target.model, state.spec.base_url
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_a_name_that_leads_nowhere_is_never_answered_by_another_model(model: str
 def test_keys_come_from_arguments_before_the_environment() -> None:
     client = AsyncClient(keys={"openai": "mine", "google": "also mine"}, env=ENV)
     for model, key in (("gpt-4o", "mine"), ("gemini-x", "also mine"), ("claude-x", "k2")):
-        station = client.wiring.targets(model)[0][0]
-        secret = station.keys.keys[0].secret
+        state = client.wiring.targets(model)[0][0]
+        secret = state.keys.keys[0].secret
         assert secret is not None
-        assert secret.reveal(station.origin) == key
-        assert key not in repr(station.spec)
+        assert secret.reveal(state.origin) == key
+        assert key not in repr(state.spec)
 
 
 def test_addresses_come_from_the_environment_too() -> None:
@@ -92,9 +92,9 @@ def test_one_provider_takes_every_name() -> None:
 )
 def test_a_gateway_is_asked_in_the_dialect_the_model_speaks_at_home(model: str, dialect: str, name: str) -> None:
     client = AsyncClient(base_url="http://127.0.0.1:20006/v1", env={})
-    station, target = client.wiring.targets(model)[0]
-    assert (station.spec.dialect, target.model, station.spec.base_url) == (dialect, name, "http://127.0.0.1:20006")
-    assert client.wiring.targets(model)[0][0] is station  # it keeps what it learnt
+    state, target = client.wiring.targets(model)[0]
+    assert (state.spec.dialect, target.model, state.spec.base_url) == (dialect, name, "http://127.0.0.1:20006")
+    assert client.wiring.targets(model)[0][0] is state  # it keeps what it learnt
 
 
 @pytest.mark.parametrize(

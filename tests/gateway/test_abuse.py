@@ -166,8 +166,8 @@ def test_t09_no_way_of_failing_shows_a_secret(caplog: pytest.LogCaptureFixture, 
                     got = post(house.url, door, body, {"x-api-key": key})
                     shown.append(f"{name}: {got.text} {got.headers}")
                     asked += 1
-                    house.gateway.now.stations[f"up{n}"]._breakers.clear()
-                    house.gateway.now.stations[f"up{n}"].keys.keys[0].rests.clear()
+                    house.gateway.now.upstream_states[f"up{n}"]._breakers.clear()
+                    house.gateway.now.upstream_states[f"up{n}"].keys.keys[0].rests.clear()
         shown.append(get(house.url, "/metrics", {"x-api-key": admin}).text)
         rows = get(house.url, "/xray", {"x-api-key": admin}).json["requests"]
         shown += [get(house.url, f"/xray/{row['id']}", {"x-api-key": admin}).text for row in rows]
@@ -626,7 +626,7 @@ def test_t45_what_clients_and_upstreams_call_things_does_not_pile_up(monkeypatch
     ):
         for n in range(120):
             assert post(house.url, CHAT, {**ASK, "model": f"name-{n}", "user": f"u{n}"}).status == 400
-        here = house.gateway.now.stations["one"]
+        here = house.gateway.now.upstream_states["one"]
         assert len(here._breakers) == 50
         assert len(house.gateway.now._known) == 50
         assert len(here.learned) <= 50
@@ -662,7 +662,7 @@ def test_t42_counts_that_are_nonsense_change_no_limit_and_no_metric(count: int) 
     with faultline(say(200, json.dumps(body).encode())) as line, open_house(one(line.url, tpm=1000)) as house:
         got = ask(house, max_tokens=100)
         assert got.status == 200
-        window = house.gateway.now.stations["one"].gate.tpm
+        window = house.gateway.now.upstream_states["one"].admission.tpm
         assert window is not None
         used = window.used(house.gateway.clock())
         assert 100 <= used <= 300, "what was reserved stays reserved"

@@ -188,7 +188,7 @@ def test_a_good_file_replaces_the_old_one_and_a_bad_one_does_not(tmp_path: Path)
     options = ServeOptions(config=file)
     settings = settle(options, env)
     gateway = Gateway(settings, make_access(settings, env), log=Log())
-    kept = gateway.now.stations["gemini"]
+    kept = gateway.now.upstream_states["gemini"]
     bad_files = ["", "{", "[]", '{"providers": {}, "x": 1}', '{"providers": {"openai": {"api_key": "${NOPE}"}}}']
     for bad in bad_files:
         file.write_text(bad)
@@ -199,8 +199,8 @@ def test_a_good_file_replaces_the_old_one_and_a_bad_one_does_not(tmp_path: Path)
     file.write_text(json.dumps(changed))
     assert reload(gateway, options, env)
     assert gateway.now.number == 2
-    assert gateway.now.stations["gemini"] is kept, "what did not change keeps its windows"
-    assert gateway.now.stations["openai"].spec.rpm == 5
+    assert gateway.now.upstream_states["gemini"] is kept, "what did not change keeps its windows"
+    assert gateway.now.upstream_states["openai"].spec.rpm == 5
 
 
 def test_the_start_up_says_which_key_is_missing_and_how_an_ipv6_address_is_written(tmp_path: Path) -> None:

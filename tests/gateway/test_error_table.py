@@ -203,9 +203,9 @@ def provoke(house: House, kind: str, door: str) -> Got:
         path, body = path.replace("/m:", "/bad%3Fname:"), json.loads(json.dumps(body).replace('"m"', '"bad?name"'))
     if kind == "too large":
         body = {**body, "padding": "x" * 3000}
-    for station in house.gateway.now.stations.values():
-        station._breakers.clear()
-        for key in station.keys.keys:
+    for state in house.gateway.now.upstream_states.values():
+        state._breakers.clear()
+        for key in state.keys.keys:
             key.rests.clear()
     return post(house.url, path, body, headers)
 
@@ -362,8 +362,8 @@ def test_a_failure_after_the_first_byte_is_said_in_the_stream(kind: str) -> None
         with open_house(spec) as house:
             for number, (door, (path, body)) in enumerate(STREAMS.items(), 1):
                 wait_for(lambda: house.gateway.metrics.running == 0)  # and what the last one taught is known
-                house.gateway.now.stations["one"]._breakers.clear()
-                for key in house.gateway.now.stations["one"].keys.keys:
+                house.gateway.now.upstream_states["one"]._breakers.clear()
+                for key in house.gateway.now.upstream_states["one"].keys.keys:
                     key.rests.clear()
                 got = post(house.url, path, body)
                 assert got.status == 200, (door, got.text)

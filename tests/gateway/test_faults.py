@@ -202,9 +202,9 @@ def test_a_failure_nobody_can_mend_is_said(script: Script, streamed: bool, statu
     with faultline(script) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
         for path in ("/v1/chat/completions", "/v1/messages"):
             line.seen.clear()
-            for station in house.gateway.now.stations.values():
-                station._breakers.clear()
-                for key in station.keys.keys:
+            for state in house.gateway.now.upstream_states.values():
+                state._breakers.clear()
+                for key in state.keys.keys:
                     key.rests.clear()
             got = ask(house, streamed=streamed, path=path, max_tokens=100)
             assert got.status in ({status, 500} if status == 502 else {status})
@@ -277,7 +277,7 @@ def test_f27_an_upstream_that_does_not_hang_up_after_its_end_is_left(path: str) 
         assert "fi" in got.text
         assert "more" not in got.text or path == "/v1/chat/completions"  # there its own bytes pass
         assert line.seen[0].left.wait(2)
-        assert house.gateway.now.stations["one"].worst_state() == "closed"
+        assert house.gateway.now.upstream_states["one"].worst_state() == "closed"
 
 
 def test_f11_a_slow_stream_that_lives_is_not_cut() -> None:
@@ -390,7 +390,7 @@ def test_a_request_that_breaks_a_server_is_no_reason_to_leave_it_alone() -> None
         for n in range(8):
             text = {"type": "text", "text": f"what is this? {n // 2}"}
             assert ask(house, messages=[{"role": "user", "content": [text, picture]}]).status == 500
-        assert house.gateway.now.stations["one"].worst_state() == "closed"
+        assert house.gateway.now.upstream_states["one"].worst_state() == "closed"
         assert ask(house).status == 200
 
 
@@ -424,7 +424,7 @@ def test_requests_over_the_limit_wait_and_those_over_the_queue_are_told() -> Non
             got = together(5, lambda: ask(house))
             assert sorted(g.status for g in got) == [200, 200, 200, 503, 503]
             assert all("retry-after" in g.headers for g in got if g.status == 503)
-            assert house.gateway.now.stations["one"].gate.inside == 0
+            assert house.gateway.now.upstream_states["one"].admission.running == 0
 
 
 def test_a_minute_limit_is_never_exceeded_and_says_how_long_it_waited() -> None:
@@ -463,9 +463,9 @@ def test_a_client_that_leaves_ends_the_upstream_within_a_second(streamed: bool) 
                 assert b"200 OK" in client.recv(1000)
             wait_for(lambda: len(line.seen) == 1)
         assert line.seen[0].left.wait(1.0)
-        station = house.gateway.now.stations["one"]
-        wait_for(lambda: station.gate.inside == 0 and house.gateway.metrics.running == 0)
-        assert station.budget.in_flight == 0
+        state = house.gateway.now.upstream_states["one"]
+        wait_for(lambda: state.admission.running == 0 and house.gateway.metrics.running == 0)
+        assert state.budget.in_flight == 0
 
 
 def test_f39_a_server_that_ends_says_so_in_the_stream() -> None:

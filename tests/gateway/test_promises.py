@@ -113,7 +113,7 @@ def test_p6_f15_when_everything_fails_retries_add_a_fifth_and_no_more() -> None:
         got = together(40, lambda: ask(house, user=str(next(counter))))
         assert {g.status for g in got} <= {500, 503}
         assert len(line.seen) <= 40 + 8 + 6, "a fifth of forty, and the three that are always allowed, twice"
-        assert house.gateway.now.stations["one"].budget.retrying == 0
+        assert house.gateway.now.upstream_states["one"].budget.retrying == 0
 
 
 # ---------------------------------------------------------------- P7: every stream ends as its dialect ends
@@ -169,8 +169,8 @@ def test_p7_a_stream_ends_with_its_dialects_end_or_its_error(
             name, (path, body) = next(doors)
             provider.reset()
             provider.always(SPOILS[spoil]())  # type: ignore[no-untyped-call]
-            station = house.gateway.now.stations[behind]
-            station._breakers.clear()
+            state = house.gateway.now.upstream_states[behind]
+            state._breakers.clear()
             model = f"{behind}-model"
             got = post(house.url, path.replace("MODEL", model), body(model))
             assert got.status in (200, 500, 502, 503, 529, 504), (behind, name, got.text)
@@ -211,8 +211,8 @@ def test_p9_overload_is_said_within_50_ms_and_with_a_time_to_come_again() -> Non
         ThreadPoolExecutor(4) as pool,
     ):
         held = [pool.submit(ask, house, streamed=True) for _ in range(4)]
-        gate = house.gateway.now.stations["one"].gate
-        wait_for(lambda: gate.inside == 2 and len(gate.line) == 2)
+        admission = house.gateway.now.upstream_states["one"].admission
+        wait_for(lambda: admission.running == 2 and len(admission.queue) == 2)
         times = []
         for _ in range(50):
             began = time.monotonic()
@@ -221,7 +221,7 @@ def test_p9_overload_is_said_within_50_ms_and_with_a_time_to_come_again() -> Non
             assert got.status == 503
             assert int(got.headers["retry-after"]) >= 1
         assert sorted(times)[48] < 0.05
-        assert len(gate.line) == 2, "nobody queues without bound"
+        assert len(admission.queue) == 2, "nobody queues without bound"
         house.loop.loop.call_soon_threadsafe(house.gateway.end_streams)
         for future in held:
             future.cancel()
@@ -334,13 +334,13 @@ def test_f33_clients_that_leave_at_any_moment_leave_nothing_behind() -> None:
 
         with ThreadPoolExecutor(10) as pool:
             list(pool.map(leave, range(40)))
-        station = house.gateway.now.stations["one"]
+        state = house.gateway.now.upstream_states["one"]
         wait_for(lambda: house.gateway.metrics.running == 0)
-        assert (station.gate.inside, station.budget.in_flight, len(house.gateway.live)) == (0, 0, 0)
+        assert (state.admission.running, state.budget.in_flight, len(house.gateway.live)) == (0, 0, 0)
         wait_for(lambda: all(seen.left.is_set() for seen in line.seen))
         tasks = house.loop.run(count_tasks())
         assert tasks <= 4
-        assert station.worst_state() == "closed"
+        assert state.worst_state() == "closed"
 
 
 async def count_tasks() -> int:

@@ -52,9 +52,9 @@ def provider(request: pytest.FixtureRequest, court: Court) -> Iterator[Provider]
     found = court.providers[request.param]
     found.reset()
     found._pace_s = 0.0
-    for station in court.house.gateway.now.stations.values():
-        station._breakers.clear()
-        for key in station.keys.keys:
+    for state in court.house.gateway.now.upstream_states.values():
+        state._breakers.clear()
+        for key in state.keys.keys:
             key.rests.clear()
     found.name = f"{request.param}-model"  # type: ignore[attr-defined]
     yield found

@@ -77,7 +77,7 @@ def test_f02_a_connection_nobody_takes_is_a_504_and_is_not_tried_again_there() -
         got = ask(house)
         assert got.status == 504
         assert time.monotonic() - began < 0.5
-        assert house.gateway.now.stations["one"].gate.inside == 0
+        assert house.gateway.now.upstream_states["one"].admission.running == 0
 
 
 # ---------------------------------------------------------------- F29: names
@@ -329,9 +329,9 @@ def test_f31_a_full_house_waits_or_says_so_and_nothing_is_lost() -> None:
         open_house(one(line.url, at_once=5, queue=10, timeouts=slow)) as house,
         ThreadPoolExecutor(15) as pool,
     ):
-        gate = house.gateway.now.stations["one"].gate
+        admission = house.gateway.now.upstream_states["one"].admission
         running = [pool.submit(ask, house, streamed=True) for _ in range(15)]
-        wait_for(lambda: len(line.seen) == 5 and len(gate.line) == 10)
+        wait_for(lambda: len(line.seen) == 5 and len(admission.queue) == 10)
         began = time.monotonic()
         turned_away = [ask(house, streamed=True) for _ in range(10)]
         assert (time.monotonic() - began) / 10 < 0.05
@@ -339,7 +339,7 @@ def test_f31_a_full_house_waits_or_says_so_and_nothing_is_lost() -> None:
         assert len(line.seen) == 5
         release.set()
         assert [future.result().status for future in running] == [200] * 15
-        wait_for(lambda: (gate.inside, len(gate.line)) == (0, 0))
+        wait_for(lambda: (admission.running, len(admission.queue)) == (0, 0))
         assert [ask(house, streamed=True).status for _ in range(6)] == [200] * 6
 
 
@@ -383,8 +383,8 @@ def test_f32_a_retry_never_meets_a_second_stale_connection() -> None:
         assert ask(house).status == 200
         assert len(line.seen) == before + 2, "a stale one, and then a fresh one"
         assert [ask(house).status for _ in range(149)] == [200] * 149
-        station = house.gateway.now.stations["one"]
-        assert station.failed == 0, "not counted as a failure"
+        state = house.gateway.now.upstream_states["one"]
+        assert state.failed == 0, "not counted as a failure"
         wait_for(lambda: house.gateway.metrics.attempts == {("one", "ok"): 162})
         assert len(line.seen) > 162 + 100
 
@@ -429,10 +429,10 @@ def test_f14_only_as_many_sit_out_a_limit_as_may_wait() -> None:
         open_house(one(first.url, queue=3), two(second.url, queue=3)) as house,
         ThreadPoolExecutor(8) as pool,
     ):
-        station = house.gateway.now.stations["one"]
+        state = house.gateway.now.upstream_states["one"]
         began = time.monotonic()
         waiting = [pool.submit(ask, house) for _ in range(3)]
-        wait_for(lambda: station.sitting_out == 3)
+        wait_for(lambda: state.waiting_for_cooldown == 3)
         told = [ask(house) for _ in range(5)]
         assert time.monotonic() - began < 0.6
         assert {(got.status, got.headers["retry-after"]) for got in told} == {(429, "1")}
@@ -440,4 +440,4 @@ def test_f14_only_as_many_sit_out_a_limit_as_may_wait() -> None:
         assert 0.6 < time.monotonic() - began < 1.4, "they waited for the first to be free, not for the last"
         assert 4 <= len(first.seen) <= 6, "each at most once before all knew, each once after"
         assert 1 <= len(second.seen) <= 3
-        assert station.sitting_out == 0
+        assert state.waiting_for_cooldown == 0

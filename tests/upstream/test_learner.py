@@ -81,7 +81,7 @@ def test_case_54_stop_sequences_a_model_refuses_are_cut_on_our_side() -> None:
 def test_case_54_what_is_learned_is_sent_restored_and_remembered() -> None:
     """Through the same way a gateway goes: no stop in the second body, the answer cut, none in the third."""
     chat = find_dialect("openai_chat")
-    station = UpstreamState(
+    state = UpstreamState(
         Upstream(name="x", kind="compatible", dialect="openai_chat", base_url="http://h/v1"), lambda: 0.0
     )
     asked = ClientRequest(
@@ -95,7 +95,7 @@ def test_case_54_what_is_learned_is_sent_restored_and_remembered() -> None:
     )
 
     def made() -> UpstreamCall:
-        return render(asked, station, Target(station.spec, "m"), stream=False, refuse=frozenset())
+        return render(asked, state, Target(state.spec, "m"), stream=False, refuse=frozenset())
 
     first = made()
     assert json.loads(first.body)["stop"] == ["END"]
@@ -377,7 +377,7 @@ def test_case_66_a_history_of_calls_gets_its_tools(message: str) -> None:
 
 
 def test_what_was_renamed_before_a_lesson_is_the_clients_again_after_it() -> None:
-    station = UpstreamState(Upstream(name="x", kind="compatible", dialect="openai_chat"), lambda: 0.0)
+    state = UpstreamState(Upstream(name="x", kind="compatible", dialect="openai_chat"), lambda: 0.0)
     history = talk(
         user("q"),
         assistant(call("c1", "a.b")),
@@ -394,7 +394,7 @@ def test_what_was_renamed_before_a_lesson_is_the_clients_again_after_it() -> Non
         same_wire=False,
         put_model=lambda data, model, old: data,
     )
-    first = render(asked, station, Target(station.spec, "m"), stream=False, refuse=frozenset())
+    first = render(asked, state, Target(state.spec, "m"), stream=False, refuse=frozenset())
     assert first.learn is not None
     second = first.learn(refusal("Unsupported parameter: 'stop' is not supported with this model."))
     assert second is not None

@@ -97,7 +97,7 @@ class AsyncClient:
             if self._home is not None:
                 self._transport = self._sender.transport = Transport()
                 self._live.clear()
-                self.wiring.stations.clear()
+                self.wiring.upstream_states.clear()
             self._home = loop
 
     # -- asking
@@ -207,8 +207,8 @@ class AsyncClient:
         if (request.choices or 1) > 1:
             rendering, copies = split(rendering, *targets[0], refuse=wanted)
 
-        def rendered(station: UpstreamState, target: Target) -> Any:
-            return render(rendering, station, target, stream=stream, refuse=wanted)
+        def rendered(state: UpstreamState, target: Target) -> Any:
+            return render(rendering, state, target, stream=stream, refuse=wanted)
 
         job = Job(
             targets=targets,
@@ -320,7 +320,7 @@ def whole_reply(sent: Sent) -> Reply:
 
 
 def finish_chat(reply: Reply, sent: Sent, asked: BuiltRequest) -> Answer:
-    return Answer(reply, notes=notes_of(sent), upstream=sent.station.spec.name, output=asked.output)
+    return Answer(reply, notes=notes_of(sent), upstream=sent.state.spec.name, output=asked.output)
 
 
 def finish_run(stopped: Stopped, notes: list[Note], asked: BuiltRequest) -> RunAnswer:
@@ -334,7 +334,7 @@ def notes_of(sent: Sent) -> tuple[Note, ...]:
     """Ours, and those a gateway tells in its header."""
     notes = tuple(sent.rendered.notes)
     said = sent.headers.get("x-dragoman-notes")
-    if said is None or not sent.station.spec.name.startswith(GATEWAY):
+    if said is None or not sent.state.spec.name.startswith(GATEWAY):
         return notes
     try:
         rows = load_json(said)
@@ -346,7 +346,7 @@ def notes_of(sent: Sent) -> tuple[Note, ...]:
 
 def own_words(failure: Failure, job: Job) -> Failure:
     """What a gateway tells its clients, for whoever has no gateway but upstreams of their own."""
-    names = [station.spec.name for station, _ in job.targets]
+    names = [state.spec.name for state, _ in job.targets]
     if failure.code == "upstream_auth" and failure.message.startswith(tuple(f"{name} " for name in names)):
         words = failure.message.replace("the key dragoman has for it", "the key")
         kind: Any = "unauthenticated" if "refuses" in failure.message else "forbidden"

@@ -82,25 +82,25 @@ def _name(wiring: Wiring, upstream: Upstream, name: str) -> str:
 async def _list(wiring: Wiring, transport: Transport, upstream: Upstream) -> list[str]:
     if upstream.models:
         return list(upstream.models)
-    station = wiring.station(upstream)
+    state = wiring.state(upstream)
     path, rows, key = _LISTS.get(upstream.dialect, _OPENAI_LIST)
     headers = {"anthropic-version": ANTHROPIC_VERSION} if upstream.dialect == "anthropic" else {}
     timeout_s = ASK_S if upstream.keys or upstream.name == GATEWAY else LOCAL_S
-    body = await _ask(station, transport, path, None, headers, timeout_s)
+    body = await _ask(state, transport, path, None, headers, timeout_s)
     listed = body.get(rows) if isinstance(body, dict) else body
     names = [row.get(key) for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
     return [name.removeprefix("models/") for name in names if isinstance(name, str)]
 
 
 async def count_tokens(wiring: Wiring, transport: Transport, request: Request) -> Count:
-    station, target = wiring.targets(request.model)[0]
+    state, target = wiring.targets(request.model)[0]
     request = replace(request, model=target.model)
-    if station.spec.kind == DEMO:
+    if state.spec.kind == DEMO:
         return Count(count_demo(request))
     try:
-        wire, key = _counter(station.spec, target, request)
+        wire, key = _counter(state.spec, target, request)
         if wire is not None:
-            body = await _ask(station, transport, wire.path, wire.body, wire.headers, ASK_S)
+            body = await _ask(state, transport, wire.path, wire.body, wire.headers, ASK_S)
             counted = body.get(key) if isinstance(body, dict) else None
             if isinstance(counted, int):
                 return Count(counted)
@@ -141,7 +141,7 @@ def _counter(upstream: Upstream, target: Target, request: Request) -> tuple[Wire
 
 
 async def _ask(
-    station: UpstreamState,
+    state: UpstreamState,
     transport: Transport,
     path: str,
     body: JsonObject | None,
@@ -149,9 +149,9 @@ async def _ask(
     timeout_s: float,
 ) -> Json:
     """One small question; an UpstreamError when there is no answer to it."""
-    spec = station.spec
-    key = station.keys.keys[0]
-    headers = build_headers(own, spec.headers, spec.auth, key, station.origin)
+    spec = state.spec
+    key = state.keys.keys[0]
+    headers = build_headers(own, spec.headers, spec.auth, key, state.origin)
     opened = await transport.open(
         join_url(spec.base_url, path),
         headers,

@@ -33,7 +33,7 @@ async def speak(
     targets = client.wiring.targets(model)
     if targets[0][0].spec.kind == DEMO:
         return await shape_sound(speak_demo(body), form)
-    job = Job(targets=targets, render=lambda station, target: _render(station, target, body), stream=False,
+    job = Job(targets=targets, render=lambda state, target: _render(state, target, body), stream=False,
               deadline=client.deadline(timeout_s))  # fmt: skip
     sent = await client.ask(job)
     try:
@@ -45,8 +45,8 @@ async def speak(
         client.done(sent)
 
 
-def _render(station: UpstreamState, target: Target, body: JsonObject) -> UpstreamCall:
-    spec = station.spec
+def _render(state: UpstreamState, target: Target, body: JsonObject) -> UpstreamCall:
+    spec = state.spec
     if spec.name.startswith(GATEWAY):  # it takes every form, and OpenAI's door is the one for speech
         name, path, said = "openai_chat", "/v1/audio/speech", {**body, "model": target.model}
     else:

@@ -35,18 +35,18 @@ class Wiring(Struct, kw_only=True):
     aliases: dict[str, tuple[str, ...]]
     only: str | None
     clock: Callable[[], float]
-    stations: dict[str, UpstreamState] = {}
+    upstream_states: dict[str, UpstreamState] = {}
 
-    def station(self, upstream: Upstream) -> UpstreamState:
-        found = self.stations.get(upstream.name)
+    def state(self, upstream: Upstream) -> UpstreamState:
+        found = self.upstream_states.get(upstream.name)
         if found is None or found.spec != upstream:
-            found = self.stations[upstream.name] = UpstreamState(upstream, self.clock)
+            found = self.upstream_states[upstream.name] = UpstreamState(upstream, self.clock)
         return found
 
     def targets(self, model: str) -> list[tuple[UpstreamState, Target]]:
         """Best first; an UpstreamError when nobody serves such a model."""
         found = [self._find(word) for word in self.aliases.get(model, (model,))]
-        return [(self.station(target.upstream), target) for target in found]
+        return [(self.state(target.upstream), target) for target in found]
 
     def _find(self, model: str) -> Target:
         name = model.removeprefix("models/")

@@ -138,7 +138,7 @@ async def answer_with(scope: Scope) -> HttpResponse:
         asked, copies = split(asked, *targets[0], refuse=scope.refuse)
     job = Job(
         targets=targets,
-        render=lambda station, target: render(asked, station, target, stream=stream, refuse=scope.refuse),
+        render=lambda state, target: render(asked, state, target, stream=stream, refuse=scope.refuse),
         stream=stream,
         deadline=scope.started + scope.now.settings.deadline_s,
         who=scope.http.key_id or scope.http.client,
@@ -435,7 +435,7 @@ def reply_headers(scope: Scope) -> dict[str, str]:
     headers: dict[str, str] = {}
     if answer is None:
         return headers
-    headers["x-dragoman-upstream"] = f"{answer.station.spec.name}/{answer.target.model}"
+    headers["x-dragoman-upstream"] = f"{answer.state.spec.name}/{answer.target.model}"
     if answer.rendered.dialect.name == scope.dialect.name:
         said = answer.headers.items()
         headers.update({name: value for name, value in said if name.startswith(RATE_HEADERS) and value.isprintable()})

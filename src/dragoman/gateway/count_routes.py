@@ -54,26 +54,26 @@ async def count(gateway: Gateway, http: HttpRequest, dialect: Dialect, path: str
     targets = gateway.now.targets(request.model, lambda: 0.0)
     if not targets:
         raise UpstreamError(no_model(request.model))
-    station, target = targets[0]
-    if station.spec.kind == DEMO:
+    state, target = targets[0]
+    if state.spec.kind == DEMO:
         return count_demo(request), {}
-    if dialect.name in (station.spec.dialects or (station.spec.dialect,)) and dialect.name in COUNTERS:
-        found = await _ask(gateway, station, target, dialect.name, put_model(raw, target.model, request.model), own)
+    if dialect.name in (state.spec.dialects or (state.spec.dialect,)) and dialect.name in COUNTERS:
+        found = await _ask(gateway, state, target, dialect.name, put_model(raw, target.model, request.model), own)
         if found is not None:
             return found, {}
     return count_estimate(replace(request, model=target.model)), ESTIMATED
 
 
 async def _ask(
-    gateway: Gateway, station: UpstreamState, target: Target, dialect: str, body: bytes, own: dict[str, str]
+    gateway: Gateway, state: UpstreamState, target: Target, dialect: str, body: bytes, own: dict[str, str]
 ) -> int | None:
     """The provider's own count; None when it does not say, and then an estimate does."""
     path, name = COUNTERS[dialect]
-    key = station.keys.pick(gateway.clock())
+    key = state.keys.pick(gateway.clock())
     if key is None:
         return None
-    spec = station.spec
-    headers = build_headers(own, spec.headers, spec.auth, key, station.origin)
+    spec = state.spec
+    headers = build_headers(own, spec.headers, spec.auth, key, state.origin)
     if dialect == "anthropic":
         headers.setdefault("anthropic-version", "2023-06-01")
     url = join_url(spec.base_url, path.replace("{model}", quote_segment(target.model)))

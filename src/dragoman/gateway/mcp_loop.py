@@ -146,7 +146,7 @@ class UpstreamModel:
             raise UpstreamError(no_model(request.model))
         job = Job(
             targets=targets,
-            render=lambda station, target: render(asked, station, target, stream=True, refuse=scope.refuse),
+            render=lambda state, target: render(asked, state, target, stream=True, refuse=scope.refuse),
             stream=True,
             deadline=scope.gateway.clock() + scope.now.settings.deadline_s,
             who=scope.http.key_id or scope.http.client,
@@ -268,7 +268,7 @@ class LoopAnswer(UpstreamAnswer):
         first = self._model.first
         if first is None:
             raise UpstreamError(Failure(kind="timed_out", status=504, message="there was no time for an answer"))
-        self.station: UpstreamState = first.station
+        self.state: UpstreamState = first.state
         self.target: Target = first.target
         self._take_notes(self._model.turn_notes())  # in time for the headers
 

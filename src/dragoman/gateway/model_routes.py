@@ -51,7 +51,7 @@ async def serve_tags(gateway: Gateway, http: HttpRequest, words: dict[str, str])
 
 
 async def serve_running(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    busy = {name for name, station in gateway.now.stations.items() if station.gate.inside}
+    busy = {name for name, state in gateway.now.upstream_states.items() if state.admission.running}
     rows = []
     for name, upstream in gateway.now.models.items():
         if upstream in busy:
@@ -97,7 +97,7 @@ def _known(gateway: Gateway, asked: str) -> str:
             return name
     # an explicit upstream/model is served though it is not listed
     first = plain.partition("/")[0]
-    if "/" in plain and first in gateway.now.stations and gateway.now.targets(plain, lambda: 0.0):
+    if "/" in plain and first in gateway.now.upstream_states and gateway.now.targets(plain, lambda: 0.0):
         return plain
     raise UpstreamError(no_model(asked))
 

@@ -32,8 +32,8 @@ async def ask(gateway: Gateway, http: HttpRequest, door: str, dialect: str, mode
     if not targets:
         raise UpstreamError(no_model(model))
 
-    def render(station: UpstreamState, target: Target) -> UpstreamCall:
-        spoken = station.spec.dialects or (station.spec.dialect,)
+    def render(state: UpstreamState, target: Target) -> UpstreamCall:
+        spoken = state.spec.dialects or (state.spec.dialect,)
         spoken = tuple("openai_chat" if name == "openai_responses" else name for name in spoken)
         path, body = form(spoken[0], target.model)
         own = find_dialect(spoken[0])

@@ -82,7 +82,7 @@ async def remember(
         messages=(*asked.messages[lead:], said),
         wire=body,
         input=resolved.input,
-        upstream=answer.station.spec.name if answer.rendered.as_is else "",
+        upstream=answer.state.spec.name if answer.rendered.as_is else "",
         created=gateway.wall(),
     )
     await asyncio.to_thread(gateway.store.put, owner, row)

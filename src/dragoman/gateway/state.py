@@ -23,12 +23,17 @@ class Generation:
     """Everything that comes from one configuration. A reload makes a new one; what runs keeps its own."""
 
     def __init__(
-        self, number: int, settings: Settings, routes: Routes, stations: dict[str, UpstreamState], doorman: Access
+        self,
+        number: int,
+        settings: Settings,
+        routes: Routes,
+        upstream_states: dict[str, UpstreamState],
+        doorman: Access,
     ) -> None:
         self.number = number
         self.settings = settings
         self.routes = routes
-        self.stations = stations
+        self.upstream_states = upstream_states
         self.doorman = doorman
         self.models = list_models(routes)
         self._weighted = len({upstream.weight for upstream in routes.upstreams}) > 1  # then dice decide each time
@@ -42,7 +47,7 @@ class Generation:
         if model and not is_legal_model(model):
             return []
         found = find_targets(self.routes, model, dice)
-        pairs = [(self.stations[target.upstream.name], target) for target in found]
+        pairs = [(self.upstream_states[target.upstream.name], target) for target in found]
         if not self._weighted and len(self._known) < MOST_KNOWN:
             self._known[model] = pairs
         return pairs
@@ -70,15 +75,15 @@ class Gateway:
 
     def build(self, settings: Settings, doorman: Access, number: int) -> Generation:
         routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases)
-        stations = {u.name: UpstreamState(u, self.clock, self.share) for u in settings.upstreams}
-        return Generation(number, settings, routes, stations, doorman)
+        upstream_states = {u.name: UpstreamState(u, self.clock, self.share) for u in settings.upstreams}
+        return Generation(number, settings, routes, upstream_states, doorman)
 
     def replace(self, settings: Settings, doorman: Access) -> None:
         """Another configuration; an upstream that did not change keeps its windows, keys and breakers."""
         new = self.build(settings, doorman, self.now.number + 1)
-        for name, station in self.now.stations.items():
-            if name in new.stations and new.stations[name].spec == station.spec:
-                new.stations[name] = station
+        for name, state in self.now.upstream_states.items():
+            if name in new.upstream_states and new.upstream_states[name].spec == state.spec:
+                new.upstream_states[name] = state
         self.now = new
 
     def leave(self) -> None:

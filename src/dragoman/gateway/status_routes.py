@@ -30,15 +30,15 @@ async def serve_health(gateway: Gateway, http: HttpRequest, words: dict[str, str
     if gateway.now.doorman.admit(http, "client") and gateway.now.doorman.admit(http, "admin"):
         return json_response({"status": status_of(gateway)})
     now = gateway.clock()
-    stations = gateway.now.stations
+    upstream_states = gateway.now.upstream_states
     return json_response(
         {
             "status": status_of(gateway),
             "uptime_s": round(gateway.wall() - gateway.started, 1),
             "running": gateway.metrics.running - 1,  # besides this one
-            "queue_sizes": {name: len(station.gate.line) for name, station in stations.items()},
-            "rate_limits": {name: _limits(station, now) for name, station in stations.items()},
-            "providers": {name: _provider(station, now) for name, station in stations.items()},
+            "queue_sizes": {name: len(state.admission.queue) for name, state in upstream_states.items()},
+            "rate_limits": {name: _limits(state, now) for name, state in upstream_states.items()},
+            "providers": {name: _provider(state, now) for name, state in upstream_states.items()},
             "models": len(gateway.now.models),
             "configuration": {"generation": gateway.now.number, "source": gateway.now.settings.source or None},
         }
@@ -49,50 +49,50 @@ def status_of(gateway: Gateway) -> str:
     return "draining" if gateway.leaving else "ok"
 
 
-def _limits(station: UpstreamState, now: float) -> JsonObject:
-    gate = station.gate
+def _limits(state: UpstreamState, now: float) -> JsonObject:
+    admission = state.admission
     limits: JsonObject = {}
-    for name, window in (("rpm", gate.rpm), ("tpm", gate.tpm)):
+    for name, window in (("rpm", admission.rpm), ("tpm", admission.tpm)):
         if window is not None:
             limits[name] = {
                 "limit": window.limit,
                 "used": window.used(now),
                 "free_in_s": round(window.wait_s(now), 2),
             }
-    if gate.at_once is not None:
-        limits["at_once"] = {"limit": gate.at_once, "used": gate.inside}
+    if admission.at_once is not None:
+        limits["at_once"] = {"limit": admission.at_once, "used": admission.running}
     return limits
 
 
-def _provider(station: UpstreamState, now: float) -> JsonObject:
-    spec = station.spec
-    keys = station.keys.keys
+def _provider(state: UpstreamState, now: float) -> JsonObject:
+    spec = state.spec
+    keys = state.keys.keys
     return {
         "kind": spec.kind or spec.dialect,
         "dialect": spec.dialect,
-        "host": station.origin or None,
+        "host": state.origin or None,
         "models": list(spec.models),
         "keys": {
             "count": sum(1 for key in keys if key.secret is not None),
             "resting": sum(1 for key in keys if key.rests_until > now),
             "disabled": sum(1 for key in keys if key.disabled),
         },
-        "breaker": station.worst_state(),
-        "running": station.gate.inside,
-        "sent": station.sent,
-        "failed": station.failed,
+        "breaker": state.worst_state(),
+        "running": state.admission.running,
+        "sent": state.sent,
+        "failed": state.failed,
     }
 
 
 async def serve_metrics(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
     now = gateway.clock()
     gauges: list[tuple[str, dict[str, str], float]] = []
-    for name, station in gateway.now.stations.items():
+    for name, state in gateway.now.upstream_states.items():
         label = {"upstream": name}
-        gauges.append(("dragoman_queue", label, len(station.gate.line)))
-        gauges.append(("dragoman_upstream_running", label, station.gate.inside))
-        gauges.append(("dragoman_breaker_open", label, float(station.worst_state() == "open")))
-        gauges.append(("dragoman_keys_resting", label, sum(key.rests_until > now for key in station.keys.keys)))
+        gauges.append(("dragoman_queue", label, len(state.admission.queue)))
+        gauges.append(("dragoman_upstream_running", label, state.admission.running))
+        gauges.append(("dragoman_breaker_open", label, float(state.worst_state() == "open")))
+        gauges.append(("dragoman_keys_resting", label, sum(key.rests_until > now for key in state.keys.keys)))
     gauges.append(("dragoman_config_generation", {}, gateway.now.number))
     gauges.append(("dragoman_config_rejected", {}, gateway.rejected))
     gauges.append(("dragoman_log_dropped", {}, gateway.log.sink.dropped if gateway.log.sink else 0))

@@ -24,8 +24,8 @@ class Attempts:
         self._tried: dict[tuple[str, str], set[int]] = {}  # keys by upstream and model
         self._budget: RetryBudget | None = None
 
-    def tried(self, station: UpstreamState, target: Target) -> AbstractSet[int]:
-        return self._tried.get((station.spec.name, target.model), NOBODY) if self._tried else NOBODY
+    def tried(self, state: UpstreamState, target: Target) -> AbstractSet[int]:
+        return self._tried.get((state.spec.name, target.model), NOBODY) if self._tried else NOBODY
 
     def to_tell(self, target: Target, failure: Failure, name: str) -> tuple[Failure, str]:
         """What the client hears in the end, and of whom: a fallback whose window is too small hides nothing, the
@@ -38,16 +38,16 @@ class Attempts:
     def others(self, target: Target) -> list[Pair]:
         return [pair for pair in self.left if pair[1] is not target]
 
-    def has_other_key(self, station: UpstreamState, target: Target, key: Key) -> bool:
-        usable = [known for known in station.keys.keys if not known.disabled]
-        return len(usable) > len(self.tried(station, target) | {key.number})
+    def has_other_key(self, state: UpstreamState, target: Target, key: Key) -> bool:
+        usable = [known for known in state.keys.keys if not known.disabled]
+        return len(usable) > len(self.tried(state, target) | {key.number})
 
-    def go_on(self, station: UpstreamState, target: Target, key: Key, now: float) -> None:
+    def go_on(self, state: UpstreamState, target: Target, key: Key, now: float) -> None:
         """Another key here if there is one, else the other targets."""
-        here = self._tried.setdefault((station.spec.name, target.model), set())
+        here = self._tried.setdefault((state.spec.name, target.model), set())
         here.add(key.number)
         others = self.others(target)
-        if others and station.pick(target.model, now, here) is None:
+        if others and state.pick(target.model, now, here) is None:
             self.left = others
 
     def start_again(self, budget: RetryBudget) -> None:

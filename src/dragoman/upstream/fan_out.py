@@ -72,7 +72,7 @@ class _Joined(UpstreamAnswer):
 
     def __init__(self, asking: "list[asyncio.Task[UpstreamAnswer]]", reply: Reply | None) -> None:
         first = next(ask.result() for ask in asking if ask.done())
-        self.station, self.target, self.rendered = first.station, first.target, first.rendered
+        self.state, self.target, self.rendered = first.state, first.target, first.rendered
         self.headers, self.waited_s = first.headers, first.waited_s
         self.raw = b""
         self.reply = reply

@@ -54,9 +54,9 @@ class ClientRequest(Struct, kw_only=True):
 
 
 def render(
-    asked: ClientRequest, station: UpstreamState, target: Target, *, stream: bool, refuse: frozenset[str]
+    asked: ClientRequest, state: UpstreamState, target: Target, *, stream: bool, refuse: frozenset[str]
 ) -> UpstreamCall:
-    upstream = station.spec
+    upstream = state.spec
     notes = Notes(refuse)  # type: ignore[arg-type]  # checked where it was read
     notes.items.extend(asked.notes)
     request = replace(asked.request, model=target.model, stream=stream or asked.request.stream)
@@ -68,7 +68,7 @@ def render(
     name = choose_dialect(upstream, asked.dialect.name, target.model)
     dialect = find_dialect(name)
     own = name == asked.dialect.name
-    profile = station.profiles.get((name, target.model, own)) or _find_profile(station, name, target.model, native=own)
+    profile = state.profiles.get((name, target.model, own)) or _find_profile(state, name, target.model, native=own)
     prepared = prepare(request, profile, notes)
     taken = profile.takes_extras  # Mistral refuses stream_options, and tells usage unasked
     usage = stream and upstream.stream_usage and (taken is None or "stream_options" in taken)
@@ -77,25 +77,25 @@ def render(
     else:
         rendered = _encode(dialect, prepared.request, notes, usage=usage)
 
-    way = _Way(station, target, dialect, profile, prepared.undo, notes, usage, asked.hops)
+    way = _Way(state, target, dialect, profile, prepared.undo, notes, usage, asked.hops)
     return way.dress(rendered, prepared.request)
 
 
-def _find_profile(station: UpstreamState, dialect: str, model: str, *, native: bool) -> Profile:
-    learned = station.learned.get((dialect, model))
-    overrides = station.spec.overrides if learned is None else {**station.spec.overrides, **learned}
-    profile = _for_here(profile_for(station.spec.kind, model, dialect, overrides), station.spec.name, native=native)
-    if len(station.profiles) >= MOST_PROFILES:  # model names come from clients
-        station.profiles.clear()
-    station.profiles[dialect, model, native] = profile
+def _find_profile(state: UpstreamState, dialect: str, model: str, *, native: bool) -> Profile:
+    learned = state.learned.get((dialect, model))
+    overrides = state.spec.overrides if learned is None else {**state.spec.overrides, **learned}
+    profile = _for_here(profile_for(state.spec.kind, model, dialect, overrides), state.spec.name, native=native)
+    if len(state.profiles) >= MOST_PROFILES:  # model names come from clients
+        state.profiles.clear()
+    state.profiles[dialect, model, native] = profile
     return profile
 
 
 def split(
-    asked: ClientRequest, station: UpstreamState, target: Target, *, refuse: frozenset[str]
+    asked: ClientRequest, state: UpstreamState, target: Target, *, refuse: frozenset[str]
 ) -> tuple[ClientRequest, int]:
     """What to ask, and how often: more than once if several answers are wanted from a target that gives one."""
-    upstream = station.spec
+    upstream = state.spec
     if upstream.kind == DEMO:  # it gives as many as it is asked for
         return asked, 1
     name = choose_dialect(upstream, asked.dialect.name, target.model)
@@ -120,7 +120,7 @@ class _Way(Struct, frozen=True):
     """What is the same for everything that is sent to one target for one request. It does not know what was rendered:
     nothing here has to be collected."""
 
-    station: UpstreamState
+    state: UpstreamState
     target: Target
     dialect: Dialect
     profile: Profile
@@ -156,7 +156,7 @@ class _Way(Struct, frozen=True):
         lesson = learn(failure, sent, self.profile, self.notes)
         if lesson is None:
             return None
-        self.station.remember(self.dialect.name, self.target.model, lesson.remember)
+        self.state.remember(self.dialect.name, self.target.model, lesson.remember)
         way = self if lesson.undo.is_nothing() else replace(self, undo=_add(self.undo, lesson.undo))
         return way.dress(_encode(self.dialect, lesson.request, self.notes, usage=self.usage), lesson.request)
 

@@ -23,9 +23,9 @@ from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
+from dragoman.upstream.admission import Ticket
 from dragoman.upstream.attempts import Attempts
 from dragoman.upstream.failures import MAX_ERROR_BYTES, for_client, left_alone, malformed, redact, too_late, unreadable
-from dragoman.upstream.gate import Ticket
 from dragoman.upstream.key_ring import Key
 from dragoman.upstream.read_reply import count_all, decode_whole, fold_events, is_whole, says_something
 from dragoman.upstream.retry import LONGEST_HINT_S, MOST_ATTEMPTS, Again, GiveUp, decide
@@ -97,11 +97,11 @@ class UpstreamAnswer:
     """A provider that has begun to answer. Whoever holds it calls `close`, once or more."""
 
     def __init__(
-        self, sender: "Sender", job: Job, station: UpstreamState, target: Target, key: Key, rendered: UpstreamCall
+        self, sender: "Sender", job: Job, state: UpstreamState, target: Target, key: Key, rendered: UpstreamCall
     ) -> None:
         self._who, self._asked = job.who, job.asked
         self._about: int | None = None  # what was asked, once that is let go
-        self.station = station
+        self.state = state
         self.target = target
         self.rendered = rendered
         self.headers: dict[str, str] = {}
@@ -203,19 +203,19 @@ class UpstreamAnswer:
         self._closed = True
         if self._opened is not None:
             self._opened.close(whole=self._whole)
-        breaker = self.station.breaker(self._key, self.target.model)
+        breaker = self.state.breaker(self._key, self.target.model)
         now = self._sender.clock()
         if self.failure is not None:
-            station, dice = self.station, self._sender.dice()
+            state, dice = self.state, self._sender.dice()
             about = self._about or _about(self._asked)
-            station.learn(self._key, self.target.model, self.failure, now, dice, self._who, about)
+            state.learn(self._key, self.target.model, self.failure, now, dice, self._who, about)
         elif self._ended or self._finished:
             breaker.succeeded(now, self._who)
         else:
             breaker.abandoned()
         if self._ticket is not None:
-            self.station.places.leave(self._ticket, sent=self._sent, tokens=count_all(self.usage))
-        self.station.budget.in_flight -= 1
+            self.state.admission_waiter.leave(self._ticket, sent=self._sent, tokens=count_all(self.usage))
+        self.state.budget.in_flight -= 1
 
 
 class Sender:
@@ -236,109 +236,109 @@ class Sender:
         course = Attempts(job.targets)
         try:
             while True:
-                station, target, key = await self._choose(job, course)
+                state, target, key = await self._choose(job, course)
                 course.attempts += 1
                 try:
-                    return await self._try(job, station, target, key)
+                    return await self._try(job, state, target, key)
                 except UpstreamError as error:
                     failure = error.failure
                 course.free()
-                await self._go_on(job, course, station, target, key, failure)
+                await self._go_on(job, course, state, target, key, failure)
         finally:
             course.free()
 
     async def _go_on(
-        self, job: Job, course: Attempts, station: UpstreamState, target: Target, key: Key, failure: Failure
+        self, job: Job, course: Attempts, state: UpstreamState, target: Target, key: Key, failure: Failure
     ) -> None:
         """After a failure: prepares the next attempt, or raises."""
         now = self.clock()
         others = course.others(target)
         if failure.code in ("queue_full", "queue_timeout"):
-            station.breaker(key, target.model).abandoned()
+            state.breaker(key, target.model).abandoned()
             if not others:  # waiting was tried already, or there is no room to wait
                 raise UpstreamError(failure)
         else:
-            station.learn(key, target.model, failure, now, self.dice(), job.who, _about(job.asked))
+            state.learn(key, target.model, failure, now, self.dice(), job.who, _about(job.asked))
         failure = _soonest(failure, job, now)
-        told, of = course.to_tell(target, failure, station.spec.name)
+        told, of = course.to_tell(target, failure, state.spec.name)
         decision = decide(
             failure,
             attempts=course.attempts,
             other=bool(others),
-            other_key=course.has_other_key(station, target, key),
+            other_key=course.has_other_key(state, target, key),
             left_s=job.deadline - now,
             dice=self.dice(),
-            budget=station.budget.allows(),
+            budget=state.budget.allows(),
             most=job.most,
         )
         match decision:
             case GiveUp():
                 raise UpstreamError(for_client(told, of))
             case Again() if failure.kind == "rate_limited":
-                course.start_again(station.budget)  # `_choose` waits for whoever may be asked first
+                course.start_again(state.budget)  # `_choose` waits for whoever may be asked first
             case Again(wait_s=wait):
-                course.hold(station.budget)  # which also bounds how many wait here
+                course.hold(state.budget)  # which also bounds how many wait here
                 await asyncio.sleep(wait)
             case _:
-                course.go_on(station, target, key, now)
+                course.go_on(state, target, key, now)
 
     async def _choose(self, job: Job, course: Attempts) -> tuple[UpstreamState, Target, Key]:
         """The first target that has a usable key; waits when one will have one soon."""
         while True:
             now = self.clock()
             left = course.left
-            for station, target in left:
-                key = station.pick(target.model, now, course.tried(station, target))
+            for state, target in left:
+                key = state.pick(target.model, now, course.tried(state, target))
                 if key is not None:
-                    return station, target, key
-            for station, target in left:
-                key = station.probe(target.model, now) if station.keys.wait_s(now, target.model) == 0 else None
+                    return state, target, key
+            for state, target in left:
+                key = state.probe(target.model, now) if state.keys.wait_s(now, target.model) == 0 else None
                 if key is not None:
-                    return station, target, key
+                    return state, target, key
             wait, first = min(((s.wait_s(t.model, now), s) for s, t in left), key=lambda found: found[0])
             wait = max(wait, 0.01)
-            resting = all(station.keys.wait_s(now, target.model) > 0 for station, target in left)
+            resting = all(state.keys.wait_s(now, target.model) > 0 for state, target in left)
             failure = left_alone([s.spec.name for s, _ in left], wait, resting=resting)
             if not resting or wait > min(LONGEST_HINT_S, job.deadline - now):
                 raise UpstreamError(failure)
-            await self._sit_out(first, wait * (1 + 0.1 * self.dice()), failure)
+            await self._wait_for_cooldown(first, wait * (1 + 0.1 * self.dice()), failure)
 
-    async def _sit_out(self, station: UpstreamState, wait_s: float, failure: Failure) -> None:
+    async def _wait_for_cooldown(self, state: UpstreamState, wait_s: float, failure: Failure) -> None:
         """Waits for a cool-down to end, beside as many others as may wait at this upstream (F14)."""
-        if station.sitting_out >= station.spec.queue:
+        if state.waiting_for_cooldown >= state.spec.queue:
             raise UpstreamError(failure)
-        station.sitting_out += 1
+        state.waiting_for_cooldown += 1
         try:
             await asyncio.sleep(wait_s)
         finally:
-            station.sitting_out -= 1
+            state.waiting_for_cooldown -= 1
 
-    async def _try(self, job: Job, station: UpstreamState, target: Target, key: Key) -> UpstreamAnswer:
-        rendered = job.render(station, target)
+    async def _try(self, job: Job, state: UpstreamState, target: Target, key: Key) -> UpstreamAnswer:
+        rendered = job.render(state, target)
         for _ in range(MOST_LESSONS):
             try:
-                return await self._try_with(job, station, target, key, rendered)
+                return await self._try_with(job, state, target, key, rendered)
             except UpstreamError as error:
                 again = rendered.learn(error.failure) if rendered.learn is not None else None
                 if again is None:
                     raise
                 rendered = again
-        return await self._try_with(job, station, target, key, rendered)
+        return await self._try_with(job, state, target, key, rendered)
 
     async def _try_with(
-        self, job: Job, station: UpstreamState, target: Target, key: Key, rendered: UpstreamCall
+        self, job: Job, state: UpstreamState, target: Target, key: Key, rendered: UpstreamCall
     ) -> UpstreamAnswer:
-        attempt = Attempt(upstream=station.spec.name, model=target.model, key=key.secret.hint if key.secret else "")
+        attempt = Attempt(upstream=state.spec.name, model=target.model, key=key.secret.hint if key.secret else "")
         job.attempts.append(attempt)
         if job.keep_wire:
             attempt.body = rendered.body
-        answer = UpstreamAnswer(self, job, station, target, key, rendered)
-        station.budget.in_flight += 1
-        breaker = station.breaker(key, target.model)
+        answer = UpstreamAnswer(self, job, state, target, key, rendered)
+        state.budget.in_flight += 1
+        breaker = state.breaker(key, target.model)
         breaker.begin(self.clock())
         try:
             ticket = Ticket(job.who, job.tokens)
-            attempt.waited_s = answer.waited_s = await station.places.enter(ticket, job.deadline - self.clock())
+            attempt.waited_s = answer.waited_s = await state.admission_waiter.enter(ticket, job.deadline - self.clock())
             answer._ticket = ticket
             if rendered.events is not None:
                 self._answer_by_itself(job, answer, rendered.events())
@@ -349,7 +349,7 @@ class Sender:
             attempt.failure = failure.code or failure.kind
             _tell(attempt, failure.message)
             if answer._ticket is not None:
-                station.places.leave(answer._ticket, sent=answer._sent)
+                state.admission_waiter.leave(answer._ticket, sent=answer._sent)
                 answer._ticket = None
             self._drop(answer)
             raise UpstreamError(failure) from error
@@ -357,16 +357,16 @@ class Sender:
             breaker.abandoned()
             answer.close()
             raise
-        station.sent += 1
+        state.sent += 1
         _tell(attempt)
         return answer
 
     def _drop(self, answer: UpstreamAnswer) -> None:
-        """An attempt that failed: `ask` tells the station what it learnt."""
+        """An attempt that failed: `ask` tells the state what it learnt."""
         answer._closed = True
         if answer._opened is not None:
             answer._opened.close()
-        answer.station.budget.in_flight -= 1
+        answer.state.budget.in_flight -= 1
 
     def _answer_by_itself(self, job: Job, answer: UpstreamAnswer, events: Iterator[Event]) -> None:
         answer._sent = True
@@ -376,14 +376,14 @@ class Sender:
             self._take_reply(answer, fold_events(list(events)))
 
     async def _send(self, job: Job, answer: UpstreamAnswer, attempt: Attempt, key: Key) -> None:
-        station, rendered = answer.station, answer.rendered
-        spec = station.spec
-        headers = build_headers(rendered.headers, spec.headers, spec.auth, key, station.origin)
+        state, rendered = answer.state, answer.rendered
+        spec = state.spec
+        headers = build_headers(rendered.headers, spec.headers, spec.auth, key, state.origin)
 
         def on_sent() -> None:
             answer._sent = True
             if answer._ticket is not None:
-                station.places.stamp(answer._ticket)
+                state.admission_waiter.stamp(answer._ticket)
 
         left = job.deadline - self.clock()
         opened = await self.transport.open(
@@ -520,7 +520,7 @@ def _soonest(failure: Failure, job: Job, now: float) -> Failure:
     """A client that has to come again comes when the first of its targets may be asked again (F14)."""
     if failure.kind != "rate_limited":
         return failure
-    wait = min(station.wait_s(target.model, now) for station, target in job.targets)
+    wait = min(state.wait_s(target.model, now) for state, target in job.targets)
     return replace(failure, retry_after_s=wait) if wait > 0 else failure
 
 

@@ -8,10 +8,9 @@ from collections.abc import Set as AbstractSet
 from dragoman.failure import Failure
 from dragoman.log_line import LogLine
 from dragoman.passes.profile import Profile
+from dragoman.upstream.admission import Admission, AdmissionWaiter
 from dragoman.upstream.breaker import Breaker, how_failed
-from dragoman.upstream.gate import Admission
 from dragoman.upstream.key_ring import Key, KeyRing
-from dragoman.upstream.places import AdmissionWaiter
 from dragoman.upstream.retry import BROKEN, RetryBudget
 from dragoman.upstream.secret import origin_of
 from dragoman.upstream.spec import Upstream
@@ -28,20 +27,20 @@ class UpstreamState:
         """`share`: how many workers divide its limits between them."""
         self.spec = spec
         self.origin = origin_of(spec.base_url) if spec.base_url else ""
-        self.gate = Admission(
+        self.admission = Admission(
             at_once=_part(spec.at_once, share),
             rpm=_part(spec.rpm, share),
             tpm=_part(spec.tpm, share),
             queue=spec.queue,
         )
-        self.places = AdmissionWaiter(self.gate, spec.name, clock)
+        self.admission_waiter = AdmissionWaiter(self.admission, spec.name, clock)
         self.keys = KeyRing(spec.keys)
         self.budget = RetryBudget()
         self.learned: dict[tuple[str, str], dict[str, object]] = {}  # by dialect and model: fields of its profile
         self.profiles: dict[tuple[str, str, bool], Profile] = {}  # made from rows, overrides and what was learned
         self.sent = 0
         self.failed = 0
-        self.sitting_out = 0  # requests that wait for a cool-down to end
+        self.waiting_for_cooldown = 0  # requests that wait for a cool-down to end
         self._breakers: OrderedDict[tuple[int, str], Breaker] = OrderedDict()
         self._last_probe = -PROBE_EVERY_S
 

@@ -138,10 +138,10 @@ def _send(asked: ClientRequest, target: str) -> Written:
     kind, _, dialect = server.partition(":")
     spoken = (dialect,) if dialect else load_rows().kinds[kind].dialects
     upstream = Upstream(name=kind, kind=kind, dialect=spoken[0], dialects=spoken)
-    station, at, copies = UpstreamState(upstream, lambda: 0.0), Target(upstream, model), 1
+    state, at, copies = UpstreamState(upstream, lambda: 0.0), Target(upstream, model), 1
     if (asked.request.choices or 1) > 1:
-        asked, copies = split(asked, station, at, refuse=frozenset())
-    made = render(asked, station, at, stream=bool(asked.request.stream), refuse=frozenset())
+        asked, copies = split(asked, state, at, refuse=frozenset())
+    made = render(asked, state, at, stream=bool(asked.request.stream), refuse=frozenset())
     return Written(_lines(f"{copies} x {made.path}", made.headers, made.body), _spell(made.notes))
 
 

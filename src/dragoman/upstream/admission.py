@@ -1,0 +1,318 @@
+"""Admission: which requests may go to an upstream now, which wait, and which are refused.
+
+Three limits hold for one upstream: requests at once, requests a minute, tokens a minute. `Window`, `FairQueue` and
+`Admission` decide, with the time as an argument. `AdmissionWaiter` waits on the event loop for what they decide.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from math import inf
+from typing import Generic, Literal, TypeVar
+
+from dragoman.errors import UpstreamError
+from dragoman.failure import Failure
+
+SPAN_S = 60.0
+MARGIN_S = 0.05  # covers the way to the provider
+T = TypeVar("T")
+Verdict = Literal["go", "wait", "full"]
+
+
+# ---------------------------------------------------------------- a limit by the minute
+
+
+class WindowEntry:
+    """One reservation. Its weight may change until it leaves the window."""
+
+    __slots__ = ("at", "counted", "weight")
+
+    def __init__(self, at: float, weight: int) -> None:
+        self.at = at
+        self.weight = weight
+        self.counted = True
+
+
+class Window:
+    """A sliding limit: no stretch of time of its length ever holds more than the limit.
+
+    An entry counts from the moment it is taken. `stamp` moves it to the moment it was really sent, so that a slow
+    connect cannot squeeze two windows' worth into one.
+    """
+
+    __slots__ = ("_entries", "_span", "_used", "limit")
+
+    def __init__(self, limit: int, span_s: float = SPAN_S, margin_s: float = MARGIN_S) -> None:
+        self.limit = limit
+        self._span = span_s + margin_s
+        self._entries: deque[WindowEntry] = deque()  # by time
+        self._used = 0
+
+    def wait_s(self, now: float, weight: int = 1) -> float:
+        """0 when `weight` fits now, else how long until it does."""
+        self._forget(now)
+        # A request heavier than the whole limit goes when the window is empty: it could never go otherwise.
+        over = self._used + min(weight, self.limit) - self.limit
+        if over <= 0:
+            return 0.0
+        for entry in self._entries:
+            over -= entry.weight
+            if over <= 0:
+                return max(entry.at + self._span - now, 0.001)
+        return inf  # not reached: every entry leaves the window in the end
+
+    def take(self, now: float, weight: int = 1) -> WindowEntry:
+        entry = WindowEntry(now, weight)
+        self._entries.append(entry)
+        self._used += weight
+        return entry
+
+    def stamp(self, entry: WindowEntry, now: float) -> None:
+        """It was sent only now."""
+        if entry.counted and now > entry.at:
+            self._entries.remove(entry)
+            entry.at = now
+            self._entries.append(entry)
+
+    def settle(self, entry: WindowEntry, weight: int) -> None:
+        """Its real weight is known."""
+        if entry.counted:
+            self._used += weight - entry.weight
+        entry.weight = weight
+
+    def give_back(self, entry: WindowEntry) -> None:
+        """It was never sent."""
+        if entry.counted:
+            entry.counted = False
+            self._entries.remove(entry)
+            self._used -= entry.weight
+
+    def used(self, now: float) -> int:
+        self._forget(now)
+        return self._used
+
+    def _forget(self, now: float) -> None:
+        entries = self._entries
+        while entries and entries[0].at + self._span <= now:
+            entry = entries.popleft()
+            entry.counted = False
+            self._used -= entry.weight
+
+
+# ---------------------------------------------------------------- the queue
+
+
+class FairQueue(Generic[T]):
+    """A bounded queue: first come, first served for one client, and turn by turn between clients."""
+
+    __slots__ = ("_by_client", "_size", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._by_client: OrderedDict[str, deque[T]] = OrderedDict()  # the first client is next
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def push(self, client: str, item: T) -> bool:
+        """False when the queue is full."""
+        if self._size >= self.limit:
+            return False
+        self._by_client.setdefault(client, deque()).append(item)
+        self._size += 1
+        return True
+
+    def peek(self) -> T | None:
+        for items in self._by_client.values():
+            return items[0]
+        return None
+
+    def pop(self) -> T:
+        """The next item. Its client then waits for its next turn."""
+        client, items = self._by_client.popitem(last=False)
+        item = items.popleft()
+        self._size -= 1
+        if items:
+            self._by_client[client] = items
+        return item
+
+    def remove(self, client: str, item: T) -> bool:
+        items = self._by_client.get(client)
+        if items is None or item not in items:
+            return False
+        items.remove(item)
+        self._size -= 1
+        if not items:
+            del self._by_client[client]
+        return True
+
+
+# ---------------------------------------------------------------- the decision
+
+
+class Ticket:
+    """One request at one upstream."""
+
+    __slots__ = ("admitted", "client", "rpm", "tokens", "tpm")
+
+    def __init__(self, client: str, tokens: int) -> None:
+        self.client = client
+        self.tokens = tokens  # the most it may cost, until the real number is known
+        self.admitted = False
+        self.rpm: WindowEntry | None = None
+        self.tpm: WindowEntry | None = None
+
+
+class Admission:
+    """The decision. A failing request gives its place back and never stops the others."""
+
+    def __init__(
+        self, *, at_once: int | None = None, rpm: int | None = None, tpm: int | None = None, queue: int = 100
+    ) -> None:
+        self.at_once = at_once
+        self.running = 0
+        self.rpm = None if rpm is None else Window(rpm)
+        self.tpm = None if tpm is None else Window(tpm)
+        self.queue: FairQueue[Ticket] = FairQueue(queue)
+
+    def arrive(self, ticket: Ticket, now: float) -> Verdict:
+        if not len(self.queue) and self._wait_s(ticket, now) == 0:
+            self._enter(ticket, now)
+            return "go"
+        return "wait" if self.queue.push(ticket.client, ticket) else "full"
+
+    def admit(self, now: float) -> tuple[list[Ticket], float | None]:
+        """The tickets whose turn it is, and when to ask again (None: when a request leaves)."""
+        going: list[Ticket] = []
+        while (ticket := self.queue.peek()) is not None:
+            wait = self._wait_s(ticket, now)
+            if wait > 0:
+                return going, None if wait == inf else wait
+            self.queue.pop()
+            self._enter(ticket, now)
+            going.append(ticket)
+        return going, None
+
+    def stamp(self, ticket: Ticket, now: float) -> None:
+        """The request is on its way: the windows count from here."""
+        if self.rpm is not None and ticket.rpm is not None:
+            self.rpm.stamp(ticket.rpm, now)
+        if self.tpm is not None and ticket.tpm is not None:
+            self.tpm.stamp(ticket.tpm, now)
+
+    def leave(self, ticket: Ticket, *, sent: bool, tokens: int | None = None) -> None:
+        """A request leaves the queue, or it has ended. An unsent one is given back; tokens are settled."""
+        if not ticket.admitted:
+            self.queue.remove(ticket.client, ticket)
+            return
+        ticket.admitted = False
+        self.running -= 1
+        if not sent:
+            if self.rpm is not None and ticket.rpm is not None:
+                self.rpm.give_back(ticket.rpm)
+            if self.tpm is not None and ticket.tpm is not None:
+                self.tpm.give_back(ticket.tpm)
+        elif self.tpm is not None and ticket.tpm is not None and tokens is not None:
+            self.tpm.settle(ticket.tpm, tokens)
+
+    def wait_s(self, now: float) -> float:
+        """How long a new request would wait, as far as the windows tell."""
+        waits = [window.wait_s(now) for window in (self.rpm, self.tpm) if window is not None]
+        return max(waits, default=0.0)
+
+    def _wait_s(self, ticket: Ticket, now: float) -> float:
+        if self.at_once is not None and self.running >= self.at_once:
+            return inf
+        wait = 0.0 if self.rpm is None else self.rpm.wait_s(now)
+        return wait if self.tpm is None else max(wait, self.tpm.wait_s(now, ticket.tokens))
+
+    def _enter(self, ticket: Ticket, now: float) -> None:
+        self.running += 1
+        ticket.admitted = True
+        if self.rpm is not None:
+            ticket.rpm = self.rpm.take(now)
+        if self.tpm is not None:
+            ticket.tpm = self.tpm.take(now, ticket.tokens)
+
+
+# ---------------------------------------------------------------- the wait
+
+
+class AdmissionWaiter:
+    """Waits for what Admission decides. Each ticket that enters leaves exactly once, however its request ends."""
+
+    def __init__(self, admission: Admission, name: str, clock: Callable[[], float]) -> None:
+        self.admission = admission
+        self._name = name
+        self._clock = clock
+        self._waiting: dict[Ticket, asyncio.Future[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def enter(self, ticket: Ticket, left_s: float) -> float:
+        """Waits until the request may go and returns how long that took; an UpstreamError when it may not in time."""
+        now = self._clock()
+        match self.admission.arrive(ticket, now):
+            case "go":
+                return 0.0
+            case "full":
+                raise UpstreamError(self._full(now))
+            case "wait":
+                pass
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = future
+        self._wake()
+        try:
+            async with asyncio.timeout(left_s):
+                await future
+        except TimeoutError:
+            self.leave(ticket, sent=False)
+            raise UpstreamError(self._late(self._clock() - now)) from None
+        except BaseException:
+            self.leave(ticket, sent=False)
+            raise
+        finally:
+            self._waiting.pop(ticket, None)
+        return self._clock() - now
+
+    def stamp(self, ticket: Ticket) -> None:
+        self.admission.stamp(ticket, self._clock())
+
+    def leave(self, ticket: Ticket, *, sent: bool, tokens: int | None = None) -> None:
+        self.admission.leave(ticket, sent=sent, tokens=tokens)
+        if len(self.admission.queue):
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wakes the requests that may go, and sets a timer for the next one."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        going, wait = self.admission.admit(self._clock())
+        for ticket in going:
+            future = self._waiting.get(ticket)
+            if future is None or future.done():  # it left in the same moment
+                self.admission.leave(ticket, sent=False)
+            else:
+                future.set_result(None)
+        if wait is not None:
+            self._timer = asyncio.get_running_loop().call_later(wait, self._wake)
+
+    def _full(self, now: float) -> Failure:
+        return Failure(
+            kind="overloaded",
+            status=503,
+            code="queue_full",
+            message=f"the queue of {self._name} is full ({self.admission.queue.limit} requests wait)",
+            retry_after_s=max(1.0, self.admission.wait_s(now)),
+        )
+
+    def _late(self, waited: float) -> Failure:
+        """A limit by the minute is the client's to keep (429); too many requests at once are ours (503). (F31)"""
+        words = f"waited {waited:.1f} s for a place at {self._name}, in vain"
+        wait = self.admission.wait_s(self._clock())
+        if wait > 0:
+            return Failure(
+                kind="rate_limited", status=429, code="queue_timeout", message=words, retry_after_s=max(1.0, wait)
+            )
+        return Failure(kind="overloaded", status=503, code="queue_timeout", message=words, retry_after_s=1.0)
