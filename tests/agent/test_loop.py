@@ -21,9 +21,8 @@ from dragoman.agent.loop import (
 from dragoman.agent.steps import Limits, Price, Stopped
 from dragoman.failure import Failure
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
-from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
+from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage, add_usage
 from dragoman.model.request import Request, Tool, ToolChoice
-from dragoman.model.usage import add_usage
 
 QUESTION = Message(role="user", parts=(Text(text="?"),))
 

@@ -13,7 +13,7 @@ from dragoman.dialects.anthropic import stream as anthropic
 from dragoman.dialects.gemini import stream_decoder as gemini
 from dragoman.dialects.openai_chat import stream_decoder as chat
 from dragoman.dialects.openai_responses import stream_decoder as responses
-from dragoman.framing.delta_template import EVERY, DeltaTemplate
+from dragoman.framing.delta_template import LEARN_EVERY_MISSES, DeltaTemplate
 from dragoman.model.events import Event
 from dragoman.notes import Notes
 
@@ -242,13 +242,13 @@ def test_hardly_a_frame_is_parsed(dialect: str, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_frame_that_changes_is_learnt_again() -> None:
-    mould = DeltaTemplate()
-    assert mould.learn(b'{"a":1,"t":"x"}', b'"t"', "x")
-    assert mould.read(b'{"a":1,"t":"y"}') == "y"
-    for _ in range(EVERY):
-        mould.learn(b'{"a":2,"t":"x"}', b'"t"', "x")
-    assert mould.read(b'{"a":2,"t":"z"}') == "z"
-    assert mould.read(b'{"a":1,"t":"y"}') is None
+    template = DeltaTemplate()
+    assert template.learn(b'{"a":1,"t":"x"}', b'"t"', "x")
+    assert template.read(b'{"a":1,"t":"y"}') == "y"
+    for _ in range(LEARN_EVERY_MISSES):
+        template.learn(b'{"a":2,"t":"x"}', b'"t"', "x")
+    assert template.read(b'{"a":2,"t":"z"}') == "z"
+    assert template.read(b'{"a":1,"t":"y"}') is None
 
 
 @pytest.mark.parametrize(
@@ -268,18 +268,18 @@ def test_what_may_mean_something_else_is_not_learnt(block: bytes, text: str) -> 
     "block", [b'{"t":"', b'{"t":"}', b'{"t":"x"y"}', b'{"t":"x","t":"y"}', b'{"t":"\n"}', b'{"t":"x\\"}']
 )
 def test_what_only_looks_alike_is_not_read(block: bytes) -> None:
-    mould = DeltaTemplate()
-    assert mould.learn(b'{"t":"x"}', b'"t"', "x")
-    assert mould.read(block) is None
+    template = DeltaTemplate()
+    assert template.learn(b'{"t":"x"}', b'"t"', "x")
+    assert template.read(block) is None
 
 
 @given(st.lists(st.text(max_size=20), max_size=20), st.booleans())
 def test_whatever_is_said_is_read_as_json_reads_it(texts: list[str], compact: bool) -> None:
     separators = (",", ":") if compact else (", ", ": ")
-    mould, first = DeltaTemplate(), json.dumps({"a": [1], "t": "x", "b": {}}, separators=separators).encode()
-    assert mould.learn(first, b'"t"', "x")
+    template, first = DeltaTemplate(), json.dumps({"a": [1], "t": "x", "b": {}}, separators=separators).encode()
+    assert template.learn(first, b'"t"', "x")
     for text in texts:
-        assert mould.read(json.dumps({"a": [1], "t": text, "b": {}}, separators=separators).encode()) == text
+        assert template.read(json.dumps({"a": [1], "t": text, "b": {}}, separators=separators).encode()) == text
 
 
 @pytest.mark.parametrize(

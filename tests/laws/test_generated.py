@@ -12,12 +12,11 @@ from dragoman.convert import make_legal
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.failure import Failure
 from dragoman.jsontypes import dump_json, load_json
-from dragoman.model.events import Event, PartDelta, PartEnd, PartStart
+from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, Sequencer
 from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import Reasoning, Seal, Text, ToolCall
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.model.sequence import Sequencer
 from dragoman.notes import Notes
 from dragoman.wire import WireReply, WireRequest
 from tests.laws import strategies, wide

@@ -1,4 +1,4 @@
-"""Events into a reply: what is a stream and what is not."""
+"""Events into a reply: which event sequences are legal."""
 
 import pytest
 

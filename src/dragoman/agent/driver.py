@@ -31,7 +31,7 @@ from dragoman.errors import DragomanError, LossError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.log_line import LogLine
 from dragoman.model.events import Event, ReplyFailed
-from dragoman.model.fold import Folder
+from dragoman.model.fold import ReplyBuilder
 from dragoman.model.messages import ToolCall, ToolResult
 from dragoman.model.reply import Reply
 from dragoman.model.request import AnyTool, Request, ServerTool
@@ -117,9 +117,9 @@ class _ModelTurn:
     async def steps(self, request: Request) -> AsyncGenerator[Step, None]:
         number = self._state.turn
         yield TurnStarted(turn=number)
-        folder = Folder()
+        builder = ReplyBuilder()
         try:
-            async with aclosing(self._heard(request, folder)) as heard:
+            async with aclosing(self._heard(request, builder)) as heard:
                 async for step in heard:
                     yield step
         except TimeoutError:
@@ -136,14 +136,14 @@ class _ModelTurn:
             return
         finally:
             self.notes = notes_of(self._model)
-        reply = _folded(folder)
+        reply = _folded(builder)
         if isinstance(reply, Reply):
             self.outcome = Replied(reply, self._clock())
             yield TurnDone(turn=number, reply=reply, notes=self.notes)
         else:
             self.outcome = ModelFailed(reply)
 
-    async def _heard(self, request: Request, folder: Folder) -> AsyncGenerator[Step, None]:
+    async def _heard(self, request: Request, builder: ReplyBuilder) -> AsyncGenerator[Step, None]:
         async with asyncio.timeout_at(self._state.until):
             request = replace(request, tools=await self._tools(request))
         events = self._model.ask(request)
@@ -153,7 +153,7 @@ class _ModelTurn:
                     event = await anext(heard, None)
                 if event is None:
                     return
-                folder.feed(event)
+                builder.feed(event)
                 yield Heard(turn=self._state.turn, event=event)
 
     async def _tools(self, request: Request) -> tuple[AnyTool, ...] | None:
@@ -164,9 +164,9 @@ class _ModelTurn:
         return (*own, *more) or None
 
 
-def _folded(folder: Folder) -> Reply | Failure:
+def _folded(builder: ReplyBuilder) -> Reply | Failure:
     try:
-        return folder.reply()
+        return builder.reply()
     except ValueError:
         return Failure(kind="cut_off", message="the answer ended before its end")
 

@@ -25,9 +25,8 @@ from dragoman.model.messages import (
     ToolResult,
     Video,
 )
-from dragoman.model.reply import Reply, Usage
+from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request
-from dragoman.model.usage import add_usage
 
 Mark: TypeAlias = tuple[str, str]  # a call's name and arguments: equal marks are identical calls
 CHARS_PER_TOKEN = 4

@@ -14,7 +14,7 @@ from dragoman.errors import DragomanError
 from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.model.events import Event
-from dragoman.model.fold import Folder
+from dragoman.model.fold import ReplyBuilder
 from dragoman.model.messages import Message, Reasoning, Text
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
@@ -50,19 +50,19 @@ class Talk:
         """The answer as it comes. What was said counts as said only when there is an answer."""
         asked = Message(role="user", parts=(Text(text=text),))
         path, body, dialect = self._write([*self.messages, asked])
-        folder = Folder()
+        builder = ReplyBuilder()
         done = False
         try:
             for event in self._send(path, body, dialect):
-                folder.feed(event)
+                builder.feed(event)
                 yield event
             done = True
         finally:
-            self._keep(asked, folder, done=done)
+            self._keep(asked, builder, done=done)
 
-    def _keep(self, asked: Message, folder: Folder, *, done: bool) -> None:
+    def _keep(self, asked: Message, builder: ReplyBuilder, *, done: bool) -> None:
         try:
-            reply = folder.reply()
+            reply = builder.reply()
         except ValueError:
             return
         if isinstance(reply, Reply) and reply.choices and done:

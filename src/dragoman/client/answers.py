@@ -12,7 +12,7 @@ from dragoman.client.outputs import parse
 from dragoman.errors import DragomanError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyFailed
-from dragoman.model.fold import Folder, merge_extras
+from dragoman.model.fold import ReplyBuilder, merge_extras
 from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall
 from dragoman.model.reply import Choice, FinishReason, Reply, Usage
 from dragoman.notes import Note
@@ -128,12 +128,12 @@ class Reader:
     """Events in, StreamEvents out. Of several choices the first is read."""
 
     def __init__(self) -> None:
-        self.folder = Folder()
+        self.builder = ReplyBuilder()
         self._open: dict[int, Part] = {}
         self._arguments: dict[int, list[str]] = {}
 
     def read(self, event: Event) -> StreamEvent:
-        self.folder.feed(event)
+        self.builder.feed(event)
         match event:
             case PartDelta(index=index, text=text):
                 part = self._open.get(index)
@@ -226,7 +226,7 @@ class AsyncStream:
         async for _ in self:
             pass
         try:
-            reply = self._reader.folder.reply()
+            reply = self._reader.builder.reply()
         except ValueError as error:
             raise UpstreamError(Failure(kind="cut_off", message="the stream was closed before its end")) from error
         if isinstance(reply, Failure):

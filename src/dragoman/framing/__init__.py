@@ -1,1 +1,1 @@
-"""Bytes into frames and back, whatever the network cut them into."""
+"""Bytes into frames, however the network cut the bytes."""

@@ -6,20 +6,20 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 
 
 class NdjsonDecoder:
-    """Feed it bytes as they come; it gives back whole lines, blank ones left out. The last may lack its newline."""
+    """Takes bytes as they come and gives whole lines, without blank ones. The last line may lack its newline."""
 
-    __slots__ = ("_buffer", "_max")
+    __slots__ = ("_buffer", "_max_line_bytes")
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._buffer = b""
-        self._max = max_line_bytes
+        self._max_line_bytes = max_line_bytes
 
     def feed(self, piece: bytes) -> list[bytes]:
         data = self._buffer + piece if self._buffer else piece
         lines = data.split(b"\n")
         self._buffer = lines.pop()
-        if len(self._buffer) > self._max:
-            raise DecodeError(f"a stream line is larger than {self._max} bytes")
+        if len(self._buffer) > self._max_line_bytes:
+            raise DecodeError(f"a stream line is larger than {self._max_line_bytes} bytes")
         return [stripped for line in lines if (stripped := line.strip())]
 
     def close(self) -> list[bytes]:

@@ -23,7 +23,7 @@ from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyFailed, ReplyStart
-from dragoman.model.fold import Folder
+from dragoman.model.fold import ReplyBuilder
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
@@ -228,7 +228,7 @@ class StreamWriter:
         self._as_is = scope.answer is not None and scope.answer.rendered.as_is
         self._tail = b""  # of a frame that is not whole yet
         self._last = b""  # what went out last
-        self._folder = Folder() if scope.resolved is not None and scope.resolved.store else None
+        self._builder = ReplyBuilder() if scope.resolved is not None and scope.resolved.store else None
         self._told = len(scope.notes)  # in the headers
         self._ended = False
         self._finished = False  # the answer has ended, though its connection may not have
@@ -292,9 +292,9 @@ class StreamWriter:
         if events:
             if not self._as_is and isinstance(events[0], ReplyStart):
                 events = [self._dress(events[0]), *events[1:]]
-            if self._folder is not None:
+            if self._builder is not None:
                 for event in events:
-                    self._folder.feed(event)
+                    self._builder.feed(event)
             last = events[-1]
             if isinstance(last, ReplyFailed):
                 scope.failure = last.failure
@@ -369,9 +369,9 @@ class StreamWriter:
 
     async def _remember(self, answer: UpstreamAnswer) -> None:
         scope = self.scope
-        if self._folder is None or scope.failure is not None or scope.asked is None:
+        if self._builder is None or scope.failure is not None or scope.asked is None:
             return
-        reply = self._folder.reply()
+        reply = self._builder.reply()
         if isinstance(reply, Reply):
             wire = scope.dialect.encode_reply(reply, Notes(), scope.asked.request)
             await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, dump_json(wire.body))

@@ -29,7 +29,7 @@ from dragoman.mcp.react import ERROR, ReactModel
 from dragoman.mcp.servers import MissingPackageError, UnknownServerError
 from dragoman.mcp.toolbox import McpToolbox
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed
-from dragoman.model.fold import Folder
+from dragoman.model.fold import ReplyBuilder
 from dragoman.model.messages import Text
 from dragoman.model.request import Request, ServerTool
 from dragoman.notes import Note, Notes
@@ -279,13 +279,13 @@ class LoopAnswer(UpstreamAnswer):
         return Piece(b"", events) if events else None
 
     async def read_whole(self) -> None:
-        folder = Folder()
+        builder = ReplyBuilder()
         while (piece := await self.next()) is not None:
             for event in piece.events:
-                folder.feed(event)
+                builder.feed(event)
         if self.failure is not None:
             raise UpstreamError(self.failure)
-        reply = folder.reply()
+        reply = builder.reply()
         if isinstance(reply, Failure):
             raise UpstreamError(reply)
         self.reply, self.usage = reply, reply.usage

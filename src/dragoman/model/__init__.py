@@ -1,5 +1,5 @@
-"""The canonical conversation: values owned by no vendor, without behaviour.
+"""The canonical conversation: values without behaviour that belong to no vendor.
 
-To read in order: `messages` (what is said), `request` (the question), `reply` (the answer),
-`events` (the answer in pieces), `fold` (pieces into an answer, and back).
+Read in this order: `messages` (turns and their parts), `request` (what a caller asks), `reply` (the answer),
+`events` (the answer as a stream), `fold` (events into a Reply, and back).
 """

@@ -1,10 +1,10 @@
-"""Event and its kinds: a Reply in pieces.
+"""Event and its kinds: a Reply as a stream. Sequencer: puts interleaved parts one after another.
 
     ReplyStart (PartStart PartDelta* PartEnd)* (ReplyEnd | ReplyFailed)      Aside anywhere
 
-Parts may interleave; `index` tells them apart over the whole stream, whatever their choice. `PartStart` carries the
-part as far as it is known, `PartDelta` makes it grow, `PartEnd` completes it. What grows is the text of Text, Refusal
-and Reasoning and the arguments of ToolCall; every other part comes whole in its PartStart.
+Parts may interleave. An `index` is unique in the whole stream, also across choices. `PartStart` carries the part as far
+as it is known, `PartDelta` appends to it, `PartEnd` completes it. A delta appends to the text of Text, Refusal and
+Reasoning and to the arguments of ToolCall. Every other part is complete in its PartStart.
 """
 
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ class ReplyStart(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     id: str
     model: str
     created: float | None = None
-    usage: Usage | None = None  # what is known already; ReplyEnd has all of it
+    usage: Usage | None = None  # as far as it is known; ReplyEnd has the whole usage
     service_tier: str | None = None
     extras: Extras = {}
 
@@ -41,15 +41,15 @@ class PartDelta(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False,
 class PartEnd(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="part_end"):
     index: int
     seal: Seal | None = None
-    extras: Extras = {}  # added to those of the PartStart, key by key
+    extras: Extras = {}  # merged into the extras of the part, key by key
 
 
 class ReplyEnd(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="reply_end"):
     finishes: tuple[Finish | None, ...] = ()  # one per choice
     usage: Usage | None = None
     service_tier: str | None = None
-    choice_extras: tuple[Extras, ...] = ()  # one per choice, or none at all
-    extras: Extras = {}  # added to those of the ReplyStart
+    choice_extras: tuple[Extras, ...] = ()  # one per choice, or empty
+    extras: Extras = {}  # merged into the extras of the ReplyStart, key by key
 
 
 class ReplyFailed(
@@ -59,10 +59,48 @@ class ReplyFailed(
 
 
 class Aside(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="aside"):
-    """A whole frame only one dialect knows: a ping, a progress report."""
+    """A whole frame that only one dialect has, such as a ping or a progress report."""
 
     dialect: str
     body: dict[str, Any]
 
 
 Event: TypeAlias = ReplyStart | PartStart | PartDelta | PartEnd | ReplyEnd | ReplyFailed | Aside
+
+
+class Sequencer:
+    """Puts interleaved parts one after another, for dialects whose streams cannot interleave them.
+
+    Events of the open part pass at once. Events of the other parts wait until it has ended.
+    """
+
+    __slots__ = ("_open_index", "_waiting")
+
+    def __init__(self) -> None:
+        self._open_index: int | None = None
+        self._waiting: dict[int, list[Event]] = {}  # by part index, in the order of their PartStart
+
+    def feed(self, event: Event) -> tuple[Event, ...] | list[Event]:
+        if type(event) is PartDelta and event.index == self._open_index:
+            return (event,)
+        if not isinstance(event, PartDelta | PartStart | PartEnd):
+            return (event,)
+        if self._open_index is None or event.index == self._open_index:
+            if isinstance(event, PartEnd):
+                self._open_index = None
+                return [event, *self._release()] if self._waiting else (event,)
+            self._open_index = event.index
+            return (event,)
+        self._waiting.setdefault(event.index, []).append(event)
+        return ()
+
+    def _release(self) -> list[Event]:
+        """The events of the waiting parts, up to and including the first part that is still open."""
+        ready: list[Event] = []
+        while self._open_index is None and self._waiting:
+            index = next(iter(self._waiting))
+            events = self._waiting.pop(index)
+            if not isinstance(events[-1], PartEnd):
+                self._open_index = index
+            ready.extend(events)
+        return ready

@@ -1,4 +1,4 @@
-"""Events into a Reply, and back: a streamed and an unstreamed answer come out equal."""
+"""Events into a Reply, and back. A streamed and an unstreamed answer give the same Reply."""
 
 from collections.abc import Iterable, Iterator
 from typing import assert_never
@@ -22,11 +22,11 @@ from dragoman.model.reply import Choice, Reply
 
 
 class GrammarError(ValueError):
-    """A stream of events that is not a stream: a decoder's bug, never a provider's."""
+    """The events break the grammar in events.py. That is a bug of a decoder of ours, never of a provider."""
 
 
-class _Growing:
-    """One part while it grows."""
+class _PartBuilder:
+    """One part while its events arrive."""
 
     __slots__ = ("choice", "citations", "end", "logprobs", "part", "pieces")
 
@@ -39,29 +39,29 @@ class _Growing:
         self.end: PartEnd | None = None
 
 
-class Folder:
-    """Feeds on events; `reply()` once they have ended."""
+class ReplyBuilder:
+    """Takes the events of one answer; `reply()` gives the answer once they have ended."""
 
     def __init__(self) -> None:
         self._start: ReplyStart | None = None
         self._end: ReplyEnd | ReplyFailed | None = None
-        self._parts: dict[int, _Growing] = {}
+        self._builders: dict[int, _PartBuilder] = {}
 
     def feed(self, event: Event) -> None:
         if self._end is not None and not isinstance(event, Aside):
-            raise GrammarError(f"{type(event).__name__} after the end")
+            raise GrammarError(f"{type(event).__name__} came after the end of the reply")
         match event:
             case PartDelta():
-                self._grow(event)
+                self._append(event)
             case PartStart():
-                if self._start is None or event.index in self._parts:
-                    raise GrammarError(f"part {event.index} starts out of order")
-                self._parts[event.index] = _Growing(event)
+                if self._start is None or event.index in self._builders:
+                    raise GrammarError(f"part {event.index} starts twice, or before the reply")
+                self._builders[event.index] = _PartBuilder(event)
             case PartEnd():
-                self._open(event.index).end = event
+                self._find_open_part(event.index).end = event
             case ReplyStart():
                 if self._start is not None:
-                    raise GrammarError("two starts")
+                    raise GrammarError("the reply starts twice")
                 self._start = event
             case ReplyEnd() | ReplyFailed():
                 if isinstance(event, ReplyEnd):
@@ -73,68 +73,68 @@ class Folder:
                 assert_never(event)
 
     def reply(self) -> Reply | Failure:
-        """The answer, or the failure the stream ended with."""
+        """The answer, or the failure that ended the stream."""
         if isinstance(self._end, ReplyFailed):
             return self._end.failure
         if self._start is None or self._end is None:
-            raise GrammarError("the events have no end")
+            raise GrammarError("the events stop before the end of the reply")
         start, end = self._start, self._end
-        count = max(len(end.finishes), 1 + max((p.choice for p in self._parts.values()), default=-1))
+        count = max(len(end.finishes), 1 + max((p.choice for p in self._builders.values()), default=-1))
         parts: list[list[Part]] = [[] for _ in range(count)]
-        for index in sorted(self._parts):
-            growing = self._parts[index]
-            parts[growing.choice].append(_grown(growing))
+        for index in sorted(self._builders):
+            builder = self._builders[index]
+            parts[builder.choice].append(_build_part(builder))
         return Reply(
             id=start.id,
             model=start.model,
             created=start.created,
             choices=tuple(
                 Choice(
-                    parts=tuple(said),
+                    parts=tuple(finished),
                     finish=end.finishes[i] if i < len(end.finishes) else None,
                     extras=end.choice_extras[i] if i < len(end.choice_extras) else {},
                 )
-                for i, said in enumerate(parts)
+                for i, finished in enumerate(parts)
             ),
             usage=end.usage,
             service_tier=end.service_tier or start.service_tier,
             extras=merge_extras(start.extras, end.extras),
         )
 
-    def _grow(self, delta: PartDelta) -> None:
-        growing = self._open(delta.index)
+    def _append(self, delta: PartDelta) -> None:
+        builder = self._find_open_part(delta.index)
         if delta.text:
-            growing.pieces.append(delta.text)
+            builder.pieces.append(delta.text)
         if delta.citations:
-            growing.citations.extend(delta.citations)
+            builder.citations.extend(delta.citations)
         if delta.logprobs is not None:
-            growing.logprobs = [*(growing.logprobs or ()), *delta.logprobs]
+            builder.logprobs = [*(builder.logprobs or ()), *delta.logprobs]
 
-    def _open(self, index: int) -> _Growing:
-        growing = self._parts.get(index)
-        if growing is None or growing.end is not None:
+    def _find_open_part(self, index: int) -> _PartBuilder:
+        builder = self._builders.get(index)
+        if builder is None or builder.end is not None:
             raise GrammarError(f"part {index} is not open")
-        return growing
+        return builder
 
     def _check_complete(self) -> None:
         if self._start is None:
-            raise GrammarError("an end without a start")
-        for index, growing in self._parts.items():
-            if growing.end is None:
-                raise GrammarError(f"part {index} never ends")
+            raise GrammarError("the reply ends without a start")
+        for index, builder in self._builders.items():
+            if builder.end is None:
+                raise GrammarError(f"part {index} has no end")
 
 
-def _grown(growing: _Growing) -> Part:
-    part, end, text = growing.part, growing.end, "".join(growing.pieces)
+def _build_part(builder: _PartBuilder) -> Part:
+    part, end, text = builder.part, builder.end, "".join(builder.pieces)
     if isinstance(part, Text):
         part = replace(
             part,
             text=part.text + text,
-            citations=part.citations + tuple(growing.citations),
-            logprobs=part.logprobs if growing.logprobs is None else (part.logprobs or ()) + tuple(growing.logprobs),
+            citations=part.citations + tuple(builder.citations),
+            logprobs=part.logprobs if builder.logprobs is None else (part.logprobs or ()) + tuple(builder.logprobs),
         )
     elif isinstance(part, Refusal):
-        logprobs = part.logprobs if growing.logprobs is None else (part.logprobs or ()) + tuple(growing.logprobs)
+        logprobs = part.logprobs if builder.logprobs is None else (part.logprobs or ()) + tuple(builder.logprobs)
         part = replace(part, text=part.text + text, logprobs=logprobs)
     elif isinstance(part, Reasoning):
         part = replace(part, text=part.text + text)
@@ -150,15 +150,15 @@ def _grown(growing: _Growing) -> Part:
 
 
 def fold(events: Iterable[Event]) -> Reply | Failure:
-    """All events of one answer -> the answer."""
-    folder = Folder()
+    """Turns all events of one answer into the answer."""
+    builder = ReplyBuilder()
     for event in events:
-        folder.feed(event)
-    return folder.reply()
+        builder.feed(event)
+    return builder.reply()
 
 
 def unfold(reply: Reply) -> Iterator[Event]:
-    """The answer -> the events it could have come in, a delta per part."""
+    """Turns an answer into the events of a stream, one delta per part."""
     yield ReplyStart(
         id=reply.id,
         model=reply.model,
@@ -205,7 +205,7 @@ def unfold_part(part: Part, index: int, choice: int) -> Iterator[Event]:
 
 
 def merge_extras(first: Extras, second: Extras) -> Extras:
-    """Both, key by key; the second wins."""
+    """Both together, key by key. Where both have a key, the second wins."""
     if not second:
         return first
     if not first:

@@ -1,14 +1,14 @@
-"""Message, Part and its kinds: what is said, as one ordered list per turn.
+"""Message, Part and its kinds: the content of a turn as one ordered list.
 
-Every value is frozen and equal to another with the same content. `None` is "not said"; `()` and `""`
-are "said to be empty".
+Every value is frozen, and two values with the same content are equal. `None` means "absent"; `()` and `""` mean
+"present and empty".
 
-`extras` files what only one dialect knows under that dialect's name. A key that starts with `~` in it is
-spelling, not content: how the wire wrote something (a string or a list, this key or its older name).
-Spelling lets a dialect write a value back exactly and is nothing to miss elsewhere; nor are the keys that `~silent`
-lists (an item's id, a setting that a reply repeats).
+`extras` keeps what only one dialect knows, under that dialect's name. A key in it that starts with `~` is spelling, not
+content: how the wire wrote a value (as a string or a list, under this key or its older name). With it a dialect writes
+the value back exactly. Another dialect loses nothing without it. The same holds for the keys that `~silent` lists (an
+item's id, a setting that a reply repeats).
 
-`gc=False`: values hold JSON and other values, never themselves, so reference counting alone frees them.
+`gc=False`: values contain JSON and other values but never themselves, so reference counting alone frees them.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -20,28 +20,28 @@ Role: TypeAlias = Literal["system", "developer", "user", "assistant"]
 
 
 class Cache(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A mark that says: the prompt up to here is worth caching."""
+    """A mark in the prompt: the provider should cache everything up to here."""
 
     ttl: str | None = None  # the dialect's own word: 5m, 1h, 30m, 12h
     extras: Extras = {}
 
 
 class Seal(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Opaque state a model hands out and wants back byte for byte. It means something at its origin only."""
+    """Opaque state that a model sends and needs back byte for byte. Only its origin can use it."""
 
     origin: str  # the dialect that can read it
     value: str
     form: str = "signature"  # the origin's own kind: signature, redacted, encrypted, ...
-    model: str | None = None  # who issued it, where known
+    model: str | None = None  # that issued it, where known
     upstream: str | None = None
 
 
 class Citation(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """Where a piece of the answer comes from."""
+    """The source of a piece of the answer."""
 
     url: str | None = None
     title: str | None = None
-    quote: str | None = None  # the words of the source
+    quote: str | None = None  # the quoted words of the source
     start: int | None = None  # the span in the answer's own text, in code points
     end: int | None = None
     extras: Extras = {}
@@ -65,7 +65,7 @@ class Text(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_
 
 
 class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="refusal"):
-    """The model's own words for no."""
+    """The model's own words when it refuses."""
 
     text: str
     logprobs: tuple[TokenLogprob, ...] | None = None
@@ -73,10 +73,10 @@ class Refusal(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, t
 
 
 class Reasoning(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="reasoning"):
-    """What the model thought. The text may be empty while the seal is not."""
+    """The model's reasoning. The text may be empty while there is a seal."""
 
     text: str
-    summary: bool = False  # a summary of the thought, not the thought
+    summary: bool = False  # a summary instead of the reasoning itself
     seal: Seal | None = None
     extras: Extras = {}
 
@@ -108,7 +108,7 @@ class Document(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, 
 
 
 class Audio(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="audio"):
-    """Sound, in or out. `id` refers to sound the model spoke earlier."""
+    """Sound, in or out. `id` refers to an earlier spoken answer of the model."""
 
     data: str | None = None
     url: str | None = None
@@ -139,7 +139,7 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, 
 
 
 class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="tool_result"):
-    """What a tool answered. It stands in a user turn."""
+    """The result of a tool call. It stands in a user turn."""
 
     call_id: str
     parts: tuple["Part", ...] = ()
@@ -151,7 +151,7 @@ class ToolResult(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
 
 class Opaque(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="opaque"):
-    """A whole part only one dialect knows, carried as it came."""
+    """A whole part that only one dialect knows, carried unchanged."""
 
     dialect: str
     body: dict[str, Any]
@@ -162,7 +162,7 @@ Media: TypeAlias = Image | Document | Audio | Video
 
 
 class Message(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One turn, or a piece of one: neighbours of the same role say the same as one longer turn."""
+    """One turn, or a piece of one: neighbours with the same role mean the same as one longer turn."""
 
     role: Role
     parts: tuple[Part, ...]

@@ -12,14 +12,14 @@ class Tool(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_
 
     name: str
     description: str | None = None
-    parameters: dict[str, Any] | None = None  # JSON Schema; None is "not said"
+    parameters: dict[str, Any] | None = None  # JSON Schema
     strict: bool | None = None
     cache: Cache | None = None
     extras: Extras = {}
 
 
 class CustomTool(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="custom"):
-    """A tool that takes free text, perhaps held to a grammar."""
+    """A tool that takes free text. A grammar may restrict the text."""
 
     name: str
     description: str | None = None
@@ -29,7 +29,7 @@ class CustomTool(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
 
 class ServerTool(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="kind", tag="server"):
-    """A tool only one dialect knows, mostly one the provider runs itself: carried as it came."""
+    """A tool that only one dialect knows, carried unchanged. Mostly the provider runs it itself."""
 
     dialect: str
     body: dict[str, Any]
@@ -39,7 +39,7 @@ AnyTool: TypeAlias = Tool | CustomTool | ServerTool
 
 
 class ToolChoice(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """auto: may call; none: must not; required: must. `names`, if said, are the only tools allowed."""
+    """auto: the model may call; none: it must not; required: it must. `names`, if given, are the only allowed tools."""
 
     mode: Literal["auto", "none", "required"]
     names: tuple[str, ...] | None = None
@@ -47,7 +47,7 @@ class ToolChoice(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
 
 
 class OutputFormat(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The form of the answer's text. `schema` is only there with `json_schema`."""
+    """The form of the answer's text. Only `json_schema` has a `schema`."""
 
     type: Literal["text", "json", "json_schema"]
     schema: dict[str, Any] | None = None
@@ -58,20 +58,20 @@ class OutputFormat(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
 
 class ReasoningSetting(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """How much the model shall think. Each field is one way some dialect says it; passes/effort.py relates them."""
+    """How much the model shall think. Each field is the way of some dialect; passes/effort.py converts between them."""
 
     mode: Literal["on", "off", "auto"] | None = None  # auto: the model decides, guided by effort
     effort: str | None = None  # minimal, low, medium, high, xhigh, max
     budget: int | None = None  # tokens
-    show: bool | None = None  # whether the reader gets to see (a summary of) it
+    show: bool | None = None  # whether the answer contains the reasoning, or a summary of it
     extras: Extras = {}
 
 
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """A field here is known to two dialects or more; the rest is in extras."""
+    """Every field here is known to two dialects or more. Everything else is in extras."""
 
     model: str
-    messages: tuple[Message, ...] = ()  # system text stands in it as the turns it is
+    messages: tuple[Message, ...] = ()  # including system text, as turns in its place
     tools: tuple[AnyTool, ...] | None = None
     tool_choice: ToolChoice | None = None
     parallel_calls: bool | None = None
@@ -79,7 +79,7 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     max_output: int | None = None  # tokens, reasoning included
     stop: tuple[str, ...] | None = None
-    choices: int | None = None  # how many answers
+    choices: int | None = None  # number of answers
     output: OutputFormat | None = None
     reasoning: ReasoningSetting | None = None
     modalities: tuple[str, ...] | None = None  # text, audio, image
@@ -95,10 +95,10 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     top_logprobs: int | None = None
     verbosity: str | None = None
 
-    user: str | None = None  # who is asking, for the provider's abuse checks
+    user: str | None = None  # an id of the end user, for the provider's abuse checks
     metadata: dict[str, Any] | None = None
     service_tier: str | None = None
     store: bool | None = None
-    cache: Cache | None = None  # cache what can be cached, automatically
+    cache: Cache | None = None  # for the request as a whole: the provider chooses the places
     cache_key: str | None = None
     extras: Extras = {}

@@ -14,8 +14,7 @@ from dragoman.errors import DragomanError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.messages import Extras
-from dragoman.model.reply import Finish, Reply, Usage
-from dragoman.model.usage import add_usage
+from dragoman.model.reply import Finish, Reply, Usage, add_usage
 from dragoman.notes import Note, Notes
 from dragoman.upstream.failures import malformed
 from dragoman.upstream.send import Job, Piece, Sender, UpstreamAnswer

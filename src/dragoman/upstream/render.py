@@ -14,9 +14,8 @@ from dragoman.errors import LossError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.events import Event, ReplyFailed
-from dragoman.model.reply import Reply
+from dragoman.model.reply import Reply, add_usage
 from dragoman.model.request import Request
-from dragoman.model.usage import add_usage
 from dragoman.notes import Note, Notes
 from dragoman.passes.emulate import Undo, split_choices
 from dragoman.passes.json_answers import ask_again

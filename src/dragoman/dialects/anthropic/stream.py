@@ -34,14 +34,23 @@ from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import OMIT, add_extras, drop_constant, expected, leftovers, need_object, take_one, take_text
 from dragoman.framing.delta_template import DeltaTemplate
-from dragoman.framing.sse import SseDecoder, SseFrame, read_block
+from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
 from dragoman.jsontypes import JsonObject, dump_json, dump_text, load_json, load_object
-from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import (
+    Aside,
+    Event,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailed,
+    ReplyStart,
+    Sequencer,
+)
 from dragoman.model.fold import merge_extras, unfold
 from dragoman.model.messages import Citation, Part, Reasoning, Refusal, Seal, Text, ToolCall
 from dragoman.model.reply import Finish, Usage
 from dragoman.model.request import Request
-from dragoman.model.sequence import Sequencer
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
 
@@ -97,16 +106,16 @@ class StreamDecoder:
         self._extras: dict[str, JsonObject] = {}
         self._started = False
         self._ended = False
-        self._mould = DeltaTemplate()  # of a piece of text
-        self._moulded: _Block | None = None  # whose text that is
+        self._template = DeltaTemplate()  # of the text deltas
+        self._template_owner: _Block | None = None  # the part or choice that the template belongs to
 
     def feed(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
-        for lines in self._frames.cut(piece):
-            block = self._moulded
-            if block is not None and (text := self._mould.read(lines)) is not None:
+        for lines in self._frames.split(piece):
+            block = self._template_owner
+            if block is not None and (text := self._template.read(lines)) is not None:
                 events.append(PartDelta(index=block.index, text=text))
-            elif (frame := read_block(lines)) is not None:
+            elif (frame := read_frame(lines)) is not None:
                 self._read(frame, events, lines)
         return events
 
@@ -134,7 +143,7 @@ class StreamDecoder:
             except TypeError:  # `"" + text` raises it: the cheapest way to see that it is text
                 raise DecodeError("not a delta of this stream") from None
             return
-        self._moulded = None
+        self._template_owner = None
         if self._thought is not None and kind != "ping":
             if kind == "content_block_start" and self._take_late_seal(body):
                 return
@@ -237,7 +246,7 @@ class StreamDecoder:
 
     def _grow(self, block: _Block, text: str, events: list[Event], lines: bytes, key: bytes) -> None:
         events.append(PartDelta(index=block.index, text=text))
-        self._moulded = block if self._mould.learn(lines, key, text) else None
+        self._template_owner = block if self._template.learn(lines, key, text) else None
 
     def _stop_block(self, body: JsonObject, events: list[Event]) -> None:
         block = self._blocks.pop(_index_of(body), None)

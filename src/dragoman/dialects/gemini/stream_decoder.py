@@ -24,8 +24,7 @@ from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import leftovers, look_list
 from dragoman.framing.delta_template import DeltaTemplate
-from dragoman.framing.sse import SseDecoder
-from dragoman.framing.sse import read_block as read_frame
+from dragoman.framing.sse import SseDecoder, read_frame
 from dragoman.jsontypes import JsonObject, kind_of, load_json
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import unfold_part
@@ -74,8 +73,8 @@ class StreamDecoder:
         self._started = False
         self._ended = False
         self._keys: tuple[str, ...] = ()  # of a frame that says nothing new beside its candidates
-        self._mould = DeltaTemplate()  # of a piece of text
-        self._moulded: _ChoiceDecoder | None = None  # whose text that is
+        self._template = DeltaTemplate()  # of the text deltas
+        self._template_owner: _ChoiceDecoder | None = None  # the part or choice that the template belongs to
 
     def feed(self, piece: bytes) -> list[Event]:
         frames = self._frames
@@ -92,15 +91,15 @@ class StreamDecoder:
             for frame in frames.feed(piece):
                 self._read(frame.data, events)
         else:
-            for block in frames.cut(piece):
+            for block in frames.split(piece):
                 self._read_block(block, events)
         return events
 
     def _read_block(self, block: bytes, events: list[Event]) -> None:
-        choice, self._moulded = self._moulded, None
-        text = self._mould.read(block) if choice is not None else None
+        choice, self._template_owner = self._template_owner, None
+        text = self._template.read(block) if choice is not None else None
         if choice is not None and text is not None:
-            self._moulded = choice
+            self._template_owner = choice
             _grow(choice, text, events)
         elif (frame := read_frame(block)) is not None:
             self._read(frame.data, events, block)
@@ -160,8 +159,8 @@ class StreamDecoder:
         _grow(choice, text, events)
         if type(usage := body.get("usageMetadata")) is dict:
             self._usage = {**self._usage, **usage} if self._usage is not None else usage
-        if self._mould.learn(block, b'"text"', text):
-            self._moulded = choice
+        if self._template.learn(block, b'"text"', text):
+            self._template_owner = choice
         return True
 
     def _start(self, body: JsonObject, events: list[Event]) -> None:

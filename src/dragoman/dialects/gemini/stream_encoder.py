@@ -15,11 +15,20 @@ from dragoman.dialects.gemini.stream_decoder import CUT
 from dragoman.dialects.gemini.words import NAME, UNFINISHED
 from dragoman.fields import add_extras
 from dragoman.jsontypes import JsonObject, dump_json
-from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import (
+    Aside,
+    Event,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailed,
+    ReplyStart,
+    Sequencer,
+)
 from dragoman.model.fold import merge_extras
 from dragoman.model.messages import Citation, Extras, Part, Reasoning, Refusal, Seal, Text, TokenLogprob, ToolCall
 from dragoman.model.request import Request
-from dragoman.model.sequence import Sequencer
 from dragoman.notes import ROOT, At, Notes
 
 OPEN = b'{"candidates":[{"content":{"parts":[{"text":'

@@ -22,12 +22,21 @@ from dragoman.failure import Failure
 from dragoman.fields import need_object, take_text_or_none
 from dragoman.framing.ndjson import NdjsonDecoder
 from dragoman.jsontypes import JsonObject, dump_json, load_object
-from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
-from dragoman.model.fold import Folder, merge_extras, unfold
+from dragoman.model.events import (
+    Aside,
+    Event,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailed,
+    ReplyStart,
+    Sequencer,
+)
+from dragoman.model.fold import ReplyBuilder, merge_extras, unfold
 from dragoman.model.messages import Image, Part, Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.model.sequence import Sequencer
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
 
@@ -138,7 +147,7 @@ class StreamEncoder:
         self._call_id = call_id
         self._heads = {field: self._make_head(field) for field in ("text", "reasoning")}
         self._sequencer = Sequencer()
-        self._folder = Folder()
+        self._builder = ReplyBuilder()
         self._out: list[bytes] = []
         self._fields: dict[int, bytes] = {}  # open texts and thoughts -> what stands before a piece of theirs
         self._calls: dict[int, tuple[ToolCall, list[str]]] = {}
@@ -158,7 +167,7 @@ class StreamEncoder:
             if isinstance(event, ReplyFailed):
                 self._fail(event.failure)
                 break
-            self._folder.feed(event)
+            self._builder.feed(event)
             for ordered in self._sequencer.feed(event):
                 self._write(ordered)
         out = b"".join(self._out)
@@ -232,7 +241,7 @@ class StreamEncoder:
 
     def _finish(self) -> None:
         self._done = True
-        reply = self._folder.reply()
+        reply = self._builder.reply()
         if not isinstance(reply, Reply):
             raise DecodeError("a reply that has ended is no reply")  # feed() never folds a failure
         self._respond({"result": encode_reply(reply, self._notes).body})

@@ -43,11 +43,20 @@ from dragoman.failure import Failure
 from dragoman.fields import add_extras, take_text_or_none
 from dragoman.framing.ndjson import NdjsonDecoder
 from dragoman.jsontypes import JsonObject, dump_json, load_object
-from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import (
+    Aside,
+    Event,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailed,
+    ReplyStart,
+    Sequencer,
+)
 from dragoman.model.fold import merge_extras
 from dragoman.model.messages import Extras, Part, Reasoning, Refusal, Seal, Text, TokenLogprob, ToolCall
 from dragoman.model.request import Request
-from dragoman.model.sequence import Sequencer
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
 

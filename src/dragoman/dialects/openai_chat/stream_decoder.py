@@ -18,8 +18,8 @@ from dragoman.dialects.openai_chat.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import leftovers
-from dragoman.framing.delta_template import DeltaTemplate, without
-from dragoman.framing.sse import SseDecoder, SseFrame, read_block
+from dragoman.framing.delta_template import DeltaTemplate, remove_between
+from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
 from dragoman.jsontypes import JsonObject, kind_of, load_json
 from dragoman.model.events import Aside, Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.messages import Extras
@@ -50,20 +50,20 @@ class StreamDecoder:
         self._size = -1  # keys of a chunk without anything new: one of the same size is not looked through
         self._started = False
         self._ended = False
-        self._mould = DeltaTemplate()  # of a piece of text
-        self._moulded: StreamChoice | None = None  # whose text that is
+        self._template = DeltaTemplate()  # of the text deltas
+        self._template_owner: StreamChoice | None = None  # the part or choice that the template belongs to
         self._padded = False
 
     def feed(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
-        for block in self._frames.cut(piece):
+        for block in self._frames.split(piece):
             if self._padded:
-                block = without(block, b',"obfuscation":"', b'"')  # as OpenAI hides how long its words are
-            turn = self._moulded
-            if turn is not None and turn.text is not None and (text := self._mould.read(block)) is not None:
+                block = remove_between(block, b',"obfuscation":"', b'"')  # as OpenAI hides how long its words are
+            turn = self._template_owner
+            if turn is not None and turn.text is not None and (text := self._template.read(block)) is not None:
                 if text:
                     events.append(PartDelta(index=turn.text, text=text))
-            elif (frame := read_block(block)) is not None:
+            elif (frame := read_frame(block)) is not None:
                 self._read(frame, events, block)
         return events
 
@@ -116,11 +116,11 @@ class StreamDecoder:
             return False
         if text:
             events.append(PartDelta(index=turn.text, text=text))
-        self._moulded = turn if self._mould.learn(block, b'"content"', text) else None
+        self._template_owner = turn if self._template.learn(block, b'"content"', text) else None
         return True
 
     def _read_chunk(self, body: JsonObject, events: list[Event]) -> None:
-        self._moulded = None  # it may say something that others would say again
+        self._template_owner = None  # it may say something that others would say again
         self._padded = self._padded or "obfuscation" in body
         self._size = len(body) if body.keys() <= _KNOWN else -1
         self._read_head(body)
@@ -184,13 +184,13 @@ class StreamDecoder:
                 self._extras[key] = value
 
     def _fail(self, failure: Failure, events: list[Event]) -> None:
-        self._ended, self._moulded = True, None
+        self._ended, self._template_owner = True, None
         events.append(ReplyFailed(failure=failure))
 
     def _end(self, events: list[Event]) -> None:
         if not self._started:
             self._start({}, events)
-        self._ended, self._moulded = True, None
+        self._ended, self._template_owner = True, None
         turns = 1 + max(self._turns, default=-1)
         finishes: list[Finish | None] = [None] * turns
         extras: list[Extras] = [{}] * turns

@@ -23,8 +23,8 @@ from dragoman.dialects.openai_responses.reply import decode_reply, natural_reaso
 from dragoman.dialects.openai_responses.stream_encoder import CUT, StreamEncoder
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.fields import decode_each, expected, need_object
-from dragoman.framing.delta_template import DeltaTemplate, without
-from dragoman.framing.sse import SseDecoder, SseFrame, read_block
+from dragoman.framing.delta_template import DeltaTemplate, remove_between
+from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
 from dragoman.jsontypes import JsonObject, copy_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import unfold, unfold_part
@@ -86,19 +86,19 @@ class StreamDecoder:
         self._extras: Extras = {}  # of the start
         self._started = False
         self._ended = False
-        self._mould = DeltaTemplate()  # of a piece of text
-        self._moulded: _Item | None = None  # whose text that is
+        self._template = DeltaTemplate()  # of the text deltas
+        self._template_owner: _Item | None = None  # the part or choice that the template belongs to
 
     def feed(self, piece: bytes) -> list[Event]:
         events: list[Event] = []
-        for block in self._frames.cut(piece):
-            item = self._moulded
-            if item is not None and (text := self._mould.read(_bare(block))) is not None:
+        for block in self._frames.split(piece):
+            item = self._template_owner
+            if item is not None and (text := self._template.read(_bare(block))) is not None:
                 item.pieces.append(text)
                 if text:
                     events.append(PartDelta(index=item.slot, text=text))
-            elif (frame := read_block(block)) is not None:
-                self._moulded = None
+            elif (frame := read_frame(block)) is not None:
+                self._template_owner = None
                 self._read(frame, events, block)
         return events
 
@@ -398,8 +398,8 @@ class StreamDecoder:
             return
         if text:
             events.append(PartDelta(index=item.slot, text=text))
-        if self._mould.learn(_bare(block), b'"delta"', text):
-            self._moulded = item
+        if self._template.learn(_bare(block), b'"delta"', text):
+            self._template_owner = item
 
     def _add_part(self, body: JsonObject, where: str, place: str, events: list[Event]) -> None:
         item, block = self._find(body), need_object(body.get("part"))
@@ -460,7 +460,7 @@ class StreamDecoder:
 
 def _bare(block: bytes) -> bytes:
     """A frame without its number, and without the padding by which OpenAI hides how long its words are."""
-    return without(without(block, b'"sequence_number":', b","), b',"obfuscation":"', b'"')
+    return remove_between(remove_between(block, b'"sequence_number":', b","), b',"obfuscation":"', b'"')
 
 
 def _name_of(item: JsonObject) -> str | None:

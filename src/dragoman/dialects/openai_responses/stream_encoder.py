@@ -34,7 +34,17 @@ from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.failure import Failure
 from dragoman.fields import add_extras, spelled
 from dragoman.jsontypes import JsonObject, dump_json
-from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import (
+    Aside,
+    Event,
+    PartDelta,
+    PartEnd,
+    PartStart,
+    ReplyEnd,
+    ReplyFailed,
+    ReplyStart,
+    Sequencer,
+)
 from dragoman.model.fold import merge_extras
 from dragoman.model.messages import (
     Citation,
@@ -48,7 +58,6 @@ from dragoman.model.messages import (
 )
 from dragoman.model.reply import Finish
 from dragoman.model.request import Request
-from dragoman.model.sequence import Sequencer
 from dragoman.notes import ROOT, At, Notes
 
 CALL_EVENTS = {"function_call": "function_call_arguments", "custom_tool_call": "custom_tool_call_input"}
