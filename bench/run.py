@@ -21,7 +21,6 @@ from dragoman.model.messages import Text
 from dragoman.model.reply import Finish
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes.defaults import default_profile
 from dragoman.passes.prepare import legalise
 from dragoman.wire import WireRequest
 
@@ -101,8 +100,8 @@ def bench_passes() -> list[str]:
         request = decode_request(data, "anthropic")
         works: dict[str, Callable[[], object]] = {"decode": lambda data=data: decode_request(data, "anthropic")}  # type: ignore[misc]
         for to in DIALECTS:
-            legal = legalise(request, default_profile(to), Notes())
-            works[to] = lambda legal=legal, to=to: legalise(legal, default_profile(to), Notes())  # type: ignore[misc]
+            legal = legalise(request, find_dialect(to).profile, Notes())
+            works[to] = lambda legal=legal, to=to: legalise(legal, find_dialect(to).profile, Notes())  # type: ignore[misc]
         best = compare(works, max(2, 2000 // turns))
         base = best.pop("decode")
         cells = "".join(f"{us:>11.0f} ({us / base:4.2f}x)" for us in best.values())

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.dialects._base import Dialect, What
@@ -23,6 +24,7 @@ from dragoman.jsontypes import Json, JsonObject, copy_json, dump_json, kind_of, 
 from dragoman.model.events import Event, ReplyFailed
 from dragoman.model.request import Request
 from dragoman.notes import Note, NoteKind, Notes
+from dragoman.passes.profile import Feature, Policy, Profile
 from dragoman.wire import WireReply, WireRequest
 
 Body: TypeAlias = bytes | str | JsonObject
@@ -76,10 +78,27 @@ def convert(
 def make_legal(request: Request, dialect: Dialect, notes: Notes, *, native: bool = False) -> Request:
     """What any server of a dialect demands, then what the dialect itself needs to say it. `native`: it came in it."""
     # Here and not above: who only reads replies need not wait for twenty modules of passes.
-    from dragoman.passes.defaults import conversion_profile
     from dragoman.passes.prepare import legalise
 
-    return make_sayable(legalise(request, conversion_profile(dialect.name, native=native), notes), dialect, notes)
+    return make_sayable(legalise(request, conversion_profile(dialect, native=native), notes), dialect, notes)
+
+
+_profiles: dict[tuple[str, bool], Profile] = {}
+
+
+def conversion_profile(dialect: Dialect, *, native: bool = False) -> Profile:
+    """The dialect's profile for a request that is only written, not sent by us; native: it came in the same dialect."""
+    found = _profiles.get((dialect.name, native))
+    if found is None:
+        found = _profiles[dialect.name, native] = _one_way(dialect, native=native)
+    return found
+
+
+def _one_way(dialect: Dialect, *, native: bool) -> Profile:
+    """A conversion has no way back on which we could cut an answer at a stop sequence or gather several answers."""
+    profile = dialect.profile
+    policy: dict[Feature, Policy] = {**profile.policy, "stop": "drop", "choices": "drop"}
+    return replace(profile, native=native, searches="yes" if dialect.searches_web else "no", policy=policy)
 
 
 def make_sayable(request: Request, dialect: Dialect, notes: Notes) -> Request:

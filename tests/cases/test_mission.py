@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from dragoman.convert import convert, convert_reply
+from dragoman.dialects import find_dialect
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.messages import Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes.defaults import DEFAULTS
 from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import find_kind, load_rows, profile_for
@@ -75,7 +75,7 @@ def test_e2_anthropic_and_gemini_get_the_same_strength(kind: str, case: str) -> 
 
 def test_e2_a_target_that_is_not_sent_to_is_left_as_it_is() -> None:
     for request, *_ in REMOVALS.values():
-        assert legalise(request, DEFAULTS["canonical"], Notes()) is request
+        assert legalise(request, find_dialect("canonical").profile, Notes()) is request
 
 
 @pytest.mark.parametrize("kind", [*FAMILY, *LOCAL, *OTHERS])

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from dragoman.dialects import NAMES
 from dragoman.model.messages import (
     Audio,
     Cache,
@@ -31,7 +32,6 @@ from dragoman.model.request import (
     ToolChoice,
 )
 from dragoman.notes import Notes
-from dragoman.passes.defaults import DEFAULTS
 from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import profile_for
@@ -78,7 +78,7 @@ ids = st.sampled_from(["a", "b", "call.1:x", "c" * 70, "toolu_1"])
 names = st.sampled_from(["look", "a.b", "2fa", "搜索", "n" * 70])
 texts = st.sampled_from(["hi", "", " \n", "Sure: ", "grüße"])
 seals = st.none() | st.builds(
-    Seal, origin=st.sampled_from(sorted(DEFAULTS)), value=st.just("foreign"), model=st.none() | st.just("other")
+    Seal, origin=st.sampled_from(sorted(NAMES)), value=st.just("foreign"), model=st.none() | st.just("other")
 ).filter(lambda seal: seal.origin not in ("anthropic",))
 arguments = st.sampled_from(["{}", '{"a": 1}', "", '{"a": ', "[1]", "null"])
 caches = st.none() | st.just(Cache())

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from dragoman.dialects import find_dialect
 from dragoman.model.messages import Opaque, Text
 from dragoman.notes import Notes
-from dragoman.passes.defaults import default_profile
 from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.passes.server_history import LONGEST, tell_part, tell_server_history
@@ -119,13 +118,13 @@ def _history(part: Opaque) -> Any:
 
 def test_its_own_origin_gets_it_back_as_it_is() -> None:
     request = _history(Opaque(dialect="anthropic", body=TOLD[0][2]))
-    assert tell_server_history(request, default_profile("anthropic"), Notes()) is request
+    assert tell_server_history(request, find_dialect("anthropic").profile, Notes()) is request
 
 
 def test_a_long_result_is_shortened_and_says_so() -> None:
     body = {"type": "code_execution_tool_result", "content": {"stdout": "x" * 9_000}}
     notes = Notes()
-    told = tell_server_history(_history(Opaque(dialect="anthropic", body=body)), default_profile("gemini"), notes)
+    told = tell_server_history(_history(Opaque(dialect="anthropic", body=body)), find_dialect("gemini").profile, notes)
     part = told.messages[1].parts[0]
     assert isinstance(part, Text)
     assert len(part.text) < LONGEST + 60
@@ -153,8 +152,8 @@ def test_recorded_server_tools_say_something_elsewhere_and_nothing_encrypted(dia
         told = [text for part in before if (text := tell_part(part)) is not None]
         count += len(told)
         assert not any("encrypted" in text or "ciphertext" in text for text in told)
-        once = legalise(request, default_profile("openai_chat"), Notes())
-        assert legalise(once, default_profile("openai_chat"), Notes()) is once
+        once = legalise(request, find_dialect("openai_chat").profile, Notes())
+        assert legalise(once, find_dialect("openai_chat").profile, Notes()) is once
     assert count
 
 

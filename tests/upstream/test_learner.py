@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects import find_dialect
+from dragoman.dialects import NAMES, find_dialect
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.model.messages import Extras, Message, Reasoning, Seal, Text, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.model.request import ReasoningSetting, Request, ToolChoice
 from dragoman.notes import Notes
-from dragoman.passes.defaults import DEFAULTS, default_profile
 from dragoman.passes.profile import Profile
 from dragoman.upstream.learner import learn
 from dragoman.upstream.profiles import profile_for
@@ -245,7 +244,7 @@ ABOUT = re.compile(
 def test_case_54_every_recorded_refusal_of_a_parameter_leads_to_the_right_request(gaps: dict[str, str]) -> None:
     met: set[str] = set()
     problems: dict[str, list[str]] = {}
-    for dialect in DEFAULTS:
+    for dialect in NAMES:
         for case in cases(dialect) if dialect != "canonical" else ():
             wire, reply = case.request(), case.reply()
             if wire is None or reply is None or reply.status not in (400, 422):
@@ -257,7 +256,7 @@ def test_case_54_every_recorded_refusal_of_a_parameter_leads_to_the_right_reques
             except DecodeError as error:
                 problems[case.name] = [str(error)]
                 continue
-            lesson = learn(failure, request, default_profile(dialect), Notes())
+            lesson = learn(failure, request, find_dialect(dialect).profile, Notes())
             words = next((words for words in RECORDED if words in said), None)
             sent, expected = lesson.what if lesson else None, RECORDED.get(words or "")
             if words is None and ABOUT.search(said):

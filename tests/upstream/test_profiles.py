@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from dragoman.dialects import NAMES
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import read_upstream
-from dragoman.passes.defaults import DEFAULTS
 from dragoman.upstream.profiles import (
     add_rows,
     choose_dialect,
@@ -35,7 +35,7 @@ def test_every_row_says_where_and_when_it_was_seen(name: str) -> None:
     kind = find_kind(name)
     assert kind.seen
     assert kind.base_url.startswith("http")
-    assert all(dialect in DEFAULTS for dialect in kind.dialects)
+    assert all(dialect in NAMES for dialect in kind.dialects)
 
 
 @pytest.mark.parametrize("name", sorted(load_rows().kinds))

@@ -10,9 +10,9 @@ from typing import Any
 from msgspec import to_builtins
 
 from dragoman.cli.style import paint
+from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import dump_text, format_json
-from dragoman.passes.defaults import default_profile
 from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, load_rows, plain_model, profile_for
 
 NAME = "providers"
@@ -258,7 +258,7 @@ def _thinking(value: dict[str, Any]) -> str:
 
 def differences(kind: str, model: str, dialect: str) -> dict[str, Any]:
     """What is not as the dialect's default."""
-    usual = to_builtins(default_profile(dialect))
+    usual = to_builtins(find_dialect(dialect).profile)
     here = to_builtins(profile_for(kind, model, dialect))
     return {key: value for key, value in here.items() if value != usual.get(key) and key != "kind"}
 

@@ -90,13 +90,11 @@ class Talk:
         parts = urlsplit(self.url)
         make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         connection = make(parts.hostname or "127.0.0.1", parts.port, timeout=TIMEOUT_S)
-        headers = {"content-type": "application/json", "x-dragoman-xray": "1"}
+        headers = {"content-type": "application/json", "x-dragoman-xray": "1", **dialect.default_headers}
         if self.key:
             headers["authorization"] = f"Bearer {self.key}"
         if self.mcp is not None and self.via != "mcp":
             headers["x-dragoman-mcp"] = self.mcp
-        if dialect.name == "anthropic":
-            headers["anthropic-version"] = "2023-06-01"
         try:
             connection.request("POST", path, dump_json(body), headers)
             response = connection.getresponse()

@@ -15,7 +15,6 @@ from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.upstream.profiles import profile_for
-from dragoman.upstream.render import ANTHROPIC_VERSION
 from dragoman.upstream.send import build_headers
 from dragoman.upstream.spec import DEMO, Target, Upstream
 from dragoman.upstream.transport import Transport
@@ -84,7 +83,7 @@ async def _list(wiring: Wiring, transport: Transport, upstream: Upstream) -> lis
         return list(upstream.models)
     state = wiring.state(upstream)
     path, rows, key = _LISTS.get(upstream.dialect, _OPENAI_LIST)
-    headers = {"anthropic-version": ANTHROPIC_VERSION} if upstream.dialect == "anthropic" else {}
+    headers = find_dialect(upstream.dialect).default_headers
     timeout_s = ASK_S if upstream.keys or upstream.name == GATEWAY else LOCAL_S
     body = await _ask(state, transport, path, None, headers, timeout_s)
     listed = body.get(rows) if isinstance(body, dict) else body
@@ -127,8 +126,9 @@ def _counter(upstream: Upstream, target: Target, request: Request) -> tuple[Wire
                 wire = find_dialect(name).encode_request(legal, notes)
                 for key in _NOT_COUNTED:
                     wire.body.pop(key, None)
-                headers = {"anthropic-version": ANTHROPIC_VERSION, **wire.headers}
-                return WireRequest(path="/v1/messages/count_tokens", body=wire.body, headers=headers), "input_tokens"
+                return WireRequest(
+                    path="/v1/messages/count_tokens", body=wire.body, headers=wire.headers
+                ), "input_tokens"
             case "gemini":
                 from dragoman.dialects.gemini.count import encode_count_request
 

@@ -12,6 +12,7 @@ from dragoman.conformance.runner_play import LISTS, Outcome, Player, Try, model_
 from dragoman.conformance.runner_targets import VerifyTarget
 from dragoman.conformance.runner_wire import Network, WireExchange, WireLine, WireRequestToSend
 from dragoman.conformance.scenario import Scenario
+from dragoman.dialects import find_dialect
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import load_json
 
@@ -96,7 +97,7 @@ async def probe(target: VerifyTarget, line: WireLine, options: VerifyOptions) ->
     """Whether anybody is there, and the model to ask for where none was said."""
     if target.skip or line.offline:
         return target
-    headers = {"anthropic-version": "2023-06-01"} if target.dialect == "anthropic" else {}
+    headers = find_dialect(target.dialect).default_headers
     ask = WireRequestToSend(place="probe", path=LISTS.get(target.dialect, "/v1/models"), method="GET", headers=headers)
     exchange = await line.send(target, ask, min(PROBE_S, options.timeout_s))
     if exchange.failure is not None and exchange.failure.code in UNREACHABLE:

@@ -102,6 +102,7 @@ _SERVED = dialect_for(CALL_ID)
 JSONRPC = Dialect(
     name=NAME,
     title=_SERVED.title,
+    profile=_SERVED.profile,
     media_type=STREAM_MEDIA_TYPE,
     legal=(),
     decode_request=_SERVED.decode_request,

@@ -38,7 +38,6 @@ LONGEST_WAIT_S = 20.0
 LISTS = {"gemini": "/v1beta/models", "ollama": "/api/tags"}
 VENDORS = ("openai", "anthropic", "gemini")  # they do have a token count
 ONE_MODEL = ("llamacpp", "lmstudio", "vllm", "sglang")  # often serve one model, whatever it is called
-ANTHROPIC_VERSION = {"anthropic-version": "2023-06-01"}
 
 
 # What servers of text-only models say to a picture: nobody's fault, so not a failure.
@@ -212,15 +211,14 @@ class Player:
 
     def _encode(self, request: Request, notes: Notes) -> WireRequest:
         wire = self.dialect.encode_request(request, notes)
-        if self.dialect.name == "openai_chat" and request.stream and self._may_ask_for_usage():
-            wire.body["stream_options"] = {"include_usage": True}
-        if self.dialect.name == "anthropic":
-            wire.headers = {**ANTHROPIC_VERSION, **wire.headers}
+        option = self.dialect.usage_option
+        if option is not None and request.stream and self._may_ask_for_usage(option[0]):
+            wire.body[option[0]] = {option[1]: True}
         return wire
 
-    def _may_ask_for_usage(self) -> bool:
+    def _may_ask_for_usage(self, key: str) -> bool:
         taken = self.target.profile(self.model).takes_extras
-        return self.target.stream_usage and (taken is None or "stream_options" in taken)
+        return self.target.stream_usage and (taken is None or key in taken)
 
     def _read(self, exchange: WireExchange) -> PlayedAnswer:
         """The answer as our own decoders see it; theirs to blame is what they cannot."""
@@ -285,7 +283,9 @@ class Player:
             case "anthropic":
                 wire = self.dialect.encode_request(request, notes)
                 wire.body.pop("max_tokens", None)
-                wire = WireRequest(path="/v1/messages/count_tokens", body=wire.body, headers=ANTHROPIC_VERSION)
+                wire = WireRequest(
+                    path="/v1/messages/count_tokens", body=wire.body, headers=self.dialect.default_headers
+                )
             case "gemini":
                 wire = encode_gemini_count(request, notes)
             case "openai_responses":
@@ -303,7 +303,7 @@ class Player:
     async def _models(self) -> None:
         if self.dialect is JSONRPC:
             raise Skipped("JSON-RPC has no list of models")
-        headers = ANTHROPIC_VERSION if self.dialect.name == "anthropic" else {}
+        headers = self.dialect.default_headers
         exchange = await self._send(LISTS.get(self.dialect.name, "/v1/models"), b"", headers, method="GET")
         if exchange.status in (404, 405, 501) and self.target.kind not in VENDORS:
             raise Skipped("it has no list of models")

@@ -5,10 +5,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.dialects.jsonrpc import NAME as JSONRPC
+from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import find_file, load_settings
-from dragoman.passes.defaults import default_profile
 from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, load_rows, profile_for
 from dragoman.upstream.secret import Secret, origin_of
@@ -50,9 +49,7 @@ class VerifyTarget(Struct, frozen=True, kw_only=True):
     def profile(self, model: str) -> Profile:
         if self.kind:
             return profile_for(self.kind, model, self.dialect, self.overrides)
-        if self.dialect == JSONRPC:
-            return Profile(dialect=JSONRPC)
-        return default_profile(self.dialect)
+        return find_dialect(self.dialect).profile
 
 
 def configured_targets(

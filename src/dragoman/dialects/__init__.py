@@ -6,6 +6,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DragomanError
 
 NAMES = ("canonical", "openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+CLIENT_ONLY = ("jsonrpc",)  # clients speak it, no provider does: no request is converted to it
 
 _loaded: dict[str, Dialect] = {}
 
@@ -16,7 +17,7 @@ def find_dialect(name: str) -> Dialect:
     if found is not None:
         return found
     plain = name.replace("-", "_").lower()
-    if plain not in NAMES:
+    if plain not in NAMES and plain not in CLIENT_ONLY:
         raise DragomanError(f"unknown dialect {name!r}: expected one of {', '.join(NAMES)}")
     if plain not in _loaded:  # loaded on first use: `import dragoman` stays quick
         _loaded[plain] = import_module(f"dragoman.dialects.{plain}").DIALECT

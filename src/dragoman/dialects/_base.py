@@ -11,6 +11,7 @@ from dragoman.model.events import Event
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Notes
+from dragoman.passes.profile import Profile
 from dragoman.wire import WireReply, WireRequest
 
 Pass: TypeAlias = Callable[[Request, Notes], Request]
@@ -39,13 +40,19 @@ class MakeStreamEncoder(Protocol):
     def __call__(self, notes: Notes, request: Request | None = None) -> StreamEncoder: ...
 
 
+class EncodeLoaded(Protocol):
+    def __call__(self, request: Request, created: float) -> JsonObject: ...
+
+
 class Dialect(Struct, frozen=True, kw_only=True):
     """`request`, where an encoder takes it, is what the client asked: some dialects echo it in their replies."""
 
     name: str
     title: str
-    media_type: str  # of its streams
+    profile: Profile  # what any server of it takes, as data for the passes; rows of profiles.toml start from it
     legal: tuple[Pass, ...]  # what makes any Request sayable in it
+    recognise: Callable[[JsonObject, What], int]  # 0 (not mine) to 100 (certainly mine), from one body or first frame
+
     decode_request: Callable[[WireRequest, Notes], Request]
     encode_request: Callable[[Request, Notes], WireRequest]
     decode_reply: Callable[[WireReply, Notes], Reply]
@@ -54,4 +61,27 @@ class Dialect(Struct, frozen=True, kw_only=True):
     stream_encoder: MakeStreamEncoder
     decode_failure: Callable[[WireReply], Failure]
     encode_failure: Callable[[Failure], WireReply]
-    recognise: Callable[[JsonObject, What], int]  # 0 (not mine) to 100 (certainly mine), from one body or first frame
+
+    # headers
+    carried_headers: tuple[str, ...] = ()  # of a client's request: a server of the same dialect gets them too
+    default_headers: dict[str, str] = {}  # every request needs them; these are sent if the client says nothing
+    rate_headers: tuple[str, ...] = ("x-ratelimit-",)  # of a response, by their beginning: how much is left
+    request_id_header: str = "x-request-id"  # of a response
+
+    # streams
+    media_type: str
+    start_mark: bytes = b""  # stands in the first frame of every stream
+    end_mark: bytes = b""  # stands in the frame that ends every stream
+    end_frame: bytes = b""  # that frame; some servers leave it out, and clients may wait for it
+    ping: bytes = b""  # keeps a quiet stream open
+    usage_option: tuple[str, str] | None = None  # a stream tells its usage only if asked: key of the body, key inside
+    counts_first: bool = False  # its streams begin with how many tokens were read
+    sse_query: str = ""  # a stream is one JSON array unless the query says this
+
+    # replies
+    dated: bool = False  # they say when they were made; encoders have no clock
+    reply_id_prefix: str = ""
+    stores_replies: bool = False  # a later request may continue one by its id
+    explains_finish: bool = False  # they have a place for why an answer ended
+    searches_web: bool = False  # its maker's own server does so; servers of others mostly do not
+    encode_loaded: EncodeLoaded | None = None  # the answer to a request without messages, which loads a model

@@ -167,11 +167,9 @@ class App:
             raise
         except Exception as error:
             response = refuse(self.gateway, http, dialect, error)
-        response.headers["x-request-id"] = http.id
+        response.headers["x-request-id"] = response.headers[dialect.request_id_header] = http.id
         if "origin" in http.headers:
             response.headers.update(self._cors(http))
-        if dialect.name == "anthropic":
-            response.headers["request-id"] = http.id
         return response
 
     def _judge(self, http: HttpRequest, match: Match | None) -> None:

@@ -5,9 +5,7 @@ decode -> (previous_response_id) -> route -> per attempt: passes, encode, send -
 
 import asyncio
 import logging
-from datetime import UTC, datetime
 from typing import cast
-from urllib.parse import parse_qs
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -35,31 +33,12 @@ from dragoman.wire import WireRequest
 log = logging.getLogger(__name__)
 PING_S = 15.0
 AFTER_END_S = 1.0
-PINGS: dict[str, bytes] = {
-    "anthropic": b'event: ping\ndata: {"type": "ping"}\n\n',
-    "openai_chat": b": keep-alive\n\n",
-    "openai_responses": b": keep-alive\n\n",
-}
-DIALECT_HEADERS: dict[str, tuple[str, ...]] = {
-    "anthropic": ("anthropic-version", "anthropic-beta"),
-    "openai_responses": ("openai-beta",),
-    "openai_chat": ("openai-beta",),
-}
-DATED = ("openai_chat", "openai_responses", "ollama")  # their replies say when; encoders have no clock
-RATE_HEADERS = ("x-ratelimit-", "anthropic-ratelimit-")
 BIG_BYTES = 1024 * 1024
 MAX_NOTES_HEADER = 3500
 CHARS_PER_TOKEN = 4
 SHUT = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
 OLD = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took longer than it may")
 OWN = Failure(kind="server_error", status=500, code="internal", message="an error of the gateway's own")
-
-
-# What ends a stream behind the frame that says why. Some servers leave it out (Cerebras, Vertex); clients may wait.
-TERMINATORS = {
-    "openai_chat": (b"[DONE]", b"data: [DONE]\n\n"),
-    "anthropic": (b"message_stop", b'event: message_stop\ndata: {"type":"message_stop"}\n\n'),
-}
 
 
 async def converse(
@@ -86,14 +65,13 @@ async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
     else:
         scope.asked = decode(scope, raw, path)
     scope.model = scope.asked.request.model
-    if scope.dialect.name == "openai_responses":
+    if scope.dialect.stores_replies:
         scope.resolved = await resolve(scope.gateway, http.key_id, scope.asked, scope.now)
         scope.asked = scope.resolved.asked
 
 
 def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
-    names = DIALECT_HEADERS.get(scope.dialect.name, ())
-    headers = {name: scope.http.headers[name] for name in names if name in scope.http.headers}
+    headers = own_headers(scope.dialect, scope.http)
     notes = Notes(scope.refuse)
     wire = WireRequest(body=load_body(raw, scope.now.settings.limits), path=path, headers=headers)
     try:
@@ -112,9 +90,13 @@ def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
         notes=tuple(notes),
         put_model=put_model,
         path=path,
-        same_wire=scope.dialect.name != "jsonrpc",
         hops=read_hops(scope.http),
     )
+
+
+def own_headers(dialect: Dialect, http: HttpRequest) -> dict[str, str]:
+    """Those of a request's headers that belong to its dialect."""
+    return {name: http.headers[name] for name in dialect.carried_headers if name in http.headers}
 
 
 def read_hops(http: HttpRequest) -> int:
@@ -131,8 +113,9 @@ async def answer_with(scope: Scope) -> HttpResponse:
     if not targets:
         raise UpstreamError(no_model(asked.request.model))
     stream = bool(asked.request.stream)
-    if scope.dialect.name == "ollama" and not asked.request.messages and targets[0][0].spec.dialect != "ollama":
-        return only_load(scope, asked.request)
+    load = scope.dialect.encode_loaded
+    if load is not None and not asked.request.messages and targets[0][0].spec.dialect != scope.dialect.name:
+        return only_load(scope, load(asked.request, gateway.wall()))  # elsewhere there is nothing to load
     copies = 1
     if (asked.request.choices or 1) > 1:
         asked, copies = split(asked, *targets[0], refuse=scope.refuse)
@@ -174,16 +157,7 @@ async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
     return HttpResponse(200, body, headers=headers, close=scope.finish)
 
 
-def only_load(scope: Scope, request: Request) -> HttpResponse:
-    """Ollama's clients say nothing to have a model loaded; elsewhere there is nothing to load."""
-    own = request.extras.get("ollama", {})
-    body: JsonObject = {
-        "model": request.model,
-        "created_at": datetime.fromtimestamp(scope.gateway.wall(), UTC).isoformat().replace("+00:00", "Z"),
-        "done": True,
-        "done_reason": "unload" if own.get("keep_alive") in (0, "0") else "load",
-    }
-    body |= {"response": ""} if "generate" in scope.http.path else {"message": {"role": "assistant", "content": ""}}
+def only_load(scope: Scope, body: JsonObject) -> HttpResponse:
     scope.status = 200
     return HttpResponse(200, dump_json(body) + b"\n", headers={"content-type": JSON_TYPE}, close=scope.finish)
 
@@ -196,7 +170,8 @@ def stream_type(scope: Scope) -> str:
 
 def wants_array(scope: Scope) -> bool:
     """Gemini without `alt=sse` streams one JSON array (CLIENTS 17)."""
-    return scope.dialect.name == "gemini" and parse_qs(scope.http.query).get("alt") != ["sse"]
+    wanted = scope.dialect.sse_query
+    return bool(wanted) and wanted not in scope.http.query.split("&")
 
 
 async def whole(scope: Scope, answer: UpstreamAnswer) -> bytes:
@@ -207,9 +182,9 @@ async def whole(scope: Scope, answer: UpstreamAnswer) -> bytes:
     if answer.rendered.as_is:
         body = answer.raw
     else:
-        if scope.dialect.name == "openai_responses":
-            reply = replace(reply, id=f"resp_{scope.http.id}")
-        if reply.created is None and scope.dialect.name in DATED:
+        if scope.dialect.stores_replies:
+            reply = replace(reply, id=f"{scope.dialect.reply_id_prefix}{scope.http.id}")
+        if reply.created is None and scope.dialect.dated:
             reply = replace(reply, created=round(scope.gateway.wall()))
         wire = scope.dialect.encode_reply(reply, answer.rendered.notes, asked.request)
         body = dump_json(wire.body)
@@ -334,7 +309,7 @@ class StreamWriter:
 
     def _is_no_stream(self, raw: bytes) -> bool:
         """Vertex may answer with the whole message in one frame, which no client of Anthropic's reads in a stream."""
-        return self.scope.dialect.name == "anthropic" and b"message_start" not in self._tail + raw
+        return self.scope.dialect.start_mark not in self._tail + raw
 
     def _close(self) -> bytes:
         if not self._as_is:
@@ -342,28 +317,28 @@ class StreamWriter:
         tail, self._tail = self._tail, b""
         if self._ended:
             return b""
-        word, frame = TERMINATORS.get(self.scope.dialect.name, (b"", b""))
-        if word in self._last or word in tail:
+        mark = self.scope.dialect.end_mark
+        if mark in self._last or mark in tail:
             return tail
-        return (tail.rstrip(b"\r\n") + b"\n\n" if tail else b"") + frame
+        return (tail.rstrip(b"\r\n") + b"\n\n" if tail else b"") + self.scope.dialect.end_frame
 
     def _late_notes(self) -> bytes:
         """What was noted after the headers had gone, as a comment, which every reader of events skips."""
         notes = self.scope.notes
-        if self._as_is or len(notes) <= self._told or self.scope.dialect.name not in PINGS:
+        if self._as_is or len(notes) <= self._told or not self.scope.dialect.ping:
             return b""
         return f": x-dragoman-notes {write_notes(notes[self._told :])}\n\n".encode()
 
     def _dress(self, start: ReplyStart) -> ReplyStart:
         """An id by which a stored response is found again, and what encoders cannot know: the time, and about how much
-        was read. Claude Code's context meter believes the first number it sees (FIELD-CASES 27)."""
-        name = self.scope.dialect.name
-        if name == "anthropic" and (start.usage is None or not start.usage.input):
+        was read."""
+        dialect = self.scope.dialect
+        if dialect.counts_first and (start.usage is None or not start.usage.input):
             read = max(self.scope.size // CHARS_PER_TOKEN, 1)
             start = replace(start, usage=replace(start.usage or NO_USAGE, input=read))
-        if name == "openai_responses":
-            start = replace(start, id=f"resp_{self.scope.http.id}")
-        if start.created is None and name in DATED:
+        if dialect.stores_replies:
+            start = replace(start, id=f"{dialect.reply_id_prefix}{self.scope.http.id}")
+        if start.created is None and dialect.dated:
             start = replace(start, created=round(self.scope.gateway.wall()))
         return start
 
@@ -401,7 +376,7 @@ class StreamWriter:
             self._end(OLD)
             return
         quiet = now - self._written
-        ping = PINGS.get(self.scope.dialect.name)
+        ping = self.scope.dialect.ping
         if quiet >= PING_S - 0.001 and ping and not self._tail and self._write is not None:
             self._written, quiet = now, 0.0
             self._pinging = self._loop.create_task(_swallow(self._write, ping))
@@ -437,8 +412,8 @@ def reply_headers(scope: Scope) -> dict[str, str]:
         return headers
     headers["x-dragoman-upstream"] = f"{answer.state.spec.name}/{answer.target.model}"
     if answer.rendered.dialect.name == scope.dialect.name:
-        said = answer.headers.items()
-        headers.update({name: value for name, value in said if name.startswith(RATE_HEADERS) and value.isprintable()})
+        said, kept = answer.headers.items(), scope.dialect.rate_headers
+        headers.update({name: value for name, value in said if name.startswith(kept) and value.isprintable()})
     notes = scope.notes
     if notes:
         headers["x-dragoman-notes"] = write_notes(notes)

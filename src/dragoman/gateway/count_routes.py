@@ -7,7 +7,7 @@ from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
 from dragoman.gateway.bodies import load_body, put_model, read_body
-from dragoman.gateway.conversation import DIALECT_HEADERS, count_estimate, no_model
+from dragoman.gateway.conversation import count_estimate, no_model, own_headers
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, load_json
@@ -48,8 +48,7 @@ async def count(gateway: Gateway, http: HttpRequest, dialect: Dialect, path: str
     body = load_body(raw, gateway.now.settings.limits)
     inner = body.get("generateContentRequest")
     asked: JsonObject = inner if dialect.name == "gemini" and type(inner) is dict else body
-    names = DIALECT_HEADERS.get(dialect.name, ())
-    own = {name: http.headers[name] for name in names if name in http.headers}
+    own = own_headers(dialect, http)
     request = dialect.decode_request(WireRequest(body=asked, path=path, headers=own), Notes())
     targets = gateway.now.targets(request.model, lambda: 0.0)
     if not targets:
@@ -73,9 +72,8 @@ async def _ask(
     if key is None:
         return None
     spec = state.spec
+    own = {**find_dialect(dialect).default_headers, **own}
     headers = build_headers(own, spec.headers, spec.auth, key, state.origin)
-    if dialect == "anthropic":
-        headers.setdefault("anthropic-version", "2023-06-01")
     url = join_url(spec.base_url, path.replace("{model}", quote_segment(target.model)))
     try:
         opened = await gateway.transport.open(

@@ -43,7 +43,6 @@ Mode: TypeAlias = Literal["auto", "native", "react"]
 MODES: dict[str, Mode] = {"": "auto", "auto": "auto", "native": "native", "react": "react"}
 _NO_TOOLS = re.compile(r"\btools?\b|\bfunctions?\b", re.I)
 STORY = "x_dragoman"  # a key of the answer's last frame, as others have `x_groq`: every client may ignore it
-EXPLAINING = ("gemini",)  # dialects with a place for why an answer ended
 
 
 class LoopOptions(Struct, kw_only=True):
@@ -250,7 +249,7 @@ class LoopAnswer(UpstreamAnswer):
         exact = output is not None and output.type != "text"  # then `show` may not put words into the text either
         show: Show = "nothing" if exact and wish.show == "text" else wish.show
         self._one = OneStream(caller=own, show=show, tell=self._tell, last_only=exact)
-        self._dialect, self._list_calls = scope.dialect.name, wish.calls
+        self._dialect, self._list_calls = scope.dialect, wish.calls
         self._waiting: list[Event] = []
         self._over = False
         self._gone = False
@@ -307,7 +306,7 @@ class LoopAnswer(UpstreamAnswer):
         if self._list_calls:
             story |= {"iterations": stopped.turns, "mcp_calls": [self._write_call(step) for step in self.calls]}
         finishes = end.finishes
-        if self._dialect not in EXPLAINING:
+        if not self._dialect.explains_finish:
             finishes = tuple(finish and replace(finish, message=None) for finish in finishes)
         said: list[Event] = []
         if self._list_calls and not self._one.said and stopped.reason not in ("done", "caller"):
@@ -315,7 +314,7 @@ class LoopAnswer(UpstreamAnswer):
             place = self._one.places
             said = [PartStart(index=place, part=Text(text="")), PartDelta(index=place, text=words)]
             said.append(PartEnd(index=place))
-        return [*said, replace(end, finishes=finishes, extras={self._dialect: story})]
+        return [*said, replace(end, finishes=finishes, extras={self._dialect.name: story})]
 
     def _write_call(self, step: CallFinished) -> JsonObject:
         return {

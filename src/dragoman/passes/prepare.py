@@ -64,7 +64,7 @@ def legalise(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 # Not content but orders: an answer that knows nothing of them answers another question.
-ORDERS = frozenset({("openai_responses", "compaction_trigger")})
+ORDERS = frozenset({"compaction_trigger"})
 
 
 def _refuse_orders(request: Request, profile: Profile) -> None:
@@ -74,7 +74,7 @@ def _refuse_orders(request: Request, profile: Profile) -> None:
         if type(part) is not Opaque or part.dialect == profile.dialect:
             continue
         order = str(part.body.get("type"))
-        if (part.dialect, order) in ORDERS:
+        if order in ORDERS:
             raise LossError(f"/messages/{last}/parts/{j}", f"only {part.dialect} can carry out {order}")
 
 
@@ -110,17 +110,10 @@ def _reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
     return fit_sampling(request, profile, notes)
 
 
-# With these the target itself keeps the beginning of the conversation: a result may answer a call we cannot see.
-STATE: dict[str, tuple[str, ...]] = {
-    "openai_responses": ("previous_response_id", "conversation"),
-    "anthropic": ("thread",),
-    "gemini": ("cachedContent",),
-}
-
-
 def _is_continued(request: Request, profile: Profile) -> bool:
+    """Whether the target itself keeps the beginning of the conversation: a result may answer a call we cannot see."""
     own = request.extras.get(profile.dialect)
-    return own is not None and any(own.get(key) is not None for key in STATE.get(profile.dialect, ()))
+    return own is not None and any(own.get(key) is not None for key in profile.state_keys)
 
 
 def _pairing(request: Request, profile: Profile, notes: Notes) -> Request:

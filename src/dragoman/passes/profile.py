@@ -27,6 +27,9 @@ Feature: TypeAlias = Literal[
 ]
 
 
+VISIBLE = "!-~"  # letters of a Spelling: any visible ASCII character
+
+
 class Spelling(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which words are legal: the letters as in a character class, and how many."""
 
@@ -112,6 +115,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     one_sampler: bool = False  # temperature or top_p, not both
 
     # parameters
+    state_keys: tuple[str, ...] = ()  # keys of the dialect's own that name a conversation the target itself keeps
     allowed_tools: bool = True  # some of the tools may be named as the only ones; else the others are left out
     choice_alone: bool = True  # which tool to call may be said where there are no tools
     rejects: tuple[str, ...] = ()  # fields of Request that are refused

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
+from dragoman.dialects import NAMES, find_dialect
 from dragoman.errors import ConfigError
-from dragoman.passes.defaults import DEFAULTS, default_profile
 from dragoman.passes.profile import Profile
 from dragoman.upstream.spec import Auth
 
@@ -76,8 +76,8 @@ def read_rows(data: Mapping[str, Any], file: str = FILE) -> Rows:
 
 
 def _read_kind(name: str, row: Mapping[str, Any], file: str) -> Kind:
-    fields = {key: value for key, value in row.items() if key not in DEFAULTS}
-    by_dialect = {key: value for key, value in row.items() if key in DEFAULTS}
+    fields = {key: value for key, value in row.items() if key not in NAMES}
+    by_dialect = {key: value for key, value in row.items() if key in NAMES}
     fields.setdefault("title", name)
     try:
         kind = convert({**fields, "name": name, "by_dialect": by_dialect}, Kind)
@@ -87,19 +87,20 @@ def _read_kind(name: str, row: Mapping[str, Any], file: str) -> Kind:
     if unknown:
         raise ConfigError(file, f"kind.{name}", f"no such key: {', '.join(sorted(unknown))}")
     for dialect in kind.dialects:
-        if dialect not in DEFAULTS:
+        if dialect not in NAMES:
             raise ConfigError(file, f"kind.{name}.dialects", f"no such dialect: {dialect}")
     return kind
 
 
 def _check(rows: Rows, file: str) -> None:
-    """Every row makes a Profile: a typing mistake shows when it is read, not when a request comes."""
+    """Every row makes a Profile: a typing mistake shows when it is read, not when a request comes. No dialect is loaded
+    for it: what a row says is right or wrong whatever it is merged into."""
     for kind in rows.kinds.values():
         for dialect in kind.dialects:
-            _build(_merge_kind(kind, dialect), file, f"kind.{kind.name}")
+            fields = merge(kind.profile, kind.by_dialect.get(dialect, {}))
+            _build(fields, file, f"kind.{kind.name}")
     for family in rows.families:
-        for dialect in family.dialects or DEFAULTS:
-            _build(merge(to_builtins(default_profile(dialect)), family.profile), file, f"family {family.models[0]}")
+        _build(family.profile, file, f"family {family.models[0]}")
 
 
 @cache
@@ -200,7 +201,7 @@ def _profile_for(kind: str, model: str, dialect: str | None, overrides: Mapping[
 
 
 def _merge_kind(kind: Kind, dialect: str) -> dict[str, Any]:
-    fields = merge(to_builtins(default_profile(dialect)), kind.profile)
+    fields = merge(to_builtins(find_dialect(dialect).profile), kind.profile)
     return merge(merge(fields, kind.by_dialect.get(dialect, {})), {"kind": kind.name, "dialect": dialect})
 
 

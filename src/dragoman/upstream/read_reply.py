@@ -20,7 +20,7 @@ MOST_TOKENS = 10_000_000  # of one reply
 def is_whole(headers: Mapping[str, str], dialect: Dialect) -> bool:
     """Whether a stream was asked for and one JSON document came (F22). Gemini's array is a stream."""
     kind = _media_type(headers)
-    return kind == "application/json" and dialect.media_type == "text/event-stream" and dialect.name != "gemini"
+    return kind == "application/json" and dialect.media_type == "text/event-stream" and not dialect.sse_query
 
 
 def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes, *, as_is: bool) -> Reply:
@@ -31,7 +31,7 @@ def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: N
             decoder = dialect.stream_decoder(notes)
             return fold_events(decoder.feed(raw) + decoder.close())
         body = load_json(raw)
-        if as_is and dialect.name != "openai_responses":  # stored responses need what they say
+        if as_is and not dialect.stores_replies:  # a stored reply needs what it says
             body = _without_content(body)
         return dialect.decode_reply(WireReply(body=body, headers=headers), notes)
     except UpstreamError:

@@ -33,7 +33,6 @@ from dragoman.upstream.spec import DEMO, Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.upstream.urls import quote_segment
 
-ANTHROPIC_VERSION = "2023-06-01"
 MOST_PROFILES = 1_000
 HOP = "x-dragoman-hop"  # a gateway that is its own upstream must notice (T41)
 
@@ -69,8 +68,7 @@ def render(
     own = name == asked.dialect.name
     profile = state.profiles.get((name, target.model, own)) or _find_profile(state, name, target.model, native=own)
     prepared = prepare(request, profile, notes)
-    taken = profile.takes_extras  # Mistral refuses stream_options, and tells usage unasked
-    usage = stream and upstream.stream_usage and (taken is None or "stream_options" in taken)
+    usage = stream and upstream.stream_usage and _takes_usage_option(dialect, profile)
     if own and asked.same_wire and not profile.think_tags and _equal(prepared.request, request):
         rendered = _as_is(asked, dialect, target, notes)
     else:
@@ -227,11 +225,15 @@ def _misfit(why: str) -> Failure:
 def _encode(dialect: Dialect, request: Request, notes: Notes, *, usage: bool) -> UpstreamCall:
     wire = dialect.encode_request(request, notes)
     headers = dict(wire.headers)
-    if dialect.name == "anthropic":
-        headers.setdefault("anthropic-version", ANTHROPIC_VERSION)
-    if dialect.name == "openai_chat" and usage:
-        _ask_for_usage(wire.body)
+    if usage and dialect.usage_option is not None:
+        _ask_for_usage(wire.body, *dialect.usage_option)
     return UpstreamCall(dialect=dialect, path=wire.path, body=dump_json(wire.body), headers=headers, notes=notes)
+
+
+def _takes_usage_option(dialect: Dialect, profile: Profile) -> bool:
+    """Mistral refuses `stream_options`, and tells usage unasked."""
+    taken = profile.takes_extras
+    return dialect.usage_option is not None and (taken is None or dialect.usage_option[0] in taken)
 
 
 def choose_dialect(upstream: Upstream, client: str, model: str) -> str:
@@ -257,11 +259,9 @@ def _equal(one: Request, other: Request) -> bool:
 
 def _as_is(asked: ClientRequest, dialect: Dialect, target: Target, notes: Notes) -> UpstreamCall:
     """The client's own bytes, with the model's name as the only change."""
-    headers = dict(asked.headers)
+    headers = {**dialect.default_headers, **asked.headers}
     path = asked.path
     body = asked.put_model(asked.raw, target.model, asked.request.model)
-    if dialect.name == "anthropic":
-        headers.setdefault("anthropic-version", ANTHROPIC_VERSION)
     if dialect.name == "gemini":
         verb = asked.path.rpartition(":")[2]
         path, body = f"/v1beta/models/{quote_segment(target.model)}:{verb}", asked.raw
@@ -276,9 +276,9 @@ def without_side(body: bytes) -> bytes:
     return dump_json(value) if strip_side(value) else body
 
 
-def _ask_for_usage(body: JsonObject) -> None:
-    options = body.get("stream_options")
-    body["stream_options"] = {**(options if type(options) is dict else {}), "include_usage": True}
+def _ask_for_usage(body: JsonObject, key: str, inside: str) -> None:
+    options = body.get(key)
+    body[key] = {**(options if type(options) is dict else {}), inside: True}
 
 
 def _restorer(undo: Undo, notes: Notes) -> Callable[[list[Event]], list[Event]]:

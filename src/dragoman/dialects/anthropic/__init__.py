@@ -3,10 +3,11 @@
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.anthropic.failure import decode_failure, encode_failure
 from dragoman.dialects.anthropic.legal import leave_out_unsayable_turns
+from dragoman.dialects.anthropic.profile import PROFILE
 from dragoman.dialects.anthropic.reply import decode_reply, encode_reply
 from dragoman.dialects.anthropic.request import decode_request, encode_request
 from dragoman.dialects.anthropic.stream import StreamDecoder, StreamEncoder
-from dragoman.dialects.anthropic.words import NAME
+from dragoman.dialects.anthropic.words import BETA_HEADER, NAME, VERSION, VERSION_HEADER
 from dragoman.jsontypes import JsonObject
 from dragoman.passes.roles import say_developer_as_system
 from dragoman.passes.turns import join_turns, put_results_first
@@ -42,7 +43,7 @@ def _blocks(message: JsonObject) -> list[JsonObject]:
 DIALECT = Dialect(
     name=NAME,
     title="Anthropic Messages",
-    media_type="text/event-stream",
+    profile=PROFILE,
     legal=(leave_out_unsayable_turns, say_developer_as_system, join_turns, put_results_first),
     decode_request=decode_request,
     encode_request=encode_request,
@@ -53,4 +54,16 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     recognise=recognise,
+    carried_headers=(VERSION_HEADER, BETA_HEADER),
+    default_headers={VERSION_HEADER: VERSION},
+    rate_headers=("x-ratelimit-", "anthropic-ratelimit-"),
+    request_id_header="request-id",
+    media_type="text/event-stream",
+    start_mark=b"message_start",
+    end_mark=b"message_stop",
+    end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
+    ping=b'event: ping\ndata: {"type": "ping"}\n\n',
+    counts_first=True,  # Claude Code's context meter believes the first number it sees (FIELD-CASES 27)
+    reply_id_prefix="msg_",
+    searches_web=True,
 )

@@ -15,6 +15,7 @@ from dragoman.dialects.anthropic.parts import (
     take_cache,
 )
 from dragoman.dialects.anthropic.words import (
+    BETA_HEADER,
     CHOICES,
     DEFAULT_MAX_TOKENS,
     DISPLAY_WORDS,
@@ -27,6 +28,7 @@ from dragoman.dialects.anthropic.words import (
     ROLES,
     TIERS,
     VERSION,
+    VERSION_HEADER,
 )
 from dragoman.errors import DecodeError
 from dragoman.fields import (
@@ -63,8 +65,8 @@ from dragoman.passes.effort import lowest_known
 from dragoman.wire import WireRequest
 
 PATH = "/v1/messages"
-BETA = "header:anthropic-beta"  # a header of the request, filed among its extras
-VERSION_KEY = "~anthropic-version"
+BETA = f"header:{BETA_HEADER}"  # a header of the request, filed among its extras
+VERSION_KEY = f"~{VERSION_HEADER}"
 LISTED: Extras = {NAME: {"~content": "list"}}  # extras that say nothing but how the content was written
 
 # ---------------------------------------------------------------- decode
@@ -106,10 +108,10 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
 
 
 def _keep_headers(body: JsonObject, headers: dict[str, str]) -> None:
-    if "anthropic-beta" in headers:
-        body[BETA] = headers["anthropic-beta"]
-    if "anthropic-version" in headers:
-        body[VERSION_KEY] = headers["anthropic-version"]
+    if BETA_HEADER in headers:
+        body[BETA] = headers[BETA_HEADER]
+    if VERSION_HEADER in headers:
+        body[VERSION_KEY] = headers[VERSION_HEADER]
 
 
 def _decode_system(body: JsonObject) -> Message:
@@ -455,7 +457,7 @@ _NO_SUCH: tuple[str, ...] = (
 
 def _add_extras(body: JsonObject, request: Request, notes: Notes) -> dict[str, str]:
     """The request's own extras; headers among them go where they came from, objects we also write are joined."""
-    headers = {"anthropic-version": spelled(request.extras, NAME, VERSION_KEY) or VERSION}
+    headers = {VERSION_HEADER: spelled(request.extras, NAME, VERSION_KEY) or VERSION}
     if not request.extras:
         return headers
     ours: dict[str, Any] = {key: body[key] for key in ("output_config", "metadata") if key in body}
@@ -464,5 +466,5 @@ def _add_extras(body: JsonObject, request: Request, notes: Notes) -> dict[str, s
         if body[key] is not value and isinstance(body[key], dict):
             body[key] = body[key] | value
     if BETA in body:
-        headers["anthropic-beta"] = body.pop(BETA)
+        headers[BETA_HEADER] = body.pop(BETA)
     return headers

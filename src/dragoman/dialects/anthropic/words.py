@@ -68,5 +68,7 @@ FAILURE_WORDS: dict[FailureKind, str] = {kind: word for word, kind in FAILURES.i
 }
 STATUSES: dict[FailureKind, int] = {"overloaded": 529}  # where Anthropic answers with another status than most
 
+VERSION_HEADER = "anthropic-version"
+BETA_HEADER = "anthropic-beta"
 VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 16_000  # max_tokens is required; what we say when nobody did

@@ -14,6 +14,7 @@ from dragoman.model.events import Event, ReplyEnd, ReplyFailed
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Notes
+from dragoman.passes.profile import Profile
 from dragoman.wire import WireReply, WireRequest
 
 NAME = "canonical"
@@ -113,7 +114,7 @@ def recognise(body: JsonObject, what: What) -> int:
 DIALECT = Dialect(
     name=NAME,
     title="dragoman's own form",
-    media_type="application/x-ndjson",
+    profile=Profile(kind=NAME, dialect=NAME, pairing="keep"),
     legal=(),
     decode_request=decode_request,
     encode_request=encode_request,
@@ -124,4 +125,5 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     recognise=recognise,
+    media_type="application/x-ndjson",
 )

@@ -5,6 +5,7 @@ https://ai.google.dev/api/generate-content (digest read 2026-11-15)
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.gemini.failure import decode_failure, encode_failure
 from dragoman.dialects.gemini.legal import leave_out_unsayable_turns, say_later_system_as_user
+from dragoman.dialects.gemini.profile import PROFILE
 from dragoman.dialects.gemini.reply import decode_reply, encode_reply
 from dragoman.dialects.gemini.request import decode_request, encode_request
 from dragoman.dialects.gemini.stream import StreamDecoder, StreamEncoder
@@ -33,7 +34,7 @@ def recognise(body: JsonObject, what: What) -> int:
 DIALECT = Dialect(
     name=NAME,
     title="Gemini generateContent",
-    media_type="text/event-stream",
+    profile=PROFILE,
     legal=(leave_out_unsayable_turns, say_developer_as_system, say_later_system_as_user, join_apart, put_results_first),
     decode_request=decode_request,
     encode_request=encode_request,
@@ -44,4 +45,8 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     recognise=recognise,
+    media_type="text/event-stream",
+    sse_query="alt=sse",
+    explains_finish=True,
+    searches_web=True,
 )

@@ -1,7 +1,8 @@
 """JSON-RPC 2.0 with the method `generate_content`: a door for clients, not a protocol of providers (mission D2).
 
-It is no member of `dialects.NAMES`: nothing is converted *to* its requests. A door reads a body with `decode_calls`
-and serves each Call in the dialect that `dialect_for` makes of it; `encode_answers` puts the answers together.
+No request is converted to it. A door reads a body with `decode_calls` and serves each call in the dialect that
+`dialect_for` makes of it; `encode_answers` puts the answers together. DIALECT is that of a body without a call we can
+read.
 """
 
 from functools import partial
@@ -31,12 +32,14 @@ from dragoman.jsontypes import JsonObject
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Notes
+from dragoman.passes.profile import Profile
 from dragoman.wire import WireReply
 
 MEDIA_TYPE = "application/json"
 STREAM_MEDIA_TYPE = "application/x-ndjson"
 
 __all__ = [
+    "DIALECT",
     "MEDIA_TYPE",
     "NAME",
     "STREAM_MEDIA_TYPE",
@@ -74,8 +77,9 @@ def dialect_for(call_id: Id) -> Dialect:
     return Dialect(
         name=NAME,
         title="JSON-RPC 2.0",
-        media_type=STREAM_MEDIA_TYPE,
+        profile=Profile(dialect=NAME),
         legal=(),
+        media_type=STREAM_MEDIA_TYPE,
         decode_request=decode_request,
         encode_request=_refuse_request,
         decode_reply=decode_reply,
@@ -104,3 +108,6 @@ def recognise(body: JsonObject, what: What) -> int:
             return 100
         case "failure":
             return 100 if "error" in body else 0
+
+
+DIALECT = dialect_for(None)

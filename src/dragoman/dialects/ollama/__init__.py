@@ -2,7 +2,8 @@
 
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.ollama.failure import decode_failure, encode_failure
-from dragoman.dialects.ollama.reply import decode_reply, encode_reply
+from dragoman.dialects.ollama.profile import PROFILE
+from dragoman.dialects.ollama.reply import decode_reply, encode_loaded, encode_reply
 from dragoman.dialects.ollama.request import decode_request, encode_request
 from dragoman.dialects.ollama.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.ollama.turns import settle_turns
@@ -51,7 +52,7 @@ def _has_object_arguments(call: JsonObject) -> bool:
 DIALECT = Dialect(
     name=NAME,
     title="Ollama",
-    media_type="application/x-ndjson",
+    profile=PROFILE,
     legal=(say_developer_as_system, settle_turns),
     decode_request=decode_request,
     encode_request=encode_request,
@@ -62,4 +63,7 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     recognise=recognise,
+    media_type="application/x-ndjson",
+    dated=True,
+    encode_loaded=encode_loaded,
 )

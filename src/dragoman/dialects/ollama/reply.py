@@ -96,6 +96,20 @@ def take_message(body: JsonObject) -> JsonObject:
     return message
 
 
+def encode_loaded(request: Request, created: float) -> JsonObject:
+    """The answer to a request without messages: its client only wanted the model loaded, or out of memory."""
+    own = request.extras.get(NAME, {})
+    body: JsonObject = {
+        "model": request.model,
+        "created_at": write_time(created) or UNKNOWN,
+        "done": True,
+        "done_reason": "unload" if own.get("keep_alive") in (0, "0") else "load",
+    }
+    if says_generate(request.extras):
+        return body | {"response": ""}
+    return body | {"message": {"role": "assistant", "content": ""}}
+
+
 def id_minter(created_at: str, model: str) -> MintId:
     """Ids for calls that have none: the same answer gives the same ids, and other answers of the conversation,
     which were made at other times, do not."""

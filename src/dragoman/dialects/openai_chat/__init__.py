@@ -4,6 +4,7 @@ https://platform.openai.com/docs/api-reference/chat (digest read 2026-11-15)"""
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.openai_chat.failure import decode_failure, encode_failure
 from dragoman.dialects.openai_chat.legal import join_assistant_turns, leave_out_unsayable_turns
+from dragoman.dialects.openai_chat.profile import PROFILE
 from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_chat.request import decode_request, encode_request
 from dragoman.dialects.openai_chat.stream import StreamDecoder, StreamEncoder
@@ -63,7 +64,7 @@ def _first_has(body: JsonObject, key: str) -> bool:
 DIALECT = Dialect(
     name=NAME,
     title="OpenAI Chat Completions",
-    media_type="text/event-stream",
+    profile=PROFILE,
     legal=(leave_out_unsayable_turns, join_assistant_turns, move_result_media),
     decode_request=decode_request,
     encode_request=encode_request,
@@ -74,4 +75,12 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     recognise=recognise,
+    carried_headers=("openai-beta",),
+    media_type="text/event-stream",
+    end_mark=b"[DONE]",
+    end_frame=b"data: [DONE]\n\n",
+    ping=b": keep-alive\n\n",
+    usage_option=("stream_options", "include_usage"),
+    dated=True,
+    reply_id_prefix="chatcmpl-",
 )

@@ -2,6 +2,7 @@
 
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.openai_responses.failure import decode_failure, encode_failure
+from dragoman.dialects.openai_responses.profile import PROFILE
 from dragoman.dialects.openai_responses.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_responses.request import decode_request, encode_request
 from dragoman.dialects.openai_responses.stream_decoder import StreamDecoder, StreamEncoder
@@ -51,7 +52,7 @@ def recognise(body: JsonObject, what: What) -> int:
 DIALECT = Dialect(
     name=NAME,
     title="OpenAI Responses",
-    media_type="text/event-stream",
+    profile=PROFILE,
     legal=(),  # items need no order of turns; what a provider demands beyond that is in its profile
     decode_request=decode_request,
     encode_request=encode_request,
@@ -62,4 +63,11 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     recognise=recognise,
+    carried_headers=("openai-beta",),
+    media_type="text/event-stream",
+    ping=b": keep-alive\n\n",
+    dated=True,
+    reply_id_prefix="resp_",
+    stores_replies=True,
+    searches_web=True,
 )

@@ -1,0 +1,43 @@
+"""What Anthropic's own server takes of a model of today. Rows of upstream/profiles.toml start from it.
+
+Sources: protocols digests of November 2026, FIELD-CASES appendix A.
+"""
+
+from dragoman.dialects.anthropic.words import NAME
+from dragoman.passes.profile import Media, Profile, Spelling, Thinking
+
+PROFILE = Profile(
+    kind=NAME,
+    dialect=NAME,
+    choice_alone=False,
+    results_first=True,
+    join_turns=True,
+    first_user=True,
+    prefill=False,
+    empty_text=False,
+    mid_system="placed",
+    developer=False,
+    billing=True,
+    tool_names=Spelling(longest=128),
+    call_ids=Spelling(longest=1024),
+    schema="anthropic",
+    strict_schema="anthropic_strict",
+    output_schema="anthropic_strict",
+    echo="signed",
+    thoughts="not_last",
+    thinking=Thinking(says="both", efforts=("low", "medium", "high", "xhigh", "max"), least=1024, inside=True),
+    thinking_first=True,
+    forced_choice="unless_thinking",
+    sampling="unless_thinking",
+    state_keys=("thread",),
+    ranges={"temperature": (0, 1)},
+    blank_stops=False,
+    cache_marks=4,
+    media=Media(
+        audio=(),
+        video=(),
+        image_types=("image/jpeg", "image/png", "image/gif", "image/webp"),
+        document_types=("application/pdf", "text/plain"),
+    ),
+    lacks=("choices", "json", "custom_tools", "server_tools"),
+)

@@ -1,0 +1,27 @@
+"""What Google's own server takes of a model of today. Rows of upstream/profiles.toml start from it.
+
+Sources: protocols digests of November 2026, FIELD-CASES appendix A.
+"""
+
+from dragoman.dialects.gemini.words import NAME
+from dragoman.passes.profile import VISIBLE, Profile, Spelling
+
+PROFILE = Profile(
+    kind=NAME,
+    dialect=NAME,
+    results_in_order=True,
+    result_names=True,
+    results_alone=True,
+    first_user=True,
+    prefill=False,
+    empty_text=False,
+    mid_system="user",
+    developer=False,
+    tool_names=Spelling(letters="a-zA-Z0-9_.:-", first="a-zA-Z_", longest=64),
+    call_ids=Spelling(letters=VISIBLE, longest=128),
+    schema="gemini_json",
+    output_schema="gemini_json",
+    state_keys=("cachedContent",),
+    stops=5,
+    lacks=("parallel_off", "custom_tools", "server_tools"),
+)

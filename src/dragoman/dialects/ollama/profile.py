@@ -1,0 +1,21 @@
+"""What Ollama takes of a model of today. Rows of upstream/profiles.toml start from it.
+
+Sources: protocols digests of November 2026, FIELD-CASES appendix A.
+"""
+
+from dragoman.dialects.ollama.words import NAME
+from dragoman.passes.profile import Media, Profile, Thinking
+
+PROFILE = Profile(
+    kind=NAME,
+    dialect=NAME,
+    results_in_order=True,
+    result_names=True,
+    join_calls=True,
+    developer=False,
+    schema="ollama",
+    output_schema="any",
+    media=Media(images=("data",), documents=(), audio=("data",), video=()),  # sound goes beside the images
+    thinking=Thinking(says="effort", efforts=("low", "medium", "high", "max")),
+    lacks=("tool_choice", "parallel_off", "choices", "custom_tools", "server_tools"),
+)

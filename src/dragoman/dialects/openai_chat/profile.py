@@ -1,0 +1,23 @@
+"""What OpenAI's own server takes of a model of today. Rows of upstream/profiles.toml start from it.
+
+Sources: protocols digests of November 2026, FIELD-CASES appendix A.
+"""
+
+from dragoman.dialects.openai_chat.words import NAME
+from dragoman.passes.profile import VISIBLE, Media, Profile, Spelling
+
+PROFILE = Profile(
+    kind=NAME,
+    dialect=NAME,
+    choice_alone=False,
+    join_calls=True,
+    result_media=False,
+    tool_names=Spelling(longest=64),
+    call_ids=Spelling(letters=VISIBLE, longest=64),
+    schema="openai",
+    strict_schema="openai_strict",
+    thoughts="not_alone",
+    stops=4,
+    media=Media(images=("data", "url"), documents=("data", "file_id"), audio=("data", "id"), video=()),
+    lacks=("server_tools",),
+)

@@ -1,0 +1,22 @@
+"""What OpenAI's own server takes of a model of today. Rows of upstream/profiles.toml start from it.
+
+Sources: protocols digests of November 2026, FIELD-CASES appendix A.
+"""
+
+from dragoman.dialects.openai_responses.words import NAME
+from dragoman.passes.profile import VISIBLE, Media, Profile, Spelling
+
+PROFILE = Profile(
+    kind=NAME,
+    dialect=NAME,
+    tool_names=Spelling(longest=128),
+    call_ids=Spelling(letters=VISIBLE, longest=64),
+    schema="openai",
+    strict_schema="openai_strict",
+    echo="signed",
+    thoughts="not_last",
+    state_keys=("previous_response_id", "conversation"),
+    ranges={"max_output": (16, None)},
+    media=Media(audio=(), video=()),
+    lacks=("choices", "stop", "server_tools"),
+)
