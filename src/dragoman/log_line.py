@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 LONGEST_FIELD = 2048
+_PACKAGE = __file__.removesuffix("log_line.py")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _TELLING = re.compile(r'[ ="]')
 
@@ -22,6 +23,23 @@ class LogLine(Struct, frozen=True, gc=False):
 
     def __str__(self) -> str:
         return " ".join([self.event, *[f"{name}={quoted(value)}" for name, value in self.fields.items() if value]])
+
+
+def own_error(event: str, request_id: str, error: Exception) -> LogLine:
+    """The line for a bug of ours: which exception, and where in our code. Its words stay out: they may quote a body."""
+    return LogLine(event, {"id": request_id, "error": type(error).__name__, "at": code_place(error)})
+
+
+def code_place(error: Exception) -> str:
+    """The file and line of ours where an exception was raised, or from where it was called."""
+    found = ""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file.startswith(_PACKAGE):
+            found = f"{file.removeprefix(_PACKAGE)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
 
 
 def plain(value: object) -> str:

@@ -1,26 +1,32 @@
 """The law of bad input: whatever is bent in a body, it is converted or refused in words, never anything else.
 
 A client's odd value must become its 400, an upstream's a 502; a TypeError from the depths would be our own 500. The
-bodies are recorded ones with something bent; `DRAGOMAN_EXAMPLES` says how many for each pair of dialects.
+bodies are recorded ones with something bent: at random (`DRAGOMAN_EXAMPLES` says how many for each pair of dialects),
+and every kind of place with every type of JSON (`DRAGOMAN_BENDS` says how many for each dialect; "all" is possible).
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import cycle
 from random import Random
+from typing import TypeVar
 
 import pytest
 
 import dragoman
 from dragoman.dialects import NAMES
 from dragoman.errors import DragomanError
-from tests.laws.bending import bend, bend_stream
+from tests.laws.bending import bend, bend_at, bend_line, bend_stream, every_bend, every_stream_bend
 from tests.recorded import cases, needs_corpus
 
 EXAMPLES = int(os.environ.get("DRAGOMAN_EXAMPLES", "60"))
+BENDS = os.environ.get("DRAGOMAN_BENDS", "600")
 LARGEST = 40_000  # bytes: bending is slow in large ones and finds nothing else there
 WORDS = [name for name in NAMES if name != "canonical"]
 pairs = pytest.mark.parametrize(("source", "target"), [(a, b) for a in WORDS for b in WORDS])
+
+T = TypeVar("T")
 
 
 def check(what: Callable[[], object]) -> None:
@@ -64,3 +70,40 @@ def test_a_bent_stream_is_converted_or_refused_in_words(source: str, target: str
     for _ in range(EXAMPLES):
         data = bend_stream(dice.choice(found), dice)
         check(lambda: b"".join(dragoman.convert_stream([data], to=target, source=source)))  # noqa: B023
+
+
+def some(bends: list[T], *seed: str) -> Iterator[tuple[T, str]]:
+    """A fixed sample of the bends, each with a target."""
+    dice = Random(" ".join(seed))  # noqa: S311  # the same examples in every run
+    number = len(bends) if BENDS == "all" else min(int(BENDS), len(bends))
+    return zip(dice.sample(bends, number), cycle(WORDS), strict=False)
+
+
+@needs_corpus
+@pytest.mark.parametrize("source", WORDS)
+def test_anything_in_any_place_of_a_request_is_converted_or_refused_in_words(source: str) -> None:
+    found = [w.body for c in cases(source) if len(c.read("request.json") or b"") < LARGEST and (w := c.request())]
+    for (body, path, odd), target in some(every_bend(found), source, "request"):
+        bent = bend_at(body, path, odd)
+        check(lambda: dragoman.convert(bent, to=target, source=source).json())  # noqa: B023
+
+
+@needs_corpus
+@pytest.mark.parametrize("source", WORDS)
+@pytest.mark.parametrize("failed", [False, True])
+def test_anything_in_any_place_of_a_reply_is_converted_or_refused_in_words(source: str, failed: bool) -> None:
+    turn = dragoman.convert_failure if failed else dragoman.convert_reply
+    found = [w.body for c in cases(source) if c.failed == failed and (w := c.reply()) and type(w.body) is dict]
+    small = [body for body in found if len(str(body)) < LARGEST]
+    for (body, path, odd), target in some(every_bend(small), source, "reply"):
+        bent = bend_at(body, path, odd)
+        check(lambda: turn(bent, to=target, source=source).json())  # noqa: B023
+
+
+@needs_corpus
+@pytest.mark.parametrize("source", WORDS)
+def test_anything_in_any_place_of_a_stream_is_converted_or_refused_in_words(source: str) -> None:
+    found = [data for c in cases(source) if (data := c.stream()) and len(data) < LARGEST]
+    for (data, line, path, odd), target in some(every_stream_bend(found), source, "stream"):
+        bent = bend_line(data, line, path, odd)
+        check(lambda: b"".join(dragoman.convert_stream([bent], to=target, source=source)))  # noqa: B023

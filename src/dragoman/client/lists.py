@@ -9,7 +9,6 @@ from dragoman.client.wiring import GATEWAY, Wiring
 from dragoman.demo.model import count_tokens as count_demo
 from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError, UpstreamError
-from dragoman.failure import Failure
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
@@ -171,8 +170,5 @@ async def _ask(
             return value
         reply = WireReply(body=value, status=opened.status, headers=opened.headers)
         raise UpstreamError(find_dialect(spec.dialect).decode_failure(reply))
-    except (KeyError, TypeError, ValueError) as error:
-        words = "the upstream's answer cannot be read"
-        raise UpstreamError(Failure(kind="server_error", status=502, message=words)) from error
     finally:
         opened.close()

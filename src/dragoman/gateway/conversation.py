@@ -19,7 +19,7 @@ from dragoman.gateway.response_routes import remember, resolve
 from dragoman.gateway.scope import NO_USAGE, Scope
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, dump_json
-from dragoman.log_line import LogLine
+from dragoman.log_line import own_error
 from dragoman.model.events import ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import ReplyBuilder
 from dragoman.model.reply import Reply
@@ -78,8 +78,6 @@ def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
         request = scope.dialect.decode_request(wire, notes)
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DecodeError(f"not a request we can read ({type(error).__name__})") from error
     if request.choices is not None and request.choices > scope.now.settings.limits.choices:
         raise DecodeError(f"more answers than {scope.now.settings.limits.choices} to one request")
     return ClientRequest(
@@ -232,8 +230,8 @@ class StreamWriter:
                         raise
                     self._task.uncancel()
                     piece = Piece(b"", [ReplyFailed(failure=scope.ending)])
-                except Exception as error:  # nobody foresaw it; the client must not take half an answer for a whole one
-                    log.warning(LogLine("read_failed", {"id": scope.http.id, "error": type(error).__name__}))
+                except Exception as error:  # our bug; the client must not take half an answer for a whole one
+                    log.warning(own_error("read_failed", scope.http.id, error))
                     piece = Piece(b"", [ReplyFailed(failure=OWN)])
                 if piece is None:
                     break
@@ -284,7 +282,7 @@ class StreamWriter:
         try:
             out = self._encoder.feed(events)
         except Exception as error:  # after the first byte an error can only be said in the stream
-            log.warning(LogLine("encode_failed", {"id": scope.http.id, "error": type(error).__name__}))
+            log.warning(own_error("encode_failed", scope.http.id, error))
             self._ended = True
             scope.failure = Failure(kind="server_error", message="the answer cannot be said in this dialect")
             fresh = scope.dialect.stream_encoder(Notes(), None)  # nothing of what may have led to this

@@ -11,7 +11,7 @@ from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest, HttpResponse
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import dump_json
-from dragoman.log_line import LogLine
+from dragoman.log_line import LogLine, own_error
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Excepti
     """The response for an error; what the request held is given back."""
     failure = classify(error)
     if failure.code == "internal":
-        log.warning(LogLine("internal_error", {"id": http.id, "error": type(error).__name__, "at": _place(error)}))
+        log.warning(own_error("internal_error", http.id, error))
     response = fail(dialect, failure)
     scope = http.scope
     if scope is not None:
@@ -66,11 +66,3 @@ def fail(dialect: Dialect, failure: Failure) -> HttpResponse:
     if failure.kind in ("invalid_request", "too_long", "not_found", "too_large", "refused", "no_credit"):
         headers["x-should-retry"] = "false"
     return HttpResponse(status, dump_json(wire.body), headers=headers)
-
-
-def _place(error: Exception) -> str:
-    """Where in our code; never what was in the data."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{trace.tb_frame.f_code.co_filename.rpartition('dragoman/')[2]}:{trace.tb_lineno}" if trace else ""

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
+from dragoman.dialects._base import Dialect
 from dragoman.dialects.jsonrpc import RpcCall, RpcFault, decode_calls, dialect_for, encode_answers, encode_error
 from dragoman.dialects.jsonrpc.words import METHOD
-from dragoman.errors import UpstreamError
+from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import read_body
 from dragoman.gateway.conversation import converse
@@ -46,7 +47,14 @@ async def serve_call(gateway: Gateway, http: HttpRequest, call: RpcCall) -> Http
     try:
         return await converse(gateway, http, dialect, PATH, "jsonrpc", raw=dump_json(call.params))
     except Exception as error:
-        return refuse(gateway, http, dialect, error)
+        return refuse_call(gateway, http, dialect, error)
+
+
+def refuse_call(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Exception) -> HttpResponse:
+    """The response for an error of one call. The body was its `params`; the client sent what is around them too."""
+    if isinstance(error, DecodeError) and error.path:
+        error.under("params")
+    return refuse(gateway, http, dialect, error)
 
 
 async def _answer(

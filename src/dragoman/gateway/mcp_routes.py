@@ -16,9 +16,8 @@ from dragoman.dialects.jsonrpc import RpcCall, dialect_for
 from dragoman.dialects.jsonrpc.words import METHOD
 from dragoman.errors import ConfigError, DecodeError
 from dragoman.gateway.conversation import take_in
-from dragoman.gateway.error_responses import refuse
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.jsonrpc_routes import PATH, serve_calls
+from dragoman.gateway.jsonrpc_routes import PATH, refuse_call, serve_calls
 from dragoman.gateway.mcp_loop import MODES, LoopOptions, answer_in_loop
 from dragoman.gateway.mcp_state import servers_of
 from dragoman.gateway.non_chat import read_object
@@ -106,7 +105,7 @@ async def serve_mcp_call(gateway: Gateway, http: HttpRequest, call: RpcCall) -> 
         await take_in(scope, PATH, dump_json(call.params))
         return await answer_in_loop(scope, wish)
     except Exception as error:
-        return refuse(gateway, http, dialect, error)
+        return refuse_call(gateway, http, dialect, error)
 
 
 def take_loop_options(params: JsonObject, gateway: Gateway) -> LoopOptions:

@@ -97,9 +97,14 @@ def _lines(value: object) -> Iterator[str]:
         yield from _fields(value)
 
 
+def _text(value: JsonObject, *keys: str) -> str:
+    """The first of the keys that holds a text; others may hold anything."""
+    return next((found for key in keys if isinstance(found := value.get(key), str) and found), "")
+
+
 def _fields(value: JsonObject) -> Iterator[str]:
-    title, url = value.get("title") or value.get("filename"), value.get("url") or value.get("uri")
-    if isinstance(title, str) or isinstance(url, str):
+    title, url = _text(value, "title", "filename"), _text(value, "url", "uri")
+    if title or url:
         yield " ".join(("-", *((title,) if title else ()), *((f"<{url}>",) if url else ())))
     for key in ("error_code", "error", "error_message"):
         if isinstance(value.get(key), str):

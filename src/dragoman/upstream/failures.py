@@ -23,11 +23,10 @@ def too_large(what: str, limit: int) -> Failure:
     return Failure(kind="server_error", status=502, code="upstream_response_too_large", message=words)
 
 
-def unreadable(error: Exception) -> Failure:
-    """A DecodeError's words are ours; other exceptions may quote the body."""
-    if isinstance(error, DecodeError):
-        return malformed(f"the upstream's answer cannot be read: {error}"[:300])
-    return malformed(f"the upstream's answer cannot be read ({type(error).__name__})")
+def unreadable(error: DecodeError | RecursionError) -> Failure:
+    """The upstream's fault, with the place. Any other exception is a bug of ours and stays an exception."""
+    why = error if isinstance(error, DecodeError) else "nested too deeply"
+    return malformed(f"the upstream's answer cannot be read: {why}"[:300])
 
 
 def left_alone(names: list[str], wait: float, *, resting: bool) -> Failure:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from dragoman.dialects._base import Dialect
-from dragoman.errors import UpstreamError
+from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, load_json
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd
@@ -34,9 +34,7 @@ def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: N
         if as_is and not dialect.stores_replies:  # a stored reply needs what it says
             body = _without_content(body)
         return dialect.decode_reply(WireReply(body=body, headers=headers), notes)
-    except UpstreamError:
-        raise
-    except Exception as error:
+    except (DecodeError, RecursionError) as error:
         raise UpstreamError(unreadable(error)) from error
 
 

@@ -1,8 +1,8 @@
 """Sender: asks upstreams until one begins to answer. Deciders decide; this waits, sends and reads.
 
 The commit point is here: `ask` returns when the first meaningful event has arrived, and every failure before that is
-an UpstreamError, retried or sent elsewhere as `retry.decide` says. After it, `Answer.next` never raises: a stream that
-breaks ends with ReplyFailed.
+an UpstreamError, retried or sent elsewhere as `retry.decide` says. After it, a stream that breaks ends with
+ReplyFailed; `Answer.next` raises only for a bug of ours.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from dragoman.dialects._base import Dialect, StreamDecoder
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import load_json
-from dragoman.log_line import LogLine
+from dragoman.log_line import LogLine, own_error
 from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
@@ -164,14 +164,14 @@ class UpstreamAnswer:
                 raw = self._key.secret.redact(raw)
                 events[-1] = ReplyFailed(failure=redact(failed.failure, self._key.secret))
             return Piece(raw, self._observe(events))
-        except Exception as error:  # whatever an upstream writes must not be our error
+        except (DecodeError, RecursionError) as error:
             return self._broke(unreadable(error))
 
     def _last(self) -> Piece | None:
         self._ended = True
         try:
             events = self._observe(self._decoder.close() if self._decoder else [])
-        except Exception as error:
+        except (DecodeError, RecursionError) as error:
             return self._broke(unreadable(error))
         return Piece(b"", events) if events else None
 
@@ -428,7 +428,9 @@ class Sender:
             body = data.decode("utf-8", "replace") if "html" not in opened.headers.get("content-type", "") else ""
         try:
             failure = dialect.decode_failure(WireReply(body=body, status=opened.status, headers=opened.headers))
-        except Exception:  # an error body can be anything
+        except Exception as error:  # an error body can be anything, and its status tells enough to go on
+            if not isinstance(error, DecodeError | RecursionError):
+                log.warning(own_error("failure_unread", "", error))
             failure = Failure(kind="server_error", status=opened.status, message="")
         changes: dict[str, object] = {}
         if not failure.message:

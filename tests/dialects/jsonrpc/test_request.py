@@ -1,5 +1,6 @@
 """JSON-RPC `generate_content`: parameters as a request."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from dragoman.model.messages import Image, Message, Part, Seal, Text, ToolCall, 
 from dragoman.model.request import OutputFormat, Request, Tool, ToolChoice
 from dragoman.notes import Notes
 from dragoman.wire import WireRequest
+from tests.laws.bending import bend_at, every_bend
 
 
 def decode(**params: Any) -> Request:
@@ -131,3 +133,36 @@ def test_an_error_says_where(params: dict[str, Any], where: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(**params)
     assert caught.value.where == where
+
+
+WHOLE: dict[str, Any] = {
+    "model": "m",
+    "system": "be brief",
+    "messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "user", "parts": ["a", {"text": "b"}, {"image": {"data": "AAAA", "media_type": "image/png"}}]},
+        {"role": "user", "parts": [{"inline_data": {"data": "AAAA", "mime_type": "image/png"}}]},
+        {
+            "role": "model",
+            "tool_calls": [{"id": "c", "name": "f", "arguments": {}, "dragoman": {"seal": {"value": "s"}}}],
+        },
+        {"role": "tool", "tool_call_id": "c", "name": "f", "failed": True, "content": "no"},
+    ],
+    "tools": [{"name": "f", "parameters": {}}, {"type": "function", "function": {"name": "g", "strict": True}}],
+    "tool_choice": "auto",
+    "stop": ["x"],
+    "response_schema": {"type": "object"},
+    "stream": False,
+    "max_output_tokens": 9,
+    "temperature": 1,
+    "top_p": 1,
+    "top_k": 1,
+    "seed": 1,
+    "user": "u",
+}
+
+
+def test_anything_in_any_place_is_read_or_refused_in_words() -> None:
+    for body, path, odd in every_bend([WHOLE]):
+        with suppress(DecodeError):
+            decode_request(WireRequest(body=bend_at(body, path, odd)), Notes())

@@ -169,6 +169,8 @@ def _names_of(tools: object) -> tuple[str, ...] | None:
     for tool in tools:
         if type(tool) is not dict or tool.get("type") not in ("function", "custom") or set(tool) != {"type", "name"}:
             return None
+        if type(tool["name"]) is not str:
+            return None
         names.append(tool["name"])
     return tuple(names)
 
