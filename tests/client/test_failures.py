@@ -11,7 +11,7 @@ import pytest
 from dragoman.agent import Limits
 from dragoman.client import AsyncClient
 from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
-from dragoman.testing import Fault, Provider, faults
+from dragoman.testing import Provider, ScriptedFault, faults
 from dragoman.tools import tool
 from tests.client.rooms import DIALECTS, KEY, QUICK, ROOMS, room, talks
 
@@ -60,9 +60,9 @@ def test_a_refused_key_is_the_callers(name: str) -> None:
         (faults.too_long(), "too_long"),
         (faults.failing(400, "bad thing"), "invalid_request"),
     ],
-    ids=lambda case: case.name if isinstance(case, Fault) else case,
+    ids=lambda case: case.name if isinstance(case, ScriptedFault) else case,
 )
-def test_a_lasting_fault_is_told(name: str, fault: Fault, kind: str) -> None:
+def test_a_lasting_fault_is_told(name: str, fault: ScriptedFault, kind: str) -> None:
     async def main() -> None:
         kind_of_server, model = ROOMS[name]
         async with Provider(kind_of_server, key=KEY) as provider:
