@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from dragoman.cli import main
-from dragoman.demo.voice import demo_speech
+from dragoman.demo.model import demo_speech
 from dragoman.testing import serve
-from dragoman.upstream.sound import read_wav, wrap_wav, write_flac, write_ogg
+from dragoman.upstream.sound import RATE, read_wav, wrap_wav, write_flac, write_ogg
 from tests.cli.terminal import Terminal, free_port
 from tests.gateway.house import CANARY, House, open_house, upstream
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("at_home")
 
 PCM = b"\x01\x00\x02\x00" * 100
 TTS = "gemini-2.5-flash-preview-tts"
-HELLO = demo_speech("hello there")
+HELLO = demo_speech("hello there", RATE)
 # The forms that can be made of bare samples without any program, and what they then are.
 MADE = {"a.wav": wrap_wav(HELLO), "a.pcm": HELLO, "a.flac": write_flac(HELLO), "a.ogg": write_ogg(HELLO)}
 

@@ -1,4 +1,4 @@
-"""The demo model: its rules, its arguments, and that every dialect can say what it says."""
+"""The demo model: its rules, its arguments, and that every dialect can encode its answers."""
 
 from time import perf_counter
 from typing import Any
@@ -29,8 +29,8 @@ WEATHER = Tool(name="get_weather", description="The weather of a city", paramete
 ADD = Tool(name="add", description="Adds two numbers", parameters=SUM)
 PICTURE = Image(data="iVBORw0KGgo=", media_type="image/png")
 
-# Every way to ask that its rules tell apart.
-ASKED: dict[str, Request] = {
+# One request for each rule of the model.
+REQUESTS: dict[str, Request] = {
     "hello": talk(user("Hello!")),
     "question": talk(user("Why is the sky blue?")),
     "korean": talk(user("하늘은 왜 파란가요?")),
@@ -54,29 +54,29 @@ ASKED: dict[str, Request] = {
 }
 
 
-def said(request: Request) -> str:
+def answer_text(request: Request) -> str:
     return "".join(part.text for part in demo_reply(request).choices[0].parts if isinstance(part, Text))
 
 
-def calls(request: Request) -> list[tuple[str, Any]]:
+def called_tools(request: Request) -> list[tuple[str, Any]]:
     parts = demo_reply(request).choices[0].parts
     return [(part.name, load_json(part.arguments)) for part in parts if isinstance(part, ToolCall)]
 
 
-def finish(request: Request) -> str | None:
+def finish_reason(request: Request) -> str | None:
     end = demo_reply(request).choices[0].finish
     return end.reason if end else None
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", REQUESTS)
 def test_the_same_question_gets_the_same_answer(name: str) -> None:
-    assert demo_reply(ASKED[name]) == demo_reply(ASKED[name])
+    assert demo_reply(REQUESTS[name]) == demo_reply(REQUESTS[name])
 
 
 @pytest.mark.parametrize("dialect", [name for name in NAMES if name != "canonical"])
-@pytest.mark.parametrize("name", ASKED)
-def test_every_dialect_can_say_it(dialect: str, name: str) -> None:
-    spoken, request = find_dialect(dialect), ASKED[name]
+@pytest.mark.parametrize("name", REQUESTS)
+def test_every_dialect_can_encode_the_answer(dialect: str, name: str) -> None:
+    spoken, request = find_dialect(dialect), REQUESTS[name]
     reply = demo_reply(request)
     whole = spoken.decode_reply(
         WireReply(body=load_json(dump_json(spoken.encode_reply(reply, Notes(), request).body))), Notes()
@@ -89,12 +89,12 @@ def test_every_dialect_can_say_it(dialect: str, name: str) -> None:
         assert plain(heard.choices[0].parts) == plain(reply.choices[0].parts)
         heard_finish = heard.choices[0].finish
         assert heard_finish is not None
-        wanted = finish(request)
+        wanted = finish_reason(request)
         assert heard_finish.reason in (wanted, "stop" if wanted == "sequence" else wanted)
 
 
 def plain(parts: tuple[Part, ...]) -> list[Any]:
-    """What was said and called, whatever ids, seals and spelling a dialect adds or lacks."""
+    """The texts and calls, without the ids, seals and spelling that a dialect adds or lacks."""
     kept: list[Any] = []
     for part in parts:
         if isinstance(part, ToolCall):
@@ -111,25 +111,25 @@ def plain(parts: tuple[Part, ...]) -> list[Any]:
 
 
 def test_it_answers_word_by_word() -> None:
-    words = [event.text for event in demo_events(ASKED["question"]) if isinstance(event, PartDelta)]
+    words = [event.text for event in demo_events(REQUESTS["question"]) if isinstance(event, PartDelta)]
     assert len(words) > 10
-    assert "sky" in said(ASKED["question"])
+    assert "sky" in answer_text(REQUESTS["question"])
 
 
 def test_a_streamed_and_an_unstreamed_answer_have_the_same_ids() -> None:
-    request = ASKED["parallel"]
+    request = REQUESTS["parallel"]
     assert demo_reply(request) == demo_reply(talk(*request.messages, tools=request.tools, stream=True))
     ids = [part.id for part in demo_reply(request).choices[0].parts if isinstance(part, ToolCall)]
     assert len(set(ids)) == 2
 
 
 def test_korean_gets_korean() -> None:
-    assert "물으셨군요" in said(ASKED["korean"])
-    assert "안녕하세요" in said(talk(user("안녕하세요!")))
+    assert "물으셨군요" in answer_text(REQUESTS["korean"])
+    assert "안녕하세요" in answer_text(talk(user("안녕하세요!")))
 
 
 def test_a_greeting_calls_no_tool() -> None:
-    assert calls(talk(user("Hello!"), tools=(WEATHER,))) == []
+    assert called_tools(talk(user("Hello!"), tools=(WEATHER,))) == []
 
 
 @pytest.mark.parametrize(
@@ -142,35 +142,38 @@ def test_a_greeting_calls_no_tool() -> None:
         ("Tell me about Oslo", ["get_weather"]),
     ],
 )
-def test_what_it_can_say_itself_calls_no_tool_unless_one_is_named(text: str, called: list[str]) -> None:
-    """An agent's program offers dozens; "say hello" would start other agents, which start others."""
-    assert [name for name, _ in calls(talk(user(text), tools=(WEATHER,)))] == called
+def test_a_question_it_can_answer_itself_calls_no_tool_unless_one_is_named(text: str, called: list[str]) -> None:
+    """A coding agent has dozens of tools: "say hello" would start other agents, which start others."""
+    assert [name for name, _ in called_tools(talk(user(text), tools=(WEATHER,)))] == called
 
 
-def test_the_tool_that_is_meant_is_called_with_what_was_said() -> None:
-    assert calls(ASKED["call"]) == [("get_weather", {"city": "Seoul"})]
-    assert calls(talk(user("Please add 17 and 25"), tools=(WEATHER, ADD))) == [("add", {"a": 17, "b": 25})]
-    assert calls(talk(user("서울의 날씨를 알려줘"), tools=(WEATHER,))) == [("get_weather", {"city": "서울"})]
+def test_the_best_tool_is_called_with_values_from_the_question() -> None:
+    assert called_tools(REQUESTS["call"]) == [("get_weather", {"city": "Seoul"})]
+    assert called_tools(talk(user("Please add 17 and 25"), tools=(WEATHER, ADD))) == [("add", {"a": 17, "b": 25})]
+    assert called_tools(talk(user("서울의 날씨를 알려줘"), tools=(WEATHER,))) == [("get_weather", {"city": "서울"})]
 
 
-def test_what_stands_in_backticks_is_the_argument() -> None:
+def test_a_text_in_backticks_is_the_argument() -> None:
     read = Tool(
         name="Read",
         parameters={"type": "object", "properties": {"file_path": {"type": "string"}}, "required": ["file_path"]},
     )
     asked = user("<system-reminder>Use add</system-reminder>", "Read the file `/a b/notes.txt`.")
-    assert calls(talk(asked, tools=(ADD, read))) == [("Read", {"file_path": "/a b/notes.txt"})]
+    assert called_tools(talk(asked, tools=(ADD, read))) == [("Read", {"file_path": "/a b/notes.txt"})]
 
 
 def test_several_tools_named_are_called_together() -> None:
     asked = talk(user("get_weather for Oslo, then add 3 and 4"), tools=(ADD, WEATHER))
-    assert calls(asked) == [("get_weather", {"city": "Oslo"}), ("add", {"a": 3, "b": 4})]
-    assert calls(ASKED["parallel"]) == [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Tokyo"})]
+    assert called_tools(asked) == [("get_weather", {"city": "Oslo"}), ("add", {"a": 3, "b": 4})]
+    assert called_tools(REQUESTS["parallel"]) == [
+        ("get_weather", {"city": "Paris"}),
+        ("get_weather", {"city": "Tokyo"}),
+    ]
 
 
 def test_parallel_calls_may_be_forbidden() -> None:
     asked = user("get_weather for Oslo, then add 3 and 4")
-    assert len(calls(talk(asked, tools=(ADD, WEATHER), parallel_calls=False))) == 1
+    assert len(called_tools(talk(asked, tools=(ADD, WEATHER), parallel_calls=False))) == 1
 
 
 @pytest.mark.parametrize(
@@ -184,12 +187,12 @@ def test_parallel_calls_may_be_forbidden() -> None:
 )
 def test_a_tool_choice_is_obeyed(choice: ToolChoice, names: list[str]) -> None:
     asked = talk(user("Hello!"), tools=(WEATHER, ADD), tool_choice=choice)
-    assert [name for name, _ in calls(asked)] == names
+    assert [name for name, _ in called_tools(asked)] == names
 
 
 def test_a_tool_of_the_provider_is_not_called() -> None:
     search = ServerTool(dialect="anthropic", body={"type": "web_search_20250305", "name": "web_search"})
-    assert calls(talk(user("search for cats"), tools=(search,))) == []
+    assert called_tools(talk(user("search for cats"), tools=(search,))) == []
 
 
 def test_arguments_fit_the_schema() -> None:
@@ -204,46 +207,46 @@ def test_arguments_fit_the_schema() -> None:
         "additionalProperties": False,
         "$defs": {"filter": {"type": "object", "properties": {"op": {"enum": ["<", ">"]}}, "required": ["op"]}},
     }
-    ((_, arguments),) = calls(talk(user("search for cats"), tools=(Tool(name="search", parameters=schema),)))
+    ((_, arguments),) = called_tools(talk(user("search for cats"), tools=(Tool(name="search", parameters=schema),)))
     assert list(Draft202012Validator(schema).iter_errors(arguments)) == []
 
 
 def test_a_tool_without_parameters_gets_an_empty_object() -> None:
-    assert calls(talk(user("what time is it?"), tools=(Tool(name="now"),))) == [("now", {})]
+    assert called_tools(talk(user("what time is it?"), tools=(Tool(name="now"),))) == [("now", {})]
 
 
 def test_it_answers_from_the_results() -> None:
-    assert said(ASKED["results"]) == "The get_weather tool answered: 21 degrees"
+    assert answer_text(REQUESTS["results"]) == "The get_weather tool answered: 21 degrees"
 
 
 def test_it_says_which_result_has_failed() -> None:
     turn = user(result("c1", "21 degrees"), result("c2", "no such city", failed=True))
     asked = talk(user("Weather?"), assistant(call("c1", "a"), call("c2", "b")), turn)
-    assert said(asked) == "The a tool answered: 21 degrees\nThe b tool failed: no such city"
+    assert answer_text(asked) == "The a tool answered: 21 degrees\nThe b tool failed: no such city"
 
 
 def test_it_sees_pictures_in_turns_and_in_results() -> None:
-    assert "2 images (image/png)" in said(ASKED["picture"])
+    assert "2 images (image/png)" in answer_text(REQUESTS["picture"])
     asked = talk(user("Look"), assistant(call("c1", "look")), user(result("c1", PICTURE)))
-    assert "1 image (image/png)" in said(asked)
+    assert "1 image (image/png)" in answer_text(asked)
 
 
 def test_structured_output_fits_its_schema() -> None:
-    assert list(Draft202012Validator(CITY).iter_errors(load_json(said(ASKED["schema"])))) == []
-    assert set(load_json(said(ASKED["json"]))) == {"answer"}
+    assert list(Draft202012Validator(CITY).iter_errors(load_json(answer_text(REQUESTS["schema"])))) == []
+    assert set(load_json(answer_text(REQUESTS["json"]))) == {"answer"}
 
 
 def test_a_stop_sequence_ends_it() -> None:
-    assert said(ASKED["stop"]) == "1 2 3 4 "
-    end = demo_reply(ASKED["stop"]).choices[0].finish
+    assert answer_text(REQUESTS["stop"]) == "1 2 3 4 "
+    end = demo_reply(REQUESTS["stop"]).choices[0].finish
     assert end is not None
     assert (end.reason, end.sequence) == ("sequence", "5")
 
 
 def test_the_limit_ends_it() -> None:
-    assert (said(ASKED["length"]), finish(ASKED["length"])) == ("1 2 3", "length")
+    assert (answer_text(REQUESTS["length"]), finish_reason(REQUESTS["length"])) == ("1 2 3", "length")
     thinking = talk(user("Why?"), max_output=4, reasoning=ReasoningSetting(effort="low"))
-    assert (said(thinking), finish(thinking)) == ("", "length")
+    assert (answer_text(thinking), finish_reason(thinking)) == ("", "length")
 
 
 def test_it_thinks_more_with_more_effort() -> None:
@@ -256,12 +259,12 @@ def test_it_thinks_more_with_more_effort() -> None:
 
 
 @pytest.mark.parametrize("setting", [None, ReasoningSetting(mode="off"), ReasoningSetting(mode="off", effort="high")])
-def test_it_does_not_think_unasked(setting: ReasoningSetting | None) -> None:
+def test_it_does_not_think_without_being_asked(setting: ReasoningSetting | None) -> None:
     reply = demo_reply(talk(user("Why?"), reasoning=setting))
     assert not any(isinstance(part, Reasoning) for part in reply.choices[0].parts)
 
 
-def test_a_thought_nobody_wants_to_see_is_counted_but_not_shown() -> None:
+def test_hidden_reasoning_is_counted_but_not_shown() -> None:
     reply = demo_reply(talk(user("Why?"), reasoning=ReasoningSetting(effort="high", show=False)))
     assert [type(part) for part in reply.choices[0].parts] == [Text]
     assert reply.usage is not None
@@ -278,7 +281,7 @@ def test_a_thought_nobody_wants_to_see_is_counted_but_not_shown() -> None:
     ],
 )
 def test_it_remembers_what_it_was_told(told: str, asked: str, answer: str) -> None:
-    assert said(talk(user(told), assistant("Noted."), user(asked))) == answer
+    assert answer_text(talk(user(told), assistant("Noted."), user(asked))) == answer
 
 
 @pytest.mark.parametrize(
@@ -291,16 +294,16 @@ def test_it_remembers_what_it_was_told(told: str, asked: str, answer: str) -> No
         ("Please count from 3 to 6.", "3 4 5 6"),
     ],
 )
-def test_it_says_what_it_is_told_to_say(asked: str, answer: str) -> None:
-    assert said(talk(user(asked))) == answer
+def test_it_says_the_wanted_text(asked: str, answer: str) -> None:
+    assert answer_text(talk(user(asked))) == answer
 
 
-def test_a_word_the_system_text_wants_is_said() -> None:
-    assert said(talk(system('Always begin with "Ahoy".'), user("Why?"))).startswith("Ahoy ")
+def test_a_word_that_the_system_text_demands_is_in_the_answer() -> None:
+    assert answer_text(talk(system('Always begin with "Ahoy".'), user("Why?"))).startswith("Ahoy ")
 
 
 def test_every_choice_differs() -> None:
-    texts = [choice.parts for choice in demo_reply(ASKED["choices"]).choices]
+    texts = [choice.parts for choice in demo_reply(REQUESTS["choices"]).choices]
     assert len(set(map(str, texts))) == 3
 
 
@@ -312,7 +315,7 @@ def test_words_are_tokens() -> None:
     assert count_tokens(talk()) == 1
 
 
-def test_an_embedding_is_a_unit_vector_of_its_own() -> None:
+def test_each_text_has_its_own_unit_vector() -> None:
     one, other = demo_embedding("a", 40), demo_embedding("b", 40)
     assert len(one) == 40
     assert sum(x * x for x in one) == pytest.approx(1)
@@ -344,7 +347,7 @@ def test_any_request_gets_an_answer(request: Request) -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_a_text_made_to_take_for_ever_does_not(text: str) -> None:
+def test_a_hostile_text_takes_no_longer(text: str) -> None:
     asked = talk(user(text), assistant("ok"), user(text), tools=(WEATHER, ADD))
     start = perf_counter()
     demo_reply(asked)
@@ -393,9 +396,9 @@ SCRIPT = 'const r = await tools.exec_command({"cmd":"cat /home/me/note.txt"});\n
     ],
     ids=["reader", "shell", "shell of a list", "code in a function"],
 )
-def test_a_file_is_read_with_what_there_is(tool: Tool, arguments: Any) -> None:
+def test_a_file_is_read_with_the_tool_there_is(tool: Tool, arguments: Any) -> None:
     asked = user("Read the file /home/me/note.txt and tell me what it says.")
-    assert calls(talk(asked, tools=(VIEW, WEATHER, tool, ADD))) == [(tool.name, arguments)]
+    assert called_tools(talk(asked, tools=(VIEW, WEATHER, tool, ADD))) == [(tool.name, arguments)]
 
 
 def test_a_file_is_read_with_code_in_free_text() -> None:
@@ -405,26 +408,26 @@ def test_a_file_is_read_with_code_in_free_text() -> None:
     assert (part.freeform, part.arguments) == (True, SCRIPT)
 
 
-def test_what_a_client_put_in_front_of_the_question_is_not_the_question() -> None:
+def test_text_that_a_client_adds_is_not_part_of_the_question() -> None:
     reminder = f"<system-reminder>\n{'Use the add tool. ' * 400}\n</system-reminder>\n"
-    assert calls(talk(user(reminder + "What is the weather in Seoul?"), tools=(ADD, WEATHER))) == [
+    assert called_tools(talk(user(reminder + "What is the weather in Seoul?"), tools=(ADD, WEATHER))) == [
         ("get_weather", {"city": "Seoul"})
     ]
 
 
-def test_a_patch_is_one_even_where_free_text_is_a_functions_argument() -> None:
+def test_a_function_that_takes_a_patch_gets_a_patch() -> None:
     schema = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
     tool = Tool(name="apply_patch", description='The input must match: "*** Begin Patch" LF', parameters=schema)
-    ((name, arguments),) = calls(talk(user("Use apply_patch."), tools=(ADD, tool)))
+    ((name, arguments),) = called_tools(talk(user("Use apply_patch."), tools=(ADD, tool)))
     assert (name, arguments["input"].splitlines()[0]) == ("apply_patch", "*** Begin Patch")
 
 
 def test_a_question_in_quotes_is_the_question() -> None:
     asked = user('"Read the file /home/me/note.txt and tell me what it says."\n')
-    assert calls(talk(asked, tools=(VIEW, READ))) == [("Read", {"file_path": "/home/me/note.txt"})]
+    assert called_tools(talk(asked, tools=(VIEW, READ))) == [("Read", {"file_path": "/home/me/note.txt"})]
 
 
-def test_a_schema_asked_for_in_words_is_kept_to() -> None:
+def test_a_schema_in_the_prompt_is_obeyed() -> None:
     schema = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
     profile = Profile(kind="x", dialect="openai_chat", lacks=("json", "json_schema", "tool_choice"))
     asked = talk(user("Anna is 31."), model="demo", output=OutputFormat(type="json_schema", schema=schema))

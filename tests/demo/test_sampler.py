@@ -1,4 +1,4 @@
-"""The sampler against jsonschema, which is not ours."""
+"""Sampled values, judged by the independent package jsonschema."""
 
 import re
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 
-from dragoman.demo.patterns import finds, sample_pattern
+from dragoman.demo.patterns import matches_pattern, sample_pattern
 from dragoman.demo.sampler import Hints, fits, sample
 from tests.recorded import cases, needs_corpus
 
@@ -119,7 +119,7 @@ def test_a_sample_is_valid(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_we_judge_as_jsonschema_does(name: str) -> None:
+def test_fits_agrees_with_jsonschema(name: str) -> None:
     referee = Draft202012Validator(SCHEMAS[name])
     for value in (None, True, 1, 11, "ab", "file", [], [1, 2], {}, {"a": 1, "b": 2}, {"kind": "b"}, {"x": 1}):
         assert fits(value, SCHEMAS[name]) == referee.is_valid(value), value
@@ -145,17 +145,17 @@ def test_we_judge_as_jsonschema_does(name: str) -> None:
         "^(?=.*\\d).+$",
     ],
 )
-def test_a_pattern_gets_a_text_it_finds(pattern: str) -> None:
+def test_a_pattern_gets_a_text_that_it_matches(pattern: str) -> None:
     assert re.search(pattern, sample_pattern(pattern))
 
 
-def test_a_pattern_that_could_take_for_ever_is_not_tried() -> None:
-    assert finds("^(a+)+$", "a" * 50 + "!")
-    assert not finds("^(a+)+$", "a" * 50 + "!", unsure=False)
+def test_a_pattern_that_could_run_forever_is_not_tried() -> None:
+    assert matches_pattern("^(a+)+$", "a" * 50 + "!")
+    assert not matches_pattern("^(a+)+$", "a" * 50 + "!", if_unsure=False)
     assert len(sample_pattern("((a{4000}){4000}){4000}")) < 5000
 
 
-def test_a_schema_that_explodes_is_answered_all_the_same() -> None:
+def test_a_schema_that_explodes_gets_an_answer() -> None:
     wide = {"anyOf": [{"$ref": "#"} for _ in range(20)], "allOf": [{"$ref": "#"}, {"$ref": "#"}]}
     sample(wide)
     two = {"type": "object", "properties": {k: {"$ref": "#"} for k in "abcd"}, "required": list("abcd")}
@@ -175,8 +175,8 @@ def test_a_number_that_does_not_fit_is_not_used() -> None:
     assert sample({"type": "integer", "maximum": 5}, Hints((), (70,))) == 1
 
 
-def test_an_enum_prefers_what_was_said() -> None:
-    assert sample({"enum": ["celsius", "fahrenheit"]}, Hints(said="in Fahrenheit please")) == "fahrenheit"
+def test_an_enum_prefers_a_value_that_the_prompt_mentions() -> None:
+    assert sample({"enum": ["celsius", "fahrenheit"]}, Hints(prompt="in Fahrenheit please")) == "fahrenheit"
 
 
 @needs_corpus

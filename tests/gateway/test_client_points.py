@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.demo.model import thinks
+from dragoman.demo.model import wants_reasoning
 from dragoman.dialects import find_dialect
 from dragoman.jsontypes import load_json
 from dragoman.model.fold import fold
@@ -132,7 +132,7 @@ def check_heard(case: Case, request: Request) -> None:
         parts = [part for message in request.messages for part in every(message.parts)]
         assert sum(isinstance(part, Image | Document) for part in parts) == case.pictures
     if case.thinks is not None:
-        assert thinks(request) is case.thinks
+        assert wants_reasoning(request) is case.thinks
 
 
 def check_answer(case: Case, parts: list[Part]) -> None:

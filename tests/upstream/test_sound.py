@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.demo.voice import demo_speech
-from dragoman.upstream.sound import read_wav, sniff_sound, wrap_wav, write_flac, write_ogg
+from dragoman.demo.model import demo_speech
+from dragoman.upstream.sound import RATE, read_wav, sniff_sound, wrap_wav, write_flac, write_ogg
 
-SPOKEN = demo_speech("one two three four five", "Kore")
+SPOKEN = demo_speech("one two three four five", RATE, "Kore")
 SAMPLES = {
     "words": SPOKEN,
     "silence": bytes(30_000),
@@ -155,7 +155,7 @@ def test_a_streamed_wav_has_all_that_came() -> None:
 
 
 def test_the_demo_model_s_voice_is_always_the_same_and_each_voice_another() -> None:
-    assert demo_speech("hello there") == demo_speech("hello there")
-    assert demo_speech("hello there", "Kore") != demo_speech("hello there", "Puck")
-    assert demo_speech("") == b""
-    assert len(demo_speech("word " * 5000)) < 24_000 * 2 * 120
+    assert demo_speech("hello there", RATE) == demo_speech("hello there", RATE)
+    assert demo_speech("hello there", RATE, "Kore") != demo_speech("hello there", RATE, "Puck")
+    assert demo_speech("", RATE) == b""
+    assert len(demo_speech("word " * 5000, RATE)) < 24_000 * 2 * 120

@@ -1,48 +1,63 @@
 """The demo model: a deterministic "model" that needs no server, no key and no network.
 
-It exists so that a newcomer, and every test, sees the whole of dragoman work. It understands nothing; it follows rules
-that a reader can foresee. *The asked text* is the last text of the last user turn, without `<tag>…</tag>` blocks that
-clients put in. Then, the first rule that applies:
+With it a newcomer, and every test, sees all of dragoman work. It understands nothing. It follows rules, so that its
+answers can be predicted. *The question* is the last text of the last user turn, without the `<tag>…</tag>` blocks that
+client programs add. The first rule that applies gives the answer:
 
-1. Tools. With `tool_choice` required it calls. Otherwise (auto) it calls when tools are offered, the last user turn
-   holds no tool results, and the asked text is no greeting and does not begin with what rule 4 or 5 answers. It calls
-   the tools whose names the asked text holds, in that order; else, asked to read a file, one that can read it
-   (demo_files.py); else the one whose name and description share most words with it; else the first. "both" or
-   "parallel" makes it several calls: of the first two tools, or of one tool once per value. Arguments fit the tool's
-   JSON Schema.
-   Values come from the asked text: first what stands in quotes or backticks, then paths and capitalised words, and
-   numbers for numbers.
-2. Structured output (`json_schema`, `json`, or a JSON Schema in words): a value for the schema.
-3. Tool results in the last user turn: it quotes them, and says which have failed.
+1. Tools. If `tool_choice` is "required", it calls a tool. If it is "auto", it calls a tool unless one of these holds:
+   there are no tools; the last user turn contains tool results; the question is a greeting; the question starts with
+   something that rule 4 or 5 answers.
+   It calls the tools that the question names, in that order. Otherwise, if it is asked to read a file, it calls a tool
+   that can read one. Otherwise it calls the tool whose name and description share most words with the question.
+   "both" or "parallel" in the question means several calls: one per value, or one of each of two tools.
+   Arguments fit the tool's JSON Schema. Texts come from the question: first quoted ones, then paths, then capitalised
+   words. Numbers come from the question too.
+2. Structured output (`json_schema`, `json`, or a JSON Schema in the prompt): a value for the schema.
+3. Tool results in the last user turn: it quotes them and says which ones failed.
 4. "say X", "reply with X", "repeat X": X. "count to N": the numbers.
-5. "what is my X?": what an earlier turn said in "my X is …"; "remember X" comes back the same way.
-6. Anything else: a friendly sentence with the asked text in it, in Korean if that is Korean, and what pictures and
-   documents it was shown.
+5. "what is my X?": the value from an earlier "my X is …". "remember X" works the same way.
+6. Anything else: a friendly sentence that repeats the question, in Korean if the question is Korean. It also counts the
+   pictures and documents in the last user turn.
 
-It thinks aloud when reasoning is asked for, counts words as tokens, stops at stop sequences and at the output limit
-(calls are never cut), and gives as many choices as asked. Equal requests get equal replies, ids included.
+It writes reasoning if the request wants it, counts words as tokens, stops at stop sequences and at the output limit
+(calls are never cut), and gives the wanted number of choices. Equal requests get equal replies, including the ids.
 """
 
 import hashlib
+import math
 import re
+from array import array
 from collections.abc import Iterator
+from sys import byteorder
 from typing import assert_never
 
 import msgspec
 from msgspec import Struct
 
-from dragoman.demo.files import PATCH, PATCH_BEGIN, patch_with, read_with, wants_file
-from dragoman.demo.patterns import sample_pattern
-from dragoman.demo.sampler import Hints, sample
-from dragoman.demo.texts import find_schema, strip_tags
-from dragoman.jsontypes import Json, dump_json, dump_text
+from dragoman.demo.prompt import (
+    ASK_FACT,
+    COUNT,
+    MAX_READ_CHARS,
+    QUOTED,
+    SAY,
+    digest_request,
+    find_hints,
+    find_last_parts,
+    find_question,
+    find_results,
+    find_schema,
+    find_texts,
+    is_greeting,
+)
+from dragoman.demo.sampler import sample
+from dragoman.demo.tool_calls import make_calls
+from dragoman.jsontypes import dump_text
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyStart
 from dragoman.model.fold import fold
 from dragoman.model.messages import (
     Audio,
     Document,
     Image,
-    Message,
     Opaque,
     Part,
     Reasoning,
@@ -54,58 +69,38 @@ from dragoman.model.messages import (
     Video,
 )
 from dragoman.model.reply import Finish, Reply, Usage
-from dragoman.model.request import CustomTool, Request, Tool
+from dragoman.model.request import Request
 
 MODELS = ("demo",)
-MEDIA_TOKENS = 85  # what a picture, a document or a sound counts as
-_MOST_CALLS = 4
-_MOST_CHOICES = 16
-_MOST_READ = 2000  # characters of a text that are looked at
-_MOST_STRIPPED = 60_000  # characters in which tags are looked for: some dialects make one text of many
-_MOST_QUOTED = 400  # characters of a result or a question that an answer repeats
+MEDIA_TOKENS = 85  # for each picture, document or sound
+_MAX_CHOICES = 16
+_MAX_QUOTED_CHARS = 400  # of a result or a question that an answer repeats
 
-_GREETINGS = re.compile(
-    r"\s*(hi|hello|hey|greetings|good (morning|evening|afternoon)|thanks|thank you|안녕|안녕하세요|고마워|こんにちは)"
-    r"( there| everyone| dragoman| you)?[\s!.,?~]*",
-    re.I,
-)
-_QUOTED = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)")
-_PATH = re.compile(r"(?<![\w/.~-])(?:[~.]{0,2}/)?[\w.-]+(?:/[\w.-]+)+/?|(?<![\w/.~-])/[\w.-]+|\b[\w-]+\.[a-z]{1,5}\b")
-_NAME = re.compile(r"(?<![.!?] )(?<!^)\b[A-Z][\w-]+(?: [A-Z][\w-]+)*")
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
-_SEVERAL = re.compile(r"\b(both|parallel|at once|simultaneously|each of)\b|동시에|둘 다|각각", re.I)
-_SAY = re.compile(
-    r"\b(?:say|repeat|echo|(?:reply|respond|answer)(?: only| just| exactly)* with)\b"
-    r"(?: (?:only|just|exactly|the words?|the single word|this|after me))*\s*:?\s*(?P<what>[^\n]+)",
-    re.I,
-)
-_COUNT = re.compile(r"\bcount (?:from (?P<low>\d+) )?(?:up )?to (?P<high>\d+)", re.I)
-_ASKED_FACT = re.compile(
-    r"\bwhat(?:'s| is| was) my (?P<what>[\w' -]+?)\s*\?|\b(?:do you )?know my (?P<also>[\w -]+)", re.I
-)
 _FACT = re.compile(r"\bmy (?P<what>[\w' -]+?) (?:is|was) (?P<value>[^.,!?\n]+)", re.I)
-_ASKED_FACT_KO = re.compile(r"내 (?P<what>\w+?)(?:이|가|은|는)? (?:뭐|무엇|뭔|기억)")
-_FACT_KO = re.compile(
+_ASK_FACT_KOREAN = re.compile(r"내 (?P<what>\w+?)(?:이|가|은|는)? (?:뭐|무엇|뭔|기억)")
+_FACT_KOREAN = re.compile(
     r"내 (?P<what>\w+?)(?:은|는|이|가) (?P<value>[^\s.,!?]+?)(?:이야|야|입니다|이에요|예요|이다|다)?(?:[\s.,!?]|$)"
 )
-_ASKED_MEMORY = re.compile(r"\b(?:what|which|recall|do you)\b.*\bremember\b|\brecall\b", re.I)
+_ASK_MEMORY = re.compile(r"\b(?:what|which|recall|do you)\b.*\bremember\b|\brecall\b", re.I)
 _MEMORY = re.compile(r"\bremember(?: that| this|:)?\s*:?\s+(?P<value>[^.!?\n]+)", re.I)
-_SYSTEM_WORD = re.compile(
+_DEMANDED_WORD = re.compile(
     r"\b(?:always|must|begin|start|end|include|say|reply|answer|respond)\b[^.\n]*?[`\"“'](?P<word>[^`\"”'\n]+)", re.I
 )
 _HANGUL = re.compile(r"[가-힣]")
-_NAME_KO = re.compile(r"[가-힣]+?(?=(?:의|은|는|이|가|을|를|에서|에)?(?:[^가-힣]|$))")
 _WORD = re.compile(r"\s*\S+|\s+\Z")
-_STOP_WORDS = frozenset(
-    re.split(" ", "a an the of to in for and or is are my me you it this that with use please get what how do")
-)
 
 _THOUGHTS = (
-    "I was asked: “{asked}”",
+    "I was asked: “{question}”",
     "I am the demo model, so I look for the rule that applies.",
     "The rule gives me what to say, and I check it once more before I answer.",
 )
-_THOUGHTS_OF_EFFORT = {"minimal": 1, "low": 1, "medium": 2}
+_THOUGHT_COUNTS = {"minimal": 1, "low": 1, "medium": 2}
+_TONE_S = 0.14
+_PAUSE_S = 0.04
+_MAX_SPOKEN_WORDS = 400  # about a minute and a quarter
+_AMPLITUDE = 9000
+_LOWEST_HZ = 220.0
+_SEMITONES = (0, 2, 4, 7, 9, 12, 14, 16)  # of a pentatonic scale, so that any order of words sounds pleasant
 
 
 def demo_reply(request: Request) -> Reply:
@@ -118,52 +113,66 @@ def demo_reply(request: Request) -> Reply:
 
 def demo_events(request: Request) -> Iterator[Event]:
     """The answer word by word."""
-    answers = [_answer(request, choice) for choice in range(min(max(request.choices or 1, 1), _MOST_CHOICES))]
-    asked = count_tokens(request)
-    yield ReplyStart(id=f"demo-{_digest(request)}", model=request.model, usage=Usage(input=asked))
+    answers = [_make_answer(request, choice) for choice in range(min(max(request.choices or 1, 1), _MAX_CHOICES))]
+    input_tokens = count_tokens(request)
+    yield ReplyStart(id=f"demo-{digest_request(request)}", model=request.model, usage=Usage(input=input_tokens))
     index = 0
     for choice, answer in enumerate(answers):
         for part in answer.parts:
-            yield from _stream(part, index, choice, request)
+            yield from _stream_part(part, index, choice, request)
             index += 1
     yield ReplyEnd(
         finishes=tuple(answer.finish for answer in answers),
         usage=Usage(
-            input=asked,
+            input=input_tokens,
             output=sum(answer.output for answer in answers),
-            reasoning=sum(answer.reasoning for answer in answers) if thinks(request) else None,
+            reasoning=sum(answer.reasoning for answer in answers) if wants_reasoning(request) else None,
         ),
     )
 
 
 def count_tokens(request: Request) -> int:
-    """How many "tokens" a request has: its words, and a flat sum for each picture, document or sound."""
-    said = sum(_size(part) for message in request.messages for part in message.parts)
-    offered = sum(len(dump_text(msgspec.to_builtins(tool)).split()) + 1 for tool in request.tools or ())
-    return max(1, said + offered)
+    """The number of "tokens" in a request: its words, and a fixed number for each picture, document or sound."""
+    message_tokens = sum(_count_part_tokens(part) for message in request.messages for part in message.parts)
+    tool_tokens = sum(len(dump_text(msgspec.to_builtins(tool)).split()) + 1 for tool in request.tools or ())
+    return max(1, message_tokens + tool_tokens)
 
 
 def demo_embedding(text: str, size: int = 8) -> tuple[float, ...]:
-    """A unit vector that is always the same for the same text, and says nothing about its meaning."""
+    """A unit vector. It is always the same for the same text and tells nothing about the meaning."""
     raw: list[float] = []
     block = 0
     while len(raw) < size:
         raw.extend(byte / 127.5 - 1 for byte in hashlib.sha256(f"{block}:{text}".encode()).digest())
         block += 1
-    length = sum(x * x for x in raw[:size]) ** 0.5 or 1.0
-    return tuple(x / length for x in raw[:size])
+    norm = sum(x * x for x in raw[:size]) ** 0.5 or 1.0
+    return tuple(x / norm for x in raw[:size])
 
 
-def thinks(request: Request) -> bool:
-    """Whether reasoning is asked for: switched on, or given an effort or a budget."""
-    wish = request.reasoning
-    if wish is None or wish.mode == "off" or wish.effort == "none" or wish.budget == 0:
-        return False
-    return wish.mode is not None or wish.effort is not None or wish.budget is not None
+def demo_speech(text: str, rate_hz: int, voice: str | None = None) -> bytes:
+    """Hums a tone for each word: samples of 16 bit, one channel. The letters give the pitch, and so does the voice.
+    Equal texts sound equal."""
+    samples = array("h")
+    pause = array("h", bytes(2 * int(rate_hz * _PAUSE_S)))
+    shift = sum((voice or "").lower().encode()) % 12
+    for word in text.split()[:_MAX_SPOKEN_WORDS]:
+        semitone = _SEMITONES[sum(word.lower().encode()) % len(_SEMITONES)] + shift
+        samples.extend(_make_tone(_LOWEST_HZ * 2 ** (semitone / 12), rate_hz))
+        samples.extend(pause)
+    if byteorder == "big":
+        samples.byteswap()
+    return samples.tobytes()
+
+
+def _make_tone(pitch_hz: float, rate_hz: int) -> "array[int]":
+    """Whole waves only, so that the tone starts and ends at zero and does not click."""
+    period = round(rate_hz / pitch_hz)
+    wave = [round(_AMPLITUDE * math.sin(2 * math.pi * position / period)) for position in range(period)]
+    return array("h", wave) * round(rate_hz * _TONE_S / period)
 
 
 class _Answer(Struct, frozen=True, kw_only=True):
-    """One choice, cut to what was allowed, with its counts."""
+    """One choice, cut to the output limit, with its token counts."""
 
     parts: tuple[Part, ...]
     finish: Finish
@@ -171,283 +180,155 @@ class _Answer(Struct, frozen=True, kw_only=True):
     reasoning: int
 
 
-def _answer(request: Request, choice: int) -> _Answer:
-    room = request.max_output
-    thought = _think(request)
-    thought_size = len(thought.split())
-    if room is not None and thought_size >= room:
-        cut = "".join(_WORD.findall(thought)[:room])
-        parts = (Reasoning(text=cut),) if _shows(request) else ()
-        return _Answer(parts=parts, finish=Finish(reason="length"), output=0, reasoning=room)
-    parts_before: tuple[Part, ...] = (Reasoning(text=thought),) if thought and _shows(request) else ()
-    calls = _calls(request, choice)
+def _make_answer(request: Request, choice: int) -> _Answer:
+    limit = request.max_output
+    reasoning = _write_reasoning(request)
+    reasoning_tokens = len(reasoning.split())
+    if limit is not None and reasoning_tokens >= limit:
+        cut_reasoning = "".join(_WORD.findall(reasoning)[:limit])
+        parts = (Reasoning(text=cut_reasoning),) if _shows_reasoning(request) else ()
+        return _Answer(parts=parts, finish=Finish(reason="length"), output=0, reasoning=limit)
+    shown: tuple[Part, ...] = (Reasoning(text=reasoning),) if reasoning and _shows_reasoning(request) else ()
+    calls = make_calls(request, choice)
     if calls:
-        size = sum(_size(call) for call in calls)
-        parts_all = (*parts_before, *calls)
-        return _Answer(parts=parts_all, finish=Finish(reason="tool_call"), output=size, reasoning=thought_size)
-    said = _talk(request)
+        size = sum(_count_part_tokens(call) for call in calls)
+        finish = Finish(reason="tool_call")
+        return _Answer(parts=(*shown, *calls), finish=finish, output=size, reasoning=reasoning_tokens)
+    text = _write_text(request)
     if choice and request.output is None:
-        said = f"{said} (This is answer {choice + 1}.)"
-    text, finish = _cut(said, request.stop or (), None if room is None else room - thought_size)
-    spoken = (Text(text=text),) if text else ()
-    return _Answer(parts=(*parts_before, *spoken), finish=finish, output=len(text.split()), reasoning=thought_size)
+        text = f"{text} (This is answer {choice + 1}.)"
+    text, finish = _cut_text(text, request.stop or (), None if limit is None else limit - reasoning_tokens)
+    text_parts = (Text(text=text),) if text else ()
+    return _Answer(parts=(*shown, *text_parts), finish=finish, output=len(text.split()), reasoning=reasoning_tokens)
 
 
-def _cut(text: str, stops: tuple[str, ...], room: int | None) -> tuple[str, Finish]:
-    """The text up to the first stop sequence or the last word there is room for."""
+def _cut_text(text: str, stops: tuple[str, ...], max_words: int | None) -> tuple[str, Finish]:
+    """The text up to the first stop sequence or the last allowed word."""
     finish = Finish(reason="stop")
     found = [(text.index(stop), stop) for stop in stops if stop and stop in text]
     if found:
-        place, stop = min(found)
-        text, finish = text[:place], Finish(reason="sequence", sequence=stop)
+        position, stop = min(found)
+        text, finish = text[:position], Finish(reason="sequence", sequence=stop)
     words = _WORD.findall(text)
-    if room is not None and len(text.split()) > room:
-        text, finish = "".join(words[: max(room, 0)]), Finish(reason="length")
+    if max_words is not None and len(text.split()) > max_words:
+        text, finish = "".join(words[: max(max_words, 0)]), Finish(reason="length")
     return text, finish
 
 
-def _think(request: Request) -> str:
-    if not thinks(request):
+def wants_reasoning(request: Request) -> bool:
+    """Whether the request switches reasoning on, or gives an effort or a budget for it."""
+    setting = request.reasoning
+    if setting is None or setting.mode == "off" or setting.effort == "none" or setting.budget == 0:
+        return False
+    return setting.mode is not None or setting.effort is not None or setting.budget is not None
+
+
+def _write_reasoning(request: Request) -> str:
+    if not wants_reasoning(request):
         return ""
     effort = request.reasoning.effort if request.reasoning is not None else None
-    count = _THOUGHTS_OF_EFFORT.get(effort or "medium", len(_THOUGHTS))
-    return " ".join(_THOUGHTS[:count]).format(asked=_short(_asked(request)) or "nothing")
+    count = _THOUGHT_COUNTS.get(effort or "medium", len(_THOUGHTS))
+    return " ".join(_THOUGHTS[:count]).format(question=_shorten(find_question(request)) or "nothing")
 
 
-def _shows(request: Request) -> bool:
+def _shows_reasoning(request: Request) -> bool:
     return request.reasoning is None or request.reasoning.show is not False
 
 
-# -- what was asked
+# -- answers in words
 
 
-def _last_turn(request: Request) -> list[Part]:
-    """The parts of the user's messages behind the last one of the assistant."""
-    parts: list[Part] = []
-    for message in reversed(request.messages):
-        if message.role == "assistant":
-            break
-        if message.role == "user":
-            parts[:0] = message.parts
-    return parts
+def _write_text(request: Request) -> str:
+    output = request.output
+    question = find_question(request)
+    if output is not None and output.type == "json_schema":
+        return dump_text(sample(output.schema or {"type": "object"}, find_hints(question, [])))
+    schema = find_schema(find_texts(request.messages, "system", "developer", "user"))
+    if schema is not None:
+        return dump_text(sample(schema, find_hints(question, [])))
+    if output is not None and output.type == "json":
+        return dump_text({"answer": _answer_question(request, question)})
+    answer = _answer_question(request, question)
+    for text in find_texts(request.messages, "system", "developer"):
+        found = _DEMANDED_WORD.search(text) if len(text) < MAX_READ_CHARS else None  # a long text is a manual
+        if found and found["word"] not in answer:
+            answer = f"{found['word']} {answer}"
+    return answer
 
 
-def _texts(messages: tuple[Message, ...], *roles: str) -> list[str]:
-    return [p.text for m in messages if m.role in roles for p in m.parts if isinstance(p, Text)]
-
-
-def _asked(request: Request) -> str:
-    for text in reversed(_texts(request.messages, "user")):
-        plain = strip_tags(text[-_MOST_STRIPPED:], _MOST_READ)
-        if plain:
-            return plain
-    return ""
-
-
-def _results(request: Request) -> list[ToolResult]:
-    return [part for part in _last_turn(request) if isinstance(part, ToolResult)]
-
-
-# -- calling
-
-
-def _calls(request: Request, choice: int) -> list[ToolCall]:
-    wish = request.tool_choice
-    mode = wish.mode if wish is not None else "auto"
-    offered = [tool for tool in request.tools or () if isinstance(tool, Tool | CustomTool)]
-    if wish is not None and wish.names is not None:
-        offered = [tool for tool in offered if tool.name in wish.names]
-    if not offered or mode == "none":
-        return []
-    asked = _asked(request)
-    if mode == "auto" and (_results(request) or not asked or _GREETINGS.fullmatch(asked)):
-        return []
-    named = _named(offered, asked)
-    if mode == "auto" and not named and _needs_no_tool(asked):
-        return []
-    path = wants_file(asked, _values(asked, offered))
-    reading = read_with(named or offered, path) if path is not None else None
-    if reading is not None and len(named) < 2 and not _SEVERAL.search(asked):
-        tool, arguments = reading
-        return [_call(request, choice, 0, tool, arguments)]
-    chosen = _choose(offered, named, asked)
-    if request.parallel_calls is False:
-        chosen = chosen[:1]
-    hints = _hints(asked, offered)
-    return [_call(request, choice, place, tool, _arguments(tool, hints)) for place, tool in enumerate(chosen)]
-
-
-def _needs_no_tool(asked: str) -> bool:
-    return any(rule.match(asked) for rule in (_SAY, _COUNT, _ASKED_FACT))
-
-
-def _call(request: Request, choice: int, place: int, tool: Tool | CustomTool, arguments: str) -> ToolCall:
-    name = f"call_{_digest(request, choice, place)}"
-    return ToolCall(id=name, name=tool.name, arguments=arguments, freeform=isinstance(tool, CustomTool))
-
-
-def _named(offered: list[Tool | CustomTool], asked: str) -> list[Tool | CustomTool]:
-    """The tools the text names, in its order."""
-    found = sorted((place, i) for i, tool in enumerate(offered) if (place := _place_of(tool.name, asked)) is not None)
-    return [offered[i] for _, i in found][:_MOST_CALLS]
-
-
-def _choose(offered: list[Tool | CustomTool], chosen: list[Tool | CustomTool], asked: str) -> list[Tool | CustomTool]:
-    if len(chosen) > 1:
-        return chosen
-    words = _words(asked)
-    best = chosen[0] if chosen else max(offered, key=lambda tool: _likeness(tool, words))  # the first of equals
-    if not _SEVERAL.search(asked):
-        return [best]
-    values = _values(asked, offered)
-    if len(values) > 1:
-        return [best] * min(len(values), _MOST_CALLS)
-    others = [tool for tool in offered if tool is not best]
-    return [best, *(others or [best])[:1]]
-
-
-def _place_of(name: str, asked: str) -> int | None:
-    """Where the text names a tool, as it is written or in plain words: get_weather, "get weather"."""
-    spaced = re.sub(r"[_\-.]+|(?<=[a-z])(?=[A-Z])", " ", name)
-    for form in (name, spaced):
-        found = re.search(rf"(?<!\w){re.escape(form)}(?!\w)", asked, re.I)
-        if found:
-            return found.start()
-    return None
-
-
-def _likeness(tool: Tool | CustomTool, words: set[str]) -> int:
-    return 3 * len(_words(tool.name) & words) + len(_words(tool.description or "") & words)
-
-
-def _words(text: str) -> set[str]:
-    spaced = re.sub(r"[_\W]+|(?<=[a-z])(?=[A-Z])", " ", text)
-    return {word.lower() for word in spaced.split()} - _STOP_WORDS
-
-
-def _values(asked: str, offered: list[Tool | CustomTool]) -> list[str]:
-    """What the text offers as string arguments: quotes, then paths, then names."""
-    quoted = [next(word for word in found.groups() if word) for found in _QUOTED.finditer(asked)]
-    rest = _QUOTED.sub(" ", asked)
-    paths = _PATH.findall(rest)
-    names = _NAME.findall(_PATH.sub(" ", rest))
-    if not names:
-        names = _NAME_KO.findall(rest)[:1]
-    tools = {tool.name for tool in offered}
-    return [value for value in [*quoted, *paths, *names] if value not in tools]
-
-
-def _hints(asked: str, offered: list[Tool | CustomTool]) -> Hints:
-    numbers = tuple(float(number) for number in _NUMBER.findall(asked))
-    return Hints(tuple(_values(asked, offered)), numbers, asked)
-
-
-def _arguments(tool: Tool | CustomTool, hints: Hints) -> str:
-    if isinstance(tool, Tool) and (patch := patch_with(tool)) is not None:
-        return patch
-    if isinstance(tool, Tool):
-        schema = tool.parameters or {}
-        made = sample({**schema, "type": "object"} if "type" not in schema else schema, hints)
-        return dump_text(made if type(made) is dict else {})
-    if tool.syntax == "regex" and tool.grammar:
-        return sample_pattern(tool.grammar)
-    if PATCH_BEGIN in (tool.grammar or ""):
-        return PATCH
-    return hints.next_text() or "hello"
-
-
-# -- talking
-
-
-def _talk(request: Request) -> str:
-    wish = request.output
-    asked = _asked(request)
-    if wish is not None and wish.type == "json_schema":
-        return dump_text(sample(wish.schema or {"type": "object"}, _hints(asked, [])))
-    told = find_schema(_texts(request.messages, "system", "developer", "user"))
-    if told is not None:
-        return dump_text(sample(told, _hints(asked, [])))
-    if wish is not None and wish.type == "json":
-        return dump_text({"answer": _say(request, asked)})
-    said = _say(request, asked)
-    for text in _texts(request.messages, "system", "developer"):
-        found = _SYSTEM_WORD.search(text) if len(text) < _MOST_READ else None  # a long one is a manual, not a wish
-        if found and found["word"] not in said:
-            said = f"{found['word']} {said}"
-    return said
-
-
-def _say(request: Request, asked: str) -> str:
-    results = _results(request)
+def _answer_question(request: Request, question: str) -> str:
+    results = find_results(request)
     if results:
-        return _tell(request, results)
-    told = _SAY.search(asked)
-    if told:
-        return _told(told["what"])
-    count = _COUNT.search(asked)
+        return _report_results(request, results)
+    command = SAY.search(question)
+    if command:
+        return _find_text_to_say(command["what"])
+    count = COUNT.search(question)
     if count:
         low = int(count["low"] or 1)
         return " ".join(str(n) for n in range(low, min(int(count["high"]), low + 999) + 1))
-    return _recall(request, asked) or _chat(request, asked)
+    return _recall_fact(request, question) or _repeat_question(request, question)
 
 
-def _told(what: str) -> str:
-    quoted = _QUOTED.search(what)
+def _find_text_to_say(what: str) -> str:
+    quoted = QUOTED.search(what)
     if quoted:
         return next(word for word in quoted.groups() if word)
     return re.split(r"(?<=[\w)])[.!?](?:\s|$)", what.strip())[0]
 
 
-def _tell(request: Request, results: list[ToolResult]) -> str:
+def _report_results(request: Request, results: list[ToolResult]) -> str:
     names = {p.id: p.name for m in request.messages for p in m.parts if isinstance(p, ToolCall)}
-    told = []
+    lines = []
     for result in results:
         name = result.name or names.get(result.call_id) or "tool"
-        words = " ".join(p.text for p in result.parts if isinstance(p, Text)).strip()
-        seen = _seen(result.parts)
-        said = " ".join(piece for piece in (_short(words), seen) if piece) or "nothing"
-        told.append(f"The {name} tool {'failed' if result.failed else 'answered'}: {said}")
-    return "\n".join(told)
+        text = " ".join(p.text for p in result.parts if isinstance(p, Text)).strip()
+        media = _describe_media(result.parts)
+        answer = " ".join(piece for piece in (_shorten(text), media) if piece) or "nothing"
+        lines.append(f"The {name} tool {'failed' if result.failed else 'answered'}: {answer}")
+    return "\n".join(lines)
 
 
-def _recall(request: Request, asked: str) -> str | None:
-    """A fact an earlier turn gave, if one is asked for."""
-    earlier = [text[:_MOST_READ] for text in _texts(request.messages, "user", "system") if text.strip() != asked]
-    for question, fact in ((_ASKED_FACT, _FACT), (_ASKED_FACT_KO, _FACT_KO)):
-        found = question.search(asked)
+def _recall_fact(request: Request, question: str) -> str | None:
+    """A fact from an earlier turn, if the question asks for one."""
+    texts = find_texts(request.messages, "user", "system")
+    earlier = [text[:MAX_READ_CHARS] for text in texts if text.strip() != question]
+    for ask_pattern, fact_pattern in ((ASK_FACT, _FACT), (_ASK_FACT_KOREAN, _FACT_KOREAN)):
+        found = ask_pattern.search(question)
         if found:
             what = next(word for word in found.groups() if word).strip().lower()
             for text in reversed(earlier):
-                for known in fact.finditer(text):
+                for known in fact_pattern.finditer(text):
                     if known["what"].strip().lower() == what:
                         value = known["value"].strip()
-                        return f"내 기억으로는 {value}입니다." if fact is _FACT_KO else f"Your {what} is {value}."
-    if _ASKED_MEMORY.search(asked):
+                        korean = fact_pattern is _FACT_KOREAN
+                        return f"내 기억으로는 {value}입니다." if korean else f"Your {what} is {value}."
+    if _ASK_MEMORY.search(question):
         for text in reversed(earlier):
-            known_to = _MEMORY.search(text)
-            if known_to:
-                return f"You asked me to remember {known_to['value'].strip()}."
+            remembered = _MEMORY.search(text)
+            if remembered:
+                return f"You asked me to remember {remembered['value'].strip()}."
     return None
 
 
-def _chat(request: Request, asked: str) -> str:
-    seen = _seen(tuple(_last_turn(request)))
-    korean = bool(_HANGUL.search(asked))
-    if _GREETINGS.fullmatch(asked) and not seen:
+def _repeat_question(request: Request, question: str) -> str:
+    media = _describe_media(tuple(find_last_parts(request)))
+    korean = bool(_HANGUL.search(question))
+    if is_greeting(question) and not media:
         if korean:
             return "안녕하세요! 저는 dragoman의 데모 모델입니다. 무엇을 도와드릴까요?"
         return "Hello! I am the demo model of dragoman. How can I help you?"
     if korean:
-        tail = f" 보여 주신 것: {seen}" if seen else ""
-        return f"“{_short(asked)}”라고 물으셨군요. 저는 dragoman의 데모 모델이라 항상 같은 대답을 드립니다.{tail}"
-    if not asked:
-        return seen or "You said nothing, so there is nothing to answer yet."
-    answer = f"You asked: “{_short(asked)}” I am the demo model of dragoman, so I only repeat what I read."
-    return f"{seen} {answer}" if seen else answer
+        tail = f" 보여 주신 것: {media}" if media else ""
+        return f"“{_shorten(question)}”라고 물으셨군요. 저는 dragoman의 데모 모델이라 항상 같은 대답을 드립니다.{tail}"
+    if not question:
+        return media or "You said nothing, so there is nothing to answer yet."
+    answer = f"You asked: “{_shorten(question)}” I am the demo model of dragoman, so I only repeat what I read."
+    return f"{media} {answer}" if media else answer
 
 
-def _seen(parts: tuple[Part, ...]) -> str:
-    """What there was beside text."""
+def _describe_media(parts: tuple[Part, ...]) -> str:
+    """Counts the parts that are not text, in words."""
     kinds: dict[str, list[str]] = {}
     for part in parts:
         match part:
@@ -455,26 +336,26 @@ def _seen(parts: tuple[Part, ...]) -> str:
                 kinds.setdefault(type(part).__name__.lower(), []).append(part.media_type or "unknown type")
             case _:
                 pass
-    said = [
+    counted = [
         f"{len(types)} {kind}{'s' if len(types) > 1 else ''} ({', '.join(dict.fromkeys(types))})"
         for kind, types in kinds.items()
     ]
-    return f"I see {' and '.join(said)}." if said else ""
+    return f"I see {' and '.join(counted)}." if counted else ""
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…"
 
 
 # -- streaming and counting
 
 
-def _stream(part: Part, index: int, choice: int, request: Request) -> Iterator[Event]:
+def _stream_part(part: Part, index: int, choice: int, request: Request) -> Iterator[Event]:
     match part:
         case Text(text=text):
             yield PartStart(index=index, choice=choice, part=Text(text=""))
             for word in _WORD.findall(text):
-                logprobs = (_logprob(word, request.top_logprobs or 0),) if request.logprobs else None
+                logprobs = (_make_logprob(word, request.top_logprobs or 0),) if request.logprobs else None
                 yield PartDelta(index=index, text=word, logprobs=logprobs)
         case Reasoning(text=text):
             yield PartStart(index=index, choice=choice, part=Reasoning(text=""))
@@ -489,19 +370,19 @@ def _stream(part: Part, index: int, choice: int, request: Request) -> Iterator[E
     yield PartEnd(index=index)
 
 
-def _logprob(word: str, top: int) -> TokenLogprob:
+def _make_logprob(word: str, top_count: int) -> TokenLogprob:
     plain = TokenLogprob(token=word, logprob=-0.1, bytes=tuple(word.encode()), top=())
-    return msgspec.structs.replace(plain, top=(msgspec.structs.replace(plain, top=None),)) if top else plain
+    return msgspec.structs.replace(plain, top=(msgspec.structs.replace(plain, top=None),)) if top_count else plain
 
 
-def _size(part: Part) -> int:
+def _count_part_tokens(part: Part) -> int:
     match part:
         case Text() | Refusal() | Reasoning():
             return len(part.text.split())
         case ToolCall():
             return 1 + len(part.arguments.split())
         case ToolResult():
-            return sum(_size(inner) for inner in part.parts)
+            return sum(_count_part_tokens(inner) for inner in part.parts)
         case Document(text=str() as text):
             return len(text.split())
         case Image() | Document() | Audio() | Video():
@@ -510,9 +391,3 @@ def _size(part: Part) -> int:
             return 1
         case _:
             assert_never(part)
-
-
-def _digest(request: Request, *more: Json) -> str:
-    """The same for the same question, streamed or not."""
-    told = [request.model, request.messages, request.tools, more]
-    return hashlib.sha256(dump_json(msgspec.to_builtins(told))).hexdigest()[:20]

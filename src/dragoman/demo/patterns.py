@@ -1,12 +1,12 @@
-"""Text for a regular expression or a named format: the shortest usual thing it allows."""
+"""A short text that matches a regular expression, and a text for each format that JSON Schema names."""
 
 import re
 
-LONGEST = 4096
-_LONGEST_SEARCHED = 64  # patterns are strangers' text: what could take for ever is not tried
-_MOST_REPEATS = 4
+_MAX_CHARS = 4096
+_MAX_SEARCHED_CHARS = 64  # a client wrote the pattern: on a long text it could run forever
+_MAX_REPEATS = 4
 
-FORMATS = {
+FORMAT_SAMPLES = {
     "date-time": "2026-01-02T03:04:05Z",
     "date": "2026-01-02",
     "time": "03:04:05Z",
@@ -32,133 +32,133 @@ FORMATS = {
     "password": "secret",
 }
 
-_GUESSES = ("a", "A", "1", "abc", "ABC", "Abc1", "12345", "a-1", "a_b", "a.b", "/a", *FORMATS.values())
+_GUESSES = ("a", "A", "1", "abc", "ABC", "Abc1", "12345", "a-1", "a_b", "a.b", "/a", *FORMAT_SAMPLES.values())
 
 
-def finds(pattern: str, text: str, *, unsure: bool = True) -> bool:
-    """Whether the pattern finds something in the text; `unsure` where we cannot or would rather not tell."""
-    if len(text) > _LONGEST_SEARCHED or _is_risky(pattern):
-        return unsure
+def matches_pattern(pattern: str, text: str, *, if_unsure: bool = True) -> bool:
+    """Whether the pattern matches somewhere in the text; `if_unsure` if that cannot be told, or could take forever."""
+    if len(text) > _MAX_SEARCHED_CHARS or _is_risky(pattern):
+        return if_unsure
     try:
         return re.search(pattern, text) is not None
     except (re.error, RecursionError, OverflowError):
-        return unsure  # regular expressions of another kind than ours
+        return if_unsure  # another dialect of regular expressions
 
 
 def _is_risky(pattern: str) -> bool:
-    """Repeats inside repeats, or many of them in a row, may take for ever on the wrong text."""
-    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "a", pattern)  # without escapes and classes
+    """Nested or many repeats can make a search run forever."""
+    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "a", pattern)  # escapes and character classes become one letter
     groups, repeats = [False], 0
-    for i, sign in enumerate(plain):
-        if sign == "(":
+    for i, char in enumerate(plain):
+        if char == "(":
             groups.append(False)
-        elif sign in "*+{":
+        elif char in "*+{":
             groups[-1] = True
             repeats += 1
-        elif sign == "|":
+        elif char == "|":
             groups[-1] = True
-        elif sign == ")" and len(groups) > 1:
-            busy = groups.pop()
-            if busy and plain[i + 1 : i + 2] in ("*", "+", "{"):
+        elif char == ")" and len(groups) > 1:
+            has_repeat = groups.pop()
+            if has_repeat and plain[i + 1 : i + 2] in ("*", "+", "{"):
                 return True
-            groups[-1] = groups[-1] or busy
-    return repeats > _MOST_REPEATS
+            groups[-1] = groups[-1] or has_repeat
+    return repeats > _MAX_REPEATS
 
 
 def sample_pattern(pattern: str) -> str:
-    """A text that the pattern finds; a guess where it uses what we do not read (look-around, back-references)."""
+    """A text that the pattern matches; a guess if it uses look-around, back-references or other unknown syntax."""
     try:
-        text = _Pattern(pattern).text()
+        text = _PatternReader(pattern).read()
     except (IndexError, ValueError, RecursionError, StopIteration):
         text = ""
-    if finds(pattern, text):
+    if matches_pattern(pattern, text):
         return text
-    return next((guess for guess in _GUESSES if finds(pattern, guess)), text)
+    return next((guess for guess in _GUESSES if matches_pattern(pattern, guess)), text)
 
 
-_CLASSES = {"d": "1", "w": "a", "s": " ", "D": "a", "W": "-", "S": "a", "n": "\n", "t": "\t", "r": "\r"}
+_ESCAPES = {"d": "1", "w": "a", "s": " ", "D": "a", "W": "-", "S": "a", "n": "\n", "t": "\t", "r": "\r"}
 _PRINTABLE = "a1A_- .:/@#" + "".join(map(chr, range(33, 127))) + "\t\n é가"
 
 
-class _Pattern:
-    """Reads a regular expression and says the shortest usual thing it allows."""
+class _PatternReader:
+    """Reads a regular expression and writes a short text that it matches."""
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._at = 0
+        self._position = 0
 
-    def text(self) -> str:
-        return self._alternatives()
+    def read(self) -> str:
+        return self._read_alternatives()
 
     def _peek(self) -> str:
-        return self._source[self._at] if self._at < len(self._source) else ""
+        return self._source[self._position] if self._position < len(self._source) else ""
 
     def _next(self) -> str:
-        self._at += 1
-        return self._source[self._at - 1]
+        self._position += 1
+        return self._source[self._position - 1]
 
-    def _alternatives(self) -> str:
-        ways = [self._sequence()]
+    def _read_alternatives(self) -> str:
+        alternatives = [self._read_sequence()]
         while self._peek() == "|":
             self._next()
-            ways.append(self._sequence())
-        return ways[0]
+            alternatives.append(self._read_sequence())
+        return alternatives[0]
 
-    def _sequence(self) -> str:
-        made: list[str] = []
+    def _read_sequence(self) -> str:
+        pieces: list[str] = []
         while self._peek() not in ("", "|", ")"):
-            atom = self._atom()
-            count = self._count()
-            if len(atom) * count > LONGEST:
+            atom = self._read_atom()
+            count = self._read_count()
+            if len(atom) * count > _MAX_CHARS:
                 raise ValueError("too long")
-            made.append(atom * count)
-        return "".join(made)
+            pieces.append(atom * count)
+        return "".join(pieces)
 
-    def _atom(self) -> str:
-        sign = self._next()
-        match sign:
+    def _read_atom(self) -> str:
+        char = self._next()
+        match char:
             case "^" | "$":
                 return ""
             case ".":
                 return "a"
             case "(":
-                return self._group()
+                return self._read_group()
             case "[":
-                return self._one_of()
+                return self._read_class()
             case "\\":
-                return self._escape()
+                return self._read_escape()
             case _:
-                return sign
+                return char
 
-    def _group(self) -> str:
-        silent = False
+    def _read_group(self) -> str:
+        is_lookaround = False
         if self._peek() == "?":
-            head = re.compile(r"\?(?::|P?<\w+>|<?[=!]|[a-z]+:)").match(self._source, self._at)
+            head = re.compile(r"\?(?::|P?<\w+>|<?[=!]|[a-z]+:)").match(self._source, self._position)
             if head is None:
                 raise ValueError("an unknown group")
-            self._at = head.end()
-            silent = head.group() in ("?=", "?!", "?<=", "?<!")
-        text = self._alternatives()
+            self._position = head.end()
+            is_lookaround = head.group() in ("?=", "?!", "?<=", "?<!")
+        text = self._read_alternatives()
         self._next()  # the closing bracket
-        return "" if silent else text
+        return "" if is_lookaround else text
 
-    def _escape(self) -> str:
-        sign = self._next()
-        if sign in "bBAZz":
+    def _read_escape(self) -> str:
+        char = self._next()
+        if char in "bBAZz":
             return ""
-        if sign in "xu":
-            code = re.compile(r"\{?([0-9a-fA-F]{2,6})\}?").match(self._source, self._at)
+        if char in "xu":
+            code = re.compile(r"\{?([0-9a-fA-F]{2,6})\}?").match(self._source, self._position)
             if code is None:
                 raise ValueError("an escape without its code")
-            width = 2 if sign == "x" else len(code.group(1)[:4])
-            self._at += width
+            width = 2 if char == "x" else len(code.group(1)[:4])
+            self._position += width
             return chr(int(code.group(1)[:width], 16))
-        if sign.isdigit() or sign in "pPk":
+        if char.isdigit() or char in "pPk":
             raise ValueError("a reference or a property")
-        return _CLASSES.get(sign, sign)
+        return _ESCAPES.get(char, char)
 
-    def _one_of(self) -> str:
-        start = self._at - 1
+    def _read_class(self) -> str:
+        start = self._position - 1
         if self._peek() == "^":
             self._next()
         if self._peek() == "]":
@@ -167,27 +167,27 @@ class _Pattern:
             if self._next() == "\\":
                 self._next()
         self._next()
-        found = re.compile(self._source[start : self._at].replace("[[", "[\\["))
-        return next(sign for sign in _PRINTABLE if found.match(sign))
+        found = re.compile(self._source[start : self._position].replace("[[", "[\\["))
+        return next(char for char in _PRINTABLE if found.match(char))
 
-    def _count(self) -> int:
-        sign = self._peek()
-        least = 1
-        if sign in ("*", "?"):
+    def _read_count(self) -> int:
+        char = self._peek()
+        count = 1
+        if char in ("*", "?"):
             self._next()
-            least = 0 if sign == "?" else 1
-        elif sign == "+":
+            count = 0 if char == "?" else 1
+        elif char == "+":
             self._next()
-        elif sign == "{":
-            bounds = re.compile(r"\{(\d*)(,?)(\d*)\}").match(self._source, self._at)
+        elif char == "{":
+            bounds = re.compile(r"\{(\d*)(,?)(\d*)\}").match(self._source, self._position)
             if bounds is None:
                 return 1
-            self._at = bounds.end()
-            least = int(bounds.group(1) or 0)
-            if least == 0 and bounds.group(3) != "0":
-                least = 1
+            self._position = bounds.end()
+            count = int(bounds.group(1) or 0)
+            if count == 0 and bounds.group(3) != "0":
+                count = 1
         else:
             return 1
         if self._peek() in ("?", "+"):  # lazy or possessive: the same text
             self._next()
-        return least
+        return count

@@ -1,31 +1,31 @@
-"""A value for a JSON Schema: small, deterministic and, wherever we can manage it, valid.
+"""A value for a JSON Schema: small, deterministic and, wherever possible, valid.
 
-Alternatives (`anyOf`, enums, optional parts) give candidates; the first that fits the schema is taken. What a person
-said may colour the value: `Hints` holds the strings and numbers of a prompt in their order, used up one by one.
+Alternatives (`anyOf`, enums, optional parts) give several candidates. The first one that fits the schema is the value.
+`Hints` are the strings and numbers of a prompt. A value uses them in their order, each once.
 """
 
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from dragoman.demo.patterns import FORMATS, finds, sample_pattern
+from dragoman.demo.patterns import FORMAT_SAMPLES, matches_pattern, sample_pattern
 from dragoman.jsontypes import Json, JsonObject
 from dragoman.passes.schema_check import find_violation
 
-_DEEPEST = 8  # a schema that refers to itself is cut here
-_MOST_STEPS = 10_000  # schemas are strangers' text: one that explodes is given up
-_OPTIONAL_DEPTH = 3  # below this only what is required is filled in
-_MOST_CANDIDATES = 48
-_LONGEST = 4096  # a minLength or minItems beyond it is not met
+_MAX_DEPTH = 8  # for schemas that refer to themselves
+_MAX_STEPS = 10_000  # a client wrote the schema: it may be made to explode
+_OPTIONAL_DEPTH = 3  # deeper than this only required properties are filled in
+_MAX_CANDIDATES = 48
+_MAX_LENGTH = 4096  # a longer minLength or minItems is not met
 
 
 class Hints:
-    """Words and numbers of a prompt that arguments are made of."""
+    """Texts and numbers of a prompt, to make values from."""
 
-    def __init__(self, texts: tuple[str, ...] = (), numbers: tuple[float, ...] = (), said: str = "") -> None:
+    def __init__(self, texts: tuple[str, ...] = (), numbers: tuple[float, ...] = (), prompt: str = "") -> None:
         self._texts = list(texts)
         self._numbers = list(numbers)
-        self.said = said.lower()  # an enum's value that occurs in it is preferred
+        self.prompt = prompt.lower()  # enum values that occur in it are preferred
 
     def next_text(self) -> str | None:
         return self._texts.pop(0) if self._texts else None
@@ -34,20 +34,20 @@ class Hints:
         return self._numbers.pop(0) if self._numbers else None
 
 
-class _TooMuchError(Exception):
-    """The schema takes more steps than it is worth."""
+class _SchemaTooLargeError(Exception):
+    """The schema takes more steps than allowed."""
 
 
 def sample(schema: Json, hints: Hints | None = None) -> Json:
-    """A value for the schema; the nearest we can make where the schema asks for more than we know."""
+    """A value for the schema. If no candidate fits the schema, the first candidate."""
     try:
-        return _Sampler(schema, hints or Hints()).value(schema, "value", 0)
-    except (_TooMuchError, RecursionError):
+        return _Sampler(schema, hints or Hints()).make_value(schema, "value", 0)
+    except (_SchemaTooLargeError, RecursionError):
         return {}
 
 
 def fits(value: Json, schema: Json) -> bool:
-    """Whether a value obeys the keywords we know."""
+    """Whether a value obeys the keywords that schema_check knows."""
     return find_violation(value, schema) is None
 
 
@@ -57,75 +57,78 @@ class _Sampler:
         self._hints = hints
         self._steps = 0
 
-    def _spend(self, steps: int) -> None:
+    def _count_steps(self, steps: int) -> None:
         self._steps += steps
-        if self._steps > _MOST_STEPS:
-            raise _TooMuchError
+        if self._steps > _MAX_STEPS:
+            raise _SchemaTooLargeError
 
     # -- making
 
-    def value(self, schema: Json, name: str, depth: int) -> Json:
-        if depth > _DEEPEST:
+    def make_value(self, schema: Json, name: str, depth: int) -> Json:
+        if depth > _MAX_DEPTH:
             return None
-        first: list[Json] = []
-        for candidate in islice(self._candidates(schema, name, depth), _MOST_CANDIDATES):
+        rejected: list[Json] = []
+        for candidate in islice(self._make_candidates(schema, name, depth), _MAX_CANDIDATES):
             if self._fits(candidate, schema):
                 return candidate
-            first.append(candidate)
-        return first[0] if first else None
+            rejected.append(candidate)
+        return rejected[0] if rejected else None
 
-    def _candidates(self, schema: Json, name: str, depth: int) -> Iterator[Json]:
-        if type(schema) is not dict:  # true, or something that is no schema
-            yield self._text({}, name)
+    def _make_candidates(self, schema: Json, name: str, depth: int) -> Iterator[Json]:
+        if type(schema) is not dict:  # true, or not a schema at all
+            yield self._make_text({}, name)
             return
-        for plain in self._branches(schema, depth, 0):
-            if "const" in plain:
-                yield plain["const"]
-            elif type(plain.get("enum")) is list and plain["enum"]:
-                yield from self._prefer_said(plain["enum"])
+        for branch in self._expand(schema, depth, 0):
+            if "const" in branch:
+                yield branch["const"]
+            elif type(branch.get("enum")) is list and branch["enum"]:
+                yield from self._prefer_mentioned(branch["enum"])
             else:
-                for kind in _kinds(plain):
-                    yield from self._typed(kind, plain, name, depth)
+                for json_type in _list_types(branch):
+                    yield from self._make_typed(json_type, branch, name, depth)
 
-    def _branches(self, schema: JsonObject, depth: int, hops: int) -> Iterator[JsonObject]:
-        """The schema as schemas without `$ref`, `allOf`, `anyOf`, `oneOf` and `if`: one for each way through them."""
-        self._spend(1)
-        if hops > 2 * _DEEPEST:
+    def _expand(self, schema: JsonObject, depth: int, hops: int) -> Iterator[JsonObject]:
+        """Schemas without `$ref`, `allOf`, `anyOf`, `oneOf` and `if`: one for each combination of alternatives."""
+        self._count_steps(1)
+        if hops > 2 * _MAX_DEPTH:
             return
         if "$ref" in schema:
-            rest = {key: value for key, value in schema.items() if key != "$ref"}
+            others = {key: value for key, value in schema.items() if key != "$ref"}
             target = self._resolve(schema["$ref"])
             if type(target) is dict:
-                yield from self._branches(_merge(target, rest), depth, hops + 1)
-            elif rest:
-                yield from self._branches(rest, depth, hops + 1)
+                yield from self._expand(_merge(target, others), depth, hops + 1)
+            elif others:
+                yield from self._expand(others, depth, hops + 1)
             return
         for key in ("allOf", "anyOf", "oneOf"):
             options = schema.get(key)
             if type(options) is list and options:
-                self._spend(len(options))
-                rest = {k: v for k, v in schema.items() if k != key}
-                ways = [_merge_all(self._solid(rest, options))] if key == "allOf" else _ways(rest, options, depth)
-                for way in ways:
-                    yield from self._branches(way, depth, hops + 1)
+                self._count_steps(len(options))
+                others = {k: v for k, v in schema.items() if k != key}
+                if key == "allOf":
+                    branches = [_merge_all(self._resolve_all(others, options))]
+                else:
+                    branches = _merge_each(others, options, depth)
+                for branch in branches:
+                    yield from self._expand(branch, depth, hops + 1)
                 return
         if "if" in schema:
-            rest = {k: v for k, v in schema.items() if k not in ("if", "then", "else")}
-            yield from self._branches(_merge_all([rest, schema["if"], schema.get("then", True)]), depth, hops + 1)
-            yield from self._branches(_merge(rest, schema.get("else", True)), depth, hops + 1)
+            others = {k: v for k, v in schema.items() if k not in ("if", "then", "else")}
+            yield from self._expand(_merge_all([others, schema["if"], schema.get("then", True)]), depth, hops + 1)
+            yield from self._expand(_merge(others, schema.get("else", True)), depth, hops + 1)
             return
         yield schema
 
-    def _solid(self, rest: JsonObject, options: list[Json]) -> list[Json]:
-        """The parts of an allOf with their references followed, so that they can be merged."""
-        parts: list[Json] = [rest]
+    def _resolve_all(self, others: JsonObject, options: list[Json]) -> list[Json]:
+        """The schemas of an allOf with their references resolved, so that they can be merged."""
+        parts: list[Json] = [others]
         for option in options:
             target: Json = option
-            for _ in range(_DEEPEST):
+            for _ in range(_MAX_DEPTH):
                 if type(target) is not dict or "$ref" not in target:
                     break
-                aside = {k: v for k, v in target.items() if k != "$ref"}
-                target = _merge(self._resolve(target["$ref"]), aside)
+                siblings = {k: v for k, v in target.items() if k != "$ref"}
+                target = _merge(self._resolve(target["$ref"]), siblings)
             parts.append(target)
         return parts
 
@@ -143,119 +146,121 @@ class _Sampler:
                 return True
         return found
 
-    def _prefer_said(self, values: list[Json]) -> Iterator[Json]:
-        said = [v for v in values if type(v) is str and v and v.lower() in self._hints.said]
-        yield from said
+    def _prefer_mentioned(self, values: list[Json]) -> Iterator[Json]:
+        mentioned = [v for v in values if type(v) is str and v and v.lower() in self._hints.prompt]
+        yield from mentioned
         yield from values
 
-    def _typed(self, kind: str, schema: JsonObject, name: str, depth: int) -> Iterator[Json]:
-        match kind:
+    def _make_typed(self, json_type: str, schema: JsonObject, name: str, depth: int) -> Iterator[Json]:
+        match json_type:
             case "object":
-                yield self._object(schema, depth)
+                yield self._make_object(schema, depth)
             case "array":
-                yield from self._arrays(schema, name, depth)
+                yield from self._make_arrays(schema, name, depth)
             case "string":
-                yield self._text(schema, name)
+                yield self._make_text(schema, name)
                 if "default" in schema:
                     yield schema["default"]
             case "integer" | "number":
-                yield from self._numbers(schema, kind)
+                yield from self._make_numbers(schema, json_type)
             case "boolean":
                 yield True
                 yield False
             case _:
                 yield None
 
-    def _object(self, schema: JsonObject, depth: int) -> JsonObject:
-        properties = _dict(schema.get("properties"))
-        required = [key for key in _list(schema.get("required")) if type(key) is str]
-        wanted = required or ([] if depth >= _OPTIONAL_DEPTH else list(properties))
-        made: JsonObject = {}
-        for key in wanted:
-            made[key] = self.value(properties.get(key, schema.get("additionalProperties", True)), key, depth + 1)
-        if not required:  # what is optional and cannot be said well is left out
-            made = {k: v for k, v in made.items() if self._fits(v, properties.get(k, True))}
-        least = schema.get("minProperties")
-        if type(least) is int:
-            spare = [key for key in properties if key not in made]
-            for key in [*spare, *(f"key{i}" for i in range(1, min(least, 64) + 1))]:
-                if len(made) >= least:
+    def _make_object(self, schema: JsonObject, depth: int) -> JsonObject:
+        properties, others = _get_dict(schema.get("properties")), schema.get("additionalProperties", True)
+        required = [key for key in _get_list(schema.get("required")) if type(key) is str]
+        keys = required or ([] if depth >= _OPTIONAL_DEPTH else list(properties))
+        value: JsonObject = {}
+        for key in keys:
+            value[key] = self.make_value(properties.get(key, others), key, depth + 1)
+        if not required:  # leave out optional properties without a valid value
+            value = {k: v for k, v in value.items() if self._fits(v, properties.get(k, True))}
+        minimum = schema.get("minProperties")
+        if type(minimum) is int:
+            unused = [key for key in properties if key not in value]
+            for key in [*unused, *(f"key{i}" for i in range(1, min(minimum, 64) + 1))]:
+                if len(value) >= minimum:
                     break
-                made[key] = self.value(properties.get(key, schema.get("additionalProperties", True)), key, depth + 1)
-        return made
+                value[key] = self.make_value(properties.get(key, others), key, depth + 1)
+        return value
 
-    def _arrays(self, schema: JsonObject, name: str, depth: int) -> Iterator[Json]:
+    def _make_arrays(self, schema: JsonObject, name: str, depth: int) -> Iterator[Json]:
         prefix = schema.get("prefixItems")
         items = schema.get("items", True)
-        if type(items) is list:  # the older form of prefixItems
+        if type(items) is list:  # the older spelling of prefixItems
             prefix, items = items, schema.get("additionalItems", True)
-        least, most = _whole(schema.get("minItems"), 0), _whole(schema.get("maxItems"), _LONGEST)
-        heads = prefix if type(prefix) is list else []
-        usual = max(least, len(heads), 1 if depth < _OPTIONAL_DEPTH and items is not False else 0)
-        for count in (min(usual, most), least):
-            kinds = [heads[i] if i < len(heads) else items for i in range(min(count, _LONGEST))]
-            row = [self.value(kind, name, depth + 1) for kind in kinds]
-            yield _distinct(row) if schema.get("uniqueItems") else row
+        minimum, maximum = _get_int(schema.get("minItems"), 0), _get_int(schema.get("maxItems"), _MAX_LENGTH)
+        prefix_items = prefix if type(prefix) is list else []
+        usual = max(minimum, len(prefix_items), 1 if depth < _OPTIONAL_DEPTH and items is not False else 0)
+        for count in (min(usual, maximum), minimum):
+            schemas = [prefix_items[i] if i < len(prefix_items) else items for i in range(min(count, _MAX_LENGTH))]
+            values = [self.make_value(item_schema, name, depth + 1) for item_schema in schemas]
+            yield _make_distinct(values) if schema.get("uniqueItems") else values
 
-    def _text(self, schema: JsonObject, name: str) -> str:
-        pattern, shape = schema.get("pattern"), schema.get("format")
+    def _make_text(self, schema: JsonObject, name: str) -> str:
+        pattern, format_name = schema.get("pattern"), schema.get("format")
         if type(pattern) is str:
             hint = self._hints.next_text()
-            if hint is not None and finds(pattern, hint, unsure=False):
+            if hint is not None and matches_pattern(pattern, hint, if_unsure=False):
                 return hint
             return sample_pattern(pattern)
-        if type(shape) is str and shape in FORMATS:
-            return FORMATS[shape]
+        if type(format_name) is str and format_name in FORMAT_SAMPLES:
+            return FORMAT_SAMPLES[format_name]
         text = self._hints.next_text()
         if text is None:
             text = f"sample {name}"
-        least, most = _whole(schema.get("minLength"), 0), _whole(schema.get("maxLength"), _LONGEST)
-        text = text[:most]
-        return text + "x" * min(least - len(text), _LONGEST) if len(text) < least else text
+        minimum, maximum = _get_int(schema.get("minLength"), 0), _get_int(schema.get("maxLength"), _MAX_LENGTH)
+        text = text[:maximum]
+        return text + "x" * min(minimum - len(text), _MAX_LENGTH) if len(text) < minimum else text
 
-    def _numbers(self, schema: JsonObject, kind: str) -> Iterator[Json]:
-        step = _number(schema.get("multipleOf"))
-        low, high = _bound(schema, "minimum", "exclusiveMinimum"), _bound(schema, "maximum", "exclusiveMaximum")
-        tries: list[float | None] = [self._hints.next_number(), 1, low, high, 0, 0.5]
+    def _make_numbers(self, schema: JsonObject, json_type: str) -> Iterator[Json]:
+        step = _get_number(schema.get("multipleOf"))
+        low = _find_bound(schema, "minimum", "exclusiveMinimum")
+        high = _find_bound(schema, "maximum", "exclusiveMaximum")
+        candidates: list[float | None] = [self._hints.next_number(), 1, low, high, 0, 0.5]
         if low is not None:
-            tries += [low + 1, low + 0.5]
+            candidates += [low + 1, low + 0.5]
         if high is not None:
-            tries += [high - 1, high - 0.5]
+            candidates += [high - 1, high - 0.5]
         if low is not None and high is not None:
-            tries.append((low + high) / 2)
+            candidates.append((low + high) / 2)
         if step is not None and step > 0:
-            tries += [step, *(n * step for n in ((low or 0) // step + 1, (high or 0) // step - 1, (high or 0) // step))]
-        for number in tries:
+            multiples = ((low or 0) // step + 1, (high or 0) // step - 1, (high or 0) // step)
+            candidates += [step, *(n * step for n in multiples)]
+        for number in candidates:
             if number is None:
                 continue
             if float(number).is_integer():
                 yield int(number)
-            elif kind == "number":
+            elif json_type == "number":
                 yield number
             else:
                 yield int(number // 1)
 
     def _fits(self, value: Json, schema: Json) -> bool:
-        self._spend(1)
+        self._count_steps(1)
         return find_violation(value, schema, self._root) is None
 
 
-def _ways(rest: JsonObject, options: list[Json], depth: int) -> list[JsonObject]:
-    # null is legal but says nothing: it comes last, unless we are deep in a schema that refers to itself
+def _merge_each(base: JsonObject, options: list[Json], depth: int) -> list[JsonObject]:
+    # null is legal but useless, so it comes last. Deep in a schema that refers to itself it comes first and ends it.
     nulls = [option for option in options if option == {"type": "null"}]
     others = [option for option in options if option != {"type": "null"}]
     ordered = [*nulls, *others] if depth >= _OPTIONAL_DEPTH else [*others, *nulls]
-    return [_merge(rest, option) for option in ordered]
+    return [_merge(base, option) for option in ordered]
 
 
-def _kinds(schema: JsonObject) -> list[str]:
-    """The types to try, the saying ones first."""
-    kinds = schema.get("type")
-    if type(kinds) is str:
-        return [kinds.lower()]  # Gemini writes them in capitals
-    if type(kinds) is list and kinds:
-        words = [str(kind).lower() for kind in kinds]
-        return [w for w in words if w != "null"] + [w for w in words if w == "null"]
+def _list_types(schema: JsonObject) -> list[str]:
+    """The JSON types to try, null last."""
+    types = schema.get("type")
+    if type(types) is str:
+        return [types.lower()]  # Gemini writes types in capitals
+    if type(types) is list and types:
+        names = [str(name).lower() for name in types]
+        return [name for name in names if name != "null"] + [name for name in names if name == "null"]
     if "properties" in schema or "required" in schema:
         return ["object"]
     if "items" in schema or "prefixItems" in schema:
@@ -273,7 +278,7 @@ def _merge_all(schemas: list[Json]) -> JsonObject:
 
 
 def _merge(first: Json, second: Json) -> JsonObject:
-    """Both at once, as well as one schema can say it."""
+    """One schema that demands both, as far as one schema can."""
     if type(first) is not dict:
         first = {}
     if type(second) is not dict:
@@ -283,27 +288,27 @@ def _merge(first: Json, second: Json) -> JsonObject:
         if key not in merged:
             merged[key] = value
         elif key in ("properties", "patternProperties", "$defs", "definitions") and type(value) is dict:
-            mine = merged[key]
-            merged[key] = {**mine, **{k: _merge(mine[k], v) if k in mine else v for k, v in value.items()}}
+            own = merged[key]
+            merged[key] = {**own, **{k: _merge(own[k], v) if k in own else v for k, v in value.items()}}
         elif key == "required":
             merged[key] = [*merged[key], *(word for word in value if word not in merged[key])]
         elif key in ("allOf", "anyOf", "oneOf"):
-            # two lists of alternatives: the second waits inside an allOf
-            merged["allOf"] = [*_list(merged.get("allOf")), *(value if key == "allOf" else [{key: value}])]
+            # a second list of alternatives goes into an allOf
+            merged["allOf"] = [*_get_list(merged.get("allOf")), *(value if key == "allOf" else [{key: value}])]
         elif key == "enum":
-            merged[key] = [word for word in merged[key] if any(_same(word, other) for other in value)]
+            merged[key] = [word for word in merged[key] if any(_is_same(word, other) for other in value)]
         elif key in ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"):
             merged[key] = max(merged[key], value)
         elif key in ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"):
             merged[key] = min(merged[key], value)
         elif key == "type":
-            merged[key] = _meet_types(merged[key], value)
+            merged[key] = _intersect_types(merged[key], value)
         else:
             merged[key] = value
     return merged
 
 
-def _meet_types(first: Json, second: Json) -> Json:
+def _intersect_types(first: Json, second: Json) -> Json:
     one = first if type(first) is list else [first]
     other = second if type(second) is list else [second]
     both = [kind for kind in one if kind in other]
@@ -312,61 +317,46 @@ def _meet_types(first: Json, second: Json) -> Json:
     return both[0] if len(both) == 1 else both or second
 
 
-def _bound(schema: JsonObject, key: str, exclusive: str) -> float | None:
-    found = [n for n in (_number(schema.get(key)), _number(schema.get(exclusive))) if n is not None]
+def _find_bound(schema: JsonObject, key: str, exclusive: str) -> float | None:
+    found = [n for n in (_get_number(schema.get(key)), _get_number(schema.get(exclusive))) if n is not None]
     return (max(found) if key == "minimum" else min(found)) if found else None
 
 
-def _number(value: Json) -> float | None:
+def _get_number(value: Json) -> float | None:
     return value if type(value) is int or type(value) is float else None
 
 
-def _is_kind(value: Json, kind: str) -> bool:
-    match kind:
-        case "integer":
-            return type(value) is int or (type(value) is float and value.is_integer())
-        case "number":
-            return _number(value) is not None
-        case "string":
-            return type(value) is str
-        case "boolean":
-            return type(value) is bool
-        case "object":
-            return type(value) is dict
-        case "array":
-            return type(value) is list
-        case _:
-            return value is None
-
-
-def _same(one: Json, other: Json) -> bool:
-    """Equal as JSON: 1 is not true."""
+def _is_same(one: Json, other: Json) -> bool:
+    """Equal as JSON, where 1 is not true."""
     return bool(one == other) and (type(one) is bool) == (type(other) is bool)
 
 
-def _list(value: Json) -> list[Json]:
+def _get_list(value: Json) -> list[Json]:
     return value if type(value) is list else []
 
 
-def _dict(value: Json) -> JsonObject:
+def _get_dict(value: Json) -> JsonObject:
     return value if type(value) is dict else {}
 
 
-def _whole(value: Json, otherwise: int) -> int:
-    number = _number(value)
-    return otherwise if number is None else int(number)
+def _get_int(value: Json, default: int) -> int:
+    number = _get_number(value)
+    return default if number is None else int(number)
 
 
-def _distinct(row: list[Json]) -> list[Json]:
-    """Equal neighbours made different, where text and numbers allow it."""
-    made: list[Json] = []
-    for item in row:
+def _make_distinct(values: list[Json]) -> list[Json]:
+    """The values with repeated texts and numbers made different."""
+    distinct: list[Json] = []
+    for item in values:
         count = 1
-        fresh = item
-        while any(_same(fresh, other) for other in made) and count < _LONGEST:
+        changed = item
+        while any(_is_same(changed, other) for other in distinct) and count < _MAX_LENGTH:
             count += 1
-            fresh = f"{item} {count}" if type(item) is str else item + count - 1 if _number(item) is not None else item
-            if fresh is item:
+            if type(item) is str:
+                changed = f"{item} {count}"
+            elif _get_number(item) is not None:
+                changed = item + count - 1
+            else:
                 break
-        made.append(fresh)
-    return made
+        distinct.append(changed)
+    return distinct

@@ -7,7 +7,7 @@ https://platform.openai.com/docs/api-reference/audio/createSpeech, https://ai.go
 import base64
 from typing import Any
 
-from dragoman.demo.voice import demo_speech
+from dragoman.demo.model import demo_speech
 from dragoman.upstream.sound import wrap_wav, write_flac, write_ogg
 
 FORMS = ("mp3", "opus", "aac", "flac", "wav", "pcm")
@@ -26,7 +26,7 @@ def complain_openai(body: dict[str, Any]) -> str | None:
 
 def speak_openai(body: dict[str, Any]) -> tuple[bytes, str]:
     """The sound, and its media type."""
-    samples = demo_speech(body["input"], str(body["voice"]))
+    samples = demo_speech(body["input"], RATE, str(body["voice"]))
     match body.get("response_format", "mp3"):
         case "wav":
             return wrap_wav(samples), "audio/wav"
@@ -60,7 +60,7 @@ def complain_gemini(model: str, body: dict[str, Any]) -> str | None:
 
 def speak_gemini(body: dict[str, Any]) -> dict[str, Any]:
     text = " ".join(part.get("text", "") for content in body["contents"] for part in content.get("parts", ()))
-    samples = demo_speech(text)
+    samples = demo_speech(text, RATE)
     sound = {"mimeType": f"audio/L16;codec=pcm;rate={RATE}", "data": base64.b64encode(samples).decode()}
     spoken = len(samples) // (RATE // 25 * 2)  # 25 tokens a second
     return {

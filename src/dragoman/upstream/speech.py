@@ -15,7 +15,7 @@ import shutil
 
 from msgspec import Struct
 
-from dragoman.demo.voice import demo_speech
+from dragoman.demo.model import demo_speech
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, JsonObject, load_json
@@ -110,7 +110,7 @@ def hear(data: bytes, *, said: str = "pcm") -> Sound:
 
 def speak_demo(body: JsonObject) -> Sound:
     voice = body.get("voice")
-    return Sound(demo_speech(str(body.get("input")), voice if isinstance(voice, str) else None), "pcm")
+    return Sound(demo_speech(str(body.get("input")), RATE, voice if isinstance(voice, str) else None), "pcm")
 
 
 def cannot_speak(who: str) -> UpstreamError:
