@@ -349,6 +349,21 @@ def test_calls_come_back_as_they_were(call: JsonObject) -> None:
     assert encode(decode(messages=messages)) == ({"model": "m", "messages": messages}, [])
 
 
+def test_a_result_without_an_id_answers_the_first_call_that_waits() -> None:
+    calls = [{"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in ("a", "b", "c")]
+    messages = [
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "b", "content": "2"},
+        {"role": "tool", "content": "1"},
+        {"role": "tool", "content": "3"},
+        {"role": "tool", "content": "4"},
+    ]
+    request = decode(messages=messages)
+    results = [message.parts[0] for message in request.messages[1:]]
+    assert [part.call_id for part in results if isinstance(part, ToolResult)] == ["b", "a", "c", "call_legacy_2"]
+    assert encode(request) == ({"model": "m", "messages": messages}, [])
+
+
 def test_a_result_of_a_freeform_call_is_freeform() -> None:
     call = {"id": "c", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
     request = decode(

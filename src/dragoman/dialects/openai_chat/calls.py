@@ -30,12 +30,13 @@ OPAQUE_CALL = "tool_calls"  # the type we give a call of a kind nobody knows: an
 class CallIds:
     """Ids for calls that came without one: the same for the same conversation, and paired with results by position."""
 
-    __slots__ = ("_count", "_prefix", "_waiting")
+    __slots__ = ("_count", "_prefix", "_waiting", "unpaired")
 
     def __init__(self, prefix: str = "call_legacy_") -> None:
         self._prefix = prefix
         self._count = 0
         self._waiting: list[tuple[str, str]] = []
+        self.unpaired: set[str] = set()  # ids made for results that no call without an id waits for
 
     def make(self, name: str) -> str:
         made = f"{self._prefix}{self._count}"
@@ -53,6 +54,7 @@ class CallIds:
             return self._waiting.pop(0)[1]
         made = self.make(name or "")
         self._waiting.pop()
+        self.unpaired.add(made)
         return made
 
 
@@ -81,7 +83,7 @@ def decode_call(call: JsonObject, ids: CallIds) -> Part:
     kind, call_id = call.get("type"), call.get("id")
     place, key = ("custom", "input") if kind == "custom" else ("function", "arguments")
     inner = call.get(place)
-    if len(call) == 3 and kind == "function" and type(inner) is dict and len(inner) == 2:  # the usual case
+    if len(call) == 3 and kind == "function" and type(inner) is dict and len(inner) == 2:  # fast path: chat call
         name, arguments = inner.get("name"), inner.get("arguments")
         if type(name) is str and type(arguments) is str and type(call_id) is str and call_id:
             return ToolCall(id=call_id, name=name, arguments=arguments)
@@ -144,6 +146,24 @@ def decode_result(message: JsonObject, ids: CallIds) -> Message:
     parts, failed = _unmark(parts)
     result = ToolResult(call_id=call_id, parts=parts, name=name, failed=failed, extras=leftovers(message, NAME))
     return Message(role="user", parts=(result,))
+
+
+def pair_by_position(messages: tuple[Message, ...], unpaired: set[str]) -> tuple[Message, ...]:
+    """A result without an id answers the first call that has no result yet; Z.ai takes such a history."""
+    waiting: list[str] = []
+    paired: list[Message] = []
+    for message in messages:
+        for part in message.parts:
+            if type(part) is ToolCall:
+                waiting.append(part.id)
+            elif type(part) is ToolResult and waiting:
+                if part.call_id in unpaired:
+                    part = replace(part, call_id=waiting[0])
+                    message = replace(message, parts=(part,))  # a message of role `tool` is one result
+                if part.call_id in waiting:
+                    waiting.remove(part.call_id)
+        paired.append(message)
+    return tuple(paired)
 
 
 def _take_result_content(message: JsonObject) -> tuple[Part, ...]:

@@ -13,7 +13,7 @@ from dragoman.dialects.openai_chat.calls import (
     encode_result,
 )
 from dragoman.dialects.openai_chat.parts import encode_part
-from dragoman.dialects.openai_chat.words import NAME, ROLES
+from dragoman.dialects.openai_chat.words import NAME, ROLES, SPEAKERS
 from dragoman.errors import DecodeError
 from dragoman.fields import (
     add_extras,
@@ -39,7 +39,7 @@ from dragoman.notes import At, Notes
 
 
 def decode_message(message: JsonObject, ids: CallIds) -> Message:
-    usual = _decode_usual(message, ids)
+    usual = _decode_usual(message, ids)  # fast path: chat turn
     if usual is not None:
         return usual
     role = take_text(message, "role")
@@ -59,8 +59,8 @@ def _decode_usual(message: JsonObject, ids: CallIds) -> Message | None:
     """The turns most conversations consist of (a text; a text and calls; a result) in few steps; None for the rest."""
     role, content = message.get("role"), message.get("content")
     text = content if type(content) is str and content else None
-    if len(message) == 2 and text is not None and type(role) is str and role in ROLES:
-        return Message(role=ROLES[role], parts=(Text(text=text),))
+    if len(message) == 2 and text is not None and type(role) is str and role in SPEAKERS:
+        return Message(role=SPEAKERS[role], parts=(Text(text=text),))
     if len(message) != 3:
         return None
     if role == "tool" and text is not None and not text.startswith(FAILED):

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from dragoman.dialects._fast_turns import encode_turns
 from dragoman.dialects._results import has_names, note_lost_names
 from dragoman.dialects._settings import encode_ttl, says_something
-from dragoman.dialects.openai_chat.calls import CallIds
+from dragoman.dialects.openai_chat.calls import CallIds, pair_by_position
 from dragoman.dialects.openai_chat.messages import decode_message, encode_message, encode_usual
 from dragoman.dialects.openai_chat.parts import add_outer, keep_inner, note_absent, take_word
 from dragoman.dialects.openai_chat.tools import (
@@ -58,6 +58,8 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         note_silent(body, "stream_options")  # other streams tell it unasked
     ids = CallIds()
     messages = take_each(body, "messages", lambda message: decode_message(message, ids))
+    if ids.unpaired:
+        messages = pair_by_position(messages, ids.unpaired)
     guests = [key for key in GUESTS if body.get(key) is not None]
     if guests:
         note_spelling(body, "guests", guests)

@@ -9,11 +9,13 @@ from dragoman.model.reply import FinishReason
 
 NAME = "openai_chat"
 
-ROLES: dict[str, Role] = {
+SPEAKERS: dict[str, Role] = {
     "system": "system",
     "developer": "developer",
     "user": "user",
     "assistant": "assistant",
+}
+ROLES: dict[str, Role] = SPEAKERS | {
     "tool": "user",  # a result stands in a user turn
     "function": "user",
 }
