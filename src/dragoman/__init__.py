@@ -30,7 +30,7 @@ _HOMES = {
     "File": "tools",
     "FunctionTool": "tools",
     "Limits": "agent.steps",
-    "McpServers": "mcp.standalone",
+    "McpServers": "mcp.library",
     "Price": "agent.steps",
     "Sound": "client",
     "ToolCollection": "tools",

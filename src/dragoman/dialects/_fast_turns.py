@@ -32,9 +32,9 @@ def encode_turns(
     for i, message in enumerate(messages[first:] if first else messages, first):
         extras = message.extras
         said = None
-        if not extras or extras is silent:
+        if not extras or extras is silent:  # fast path: usual turn
             said = usual(message, (at, i), notes)
-        elif is_silent(extras, dialect):
+        elif is_silent(extras, dialect):  # fast path: usual turn
             silent = extras
             said = usual(message, (at, i), notes)
         if said is None:

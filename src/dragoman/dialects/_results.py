@@ -19,7 +19,7 @@ def unmark_failed(text: str) -> str | None:
 
 def note_lost_names(messages: tuple[Message, ...], dialect: str, notes: Notes) -> None:
     """Where results have no names: nothing is lost with one that the call says too."""
-    if not has_names(messages):
+    if not has_names(messages):  # fast path: results without names
         return
     names: dict[str, str] = {}
     for i, message in enumerate(messages):

@@ -68,10 +68,10 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 def read_frame(block: bytes) -> SseFrame | None:
     """The frame in a block of lines; None without data. The two usual forms are read without splitting the lines."""
-    if block[:6] == b"data: " and LF not in block:
+    if block[:6] == b"data: " and LF not in block:  # fast path: sse data
         return SseFrame("", block[6:]) if len(block) > 6 else None
     head, found, data = block.partition(b"\ndata: ")
-    if found and head[:7] == b"event: " and data and LF not in data and LF not in head:
+    if found and head[:7] == b"event: " and data and LF not in data and LF not in head:  # fast path: sse event
         return SseFrame(_event_name(head[7:]), data)
     return _read_lines(block)
 
@@ -97,7 +97,7 @@ _event_names: dict[bytes, str] = {}  # a stream repeats a few names thousands of
 
 
 def _event_name(raw: bytes) -> str:
-    name = _event_names.get(raw)
+    name = _event_names.get(raw)  # fast path: known event name
     if name is None:
         name = raw.strip().decode("utf-8", "replace")
         if len(_event_names) < 256:

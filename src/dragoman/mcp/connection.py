@@ -47,7 +47,7 @@ MOMENT_S = 0.5  # for what missed its deadline to say so
 TOO_LATE = "it did not answer in time"
 NOT_APPROVED = "it is not what it was when its server was. See `dragoman mcp tools --changed`"
 SESSION_GONE = (-32600, "Session terminated")
-_CLOSED = ((-32000, "Connection closed"), SESSION_GONE)  # as the package says it; servers use the codes for more
+_CLOSED = ((-32000, "ServerConnection closed"), SESSION_GONE)  # as the package says it; servers use the codes for more
 
 log = logging.getLogger(__name__)
 logging.getLogger("mcp").addHandler(logging.NullHandler())

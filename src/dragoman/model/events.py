@@ -81,7 +81,7 @@ class Sequencer:
         self._waiting: dict[int, list[Event]] = {}  # by part index, in the order of their PartStart
 
     def feed(self, event: Event) -> tuple[Event, ...] | list[Event]:
-        if type(event) is PartDelta and event.index == self._open_index:
+        if type(event) is PartDelta and event.index == self._open_index:  # fast path: delta of the open part
             return (event,)
         if not isinstance(event, PartDelta | PartStart | PartEnd):
             return (event,)

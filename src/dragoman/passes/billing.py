@@ -16,7 +16,9 @@ BILLING = "x-anthropic-billing-header:"
 
 def drop_billing(request: Request, notes: Notes) -> Request:
     lead = count_lead(request.messages)
-    if not lead or not any(_is_billing(part) for message in request.messages[:lead] for part in message.parts):
+    if not any(
+        _is_billing(part) for message in request.messages[:lead] for part in message.parts
+    ):  # fast path: no billing
         return request
     kept: list[Message] = []
     for i, message in enumerate(request.messages[:lead]):

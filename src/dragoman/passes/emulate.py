@@ -84,7 +84,7 @@ def _emulate_custom(request: Request, profile: Profile, undo: Undo, notes: Notes
     tools = request.tools or ()
     custom = frozenset([tool.name for tool in tools if type(tool) is CustomTool])
     spoken = _has_freeform(request)
-    if not custom and not spoken:
+    if not custom and not spoken:  # fast path: nothing freeform
         return request, undo
     if custom:
         _refuse("custom_tools", profile, "/tools")

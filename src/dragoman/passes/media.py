@@ -50,7 +50,7 @@ def sniff(data: str) -> str | None:
 def fit_media(request: Request, profile: Profile, notes: Notes) -> Request:
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
-        if not _is_concerned(message.parts):
+        if not _is_concerned(message.parts):  # fast path: no media
             continue
         parts = _fit_parts(message.parts, profile, (((ROOT, "messages"), i), "parts"), notes)
         if parts is not message.parts:

@@ -25,7 +25,7 @@ def pair_calls(request: Request, notes: Notes, *, mend: bool = False, ordered: b
     `mend` keeps instead: an unanswered call gets an error result, an orphan result becomes user text. `ordered` says
     that results must come in the order of their calls; without it, results already together behind them are left.
     """
-    if _is_paired(request.messages, ordered):
+    if _is_paired(request.messages, ordered):  # fast path: paired calls
         return request
     return replace(request, messages=tuple(_Repair(request.messages, notes, mend=mend, ordered=ordered).run()))
 
@@ -276,7 +276,7 @@ def name_results(request: Request, notes: Notes) -> Request:
 
     Wants a paired history.
     """
-    if _are_named(request.messages):
+    if _are_named(request.messages):  # fast path: named results
         return request
     names: dict[str, list[str]] = {}
     changed: dict[int, Message] = {}

@@ -81,7 +81,10 @@ def _refuse_orders(request: Request, profile: Profile) -> None:
 def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     _refuse_orders(request, profile)
     request, undo = emulate(request, profile, notes)
-    for step in STEPS if holds_rare(request.messages) else PLAIN_STEPS:
+    steps = STEPS
+    if not holds_rare(request.messages):  # fast path: plain conversation
+        steps = PLAIN_STEPS
+    for step in steps:
         request = step(request, profile, notes)
     asked = request.output
     request, aliases = adapt_schemas(request, profile, notes)

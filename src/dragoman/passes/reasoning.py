@@ -14,11 +14,11 @@ from dragoman.passes.profile import Profile
 
 def replay_reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
     """Seals to their origin, thoughts where the target takes them, in the field it reads them from."""
-    if not any_sealed(request.messages):
+    if not any_sealed(request.messages):  # fast path: no thoughts
         return request
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
-        if not _is_concerned(message.parts, request.model, profile):
+        if not _is_concerned(message.parts, request.model, profile):  # fast path: no thoughts
             continue
         parts = _replay_parts(message, i, request.model, profile, notes)
         if parts is not message.parts:

@@ -8,7 +8,7 @@ from dragoman.notes import ROOT, Notes
 
 
 def say_refusals_as_text(request: Request, notes: Notes) -> Request:
-    if not _any_refusal(request.messages):
+    if not _any_refusal(request.messages):  # fast path: no refusal
         return request
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):

@@ -38,7 +38,7 @@ def rename(request: Request, names: Spelling | None, ids: Spelling | None, notes
     """Every tool name and call id as the target spells them. Wants a paired history."""
     name_map = _map_names(request, names) if names is not None else {}
     id_changes, own_ids, taken = _map_ids(request, ids)
-    if not name_map and not id_changes and not _repeats_tool(request):
+    if not name_map and not id_changes and not _repeats_tool(request):  # fast path: nothing to rename
         return request, Renames(taken=taken)
     changed = replace(
         request,
@@ -90,7 +90,7 @@ def _repeats_tool(request: Request) -> bool:
     if not request.tools:
         return False
     names = [tool.name if type(tool) is Tool else _tool_name(tool) for tool in request.tools]
-    if len(set(names)) == len(names):
+    if len(set(names)) == len(names):  # fast path: names of tools
         return False
     named = [name for name in names if name is not None]
     return len(set(named)) < len(named)
@@ -102,7 +102,7 @@ MOST_KNOWN = 10_000
 
 def _find_illegal(names: dict[str, None], rule: Spelling) -> list[str]:
     legal = _legal.setdefault(rule, set())
-    if names.keys() <= legal:
+    if names.keys() <= legal:  # fast path: known names
         return []
     pattern = _compiled(rule)
     bad = [name for name in names if not pattern.fullmatch(name)]
@@ -182,7 +182,7 @@ def _map_ids(
     """Place of a call or result -> its new id; new id -> the client's; the client's ids."""
     legal = _compiled(rule).fullmatch if rule is not None else None
     fine = _fine_ids(request, rule)
-    if fine is not None:
+    if fine is not None:  # fast path: fine ids
         return {}, {}, fine
     changes: dict[tuple[int, int], str] = {}
     own: dict[str, str] = {}

@@ -10,7 +10,7 @@ from dragoman.notes import ROOT, Notes
 def move_result_media(request: Request, notes: Notes) -> Request:
     """A placeholder in the result, the thing itself in a user turn behind ALL results of that turn: a turn between two
     results would part the second from its call (FIELD-CASES 3, 30)."""
-    if not _any_media(request):
+    if not _any_media(request):  # fast path: no media in results
         return request
     messages: list[Message] = []
     waiting: list[Part] = []

@@ -25,7 +25,7 @@ _remembered: dict[tuple[str, str, bytes], Adapted] = {}
 def adapt_schema(schema: JsonObject | None, language: str, root: Literal["tool", "output"] = "tool") -> Adapted:
     """A schema in a target's language. A tool's is an object, whatever it said; an answer's may be anything."""
     key = (language, root, b"" if schema is None else dump_json(schema))
-    found = _remembered.get(key)
+    found = _remembered.get(key)  # fast path: known schema
     if found is None:
         found = Rewriter(schema or {}, LANGUAGES[language]).run(root)
         if len(_remembered) >= REMEMBERED:
@@ -75,7 +75,7 @@ def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
     """An agent sends the same list with every turn: it is looked up whole."""
     said = dump_json(tools)
     key = (profile.schema, profile.strict_schema, profile.dialect, said)
-    known = _lists.get(key)
+    known = _lists.get(key)  # fast path: known tools
     if known is None:
         notes, aliases = Notes(), Aliases()
         changed = tuple(

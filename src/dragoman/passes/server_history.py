@@ -20,9 +20,9 @@ LONGEST = 4_000  # characters of one call or result
 
 
 def tell_server_history(request: Request, profile: Profile, notes: Notes) -> Request:
-    if "server_tools" not in profile.lacks or not _any_foreign(request, profile.dialect):
+    if "server_tools" not in profile.lacks or profile.policy_of("server_tools") == "drop":
         return request
-    if profile.policy_of("server_tools") == "drop":
+    if not _any_foreign(request, profile.dialect):  # fast path: nothing foreign
         return request
     messages = [_tell_message(message, i, profile.dialect, notes) for i, message in enumerate(request.messages)]
     if all(a is b for a, b in zip(messages, request.messages, strict=True)):

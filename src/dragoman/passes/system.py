@@ -16,7 +16,7 @@ def place_system(request: Request, profile: Profile, notes: Notes) -> Request:
     messages = request.messages
     roles = [message.role for message in messages]
     found = roles.count("system") + roles.count("developer")
-    if not found:
+    if not found:  # fast path: no system text
         return request
     lead = count_lead(messages)
     if found > lead and profile.mid_system != "keep":

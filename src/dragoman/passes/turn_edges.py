@@ -33,12 +33,12 @@ def drop_empty_text(request: Request, notes: Notes) -> Request:
 
     A turn with nothing left says so in words: a blank placeholder passes one check and fails the next.
     """
-    if not _any_blank(request.messages):
+    if not _any_blank(request.messages):  # fast path: nothing blank
         return request
     messages: list[Message] = []
     changed = False
     for i, message in enumerate(request.messages):
-        if message.parts and not _holds_blank(message.parts):
+        if message.parts and not _holds_blank(message.parts):  # fast path: nothing blank
             messages.append(message)
             continue
         at: At = ((ROOT, "messages"), i)

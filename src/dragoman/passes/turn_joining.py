@@ -24,14 +24,10 @@ def join_apart(request: Request, notes: Notes) -> Request:
 
 
 def _join(request: Request, fits: Fits) -> Request:
-    messages = request.messages
-    for i in range(1, len(messages)):
-        if messages[i - 1].role == messages[i].role and fits(messages[i - 1], messages[i]):
-            break
-    else:
+    if not _any_fit(request.messages, fits):  # fast path: turns apart
         return request
     joined: list[Message] = []
-    for message in messages:
+    for message in request.messages:
         last = joined[-1] if joined else None
         if last is not None and last.role == message.role and fits(last, message):
             extras = merge_extras(last.extras, message.extras)
@@ -41,13 +37,20 @@ def _join(request: Request, fits: Fits) -> Request:
     return replace(request, messages=tuple(joined))
 
 
+def _any_fit(messages: tuple[Message, ...], fits: Fits) -> bool:
+    for i in range(1, len(messages)):
+        if messages[i - 1].role == messages[i].role and fits(messages[i - 1], messages[i]):
+            return True
+    return False
+
+
 def _holds(message: Message, kind: type[Part]) -> bool:
     return any(isinstance(part, kind) for part in message.parts)
 
 
 def set_results_apart(request: Request, notes: Notes) -> Request:
     """A turn with results holds nothing else; what the user says with them follows in a turn of its own (Gemini)."""
-    if not any(_is_mixed(message) for message in request.messages):
+    if not any(_is_mixed(message) for message in request.messages):  # fast path: results apart
         return request
     messages: list[Message] = []
     for i, message in enumerate(request.messages):

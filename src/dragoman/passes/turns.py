@@ -10,16 +10,10 @@ from dragoman.notes import ROOT, At, Notes
 
 def join_turns(request: Request, notes: Notes) -> Request:
     """Neighbours of one role become one turn: the same conversation (see Message), in the form the target checks."""
-    messages = request.messages
-    last_role = None
-    for message in messages:
-        if message.role == last_role:
-            break
-        last_role = message.role
-    else:
+    if not _has_neighbours(request.messages):  # fast path: turns apart
         return request
     joined: list[Message] = []
-    for i, message in enumerate(messages):
+    for i, message in enumerate(request.messages):
         last = joined[-1] if joined else None
         if last is not None and last.role == message.role:
             _note_clashes(last.extras, message.extras, ((ROOT, "messages"), i - 1), notes)
@@ -28,6 +22,16 @@ def join_turns(request: Request, notes: Notes) -> Request:
         else:
             joined.append(message)
     return replace(request, messages=tuple(joined))
+
+
+def _has_neighbours(messages: tuple[Message, ...]) -> bool:
+    """Whether a turn follows another of its role."""
+    last_role = None
+    for message in messages:
+        if message.role == last_role:
+            return True
+        last_role = message.role
+    return False
 
 
 def _note_clashes(first: Extras, second: Extras, at: At, notes: Notes) -> None:

@@ -27,9 +27,9 @@ Index: TypeAlias = int
 
 def undo_reply(reply: Reply, undo: Undo, notes: Notes) -> Reply:
     """A whole reply, as the client asked for it; the same object if it is that already."""
-    if undo.is_nothing():
+    if undo.is_nothing():  # fast path: nothing to undo
         return reply
-    if undo.is_only_names():
+    if undo.is_only_names():  # fast path: only names to undo
         return undo_reply_names(reply, undo.renames)
     restorer = StreamUndo(undo, notes)
     restored = fold([out for event in unfold(reply) for out in restorer.feed(event)])

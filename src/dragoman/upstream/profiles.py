@@ -180,7 +180,7 @@ _profiles: dict[tuple[str, str, str | None], Profile] = {}
 
 def _remembered(kind: str, model: str, dialect: str | None) -> Profile:
     key = (kind, model, dialect)
-    found = _profiles.get(key)
+    found = _profiles.get(key)  # fast path: known profile
     if found is None:
         found = _profile_for(kind, model, dialect, {}, load_rows())
         if len(_profiles) >= 1_000:  # model names come from clients

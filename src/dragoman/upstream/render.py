@@ -270,7 +270,7 @@ def _as_is(asked: ClientRequest, dialect: Dialect, target: Target, notes: Notes)
 
 def without_side(body: bytes) -> bytes:
     """No provider sees our side field; a body without it keeps every byte."""
-    if WORD not in body:
+    if WORD not in body:  # fast path: no side field
         return body
     value = load_json(body)
     return dump_json(value) if strip_side(value) else body
@@ -282,7 +282,7 @@ def _ask_for_usage(body: JsonObject, key: str, inside: str) -> None:
 
 
 def _restorer(undo: Undo, notes: Notes) -> Callable[[list[Event]], list[Event]]:
-    if undo.is_only_names():
+    if undo.is_only_names():  # fast path: only names to undo
         return StreamRenamer(undo.renames).feed_all
     restorer = StreamUndo(undo, notes)
 

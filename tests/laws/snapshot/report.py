@@ -12,8 +12,8 @@ MOST_BYTES = 3000
 def describe(direction: str, dialect: str, found: Comparison) -> str:
     """Empty where nothing changed."""
     lines = []
-    if found.strangers:
-        lines.append(f"{direction} of {dialect}: not in both table and code: {' '.join(found.strangers[:20])}")
+    if found.targets:
+        lines.append(f"{direction} of {dialect}: targets that are new or gone: {' '.join(found.targets)}")
     sent = [change for change in found.changes if change.sent]
     if sent:
         lines.append(

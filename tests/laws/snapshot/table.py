@@ -49,7 +49,7 @@ class Change(Struct, frozen=True):
 
 class Comparison(Struct, frozen=True):
     changes: list[Change]
-    strangers: list[str]  # targets and exchanges that only the table knows, or only the code and the corpus
+    targets: list[str]  # targets that only the table has, or only the code; an exchange may be in one of them only
 
 
 def targets_of(direction: Direction) -> tuple[str, ...]:
@@ -102,19 +102,16 @@ def save_table(direction: Direction, dialect: str) -> None:
 def compare(direction: Direction, dialect: str) -> Comparison:
     """What is written now, beside the table."""
     table, changes = read_table(direction, dialect), []
-    seen: set[str] = set()
     for case in talks(dialect):
         written = WRITE[direction](case, table.targets)
         if not written:
             continue
-        seen.add(key_of(case))
         known, row = table.rows.get(key_of(case)), write_row(written)
         if known is not None and row != known:
             sent = _differing(written, known.sent_strip, row.sent_strip) if row.sent != known.sent else ()
             notes = _differing(written, known.notes_strip, row.notes_strip) if row.notes != known.notes else ()
             changes.append(Change(case, sent, notes, written))
-    strangers = (set(table.targets) ^ set(targets_of(direction))) | (seen ^ set(table.rows))
-    return Comparison(changes, sorted(strangers))
+    return Comparison(changes, sorted(set(table.targets) ^ set(targets_of(direction))))
 
 
 def _differing(written: dict[str, Written], before: str, after: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ _SURE = frozenset({Text, ToolCall, ToolResult})  # what a turn may begin with to
 def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
     """A turn of which nothing can be said would be an empty one, or an empty `system`; its neighbours then meet, so
     this comes before they are joined."""
-    if all(message.parts and type(message.parts[0]) in _SURE for message in request.messages):
+    if all(message.parts and type(message.parts[0]) in _SURE for message in request.messages):  # fast path: heard turns
         return request
     return leave_out_unheard(request, _is_heard, NAME, notes)
 

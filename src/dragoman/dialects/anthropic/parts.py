@@ -68,8 +68,8 @@ def decode_blocks(blocks: list[Any], key: str) -> tuple[Part, ...]:
         for block in blocks:
             try:
                 kind = block["type"]
-                if kind == "text" and len(block) == 2 and type(block["text"]) is str:
-                    parts.append(Text(text=block["text"]))  # the usual block, without a call
+                if kind == "text" and len(block) == 2 and type(block["text"]) is str:  # fast path: anthropic text
+                    parts.append(Text(text=block["text"]))
                     continue
                 if kind == "thinking" and parts and _add_late_seal(parts, block):
                     continue
@@ -106,7 +106,7 @@ def decode_part(block: JsonObject) -> Part:
 
 def _decode_text(block: JsonObject) -> Text:
     text = block.get("text")
-    if len(block) == 2 and type(text) is str:  # the usual case
+    if len(block) == 2 and type(text) is str:  # fast path: anthropic text
         return Text(text=text)
     del block["type"]
     text = take_text(block, "text")
@@ -134,7 +134,9 @@ def decode_citation(citation: JsonObject) -> Citation:
 
 def decode_tool_call(block: JsonObject) -> ToolCall:
     given, call_id, name = block.get("input"), block.get("id"), block.get("name")
-    if len(block) == 4 and type(given) is dict and type(call_id) is str and type(name) is str:  # the usual case
+    if (
+        len(block) == 4 and type(given) is dict and type(call_id) is str and type(name) is str
+    ):  # fast path: anthropic call
         return ToolCall(id=call_id, name=name, arguments=dump_text(given) if given else "{}")
     del block["type"]
     given = block.pop("input", None)
@@ -154,7 +156,7 @@ def decode_tool_call(block: JsonObject) -> ToolCall:
 
 def _decode_tool_result(block: JsonObject) -> ToolResult:
     content, call_id = block.get("content"), block.get("tool_use_id")
-    if len(block) == 3 and type(content) is str and type(call_id) is str:  # the usual case
+    if len(block) == 3 and type(content) is str and type(call_id) is str:  # fast path: anthropic result
         return ToolResult(call_id=call_id, parts=(Text(text=content),))
     del block["type"]
     call_id = take_text(block, "tool_use_id")
@@ -291,7 +293,7 @@ def encode_parts(parts: tuple[Part, ...], at: At, notes: Notes, *, to_client: bo
             and not part.citations
             and part.seal is None
             and part.logprobs is None
-        ):  # the usual part, spelled out here to spare two calls
+        ):  # fast path: anthropic text, written
             blocks.append({"type": "text", "text": part.text})
             continue
         block = encode_part(part, (at, i), notes, to_client=to_client)

@@ -127,8 +127,8 @@ def decode_message(message: JsonObject) -> Message:
     except (KeyError, TypeError):  # absent, unknown or no word at all
         found = repr(message.get("role"))
         raise DecodeError(f"expected one of {', '.join(ROLES)}, found {found}", "role") from None
-    if len(message) == 2 and type(content) is list and content:  # the usual turn: a role and blocks, nothing else
-        if len(content) == 1:
+    if len(message) == 2 and type(content) is list and content:  # fast path: anthropic turn
+        if len(content) == 1:  # fast path: anthropic lone text
             only = content[0]
             if type(only) is dict and len(only) == 2 and only.get("type") == "text":
                 text = only.get("text")

@@ -113,7 +113,7 @@ class StreamDecoder:
         events: list[Event] = []
         for lines in self._frames.split(piece):
             block = self._template_owner
-            if block is not None and (text := self._template.read(lines)) is not None:
+            if block is not None and (text := self._template.read(lines)) is not None:  # fast path: anthropic delta
                 events.append(PartDelta(index=block.index, text=text))
             elif (frame := read_frame(lines)) is not None:
                 self._read(frame, events, lines)
@@ -379,8 +379,8 @@ class StreamEncoder:
                 and event.text
                 and not event.citations
                 and event.logprobs is None
-            ):
-                # The hot path: only the text itself is encoded, the frame around it is the same every time.
+            ):  # fast path: anthropic delta, written
+                # Only the text itself is encoded, the frame around it is the same every time.
                 self._out.append(b"%b%b}}\n\n" % (self._head, dump_json(event.text)))
                 continue
             for ordered in self._sequencer.feed(event):

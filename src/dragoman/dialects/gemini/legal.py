@@ -14,7 +14,9 @@ from dragoman.passes.system import MARK, mark_system
 def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
     """A turn of which nothing can be said would be a content without parts, which Gemini refuses; its neighbours then
     meet, so this comes before they are joined. Parts of a turn that stays are the encoder's to leave out."""
-    if all(message.parts and _is_surely_heard(message.parts[0]) for message in request.messages):
+    if all(
+        message.parts and _is_surely_heard(message.parts[0]) for message in request.messages
+    ):  # fast path: heard turns
         return request
     return leave_out_unheard(request, _is_heard, NAME, notes)
 

@@ -69,7 +69,7 @@ def decode_parts(items: list[Any], calls: Calls) -> tuple[Part, ...]:
 
 def decode_part(part: JsonObject, calls: Calls) -> Part:
     text = part.get("text")
-    if len(part) == 1:
+    if len(part) == 1:  # fast path: gemini part
         if type(text) is str:
             return Text(text=text) if text else Text(text="", extras=EMPTY)
         usual = _decode_usual(part, calls)

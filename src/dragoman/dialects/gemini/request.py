@@ -134,8 +134,8 @@ def _decode_content(content: JsonObject, history: History) -> Message:
         and type(given) is list
         and given
         and (word == "model" or (word == "user" and len(given) == 1))
-    ):
-        history.begin(model=word == "model")  # the usual turn: nothing to spell, and no results among other parts
+    ):  # fast path: gemini turn
+        history.begin(model=word == "model")  # nothing to spell, and no results among other parts
         return Message(role=ROLES[word], parts=decode_parts(given, history))
     content.pop("role", None)
     role = ROLES.get(word, "user") if type(word) is str else "user"

@@ -98,7 +98,7 @@ class StreamDecoder:
     def _read_block(self, block: bytes, events: list[Event]) -> None:
         choice, self._template_owner = self._template_owner, None
         text = self._template.read(block) if choice is not None else None
-        if choice is not None and text is not None:
+        if choice is not None and text is not None:  # fast path: gemini delta
             self._template_owner = choice
             _grow(choice, text, events)
         elif (frame := read_frame(block)) is not None:
@@ -125,7 +125,7 @@ class StreamDecoder:
             return
         if not self._started:
             self._start(body, events)
-        if tuple(body) == self._keys and self._read_text(body, events, block):
+        if tuple(body) == self._keys and self._read_text(body, events, block):  # fast path: gemini text
             return
         for place, candidate in enumerate(look_list(body, "candidates")):
             if type(candidate) is not dict:
@@ -190,8 +190,9 @@ class StreamDecoder:
             if type(part) is not dict:
                 raise DecodeError(f"expected object, found {kind_of(part)}", "content", "parts")
             text = part.get("text")
-            if type(text) is str and text and choice.grows and first and len(part) == 1 and choice.kind is Text:
-                # nearly always
+            if (
+                type(text) is str and text and choice.grows and first and len(part) == 1 and choice.kind is Text
+            ):  # fast path: gemini text part
                 choice.texts[-1].append(text)
                 events.append(PartDelta(index=choice.index, text=text))
             else:

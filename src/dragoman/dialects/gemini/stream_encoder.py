@@ -86,8 +86,10 @@ class StreamEncoder:
             if isinstance(event, PartDelta):
                 choice = self._parts[event.index][0]
                 part = choice.open
-                if part is not None and part.index == event.index and part.wrote and not _is_rich(event):
-                    self._say(choice, part, event.text)  # nearly always
+                if (
+                    part is not None and part.index == event.index and part.wrote and not _is_rich(event)
+                ):  # fast path: gemini delta, written
+                    self._say(choice, part, event.text)
                 else:
                     self._pass(choice, event)
             elif isinstance(event, PartStart):

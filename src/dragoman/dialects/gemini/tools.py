@@ -74,7 +74,7 @@ def _usual_groups(tools: list[AnyTool]) -> Groups:
 
 
 def decode_tool(tool: JsonObject) -> Tool:
-    if len(tool) == 3:  # the usual case
+    if len(tool) == 3:  # fast path: gemini tool
         name, text, schema = tool.get("name"), tool.get("description"), tool.get("parametersJsonSchema")
         if type(name) is str and type(text) is str and type(schema) is dict:
             return Tool(name=name, description=text, parameters=schema)

@@ -51,10 +51,12 @@ class _History:
 
     def read(self, message: JsonObject) -> None:
         word, content = message.get("role"), message.get("content")
-        if len(message) == 2 and type(content) is str and word in PLAIN_ROLES:  # most turns are a text and no more
+        if len(message) == 2 and type(content) is str and word in PLAIN_ROLES:  # fast path: ollama turn
             self.messages.append(Message(role=ROLES[word], parts=(Text(text=content),)))
             return
-        if word == TOOL_ROLE and type(content) is str and self._read_usual_result(message, content):
+        if (
+            word == TOOL_ROLE and type(content) is str and self._read_usual_result(message, content)
+        ):  # fast path: ollama result
             return
         message.pop("role", None)
         if type(word) is not str:
@@ -261,7 +263,7 @@ def _encode_result(part: ToolResult, names: _CallNames, at: At, notes: Notes) ->
 
 def _encode_inside(part: ToolResult, at: At, notes: Notes) -> JsonObject | None:
     parts = part.parts
-    if len(parts) == 1 and is_plain(parts[0]):
+    if len(parts) == 1 and is_plain(parts[0]):  # fast path: ollama result, written
         return {"content": parts[0].text}  # type: ignore[union-attr]  # it is a Text
     inner = MessageWriter((at, "parts"), notes)
     for i, piece in enumerate(parts):

@@ -132,9 +132,11 @@ def take_calls(message: JsonObject, mint_id: MintId, *, asked: bool) -> list[Par
 
 def _decode_call(call: JsonObject, position: int, mint_id: MintId, *, asked: bool) -> Part:
     function, call_id = call.get("function"), call.get("id")
-    if asked and len(call) == 2 and type(function) is dict and len(function) == 2 and type(call_id) is str and call_id:
+    if (
+        asked and len(call) == 2 and type(function) is dict and len(function) == 2 and type(call_id) is str and call_id
+    ):  # fast path: ollama call
         name, given = function.get("name"), function.get("arguments")
-        if type(name) is str and type(given) is dict:  # the usual case
+        if type(name) is str and type(given) is dict:
             return ToolCall(id=call_id, name=name, arguments=dump_text(given))
     if type(function) is not dict:
         return Opaque(dialect=NAME, body=call)

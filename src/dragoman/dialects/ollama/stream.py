@@ -102,7 +102,7 @@ class StreamDecoder:
     def _read(self, body: JsonObject, events: list[Event]) -> None:
         # nearly every line: model, created_at, done and a piece of what the line before had a piece of
         index, text = -1, None
-        if len(body) == 4 and body.get("done") is False:
+        if len(body) == 4 and body.get("done") is False:  # fast path: ollama line
             message = body.get("message")
             if type(message) is not dict:
                 index, text = self._text, body.get("response")
@@ -281,7 +281,9 @@ class StreamEncoder:
         for event in events:
             if self._done:
                 break
-            if type(event) is PartDelta and event.index == self._active and event.logprobs is None:
+            if (
+                type(event) is PartDelta and event.index == self._active and event.logprobs is None
+            ):  # fast path: ollama delta, written
                 if event.text:
                     out.append(self._head + dump_json(event.text) + self._tail)
                 if event.citations:

@@ -16,7 +16,7 @@ def settle_turns(request: Request, notes: Notes) -> Request:
     """Each turn as thinking, one text, images, calls. Results of tools stay where they are: they are messages."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
-        if _is_settled(message.parts):
+        if _is_settled(message.parts):  # fast path: ollama settled turn
             continue
         parts = _settle(message.parts, (((ROOT, "messages"), i), "parts"), notes)
         if parts is not message.parts:

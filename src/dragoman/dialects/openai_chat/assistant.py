@@ -86,7 +86,7 @@ def decode_list(message: JsonObject, content: list[Any]) -> tuple[Part, ...]:
 def decode_assistant(message: JsonObject, ids: CallIds) -> tuple[Part, ...]:
     """The parts of a message whose role is taken: thoughts, content, refusal, sound, pictures, calls."""
     content = message.get("content")
-    if len(message) == 1 and type(content) is str and content:  # the usual case
+    if len(message) == 1 and type(content) is str and content:  # fast path: chat answer
         del message["content"]
         return (Text(text=content),)
     entries, seal = take_side(message)
@@ -251,8 +251,9 @@ def encode_assistant(
     """A message without its extras, and the logprobs that belong to it. `legacy` says calls as `function_call`."""
     at = (at, "parts")
     message: JsonObject = {"role": "assistant", "content": None}
-    if len(parts) == 1 and is_plain(parts[0]) and not extras and isinstance(parts[0], Text) and parts[0].text:
-        message["content"] = parts[0].text  # the usual case
+    only = parts[0] if len(parts) == 1 else None
+    if isinstance(only, Text) and is_plain(only) and not extras and only.text:  # fast path: chat answer, written
+        message["content"] = only.text
         return message, {}
     places = _sort(parts, at, notes, to_client=to_client)
     logprobs: JsonObject = {}

@@ -11,10 +11,7 @@ from dragoman.notes import ROOT, At, Notes
 
 def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
     """A turn of which nothing can be said must go before its neighbours are joined."""
-    for message in request.messages:
-        if not message.parts or type(message.parts[0]) not in SURE:
-            break
-    else:
+    if _are_sure(request.messages):  # fast path: heard turns
         return request
     kept: list[Message] = []
     for i, message in enumerate(request.messages):
@@ -28,10 +25,17 @@ def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
 SURE = frozenset({Text, ToolCall, ToolResult})  # what a turn may begin with to be sure of saying something
 
 
+def _are_sure(messages: tuple[Message, ...]) -> bool:
+    for message in messages:  # noqa: SIM110  # a loop, because this runs for every request
+        if not message.parts or type(message.parts[0]) not in SURE:
+            return False
+    return True
+
+
 def join_assistant_turns(request: Request, notes: Notes) -> Request:
     """One model turn that came in pieces is one message again: results must follow the message with all their calls
     (FIELD-CASES 4). Neighbours that only say text stay as they are."""
-    if not _has_neighbours(request.messages):
+    if not _has_neighbours(request.messages):  # fast path: chat turns apart
         return request
     joined: list[Message] = []
     for i, message in enumerate(request.messages):

@@ -109,7 +109,7 @@ def _holds(block: JsonObject, place: str, key: str) -> bool:
 def _decode_text(block: JsonObject) -> Text:
     del block["type"]
     text = block.pop("text")
-    if not block:  # the usual case
+    if not block:  # fast path: chat text block
         return Text(text=text)
     return Text(text=text, seal=take_seal(block), cache=take_cache(block), extras=leftovers(block, NAME))
 

@@ -60,7 +60,9 @@ class StreamDecoder:
             if self._padded:
                 block = remove_between(block, b',"obfuscation":"', b'"')  # as OpenAI hides how long its words are
             turn = self._template_owner
-            if turn is not None and turn.text is not None and (text := self._template.read(block)) is not None:
+            if (
+                turn is not None and turn.text is not None and (text := self._template.read(block)) is not None
+            ):  # fast path: chat delta
                 if text:
                     events.append(PartDelta(index=turn.text, text=text))
             elif (frame := read_frame(block)) is not None:
@@ -92,12 +94,12 @@ class StreamDecoder:
         body = load_json(data)
         if type(body) is not dict or "choices" not in body or body.get("error"):
             self._read_other(frame, body, events)
-        elif (
-            len(body) != self._size
-            or body.get("usage") is not None
-            or not self._read_text(body["choices"], events, block)
-        ):
-            self._read_chunk(body, events)
+            return
+        if (
+            len(body) == self._size and body.get("usage") is None and self._read_text(body["choices"], events, block)
+        ):  # fast path: chat text
+            return
+        self._read_chunk(body, events)
 
     def _read_text(self, choices: Any, events: list[Event], block: bytes) -> bool:
         """True if it was a piece of the open text and nothing else, as nearly every chunk is."""

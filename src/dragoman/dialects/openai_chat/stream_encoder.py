@@ -71,7 +71,9 @@ class StreamEncoder:
             if type(event) is PartDelta:
                 growing = self._direct.get(event.index)
                 text = event.text
-                if growing is not None and text and not event.citations and event.logprobs is None:
+                if (
+                    growing is not None and text and not event.citations and event.logprobs is None
+                ):  # fast path: chat delta, written
                     growing.length += len(text)
                     self._out.append(b"%b%b%b" % (growing.head, dump_json(text), _TAIL))
                     continue

@@ -43,7 +43,7 @@ class _Turns:
 
     def add(self, item: JsonObject) -> None:
         kind = item.get("type")
-        if self._add_usual(item, kind):
+        if self._add_usual(item, kind):  # fast path: responses item
             return
         if kind == "message" or (kind is None and "role" in item):
             self._add_message(item)

@@ -102,7 +102,7 @@ def _decode_text(block: JsonObject, text_type: str) -> Text:
     if kind != text_type:
         note_spelling(block, "type", kind)
     if kind != "output_text":
-        if not block:  # the usual case
+        if not block:  # fast path: responses text
             return Text(text=text)
         seal, cache = take_seal(block), take_cache(block)
         return Text(text=text, seal=seal, cache=cache, extras=leftovers(block, NAME))

@@ -93,7 +93,9 @@ class StreamDecoder:
         events: list[Event] = []
         for block in self._frames.split(piece):
             item = self._template_owner
-            if item is not None and (text := self._template.read(_bare(block))) is not None:
+            if (
+                item is not None and (text := self._template.read(_bare(block))) is not None
+            ):  # fast path: responses delta
                 item.pieces.append(text)
                 if text:
                     events.append(PartDelta(index=item.slot, text=text))

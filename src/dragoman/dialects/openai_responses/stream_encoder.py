@@ -119,7 +119,7 @@ class StreamEncoder:
         for event in events:
             if self._done:
                 break
-            if type(event) is PartDelta and event.index == self._live:
+            if type(event) is PartDelta and event.index == self._live:  # fast path: responses delta, written
                 self._delta(event)  # the one open part: nothing to put in order
                 continue
             for ordered in self._sequencer.feed(event):

@@ -38,7 +38,7 @@ def decode_tool(tool: JsonObject) -> AnyTool:
 
 
 def _decode_function(tool: JsonObject) -> Tool:
-    if len(tool) == 5:  # the usual case
+    if len(tool) == 5:  # fast path: responses tool
         description, parameters, strict = tool.get("description"), tool.get("parameters"), tool.get("strict")
         if type(description) is str and type(parameters) is dict and parameters and type(strict) is bool:
             return Tool(name=tool["name"], description=description, parameters=parameters, strict=strict)

@@ -1,0 +1,134 @@
+"""Switches for the fast paths of dragoman. The code itself does not pay for them.
+
+A fast path is an `if` that deals with the usual case in few steps. The code behind it is right for every case. The line
+of such an `if` ends in
+
+    # fast path: NAME
+
+and `without(NAME)` compiles it as an `if` that is never true. On a line such as `found = known.get(key)` the mark means
+that something was remembered; without it nothing is found.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import dragoman
+
+ROOT = Path(dragoman.__file__).parent
+MARK = re.compile(r"# fast path: (.+)")
+
+
+class Mark(NamedTuple):
+    """A fast path in the code."""
+
+    name: str
+    file: Path
+    line: int
+
+
+@cache
+def find_marks() -> tuple[Mark, ...]:
+    found = []
+    for file in sorted(ROOT.rglob("*.py")):
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+            if match := MARK.search(line):
+                found.append(Mark(match[1], file, number))
+    return tuple(found)
+
+
+def names() -> list[str]:
+    return sorted({mark.name for mark in find_marks()})
+
+
+@contextmanager
+def without(*wanted: str) -> Iterator[None]:
+    """The code without these fast paths; if none is named, without any."""
+    with _swapped(_compile_without(wanted)):
+        yield
+
+
+@cache
+def _compile_without(wanted: tuple[str, ...]) -> dict[Path, dict[str, CodeType]]:
+    lines: dict[Path, list[int]] = {}
+    for mark in find_marks():
+        if not wanted or mark.name in wanted:
+            lines.setdefault(mark.file, []).append(mark.line)
+    return {file: _compile(file, _switched_off(file, numbers)) for file, numbers in lines.items()}
+
+
+def _switched_off(file: Path, lines: list[int]) -> ast.Module:
+    tree = ast.parse(file.read_text("utf-8"))
+    for node in [find_statement(tree, line) for line in lines]:
+        if isinstance(node, ast.If):  # the condition stays, so that the names in it mean what they meant
+            node.test = ast.BoolOp(op=ast.And(), values=[ast.Constant(False), node.test])
+        else:
+            node.value = ast.Constant(None)
+    return tree
+
+
+def find_statement(tree: ast.Module, line: int) -> ast.If | ast.Assign:
+    """The `if` whose head ends on a line, or the assignment on it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and node.lineno <= line < node.body[0].lineno and node.test.end_lineno is not None:
+            return node
+        if isinstance(node, ast.Assign) and node.lineno == line:
+            return node
+    raise AssertionError(f"no `if` and no assignment in line {line}")
+
+
+# ---------------------------------------------------------------- other code in the same functions
+
+
+@contextmanager
+def _swapped(compiled: dict[Path, dict[str, CodeType]]) -> Iterator[None]:
+    before: list[tuple[FunctionType, CodeType]] = []
+    try:
+        for file, codes in compiled.items():
+            module = import_module(_module_name(file))
+            for function in _functions(module, str(file)):
+                code = codes[function.__code__.co_qualname]
+                if code != function.__code__:
+                    before.append((function, function.__code__))
+                    function.__code__ = code
+        yield
+    finally:
+        for function, code in before:
+            function.__code__ = code
+
+
+def _module_name(file: Path) -> str:
+    parts = file.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _compile(file: Path, tree: ast.Module) -> dict[str, CodeType]:
+    """Every function of an edited file by its qualified name."""
+    found: dict[str, CodeType] = {}
+    waiting: list[CodeType] = [compile(ast.fix_missing_locations(tree), str(file), "exec", dont_inherit=True)]
+    while waiting:
+        code = waiting.pop()
+        found[code.co_qualname] = code
+        waiting += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+    return found
+
+
+def _functions(module: ModuleType, file: str) -> Iterator[FunctionType]:
+    for value in [*vars(module).values()]:
+        inner = vars(value).values() if isinstance(value, type) and value.__module__ == module.__name__ else ()
+        for one in (value, *inner):
+            function = _plain(one)
+            if isinstance(function, FunctionType) and function.__code__.co_filename == file:
+                yield function
+
+
+def _plain(value: Any) -> Any:
+    """The function itself, of a property, a static method or a remembered function."""
+    value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+    return getattr(value, "__wrapped__", value)
