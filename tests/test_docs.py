@@ -75,7 +75,7 @@ def run_shell(text: str, folder: Path, place: str) -> str:
     command = ["bash", "-euo", "pipefail", "-c", "\n".join(lines)]
     environment = {"PATH": path, "HOME": str(folder), "NO_COLOR": "1"}
     result = subprocess.run(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300
     )
     assert result.returncode == 0, f"{place}:\n{result.stdout}"
     return result.stdout
