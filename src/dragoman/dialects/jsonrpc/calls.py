@@ -1,6 +1,6 @@
 """JSON-RPC 2.0: calls and answers as the specification frames them. https://www.jsonrpc.org/specification
 
-`decode_calls` never raises: what is no call comes back as the Fault to answer with. The id of a call is answered as it
+`decode_calls` never raises: what is no call comes back as the RpcFault to answer with. The id of a call is answered as it
 was written, `1.10` as `1.10`, and whoever sends none is answered nothing.
 """
 
