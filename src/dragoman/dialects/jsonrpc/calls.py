@@ -1,7 +1,7 @@
 """JSON-RPC 2.0: calls and answers as the specification frames them. https://www.jsonrpc.org/specification
 
-`decode_calls` never raises: what is no call comes back as the RpcFault to answer with. The id of a call is answered as it
-was written, `1.10` as `1.10`, and whoever sends none is answered nothing.
+`decode_calls` never raises: a value that is no call comes back as the RpcFault to answer with. The answer repeats the
+call's id as it was written, `1.10` as `1.10`. A call without an id gets no answer.
 """
 
 from collections.abc import Collection, Iterable, Sequence
