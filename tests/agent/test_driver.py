@@ -1,4 +1,4 @@
-"""The loop at work: steps in order, calls at the same time, limits kept, nothing left behind."""
+"""The running loop: the order of its steps, calls at the same time, limits, and cleaning up."""
 
 import asyncio
 import random
@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from dragoman.agent import CallFinished, CallStarted, Heard, Limits, Step, Stopped, TurnDone, TurnStarted, run_loop
+from dragoman.agent import (
+    CallFinished,
+    CallStarted,
+    Limits,
+    Step,
+    Stopped,
+    TurnEvent,
+    TurnFinished,
+    TurnStarted,
+    run_loop,
+)
 from dragoman.demo.model import demo_events
 from dragoman.errors import DragomanError, LossError, UpstreamError
 from dragoman.failure import Failure
@@ -24,8 +34,8 @@ from dragoman.tools import Toolbox, ToolCollection
 Turn = Reply | Failure | Exception | float
 
 
-class Scripted:
-    """A model that says what it was told to: replies, failures, exceptions; a number is seconds it is silent for."""
+class ScriptedModel:
+    """A model that follows a script: replies, failures and exceptions. A number means silence for so many seconds."""
 
     def __init__(self, *turns: "Turn | Callable[[Request], Reply]", repeat: bool = False) -> None:
         self.turns = list(turns)
@@ -57,7 +67,7 @@ class Scripted:
             self.open -= 1
 
 
-def say(*parts: Part | str) -> Reply:
+def make_reply(*parts: Part | str) -> Reply:
     made = tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
     why = "tool_call" if any(isinstance(part, ToolCall) for part in made) else "stop"
     choice = Choice(parts=made, finish=Finish(reason=why))  # type: ignore[arg-type]
@@ -92,7 +102,7 @@ def last(steps: list[Step]) -> Stopped:
 
 
 def shape(steps: list[Step]) -> list[str]:
-    return [type(step).__name__ for step in steps if not isinstance(step, Heard)]
+    return [type(step).__name__ for step in steps if not isinstance(step, TurnEvent)]
 
 
 def results(steps: list[Step]) -> list[ToolResult]:
@@ -103,18 +113,18 @@ def test_every_step_is_seen() -> None:
     def now() -> str:
         return "noon"
 
-    steps = run(Scripted(say("let me see", call("now")), say("It is noon.")), [now])
+    steps = run(ScriptedModel(make_reply("let me see", call("now")), make_reply("It is noon.")), [now])
     assert shape(steps) == [
         "TurnStarted",
-        "TurnDone",
+        "TurnFinished",
         "CallStarted",
         "CallFinished",
         "TurnStarted",
-        "TurnDone",
+        "TurnFinished",
         "Stopped",
     ]
-    assert [step.turn for step in steps if isinstance(step, TurnStarted | TurnDone)] == [1, 1, 2, 2]
-    texts = [s.event.text for s in steps if isinstance(s, Heard) and isinstance(s.event, PartDelta)]
+    assert [step.turn for step in steps if isinstance(step, TurnStarted | TurnFinished)] == [1, 1, 2, 2]
+    texts = [s.event.text for s in steps if isinstance(s, TurnEvent) and isinstance(s.event, PartDelta)]
     assert "It is noon." in texts
     stopped = last(steps)
     assert (stopped.reason, stopped.turns, stopped.calls, stopped.usage) == ("done", 2, 1, Usage(input=20, output=10))
@@ -140,13 +150,13 @@ def test_the_demo_model_finishes_a_task() -> None:
     assert "Paris" in text.text
 
 
-def test_calls_of_a_turn_run_at_the_same_time_and_are_told_in_order() -> None:
+def test_calls_of_a_turn_run_at_the_same_time_and_keep_their_order() -> None:
     async def wait(seconds: float) -> float:
         await asyncio.sleep(seconds)
         return seconds
 
     calls = [call("wait", f'{{"seconds": {0.1 - 0.03 * i}}}', f"c{i}") for i in range(3)]
-    model = Scripted(say(*calls), say("done"))
+    model = ScriptedModel(make_reply(*calls), make_reply("done"))
     begun = time.monotonic()
     steps = run(model, [wait])
     assert time.monotonic() - begun < 0.18
@@ -162,11 +172,11 @@ def test_plain_functions_run_at_the_same_time_too() -> None:
 
     calls = [call("wait", f'{{"n": {i}}}', f"c{i}") for i in range(5)]
     begun = time.monotonic()
-    run(Scripted(say(*calls), say("done")), [wait])
+    run(ScriptedModel(make_reply(*calls), make_reply("done")), [wait])
     assert time.monotonic() - begun < 0.3
 
 
-def test_no_more_calls_run_at_once_than_may() -> None:
+def test_the_number_of_calls_at_once_is_limited() -> None:
     running, most = 0, 0
 
     async def work(n: int) -> None:
@@ -177,18 +187,18 @@ def test_no_more_calls_run_at_once_than_may() -> None:
         running -= 1
 
     calls = [call("work", f'{{"n": {i}}}', f"c{i}") for i in range(6)]
-    run(Scripted(say(*calls), say("done")), [work], Limits(at_once=2))
+    run(ScriptedModel(make_reply(*calls), make_reply("done")), [work], Limits(at_once=2))
     assert most == 2
 
 
-def test_a_model_that_calls_for_ever_is_stopped() -> None:
+def test_a_model_that_never_stops_calling_is_stopped() -> None:
     ran = []
 
     def now() -> str:
         ran.append(1)
         return "noon"
 
-    steps = run(Scripted(say(call("now")), repeat=True), [now])
+    steps = run(ScriptedModel(make_reply(call("now")), repeat=True), [now])
     assert (last(steps).reason, len(ran)) == ("tool_repeat", 3)
 
 
@@ -206,7 +216,7 @@ def test_a_tool_that_raises_hangs_or_floods_does_not_stop_the_loop() -> None:
         recurses()
 
     names = ["raises", "hangs", "floods", "recurses", "unknown"]
-    model = Scripted(say(*(call(name, call_id=name) for name in names)), say("I see"))
+    model = ScriptedModel(make_reply(*(call(name, call_id=name) for name in names)), make_reply("I see"))
     steps = run(model, [raises, hangs, floods, recurses], Limits(tool_s=0.1, result_bytes=1000))
     assert last(steps).reason == "done"
     told = {r.call_id: (r.failed, "".join(p.text for p in r.parts if isinstance(p, Text))) for r in results(steps)}
@@ -226,7 +236,7 @@ def test_a_toolbox_that_raises_does_not_stop_the_loop() -> None:
         async def run(self, call: ToolCall) -> ToolResult:
             raise ConnectionError("gone")
 
-    steps = run(Scripted(say(call("f")), say("I see")), Broken())  # type: ignore[arg-type]
+    steps = run(ScriptedModel(make_reply(call("f")), make_reply("I see")), Broken())  # type: ignore[arg-type]
     assert results(steps)[0].parts == (Text(text="f failed: ConnectionError: gone"),)
     assert last(steps).reason == "done"
 
@@ -236,13 +246,13 @@ def test_a_toolbox_that_cannot_list_its_tools_ends_it_with_a_failure() -> None:
         async def list_tools(self) -> Sequence[AnyTool]:
             raise DragomanError("the server is gone")
 
-    stopped = last(run(Scripted(), Broken()))
+    stopped = last(run(ScriptedModel(), Broken()))
     assert stopped.reason == "failed"
     assert stopped.failure is not None
     assert stopped.failure.message == "the server is gone"
 
 
-def test_tools_are_listed_anew_for_every_turn() -> None:
+def test_tools_are_listed_again_for_every_turn() -> None:
     tools = ToolCollection()
 
     def learn() -> str:
@@ -253,7 +263,7 @@ def test_tools_are_listed_anew_for_every_turn() -> None:
         return "learnt"
 
     tools.add(learn)
-    model = Scripted(say(call("learn")), say(call("fresh")), say("done"))
+    model = ScriptedModel(make_reply(call("learn")), make_reply(call("fresh")), make_reply("done"))
     steps = run(model, tools)
     offered = [[getattr(tool, "name", "") for tool in request.tools or ()] for request in model.asked]
     assert offered == [["learn"], ["learn", "fresh"], ["learn", "fresh"]]
@@ -267,7 +277,7 @@ def test_the_callers_own_tools_come_first_and_are_not_run() -> None:
     def other() -> str:
         return "x"
 
-    model = Scripted(say(call("mine")))
+    model = ScriptedModel(make_reply(call("mine")))
     stopped = last(run(model, [mine, other], request=ask(tools=(Tool(name="mine"),))))
     assert stopped.reason == "caller"
     assert [getattr(tool, "name", "") for tool in model.asked[0].tools or ()] == ["mine", "other"]
@@ -276,7 +286,7 @@ def test_the_callers_own_tools_come_first_and_are_not_run() -> None:
 @pytest.mark.parametrize("repeat", [False, True])
 def test_time_is_up_in_the_middle_of_a_turn(repeat: bool) -> None:
     begun = time.monotonic()
-    stopped = last(run(Scripted(60.0), limits=Limits(total_s=0.05)))
+    stopped = last(run(ScriptedModel(60.0), limits=Limits(total_s=0.05)))
     assert time.monotonic() - begun < 0.5
     assert (stopped.reason, stopped.reply) == ("time", None)
 
@@ -285,7 +295,7 @@ def test_time_is_up_in_the_middle_of_a_call() -> None:
     async def hangs() -> None:
         await asyncio.sleep(60)
 
-    steps = run(Scripted(say(call("hangs"))), [hangs], Limits(total_s=0.05))
+    steps = run(ScriptedModel(make_reply(call("hangs"))), [hangs], Limits(total_s=0.05))
     assert last(steps).reason == "time"
     assert results(steps)[0].failed
 
@@ -299,7 +309,7 @@ def test_time_is_up_in_the_middle_of_a_call() -> None:
     ],
 )
 def test_a_failing_model_ends_it_with_its_failure(turn: Turn, kind: str) -> None:
-    steps = run(Scripted(say(call("now")), turn), [now])
+    steps = run(ScriptedModel(make_reply(call("now")), turn), [now])
     stopped = last(steps)
     assert stopped.reason == "failed"
     assert stopped.failure is not None
@@ -322,7 +332,7 @@ def test_cancelling_leaves_nothing_behind() -> None:
 
     async def main() -> None:
         calls = [call("slow", f'{{"n": {i}}}', f"c{i}") for i in range(3)]
-        model = Scripted(say(*calls))
+        model = ScriptedModel(make_reply(*calls))
 
         async def consume() -> None:
             async for _ in run_loop(model, ToolCollection([slow]), ask()):
@@ -355,9 +365,9 @@ def test_fifty_loops_cancelled_anywhere_leave_nothing() -> None:
         dice = random.Random(7)  # noqa: S311
         for _ in range(50):
             calls = [call("slow", f'{{"n": {i}}}', f"c{i}") for i in range(4)]
-            model = Scripted(say(*calls), 0.002, say("done"))
+            model = ScriptedModel(make_reply(*calls), 0.002, make_reply("done"))
 
-            async def consume(model: Scripted = model) -> None:
+            async def consume(model: ScriptedModel = model) -> None:
                 async with aclosing(run_loop(model, ToolCollection([slow]), ask())) as steps:
                     async for _ in steps:
                         await asyncio.sleep(0)
@@ -372,8 +382,8 @@ def test_fifty_loops_cancelled_anywhere_leave_nothing() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("kind", [Heard, CallStarted, TurnDone])
-def test_a_reader_who_leaves_early_ends_everything(kind: type) -> None:
+@pytest.mark.parametrize("kind", [TurnEvent, CallStarted, TurnFinished])
+def test_closing_the_loop_early_ends_everything(kind: type) -> None:
     cleaned = []
 
     async def slow() -> None:
@@ -383,7 +393,7 @@ def test_a_reader_who_leaves_early_ends_everything(kind: type) -> None:
             cleaned.append(1)
 
     async def main() -> None:
-        model = Scripted(say("a", call("slow")))
+        model = ScriptedModel(make_reply("a", call("slow")))
         steps = run_loop(model, ToolCollection([slow]), ask())
         async for step in steps:
             if isinstance(step, kind):
@@ -397,17 +407,19 @@ def test_a_reader_who_leaves_early_ends_everything(kind: type) -> None:
     asyncio.run(main())
 
 
-def test_agents_within_tools_of_agents_have_a_depth() -> None:
+def test_the_depth_of_agents_inside_tools_is_limited() -> None:
     depth = 0
 
     async def deeper() -> str:
         nonlocal depth
         depth += 1
-        steps = [step async for step in run_loop(Scripted(say(call("deeper")), say("up")), tools, ask())]
+        steps = [
+            step async for step in run_loop(ScriptedModel(make_reply(call("deeper")), make_reply("up")), tools, ask())
+        ]
         return str(len(steps))
 
     tools = ToolCollection([deeper])
-    steps = run(Scripted(say(call("deeper")), say("done")), tools)
+    steps = run(ScriptedModel(make_reply(call("deeper")), make_reply("done")), tools)
     assert last(steps).reason == "done"
     assert depth == 4
 
@@ -420,42 +432,42 @@ def test_a_loop_in_a_plain_function_counts_as_deeper_too() -> None:
         depth += 1
 
         async def inner() -> None:
-            async for _ in run_loop(Scripted(say(call("deeper")), say("up")), tools, ask()):
+            async for _ in run_loop(ScriptedModel(make_reply(call("deeper")), make_reply("up")), tools, ask()):
                 pass
 
         asyncio.run(inner())
         return "up"
 
     tools = ToolCollection([deeper])
-    assert last(run(Scripted(say(call("deeper")), say("done")), tools)).reason == "done"
+    assert last(run(ScriptedModel(make_reply(call("deeper")), make_reply("done")), tools)).reason == "done"
     assert depth == 4
 
 
-class Losing(Scripted):
-    """A model that loses something different in each turn, and one thing in all of them."""
+class Losing(ScriptedModel):
+    """A model whose turns have one note in common and one of their own."""
 
     def turn_notes(self) -> tuple[Note, ...]:
         always = Note("dropped", "/top_k", "it has none")
         return (always, Note("altered", f"/messages/{len(self.asked)}", "said in other words"))
 
 
-def test_each_turn_tells_what_it_lost_and_the_end_tells_all_of_it_once() -> None:
-    steps = run(Losing(say("let me see", call("now")), say("It is noon.")), [now])
-    places = [[note.where for note in step.notes] for step in steps if isinstance(step, TurnDone)]
+def test_each_turn_has_its_notes_and_the_end_has_all_of_them_once() -> None:
+    steps = run(Losing(make_reply("let me see", call("now")), make_reply("It is noon.")), [now])
+    places = [[note.where for note in step.notes] for step in steps if isinstance(step, TurnFinished)]
     assert places == [["/top_k", "/messages/1"], ["/top_k", "/messages/2"]]
     assert [note.where for note in last(steps).notes] == ["/top_k", "/messages/1", "/messages/2"]
 
 
-def test_a_turn_that_fails_has_lost_what_it_lost() -> None:
+def test_a_failed_turn_has_its_notes_too() -> None:
     steps = run(Losing(Failure(kind="overloaded", message="busy")), [now])
     assert [note.where for note in last(steps).notes] == ["/top_k", "/messages/1"]
 
 
 def test_a_limit_of_the_cost_needs_a_price() -> None:
     with pytest.raises(DragomanError, match="price"):
-        run(Scripted(say("hi")), limits=Limits(cost=1.0))
+        run(ScriptedModel(make_reply("hi")), limits=Limits(cost=1.0))
 
 
-def test_a_loss_that_is_refused_is_an_error_of_the_caller_s() -> None:
+def test_a_refused_loss_is_raised_to_the_caller() -> None:
     with pytest.raises(LossError):
-        run(Scripted(LossError("/top_k", "there is none")), [now])
+        run(ScriptedModel(LossError("/top_k", "there is none")), [now])

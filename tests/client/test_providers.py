@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from dragoman.agent import CallFinished, Heard, Stopped
+from dragoman.agent import CallFinished, Stopped, TurnEvent
 from dragoman.model.messages import Reasoning, Text, ToolCall
 from dragoman.model.request import Tool
 from dragoman.tools import tool
@@ -105,7 +105,7 @@ def test_a_tool_loop_goes_round(name: str, stream: bool) -> None:
                 stopped = steps[-1]
                 assert isinstance(stopped, Stopped)
                 assert stopped.reason == "done"
-                assert any(isinstance(step, Heard) and step.turn == 2 for step in steps)
+                assert any(isinstance(step, TurnEvent) and step.turn == 2 for step in steps)
             else:
                 answer = await client.run(*asked, tools=[get_weather, get_current_time])
                 assert (answer.stopped, answer.turns, answer.calls_run, answer.finish) == ("done", 2, 2, "stop")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 import dragoman
-from dragoman.agent import CallFinished, CallStarted, Stopped, TurnDone
+from dragoman.agent import CallFinished, CallStarted, Stopped, TurnFinished
 from dragoman.testing import Provider, faults, serve
 
 
@@ -48,7 +48,7 @@ def test_the_tool_loop(client: dragoman.Client) -> None:
     answer = client.run("demo", "get_weather in Oslo", tools=[get_weather])
     assert '"sky":"clear"' in answer.text
     kinds = [type(step) for step in client.run_steps("demo", "get_weather in Oslo", tools=get_weather)]
-    assert (kinds.count(TurnDone), kinds.count(CallFinished), kinds[-1]) == (2, 1, Stopped)
+    assert (kinds.count(TurnFinished), kinds.count(CallFinished), kinds[-1]) == (2, 1, Stopped)
 
 
 def test_types_lists_counts_and_forms(client: dragoman.Client) -> None:

@@ -12,7 +12,7 @@ import pytest
 from msgspec import Struct
 
 import dragoman
-from dragoman.agent.steps import CallFinished, Limits, Price, Stopped, TurnDone
+from dragoman.agent.steps import CallFinished, Limits, Price, Stopped, TurnFinished
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import load_settings
 from dragoman.gateway.mcp_settings import KEYS, McpSettings
@@ -131,7 +131,7 @@ def test_each_step_of_the_library_has_the_notes_of_its_turn(model: Puppet) -> No
     async def run() -> list[list[str]]:
         async with dragoman.AsyncClient(upstreams=[model.upstream()]) as client:
             steps = client.run_steps("once", "go", tools=[work], options={"top_k": 5})
-            return [[n.where for n in step.notes] async for step in steps if isinstance(step, TurnDone | Stopped)]
+            return [[n.where for n in step.notes] async for step in steps if isinstance(step, TurnFinished | Stopped)]
 
     turns = asyncio.run(run())
     assert len(turns) == 3

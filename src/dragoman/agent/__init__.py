@@ -1,23 +1,23 @@
-"""The agent loop: model turn, tool calls in parallel, results, next turn, until there is nothing left to call.
+"""The agent loop: model turn, tool calls in parallel, results, next turn, until the model makes no more calls.
 
-steps.py    Limits, and what a reader of the loop sees: Step and its kinds
-loop.py     decides (pure: state and what happened -> what to do)
-driver.py   does: asks a Model, runs a Toolbox
-onestream.py  all turns as one stream of events, for those who want to see one answer
+steps.py        Limits, and the steps that a caller of the loop sees
+loop.py         the decisions, as a pure function
+driver.py       carries the decisions out: asks a Model, runs the tools of a Toolbox
+merge_turns.py  all turns as the events of one Reply
 """
 
 from dragoman.agent.driver import Model, run_loop
-from dragoman.agent.onestream import OneStream
+from dragoman.agent.merge_turns import TurnMerger
 from dragoman.agent.steps import (
     CallFinished,
     CallStarted,
-    Heard,
     Limits,
     Price,
     Step,
     Stopped,
     StopReason,
-    TurnDone,
+    TurnEvent,
+    TurnFinished,
     TurnStarted,
 )
 from dragoman.tools.toolbox import Toolbox
@@ -25,16 +25,16 @@ from dragoman.tools.toolbox import Toolbox
 __all__ = [
     "CallFinished",
     "CallStarted",
-    "Heard",
     "Limits",
     "Model",
-    "OneStream",
     "Price",
     "Step",
     "StopReason",
     "Stopped",
     "Toolbox",
-    "TurnDone",
+    "TurnEvent",
+    "TurnFinished",
+    "TurnMerger",
     "TurnStarted",
     "run_loop",
 ]

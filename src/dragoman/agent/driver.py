@@ -1,7 +1,7 @@
-"""Runs the agent loop: what loop.py decides is done here, and everything that was begun has ended when it ends.
+"""Runs the agent loop: carries out the decisions of loop.py. When the loop ends, everything that it started has ended.
 
-Written over two small protocols, so that the client library and the gateway use the same code: a Model that answers a
-Request with events, and a Toolbox (tools/toolbox.py) that lists tools and runs calls.
+The client library and the gateway both use it, through two small protocols: a Model answers a Request with events, and
+a Toolbox (tools/toolbox.py) lists tools and runs calls.
 """
 
 import asyncio
@@ -14,19 +14,18 @@ from typing import Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from dragoman.agent.loop import (
-    Answered,
     AskModel,
-    Begun,
-    Command,
-    Expired,
-    Happening,
+    LoopStarted,
     ModelFailed,
-    Replied,
+    ModelReplied,
+    Outcome,
     RunTools,
     State,
+    TimedOut,
+    ToolsFinished,
     decide,
 )
-from dragoman.agent.steps import CallFinished, CallStarted, Heard, Limits, Step, Stopped, TurnDone, TurnStarted
+from dragoman.agent.steps import CallFinished, CallStarted, Limits, Step, Stopped, TurnEvent, TurnFinished, TurnStarted
 from dragoman.errors import DragomanError, LossError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.log_line import LogLine
@@ -45,64 +44,66 @@ _depth: ContextVar[int] = ContextVar("dragoman_agent_depth", default=0)
 
 
 class Model(Protocol):
-    """Answers one request. What fails before the answer begins is an UpstreamError, what fails in it ReplyFailed.
+    """Answers one request. A failure before the answer starts is an UpstreamError; a failure in it is a ReplyFailed.
 
-    Closing the iterator gives back everything it holds.
+    Closing the iterator frees everything that it uses.
     """
 
     def ask(self, request: Request) -> AsyncIterator[Event]: ...
 
 
 @runtime_checkable
-class Noting(Protocol):
-    """A Model that knows what its turns could not carry."""
+class HasTurnNotes(Protocol):
+    """A Model that knows what its conversions lost or changed."""
 
     def turn_notes(self) -> tuple[Note, ...]:
-        """Of the turn that was asked last, once it has ended."""
+        """The notes of the last turn, once it has ended."""
 
 
-def notes_of(model: object) -> tuple[Note, ...]:
-    return model.turn_notes() if isinstance(model, Noting) else ()
+def get_turn_notes(model: object) -> tuple[Note, ...]:
+    return model.turn_notes() if isinstance(model, HasTurnNotes) else ()
 
 
 async def run_loop(
     model: Model, toolbox: Toolbox, request: Request, limits: Limits | None = None
 ) -> AsyncGenerator[Step, None]:
-    """The steps of one loop, the last of them Stopped. Tools in `request.tools` are the caller's own: a call of one
-    ends the loop. Those of the toolbox are added, anew for each turn."""
+    """Yields the steps of one loop; the last one is Stopped. The caller runs the tools in `request.tools` itself: a
+    call of one of them ends the loop. The tools of the toolbox are added, and listed again for each turn."""
     limits = limits or Limits()
     if limits.cost is not None and limits.price is None:
-        raise DragomanError("a limit of the cost needs a price")
+        raise DragomanError("Limits.cost needs Limits.price")
     depth = _depth.get()
     if depth >= limits.depth:
-        raise DragomanError(f"agents within tools of agents, {depth} deep: no further")
+        raise DragomanError(f"agents inside tools of agents, {depth} levels deep: that is the limit (Limits.depth)")
     clock = asyncio.get_running_loop().time
-    state = State(request=request, limits=limits, until=clock() + limits.total_s, caller=_names(request.tools or ()))
-    happening: Happening = Begun(clock())
+    state = State(
+        request=request, limits=limits, deadline=clock() + limits.total_s, caller_tools=_get_names(request.tools or ())
+    )
+    outcome: Outcome = LoopStarted(clock())
     notes: dict[Note, None] = {}
     while True:
-        state, command = decide(state, happening)
+        state, command = decide(state, outcome)
         match command:
             case Stopped():
                 log.debug(LogLine("loop_stopped", {"turns": state.turn, "why": command.reason}))
                 yield replace(command, notes=tuple(notes))
                 return
-            case AskModel(request=asked):
+            case AskModel(request=model_request):
                 turn = _ModelTurn(model, toolbox, state, clock)
-                async with aclosing(turn.steps(asked)) as steps:
+                async with aclosing(turn.steps(model_request)) as steps:
                     async for step in steps:
                         yield step
-                happening = turn.outcome
+                outcome = turn.outcome
                 notes.update(dict.fromkeys(turn.notes))
             case RunTools(calls=calls):
-                batch = _Batch(toolbox, state, depth, clock)
+                batch = _CallBatch(toolbox, state, depth, clock)
                 async with aclosing(batch.steps(calls)) as steps:
                     async for step in steps:
                         yield step
-                happening = Answered(tuple(batch.results[i] for i in range(len(calls))), clock())
+                outcome = ToolsFinished(tuple(batch.results[i] for i in range(len(calls))), clock())
 
 
-def _names(tools: "tuple[AnyTool, ...] | list[AnyTool]") -> frozenset[str]:
+def _get_names(tools: tuple[AnyTool, ...]) -> frozenset[str]:
     return frozenset(tool.name for tool in tools if not isinstance(tool, ServerTool))
 
 
@@ -111,7 +112,7 @@ class _ModelTurn:
 
     def __init__(self, model: Model, toolbox: Toolbox, state: State, clock: Callable[[], float]) -> None:
         self._model, self._toolbox, self._state, self._clock = model, toolbox, state, clock
-        self.outcome: Happening = Expired()
+        self.outcome: Outcome = TimedOut()
         self.notes: tuple[Note, ...] = ()
 
     async def steps(self, request: Request) -> AsyncGenerator[Step, None]:
@@ -119,60 +120,59 @@ class _ModelTurn:
         yield TurnStarted(turn=number)
         builder = ReplyBuilder()
         try:
-            async with aclosing(self._heard(request, builder)) as heard:
-                async for step in heard:
+            async with aclosing(self._stream_reply(request, builder)) as turn_events:
+                async for step in turn_events:
                     yield step
         except TimeoutError:
-            if self._clock() < self._state.until:  # somebody else's
-                self.outcome = ModelFailed(Failure(kind="timed_out", message="a step took longer than it may"))
+            if self._clock() < self._state.deadline:  # not our deadline but a timeout inside the model
+                self.outcome = ModelFailed(Failure(kind="timed_out", message="the model took too long"))
             return
         except UpstreamError as error:
             self.outcome = ModelFailed(error.failure)
             return
         except LossError:
-            raise  # whoever would rather have an error than a loss has it, as outside of a loop
+            raise  # the caller asked for an error instead of a loss, as outside of a loop
         except DragomanError as error:
             self.outcome = ModelFailed(Failure(kind="server_error", message=str(error)))
             return
         finally:
-            self.notes = notes_of(self._model)
-        reply = _folded(builder)
+            self.notes = get_turn_notes(self._model)
+        reply = _build_reply(builder)
         if isinstance(reply, Reply):
-            self.outcome = Replied(reply, self._clock())
-            yield TurnDone(turn=number, reply=reply, notes=self.notes)
+            self.outcome = ModelReplied(reply, self._clock())
+            yield TurnFinished(turn=number, reply=reply, notes=self.notes)
         else:
             self.outcome = ModelFailed(reply)
 
-    async def _heard(self, request: Request, builder: ReplyBuilder) -> AsyncGenerator[Step, None]:
-        async with asyncio.timeout_at(self._state.until):
-            request = replace(request, tools=await self._tools(request))
-        events = self._model.ask(request)
-        async with aclosing(_closable(events)) as heard:
+    async def _stream_reply(self, request: Request, builder: ReplyBuilder) -> AsyncGenerator[Step, None]:
+        async with asyncio.timeout_at(self._state.deadline):
+            request = replace(request, tools=await self._list_all_tools(request))
+        async with aclosing(_close_after(self._model.ask(request))) as events:
             while True:
-                async with asyncio.timeout_at(self._state.until):
-                    event = await anext(heard, None)
+                async with asyncio.timeout_at(self._state.deadline):
+                    event = await anext(events, None)
                 if event is None:
                     return
                 builder.feed(event)
-                yield Heard(turn=self._state.turn, event=event)
+                yield TurnEvent(turn=self._state.turn, event=event)
 
-    async def _tools(self, request: Request) -> tuple[AnyTool, ...] | None:
-        """The caller's own first; a tool of the toolbox that bears the name of one of them stays out."""
-        own = request.tools or ()
-        names = _names(own)
-        more = [t for t in await self._toolbox.list_tools() if isinstance(t, ServerTool) or t.name not in names]
-        return (*own, *more) or None
+    async def _list_all_tools(self, request: Request) -> tuple[AnyTool, ...] | None:
+        """The caller's tools, then those of the toolbox. On a name clash the caller's tool wins."""
+        caller_tools = request.tools or ()
+        names = _get_names(caller_tools)
+        others = [t for t in await self._toolbox.list_tools() if isinstance(t, ServerTool) or t.name not in names]
+        return (*caller_tools, *others) or None
 
 
-def _folded(builder: ReplyBuilder) -> Reply | Failure:
+def _build_reply(builder: ReplyBuilder) -> Reply | Failure:
     try:
         return builder.reply()
     except ValueError:
-        return Failure(kind="cut_off", message="the answer ended before its end")
+        return Failure(kind="cut_off", message="the answer was cut off")
 
 
-async def _closable(events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
-    """A Model may give any iterator; one that can be closed is."""
+async def _close_after(events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
+    """The events up to a failure. Closes the iterator of the Model, if it can be closed."""
     try:
         async for event in events:
             yield event
@@ -184,17 +184,17 @@ async def _closable(events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]
             await close()
 
 
-class _Batch:
-    """The calls of one turn, all at the same time."""
+class _CallBatch:
+    """Runs the calls of one turn at the same time."""
 
     def __init__(self, toolbox: Toolbox, state: State, depth: int, clock: Callable[[], float]) -> None:
         self._toolbox, self._state, self._depth, self._clock = toolbox, state, depth, clock
-        self._gate = asyncio.Semaphore(max(1, state.limits.at_once))
+        self._semaphore = asyncio.Semaphore(max(1, state.limits.at_once))
         self._queue: asyncio.Queue[CallStarted | CallFinished] = asyncio.Queue()
         self.results: dict[int, ToolResult] = {}
 
     async def steps(self, calls: tuple[ToolCall, ...]) -> AsyncGenerator[Step, None]:
-        tasks = [asyncio.create_task(self._one(i, call)) for i, call in enumerate(calls)]
+        tasks = [asyncio.create_task(self._run_and_report(i, call)) for i, call in enumerate(calls)]
         waiting = len(tasks)
         try:
             while waiting:
@@ -202,39 +202,36 @@ class _Batch:
                 waiting -= isinstance(step, CallFinished)
                 yield step
         finally:
-            left = [task for task in tasks if not task.done()]
-            for task in left:
+            unfinished = [task for task in tasks if not task.done()]
+            for task in unfinished:
                 task.cancel()
-            if left:
-                await asyncio.wait(left)  # each ends within the grace time of `within`
+            if unfinished:
+                await asyncio.wait(unfinished)  # each ends within the grace time of `within`
 
-    async def _one(self, place: int, call: ToolCall) -> None:
-        _depth.set(self._depth + 1)  # of this task alone
-        async with self._gate:
-            begun, turn = self._clock(), self._state.turn
+    async def _run_and_report(self, index: int, call: ToolCall) -> None:
+        _depth.set(self._depth + 1)  # for this task only
+        async with self._semaphore:
+            started, turn = self._clock(), self._state.turn
             self._queue.put_nowait(CallStarted(turn=turn, call=call))
-            result = await self._run(call, self._state.until - begun)
-            self.results[place] = result
-            seconds = self._clock() - begun
+            result = await self._run(call, self._state.deadline - started)
+            self.results[index] = result
+            seconds = self._clock() - started
             if log.isEnabledFor(logging.DEBUG):
                 fields = {"turn": turn, "tool": call.name, "failed": result.failed, "ms": round(seconds * 1000)}
                 log.debug(LogLine("tool_called", fields))
             self._queue.put_nowait(CallFinished(turn=turn, call=call, result=result, seconds=seconds))
 
-    async def _run(self, call: ToolCall, left_s: float) -> ToolResult:
+    async def _run(self, call: ToolCall, remaining_s: float) -> ToolResult:
         limits = self._state.limits
-        allowed = min(limits.tool_s, left_s)
-        if allowed <= 0:
-            return fail(call, f"{call.name} was not called: there is no time left")
+        timeout_s = min(limits.tool_s, remaining_s)
+        if timeout_s <= 0:
+            return fail(call, f"{call.name} was not called: the time of the loop is over")
         try:
-            result = await within(self._toolbox.run(call), allowed)
+            result = await within(self._toolbox.run(call), timeout_s)
         except TooLongError:
-            return fail(call, f"{call.name} took longer than {allowed:g} s")
-        except Exception as error:  # a toolbox should not; the loop goes on all the same
+            return fail(call, f"{call.name} took longer than {timeout_s:g} s")
+        except Exception as error:  # a toolbox should not raise, but the loop must go on
             return fail(call, f"{call.name} failed: {say_error(error)}")
         if result.call_id != call.id:
             result = replace(result, call_id=call.id)
         return limit(result, limits.result_bytes, limits.media_bytes)
-
-
-__all__ = ["Command", "Model", "run_loop"]

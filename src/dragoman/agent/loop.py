@@ -1,6 +1,8 @@
-"""The decisions of the agent loop, without a clock, a network or a tool: state and what happened -> what to do.
+"""The decisions of the agent loop, without a clock, a network or a tool.
 
-state, command = decide(state, happening)
+    state, command = decide(state, outcome)
+
+The outcome is the result of the last command.
 """
 
 from typing import TypeAlias, assert_never
@@ -28,43 +30,43 @@ from dragoman.model.messages import (
 from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request
 
-Mark: TypeAlias = tuple[str, str]  # a call's name and arguments: equal marks are identical calls
+CallKey: TypeAlias = tuple[str, str]  # name and arguments: identical calls have equal keys
 CHARS_PER_TOKEN = 4
-MEDIA_TOKENS = 1000  # a picture, by a rule of thumb
+MEDIA_TOKENS = 1000  # for a picture, roughly
 
 
 class State(Struct, frozen=True, kw_only=True):
-    request: Request  # its messages grow
+    request: Request  # its messages grow with each turn
     limits: Limits
-    until: float  # when the whole must have ended
-    caller: frozenset[str] = frozenset()  # tools that are the caller's own to run
+    deadline: float  # of the whole loop, on the clock that `now` comes from
+    caller_tools: frozenset[str] = frozenset()  # names of tools that the caller runs itself
     turn: int = 0
     calls: int = 0
     usage: Usage = Usage()
-    tokens: int = 0  # counted by providers, or guessed where one does not count
+    tokens: int = 0  # as the provider counts, else a guess
     cost: float = 0.0
-    last: Usage = Usage()  # of the last turn, said or guessed
+    last_usage: Usage = Usage()  # of the last turn, as the provider counts or a guess
     reply: Reply | None = None
-    last_turn: tuple[Mark, ...] = ()  # what the last turn called
-    same_turns: int = 0  # how many turns in a row called that
-    last_call: Mark | None = None
-    same_calls: int = 0
+    last_turn_calls: tuple[CallKey, ...] = ()  # all calls of the last turn
+    repeated_turns: int = 0  # turns in a row with exactly these calls
+    last_call: CallKey | None = None
+    repeated_calls: int = 0
 
 
-# -- what happened
+# -- outcomes
 
 
-class Begun(Struct, frozen=True):
+class LoopStarted(Struct, frozen=True):
     now: float
 
 
-class Replied(Struct, frozen=True):
+class ModelReplied(Struct, frozen=True):
     reply: Reply
     now: float
 
 
-class Answered(Struct, frozen=True):
-    """Every call of the turn has its result, in the order of the calls."""
+class ToolsFinished(Struct, frozen=True):
+    """All calls of the turn have results. They are in the order of the calls."""
 
     results: tuple[ToolResult, ...]
     now: float
@@ -74,24 +76,24 @@ class ModelFailed(Struct, frozen=True):
     failure: Failure
 
 
-class Expired(Struct, frozen=True):
-    """The time was over in the middle of a model's turn."""
+class TimedOut(Struct, frozen=True):
+    """The deadline passed during a turn of the model."""
 
 
-Happening: TypeAlias = Begun | Replied | Answered | ModelFailed | Expired
+Outcome: TypeAlias = LoopStarted | ModelReplied | ToolsFinished | ModelFailed | TimedOut
 
 
-# -- what to do
+# -- commands
 
 
 class AskModel(Struct, frozen=True):
-    """Another turn of the model."""
+    """Start another turn of the model."""
 
     request: Request
 
 
 class RunTools(Struct, frozen=True):
-    """All of these calls, at the same time."""
+    """Run all of these calls at the same time."""
 
     calls: tuple[ToolCall, ...]
 
@@ -99,102 +101,102 @@ class RunTools(Struct, frozen=True):
 Command: TypeAlias = AskModel | RunTools | Stopped
 
 
-def decide(state: State, happening: Happening) -> tuple[State, Command]:
-    match happening:
-        case Begun(now=now):
-            return _ask(state, now)
-        case Replied(reply=reply, now=now):
-            return _hear(state, reply, now)
-        case Answered(results=results, now=now):
-            said = Message(role="user", parts=results)
-            request = replace(state.request, messages=(*state.request.messages, said))
-            return _ask(replace(state, request=_free(request)), now)
+def decide(state: State, outcome: Outcome) -> tuple[State, Command]:
+    match outcome:
+        case LoopStarted(now=now):
+            return _ask_model(state, now)
+        case ModelReplied(reply=reply, now=now):
+            return _take_reply(state, reply, now)
+        case ToolsFinished(results=results, now=now):
+            message = Message(role="user", parts=results)
+            request = replace(state.request, messages=(*state.request.messages, message))
+            return _ask_model(replace(state, request=_allow_plain_answer(request)), now)
         case ModelFailed(failure=failure):
-            return state, _stop(state, "failed", failure)
-        case Expired():
-            return state, _stop(state, "time")
+            return state, _make_stop(state, "failed", failure)
+        case TimedOut():
+            return state, _make_stop(state, "time")
         case _:
-            assert_never(happening)
+            assert_never(outcome)
 
 
-def _free(request: Request) -> Request:
-    """A call that must be made is made once: forced again and again it would never end."""
+def _allow_plain_answer(request: Request) -> Request:
+    """Removes a forced tool call after the first turn. Otherwise the loop would never end."""
     choice = request.tool_choice
     return replace(request, tool_choice=None) if choice is not None and choice.mode == "required" else request
 
 
-def _ask(state: State, now: float) -> tuple[State, Command]:
-    if now >= state.until:
-        return state, _stop(state, "time")
+def _ask_model(state: State, now: float) -> tuple[State, Command]:
+    if now >= state.deadline:
+        return state, _make_stop(state, "time")
     if state.turn >= state.limits.turns:
-        return state, _stop(state, "turns")
-    dear = _too_dear(state)
-    if dear is not None:
-        return state, _stop(state, dear)
+        return state, _make_stop(state, "turns")
+    reason = _check_budget(state)
+    if reason is not None:
+        return state, _make_stop(state, reason)
     return replace(state, turn=state.turn + 1), AskModel(state.request)
 
 
-def _hear(state: State, reply: Reply, now: float) -> tuple[State, Command]:
+def _take_reply(state: State, reply: Reply, now: float) -> tuple[State, Command]:
     choice = reply.choices[0] if reply.choices else None
     parts = choice.parts if choice is not None else ()
-    state = _settle(state, reply, parts)
+    state = _charge_turn(state, reply, parts)
     request = state.request
     if parts:
         request = replace(request, messages=(*request.messages, Message(role="assistant", parts=parts)))
     state = replace(state, request=request, reply=reply, usage=add_usage(state.usage, reply.usage))
-    why = choice.finish.reason if choice is not None and choice.finish is not None else None
+    finish_reason = choice.finish.reason if choice is not None and choice.finish is not None else None
     calls = tuple(part for part in parts if isinstance(part, ToolCall))
-    if why == "pause" and not calls:
-        return _ask(state, now)  # "send it back to go on"
-    if not calls or why in ("length", "context", "filter", "refusal", "malformed"):
-        return state, _stop(state, "done")  # a call that may have been cut is not run
-    if any(call.name in state.caller for call in calls):
-        return state, _stop(state, "caller")
-    reason = _refuse(state, calls, now)
-    if reason is not None:
-        return state, _stop(state, reason)
-    return _count(state, calls), RunTools(calls)
+    if finish_reason == "pause" and not calls:
+        return _ask_model(state, now)  # a paused reply is sent back to continue
+    if not calls or finish_reason in ("length", "context", "filter", "refusal", "malformed"):
+        return state, _make_stop(state, "done")  # the call may have been cut: do not run it
+    if any(call.name in state.caller_tools for call in calls):
+        return state, _make_stop(state, "caller")
+    stop_reason = _check_calls(state, calls, now)
+    if stop_reason is not None:
+        return state, _make_stop(state, stop_reason)
+    return _count_calls(state, calls), RunTools(calls)
 
 
-def _refuse(state: State, calls: tuple[ToolCall, ...], now: float) -> StopReason | None:
-    """Why these calls may not be run. Asked before them: a call whose answer nobody hears has effects all the same."""
+def _check_calls(state: State, calls: tuple[ToolCall, ...], now: float) -> StopReason | None:
+    """Which limit forbids these calls. Checked before they run: calls have effects, even if the loop stops then."""
     limits = state.limits
-    if now >= state.until:
+    if now >= state.deadline:
         return "time"
-    dear = _too_dear(state)
-    if dear is not None:
-        return dear
-    counted = _count(state, calls)
-    if counted.same_turns > limits.repeats or _longest_run(state, calls) > limits.repeats:
+    reason = _check_budget(state)
+    if reason is not None:
+        return reason
+    counted = _count_calls(state, calls)
+    if counted.repeated_turns > limits.repeats or _count_longest_repeat(state, calls) > limits.repeats:
         return "tool_repeat"
     if counted.calls > limits.calls:
         return "calls"
     return "turns" if state.turn >= limits.turns else None
 
 
-def _settle(state: State, reply: Reply, parts: tuple[Part, ...]) -> State:
-    """Adds what this turn used. A provider that does not count must not make the loop free of charge."""
+def _charge_turn(state: State, reply: Reply, parts: tuple[Part, ...]) -> State:
+    """Adds the tokens and the cost of this turn. If the provider does not count, both are guessed: limits must hold."""
     usage = reply.usage
     if usage is None or count_tokens(usage) == 0:
-        asked = sum(_guess(message.parts) for message in state.request.messages)
-        usage = Usage(input=asked, output=_guess(parts))
+        input_tokens = sum(_guess_tokens(message.parts) for message in state.request.messages)
+        usage = Usage(input=input_tokens, output=_guess_tokens(parts))
     price = state.limits.price
     return replace(
         state,
         tokens=state.tokens + count_tokens(usage),
         cost=state.cost + (count_cost(usage, price) if price is not None else 0.0),
-        last=usage,
+        last_usage=usage,
     )
 
 
-def _guess(parts: tuple[Part, ...]) -> int:
+def _guess_tokens(parts: tuple[Part, ...]) -> int:
     tokens = 0
     for part in parts:
         match part:
             case Text(text=text) | Reasoning(text=text) | Refusal(text=text) | ToolCall(arguments=text):
                 tokens += len(text) // CHARS_PER_TOKEN + 1
-            case ToolResult(parts=inner):
-                tokens += _guess(inner)
+            case ToolResult(parts=result_parts):
+                tokens += _guess_tokens(result_parts)
             case Image() | Document() | Audio() | Video():
                 tokens += MEDIA_TOKENS
             case _:
@@ -202,56 +204,56 @@ def _guess(parts: tuple[Part, ...]) -> int:
     return tokens
 
 
-def _too_dear(state: State) -> StopReason | None:
-    """Whether another turn would break a limit for sure: it reads at least what the last one read and said."""
-    limits, again = state.limits, Usage(cache_read=count_tokens(state.last))
-    if limits.tokens is not None and state.tokens + count_tokens(again) > limits.tokens:
+def _check_budget(state: State) -> StopReason | None:
+    """Which limit another turn would break. It reads at least the input and the output of the last turn."""
+    limits, next_turn = state.limits, Usage(cache_read=count_tokens(state.last_usage))
+    if limits.tokens is not None and state.tokens + count_tokens(next_turn) > limits.tokens:
         return "tokens"
     if limits.cost is None or limits.price is None:
         return None
-    return "cost" if state.cost + count_cost(again, limits.price) > limits.cost else None
+    return "cost" if state.cost + count_cost(next_turn, limits.price) > limits.cost else None
 
 
-def _count(state: State, calls: tuple[ToolCall, ...]) -> State:
-    marks = [mark_of(call) for call in calls]
-    turn = tuple(sorted(marks))
-    last, same = state.last_call, state.same_calls
-    for mark in marks:
-        last, same = mark, same + 1 if mark == last else 1
+def _count_calls(state: State, calls: tuple[ToolCall, ...]) -> State:
+    keys = [make_call_key(call) for call in calls]
+    turn_calls = tuple(sorted(keys))
+    last_call, repeats = state.last_call, state.repeated_calls
+    for key in keys:
+        last_call, repeats = key, repeats + 1 if key == last_call else 1
     return replace(
         state,
         calls=state.calls + len(calls),
-        last_turn=turn,
-        same_turns=state.same_turns + 1 if turn == state.last_turn else 1,
-        last_call=last,
-        same_calls=same,
+        last_turn_calls=turn_calls,
+        repeated_turns=state.repeated_turns + 1 if turn_calls == state.last_turn_calls else 1,
+        last_call=last_call,
+        repeated_calls=repeats,
     )
 
 
-def _longest_run(state: State, calls: tuple[ToolCall, ...]) -> int:
-    last, same, longest = state.last_call, state.same_calls, 0
+def _count_longest_repeat(state: State, calls: tuple[ToolCall, ...]) -> int:
+    last_call, repeats, longest = state.last_call, state.repeated_calls, 0
     for call in calls:
-        mark = mark_of(call)
-        last, same = mark, same + 1 if mark == last else 1
-        longest = max(longest, same)
+        key = make_call_key(call)
+        last_call, repeats = key, repeats + 1 if key == last_call else 1
+        longest = max(longest, repeats)
     return longest
 
 
-def mark_of(call: ToolCall) -> Mark:
-    """Name and arguments, whatever the order of keys and the spaces between them."""
+def make_call_key(call: ToolCall) -> CallKey:
+    """Name and arguments, independent of the order of keys and of spaces."""
     try:
-        return call.name, dump_text(_sorted(load_json(call.arguments)))
+        return call.name, dump_text(_sort_keys(load_json(call.arguments)))
     except (DragomanError, RecursionError):
         return call.name, call.arguments
 
 
-def _sorted(value: Json) -> Json:
+def _sort_keys(value: Json) -> Json:
     if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(item) for item in value] if isinstance(value, list) else value
+        return {key: _sort_keys(value[key]) for key in sorted(value)}
+    return [_sort_keys(item) for item in value] if isinstance(value, list) else value
 
 
-def _stop(state: State, reason: StopReason, failure: Failure | None = None) -> Stopped:
+def _make_stop(state: State, reason: StopReason, failure: Failure | None = None) -> Stopped:
     return Stopped(
         reason=reason,
         reply=state.reply,

@@ -1,8 +1,9 @@
-"""Limits, and the steps a reader of the loop sees.
+"""Limits, and the steps that a caller of the loop sees.
 
-    (TurnStarted Heard* TurnDone (CallStarted | CallFinished)*)+ Stopped
+    (TurnStarted TurnEvent* TurnFinished (CallStarted | CallFinished)*)+ Stopped
 
-Calls of one turn run at the same time, so their steps interleave. A turn that fails or takes too long has no TurnDone.
+The calls of one turn run at the same time, so their steps interleave. A turn that fails or takes too long has no
+TurnFinished.
 """
 
 from typing import Literal, TypeAlias
@@ -16,59 +17,59 @@ from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Note
 
 StopReason: TypeAlias = Literal[
-    "done",  # the model has said what it wanted; the reply's finish tells how
-    "turns",  # it wanted more turns than it may have
-    "calls",  # it wanted more calls
-    "tool_repeat",  # it made the same call again and again
-    "time",  # the whole took too long
-    "tokens",  # another turn would take it over the tokens it may use
-    "cost",  # or over what it may cost
-    "caller",  # it called a tool that is the caller's own to run
+    "done",  # the model has finished; the finish of the reply says how
+    "turns",  # the limit of turns
+    "calls",  # the limit of calls
+    "tool_repeat",  # the model repeated the same call
+    "time",  # the limit of the total time
+    "tokens",  # another turn would exceed the limit of tokens
+    "cost",  # another turn would exceed the limit of the cost
+    "caller",  # the model called a tool that the caller runs itself
     "failed",  # a model turn failed; `failure` says why
 ]
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """Of a million tokens, in whatever money its owner counts. We know no prices: they change without telling us."""
+    """The price of a million tokens, in any currency. There is no built-in list, because prices change."""
 
     input: float
-    output: float  # of reasoning too
-    cache_read: float | None = None  # None: as input
+    output: float  # also for reasoning
+    cache_read: float | None = None  # None: the same as input
     cache_write: float | None = None
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """RELIABILITY 2.2. Each can be changed; a cost needs a price."""
+    """The limits of one loop. A `cost` needs a `price`. (RELIABILITY 2.2)"""
 
     turns: int = 10
     calls: int = 32
-    repeats: int = 3  # identical calls in a row
+    repeats: int = 3  # of identical calls in a row
     tool_s: float = 120.0
     total_s: float = 300.0
-    result_bytes: int = 256 * 1024  # of text, for each result
-    media_bytes: int = 4 * 1024 * 1024  # of pictures and files, for each result
-    at_once: int = 8  # calls that run at the same time
-    tokens: int | None = 4_000_000  # of all turns together, what goes in and what comes out
+    result_bytes: int = 256 * 1024  # of text in each result
+    media_bytes: int = 4 * 1024 * 1024  # of pictures and files in each result
+    at_once: int = 8  # calls that may run at the same time
+    tokens: int | None = 4_000_000  # input and output of all turns together
     cost: float | None = None  # of all turns together, at `price`
     price: Price | None = None
-    depth: int = 4  # loops within tools of loops
+    depth: int = 4  # of loops that run inside tools of other loops
 
 
 class TurnStarted(Struct, frozen=True, kw_only=True):
     turn: int  # the first is 1
 
 
-class Heard(Struct, frozen=True, kw_only=True):
-    """A piece of a model's turn."""
+class TurnEvent(Struct, frozen=True, kw_only=True):
+    """One event of the model's streamed reply."""
 
     turn: int
     event: Event
 
 
-class TurnDone(Struct, frozen=True, kw_only=True):
+class TurnFinished(Struct, frozen=True, kw_only=True):
     turn: int
     reply: Reply
-    notes: tuple[Note, ...] = ()  # what this turn could not carry on its way there and back
+    notes: tuple[Note, ...] = ()  # what was lost or changed in the conversions of this turn
 
 
 class CallStarted(Struct, frozen=True, kw_only=True):
@@ -84,19 +85,19 @@ class CallFinished(Struct, frozen=True, kw_only=True):
 
 
 class Stopped(Struct, frozen=True, kw_only=True):
-    """The end, always the last step."""
+    """The last step of every loop."""
 
     reason: StopReason
-    reply: Reply | None  # of the last whole turn
-    messages: tuple[Message, ...]  # the whole conversation, the last reply included
+    reply: Reply | None  # of the last finished turn
+    messages: tuple[Message, ...]  # the whole conversation, including the last reply
     usage: Usage  # of all turns
     turns: int
-    calls: int  # that were run
+    calls: int  # number of calls that were run
     failure: Failure | None = None
-    notes: tuple[Note, ...] = ()  # of all turns, each once
+    notes: tuple[Note, ...] = ()  # of all turns, without duplicates
 
 
-Step: TypeAlias = TurnStarted | Heard | TurnDone | CallStarted | CallFinished | Stopped
+Step: TypeAlias = TurnStarted | TurnEvent | TurnFinished | CallStarted | CallFinished | Stopped
 
 
 def count_tokens(usage: Usage) -> int:
@@ -105,11 +106,11 @@ def count_tokens(usage: Usage) -> int:
 
 
 def count_cost(usage: Usage, price: Price) -> float:
-    read = price.input if price.cache_read is None else price.cache_read
-    written = price.input if price.cache_write is None else price.cache_write
+    read_price = price.input if price.cache_read is None else price.cache_read
+    write_price = price.input if price.cache_write is None else price.cache_write
     return (
         (usage.input or 0) * price.input
-        + (usage.cache_read or 0) * read
-        + (usage.cache_write or 0) * written
+        + (usage.cache_read or 0) * read_price
+        + (usage.cache_write or 0) * write_price
         + ((usage.output or 0) + (usage.reasoning or 0)) * price.output
     ) / 1_000_000

@@ -12,9 +12,9 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.agent import CallFinished, Heard, Limits, Model, OneStream, Step, Stopped, TurnDone, run_loop
-from dragoman.agent.driver import notes_of
-from dragoman.agent.onestream import Show, Told, tell_step
+from dragoman.agent import CallFinished, Limits, Model, Step, Stopped, TurnEvent, TurnFinished, TurnMerger, run_loop
+from dragoman.agent.driver import get_turn_notes
+from dragoman.agent.merge_turns import ReportedStep, ShowCalls, describe_step
 from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
 from dragoman.failure import Failure
@@ -50,7 +50,7 @@ class LoopOptions(Struct, kw_only=True):
 
     names: tuple[str, ...] | None  # servers; None: all
     mode: Mode = "auto"
-    show: Show = "reasoning"
+    show: ShowCalls = "reasoning"
     limits: Limits = Limits()
     calls: bool = False  # the answer lists every call, and says in words that there is none (mission D9)
 
@@ -214,7 +214,7 @@ class EitherModel:
             yield event
 
     def turn_notes(self) -> tuple[Note, ...]:
-        return notes_of(self._chosen or self._native)
+        return get_turn_notes(self._chosen or self._native)
 
 
 def refuses_tools(failure: Failure) -> bool:
@@ -247,8 +247,8 @@ class LoopAnswer(UpstreamAnswer):
         self._toolbox = toolbox
         output = asked.request.output
         exact = output is not None and output.type != "text"  # then `show` may not put words into the text either
-        show: Show = "nothing" if exact and wish.show == "text" else wish.show
-        self._one = OneStream(caller=own, show=show, tell=self._tell, last_only=exact)
+        show: ShowCalls = "nothing" if exact and wish.show == "text" else wish.show
+        self._merger = TurnMerger(caller_tools=own, show_calls=show, describe=self._tell, final_text_only=exact)
         self._dialect, self._list_calls = scope.dialect, wish.calls
         self._waiting: list[Event] = []
         self._over = False
@@ -295,7 +295,7 @@ class LoopAnswer(UpstreamAnswer):
             self._over = True
             return []
         self._watch(step)
-        events = self._one.feed(step)
+        events = self._merger.feed(step)
         if isinstance(step, Stopped) and isinstance(events[-1], ReplyEnd):
             return [*events[:-1], *self._dress(events[-1], step)]
         return events
@@ -309,9 +309,9 @@ class LoopAnswer(UpstreamAnswer):
         if not self._dialect.explains_finish:
             finishes = tuple(finish and replace(finish, message=None) for finish in finishes)
         said: list[Event] = []
-        if self._list_calls and not self._one.said and stopped.reason not in ("done", "caller"):
+        if self._list_calls and not self._merger.has_text and stopped.reason not in ("done", "caller"):
             words = f"{ERROR}no answer after {stopped.turns} iterations ({stopped.reason})"
-            place = self._one.places
+            place = self._merger.part_count
             said = [PartStart(index=place, part=Text(text="")), PartDelta(index=place, text=words)]
             said.append(PartEnd(index=place))
         return [*said, replace(end, finishes=finishes, extras={self._dialect.name: story})]
@@ -333,9 +333,9 @@ class LoopAnswer(UpstreamAnswer):
                     self.failure = step.failure
             case CallFinished():
                 self.calls.append(step)
-            case Heard(turn=turn):
+            case TurnEvent(turn=turn):
                 self.turns = turn
-            case TurnDone(notes=notes):
+            case TurnFinished(notes=notes):
                 self._take_notes(notes)
             case _:
                 pass
@@ -344,8 +344,8 @@ class LoopAnswer(UpstreamAnswer):
         known = set(self.rendered.notes.items)
         self.rendered.notes.items.extend(note for note in notes if note not in known)
 
-    def _tell(self, step: Told) -> str:
-        return tell_step(step, self._toolbox.label)
+    def _tell(self, step: ReportedStep) -> str:
+        return describe_step(step, self._toolbox.label)
 
     def close(self) -> None:
         """Ends the loop wherever it stands; its upstream socket and its calls end with it."""

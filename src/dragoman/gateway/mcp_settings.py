@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.agent.onestream import Show
+from dragoman.agent.merge_turns import ShowCalls
 from dragoman.agent.steps import Limits, Price
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import kind_of
 from dragoman.mcp.spec import ServerSpec, read_spec
 
-SHOWS: dict[str, Show] = {"reasoning": "reasoning", "text": "text", "nothing": "nothing"}
+SHOWS: dict[str, ShowCalls] = {"reasoning": "reasoning", "text": "text", "nothing": "nothing"}
 WHOLE = ("turns", "calls", "repeats")
 SECONDS = ("tool_s", "total_s")
 KEYS = {"file", "default", "show", "private", "servers", *WHOLE, *SECONDS, "result_bytes", "tokens", "cost", "prices"}
@@ -24,7 +24,7 @@ class McpSettings(Struct, frozen=True, kw_only=True):
     file: Path | None = None  # the registry; None: mcp.json beside the configuration
     folder: Path | None = None  # where children live and approvals are kept
     default: tuple[str, ...] = ()  # servers every conversation gets
-    show: Show = "reasoning"  # how calls are told to clients
+    show: ShowCalls = "reasoning"  # how calls are told to clients
     private: bool | None = None  # servers added from outside may be on this machine or its network; None: as we are
     servers: dict[str, ServerSpec] = {}
     limits: Limits = Limits()
