@@ -30,7 +30,7 @@ _HOMES = {
     "File": "tools",
     "FunctionTool": "tools",
     "Limits": "agent.steps",
-    "McpServers": "mcp.library",
+    "McpServers": "mcp.standalone",
     "Price": "agent.steps",
     "Sound": "client",
     "ToolCollection": "tools",
