@@ -87,3 +87,8 @@ def test_import_dragoman_is_quick() -> None:
 def test_an_import_loads_no_server_and_no_client(module: str) -> None:
     code = f"import sys; before = set(sys.modules); import {module}; print(*set(sys.modules) - before)"
     assert HEAVY & set(run_python(code).split()) == set()
+
+
+def test_every_public_name_loads() -> None:
+    code = "import dragoman; [getattr(dragoman, name) for name in dragoman.__all__]"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -46,8 +46,8 @@ CHILDREN = ".children"  # no server can be called so
 MOMENT_S = 0.5  # for what missed its deadline to say so
 TOO_LATE = "it did not answer in time"
 NOT_APPROVED = "it is not what it was when its server was. See `dragoman mcp tools --changed`"
-SESSION_GONE = (-32600, "Session terminated")
-_CLOSED = ((-32000, "ServerConnection closed"), SESSION_GONE)  # as the package says it; servers use the codes for more
+SESSION_GONE = (-32600, "session terminated")
+_CLOSED = ((-32000, "connection closed"), SESSION_GONE)  # the words count too: servers use the codes for more
 
 log = logging.getLogger(__name__)
 logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -153,7 +153,7 @@ class ServerConnection:
         try:
             return await self._call(call, tool, arguments)
         except MCPError as error:
-            if (error.error.code, error.error.message) == SESSION_GONE and await self._again():  # nothing was run (F65)
+            if _identify(error) == SESSION_GONE and await self._again():  # nothing was run (F65)
                 with suppress(MCPError):
                     return await self._call(call, tool, arguments)
             return fail(call, await self._explain(error, child))
@@ -203,7 +203,7 @@ class ServerConnection:
         code, words = error.error.code, error.error.message
         if code == -32001:
             return self._too_long()
-        if (code, words) in _CLOSED:
+        if _identify(error) in _CLOSED:
             self._stop.set()
             if child is not None:
                 await child.gone(MOMENT_S)  # its last words come a moment later than the end of its output
@@ -371,7 +371,7 @@ class ServerConnection:
             except (MCPError, TimeoutError, OSError, RuntimeError, ValueError, httpx2.HTTPError) as error:
                 self.last_error = say(error)
                 self._listed = time.monotonic()
-                if isinstance(error, MCPError) and (error.error.code, error.error.message) in _CLOSED:
+                if isinstance(error, MCPError) and _identify(error) in _CLOSED:
                     self._stop.set()
 
     async def _take_list(self, client: Client) -> None:
@@ -445,6 +445,10 @@ def _is_refusal(error: BaseException) -> bool:
         if isinstance(one, httpx2.HTTPStatusError):
             return True
     return False
+
+
+def _identify(error: MCPError) -> tuple[int, str]:
+    return error.error.code, error.error.message.lower()
 
 
 def _leaves(error: BaseException) -> list[BaseException]:
