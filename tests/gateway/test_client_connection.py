@@ -156,7 +156,8 @@ def test_while_a_stream_runs_what_it_answers_is_not_kept() -> None:
     with running_stream() as (house, _, _):
         (stop,) = house.gateway.live
         scope = stop.__self__.scope  # type: ignore[attr-defined]
-        assert (scope.asked.raw, scope.asked.request.messages, scope.answer.rendered.body) == (b"", (), b"")
+        kept = scope.client_request
+        assert (kept.raw, kept.request.messages, scope.answer.call.body) == (b"", (), b"")
 
 
 def wait_until(so: Callable[[], bool]) -> None:

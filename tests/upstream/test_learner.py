@@ -14,10 +14,10 @@ from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.model.request import ReasoningSetting, Request, ToolChoice
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
+from dragoman.upstream.attempts import UpstreamCall
 from dragoman.upstream.learner import learn
 from dragoman.upstream.profiles import profile_for
 from dragoman.upstream.render import ClientRequest, render
-from dragoman.upstream.send import UpstreamCall
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 from tests.gaps import check_problems

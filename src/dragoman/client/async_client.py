@@ -28,11 +28,11 @@ from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Note, NoteKind
+from dragoman.upstream.answer import OpenAnswer
+from dragoman.upstream.attempts import Job, UpstreamCall
 from dragoman.upstream.fan_out import ask_each
-from dragoman.upstream.render import ClientRequest as Rendering
-from dragoman.upstream.render import render, split
-from dragoman.upstream.send import Job, Sender
-from dragoman.upstream.send import UpstreamAnswer as Sent
+from dragoman.upstream.render import ClientRequest, render, split
+from dragoman.upstream.send import Sender
 from dragoman.upstream.spec import Target, Timeouts, Upstream
 from dragoman.upstream.speech import Sound
 from dragoman.upstream.transport import Transport
@@ -74,7 +74,7 @@ class AsyncClient:
         self._sender = Sender(self._transport)
         self._timeout_s = timeout_s
         self._refuse = frozenset(refuse)
-        self._live: set[Sent] = set()
+        self._live: set[OpenAnswer] = set()
         self.wiring: Wiring = wire(
             provider,
             api_key=api_key,
@@ -189,10 +189,10 @@ class AsyncClient:
         dialect: Dialect | None = None,
         refuse: frozenset[NoteKind] = frozenset(),
         timeout_s: float | None = None,
-    ) -> Sent:
+    ) -> OpenAnswer:
         """The first upstream that begins to answer. Whoever calls this closes what it gives (`done`)."""
         self._begin()
-        rendering = Rendering(
+        client_request = ClientRequest(
             dialect=dialect or find_dialect("canonical"),
             request=replace(request, stream=stream),  # said, so that no dialect has to make it up
             raw=b"",
@@ -205,14 +205,14 @@ class AsyncClient:
         targets = self.wiring.targets(request.model)
         copies = 1
         if (request.choices or 1) > 1:
-            rendering, copies = split(rendering, *targets[0], refuse=wanted)
+            client_request, copies = split(client_request, *targets[0], refuse=wanted)
 
-        def rendered(state: UpstreamState, target: Target) -> Any:
-            return render(rendering, state, target, stream=stream, refuse=wanted)
+        def call(state: UpstreamState, target: Target) -> UpstreamCall:
+            return render(client_request, state, target, stream=stream, refuse=wanted)
 
         job = Job(
             targets=targets,
-            render=rendered,
+            render=call,
             stream=stream,
             deadline=self.deadline(timeout_s),
         )
@@ -221,7 +221,7 @@ class AsyncClient:
     def deadline(self, timeout_s: float | None) -> float:
         return self._sender.clock() + (self._timeout_s if timeout_s is None else timeout_s)
 
-    async def ask(self, job: Job, copies: int = 1) -> Sent:
+    async def ask(self, job: Job, copies: int = 1) -> OpenAnswer:
         """Whoever calls this closes what it gives (`done`). A gateway has tried again already when it says no."""
         if self.wiring.only == GATEWAY:
             job = replace(job, most=1)
@@ -232,11 +232,11 @@ class AsyncClient:
         self._live.add(sent)
         return sent
 
-    def done(self, sent: Sent) -> None:
+    def done(self, sent: OpenAnswer) -> None:
         sent.close()
         self._live.discard(sent)
 
-    def drop_with(self, stream: object, sent: Sent) -> None:
+    def drop_with(self, stream: object, sent: OpenAnswer) -> None:
         """A stream that nobody holds any more hangs up, in whatever thread that is noticed."""
         loop = asyncio.get_running_loop()
         weakref.finalize(stream, _drop, loop, self.done, sent).atexit = False
@@ -302,25 +302,25 @@ class _Upstreams:
         return self._last
 
 
-def _drop(loop: asyncio.AbstractEventLoop, done: Callable[[Sent], None], sent: Sent) -> None:
+def _drop(loop: asyncio.AbstractEventLoop, done: Callable[[OpenAnswer], None], sent: OpenAnswer) -> None:
     with suppress(RuntimeError):  # the loop is closed, and all of it with it
         loop.call_soon_threadsafe(done, sent)
 
 
-async def pieces(sent: Sent) -> AsyncIterator[list[Event]]:
+async def pieces(sent: OpenAnswer) -> AsyncIterator[list[Event]]:
     while (piece := await sent.next()) is not None:
         if piece.events:
             yield piece.events
 
 
-def whole_reply(sent: Sent) -> Reply:
+def whole_reply(sent: OpenAnswer) -> Reply:
     if sent.reply is None:
         raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream said nothing"))
     return sent.reply
 
 
-def finish_chat(reply: Reply, sent: Sent, asked: BuiltRequest) -> Answer:
-    return Answer(reply, notes=notes_of(sent), upstream=sent.state.spec.name, output=asked.output)
+def finish_chat(reply: Reply, sent: OpenAnswer, asked: BuiltRequest) -> Answer:
+    return Answer(reply, notes=notes_of(sent), upstream=sent.target.upstream.name, output=asked.output)
 
 
 def finish_run(stopped: Stopped, notes: list[Note], asked: BuiltRequest) -> RunAnswer:
@@ -330,11 +330,11 @@ def finish_run(stopped: Stopped, notes: list[Note], asked: BuiltRequest) -> RunA
     return RunAnswer(stopped, notes=tuple(notes), output=asked.output)
 
 
-def notes_of(sent: Sent) -> tuple[Note, ...]:
+def notes_of(sent: OpenAnswer) -> tuple[Note, ...]:
     """Ours, and those a gateway tells in its header."""
-    notes = tuple(sent.rendered.notes)
+    notes = tuple(sent.notes)
     said = sent.headers.get("x-dragoman-notes")
-    if said is None or not sent.state.spec.name.startswith(GATEWAY):
+    if said is None or not sent.target.upstream.name.startswith(GATEWAY):
         return notes
     try:
         rows = load_json(said)

@@ -13,8 +13,8 @@ from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
+from dragoman.upstream.answer import build_headers
 from dragoman.upstream.profiles import profile_for
-from dragoman.upstream.send import build_headers
 from dragoman.upstream.spec import DEMO, Target, Upstream
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState

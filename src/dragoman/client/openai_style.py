@@ -23,7 +23,7 @@ from dragoman.jsontypes import Json, JsonObject, copy_json, load_json
 from dragoman.model.events import Event, ReplyFailed, ReplyStart
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
-from dragoman.upstream.send import UpstreamAnswer as Sent
+from dragoman.upstream.answer import OpenAnswer
 from dragoman.wire import WireRequest
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ def shape(value: Json) -> Any:
 class FormStream:
     """Chunks as they come."""
 
-    def __init__(self, client: "AsyncClient", sent: Sent, dialect: Dialect, request: Request) -> None:
+    def __init__(self, client: "AsyncClient", sent: OpenAnswer, dialect: Dialect, request: Request) -> None:
         self._client, self._sent = client, sent
-        self._encoder = dialect.stream_encoder(sent.rendered.notes, request)
+        self._encoder = dialect.stream_encoder(sent.notes, request)
         self._frames = SseDecoder()
         self._ready: list[Form] = []
         self._failure: Failure | None = None
@@ -68,7 +68,7 @@ class FormStream:
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        return tuple(self._sent.rendered.notes)
+        return tuple(self._sent.notes)
 
     def __aiter__(self) -> AsyncIterator[Form]:
         return self
@@ -148,7 +148,7 @@ class AsyncSpeaker:
         request = dialect.decode_request(WireRequest(body=_plain(said)), notes)
         stream = bool(request.stream)
         sent = await self._client.send(request, stream=stream, dialect=dialect, timeout_s=timeout_s)
-        sent.rendered.notes.items[:0] = notes.items
+        sent.notes.items[:0] = notes.items
         if stream:
             chunks = FormStream(self._client, sent, dialect, request)
             self._client.drop_with(chunks, sent)
@@ -159,8 +159,8 @@ class AsyncSpeaker:
             reply = sent.reply
             if reply.created is None:
                 reply = replace(reply, created=float(round(time.time())))
-            form = shape(dialect.encode_reply(reply, sent.rendered.notes, request).body)
-            form.__dict__["notes"] = tuple(sent.rendered.notes)
+            form = shape(dialect.encode_reply(reply, sent.notes, request).body)
+            form.__dict__["notes"] = tuple(sent.notes)
             return form
         finally:
             self._client.done(sent)

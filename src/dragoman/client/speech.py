@@ -7,7 +7,7 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.notes import Notes
-from dragoman.upstream.send import Job, UpstreamCall
+from dragoman.upstream.attempts import Job, UpstreamCall
 from dragoman.upstream.spec import DEMO, Target
 from dragoman.upstream.speech import FORMS, Sound, ask_speech, hear, hear_speech, shape_sound, speak_demo
 from dragoman.upstream.upstream_state import UpstreamState
@@ -37,7 +37,7 @@ async def speak(
               deadline=client.deadline(timeout_s))  # fmt: skip
     sent = await client.ask(job)
     try:
-        dialect = sent.rendered.dialect.name
+        dialect = sent.dialect.name
         raw = sent.raw or b""
         sound = hear_speech(dialect, raw) if dialect == "gemini" else hear(raw, said=form or "mp3")
         return await shape_sound(sound, form)

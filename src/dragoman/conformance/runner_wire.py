@@ -10,9 +10,9 @@ from msgspec import Struct
 from dragoman.conformance.runner_targets import VerifyTarget
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
+from dragoman.upstream.answer import build_headers
 from dragoman.upstream.key_ring import Key
 from dragoman.upstream.secret import Secret, origin_of
-from dragoman.upstream.send import build_headers
 from dragoman.upstream.spec import Timeouts
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.urls import join_url

@@ -25,9 +25,10 @@ from dragoman.model.fold import ReplyBuilder
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
+from dragoman.upstream.answer import OpenAnswer, Piece
+from dragoman.upstream.attempts import Job
 from dragoman.upstream.fan_out import ask_each
 from dragoman.upstream.render import HOP, ClientRequest, render, split
-from dragoman.upstream.send import Job, Piece, UpstreamAnswer
 from dragoman.wire import WireRequest
 
 log = logging.getLogger(__name__)
@@ -55,19 +56,19 @@ async def converse(
 
 
 async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
-    """Reads, checks and decodes what the client asked."""
+    """Reads, checks and decodes what the client client_request."""
     http = scope.http
     if raw is None:
         raw = await read_body(http, scope.now.settings)
     scope.size = len(raw)
     if len(raw) > BIG_BYTES:
-        scope.asked = await asyncio.to_thread(decode, scope, raw, path)
+        scope.client_request = await asyncio.to_thread(decode, scope, raw, path)
     else:
-        scope.asked = decode(scope, raw, path)
-    scope.model = scope.asked.request.model
+        scope.client_request = decode(scope, raw, path)
+    scope.model = scope.client_request.request.model
     if scope.dialect.stores_replies:
-        scope.resolved = await resolve(scope.gateway, http.key_id, scope.asked, scope.now)
-        scope.asked = scope.resolved.asked
+        scope.resolved = await resolve(scope.gateway, http.key_id, scope.client_request, scope.now)
+        scope.client_request = scope.resolved.client_request
 
 
 def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
@@ -104,34 +105,35 @@ def read_hops(http: HttpRequest) -> int:
 
 async def answer_with(scope: Scope) -> HttpResponse:
     """Asks an upstream and makes its answer the client's."""
-    gateway, asked = scope.gateway, scope.asked
-    if asked is None:
+    gateway, client_request = scope.gateway, scope.client_request
+    if client_request is None:
         raise DecodeError("nothing was asked")
-    targets = scope.now.targets(asked.request.model, gateway.dice)
+    request = client_request.request
+    targets = scope.now.targets(request.model, gateway.dice)
     if not targets:
-        raise UpstreamError(no_model(asked.request.model))
-    stream = bool(asked.request.stream)
+        raise UpstreamError(no_model(request.model))
+    stream = bool(request.stream)
     load = scope.dialect.encode_loaded
-    if load is not None and not asked.request.messages and targets[0][0].spec.dialect != scope.dialect.name:
-        return only_load(scope, load(asked.request, gateway.wall()))  # elsewhere there is nothing to load
+    if load is not None and not request.messages and targets[0][0].spec.dialect != scope.dialect.name:
+        return only_load(scope, load(request, gateway.wall()))  # elsewhere there is nothing to load
     copies = 1
-    if (asked.request.choices or 1) > 1:
-        asked, copies = split(asked, *targets[0], refuse=scope.refuse)
+    if (request.choices or 1) > 1:
+        client_request, copies = split(client_request, *targets[0], refuse=scope.refuse)
     job = Job(
         targets=targets,
-        render=lambda state, target: render(asked, state, target, stream=stream, refuse=scope.refuse),
+        render=lambda state, target: render(client_request, state, target, stream=stream, refuse=scope.refuse),
         stream=stream,
         deadline=scope.started + scope.now.settings.deadline_s,
-        who=scope.http.key_id or scope.http.client,
-        asked=asked.raw,
-        tokens=len(asked.raw) // CHARS_PER_TOKEN + (asked.request.max_output or 0),
+        client=scope.http.key_id or scope.http.client,
+        raw=client_request.raw,
+        tokens=len(client_request.raw) // CHARS_PER_TOKEN + (client_request.request.max_output or 0),
         attempts=scope.attempts,
         keep_wire=scope.keep,
     )
     scope.answer = await (gateway.sender.ask(job) if copies == 1 else ask_each(gateway.sender, job, copies))
     response = await respond(scope, stream=stream)
     if stream and copies == 1:
-        scope.let_go()
+        scope.release_request()
     return response
 
 
@@ -142,7 +144,7 @@ async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
     scope.status = 200
     if stream:
         headers = reply_headers(scope)
-        kind = scope.answer.headers.get("content-type") if scope.answer.rendered.as_is else None
+        kind = scope.answer.headers.get("content-type") if scope.answer.as_is else None
         headers["content-type"] = kind or stream_type(scope)
         headers["cache-control"] = "no-cache"
         headers["x-accel-buffering"] = "no"
@@ -172,19 +174,19 @@ def wants_array(scope: Scope) -> bool:
     return bool(wanted) and wanted not in scope.http.query.split("&")
 
 
-async def whole(scope: Scope, answer: UpstreamAnswer) -> bytes:
+async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
     """An unstreamed answer, as its client reads it."""
-    reply, asked = answer.reply, scope.asked
-    if reply is None or asked is None:
+    reply, client_request = answer.reply, scope.client_request
+    if reply is None or client_request is None:
         raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream said nothing"))
-    if answer.rendered.as_is:
+    if answer.as_is:
         body = answer.raw
     else:
         if scope.dialect.stores_replies:
             reply = replace(reply, id=f"{scope.dialect.reply_id_prefix}{scope.http.id}")
         if reply.created is None and scope.dialect.dated:
             reply = replace(reply, created=round(scope.gateway.wall()))
-        wire = scope.dialect.encode_reply(reply, answer.rendered.notes, asked.request)
+        wire = scope.dialect.encode_reply(reply, answer.notes, client_request.request)
         body = dump_json(wire.body)
     await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)
     return body
@@ -195,10 +197,9 @@ class StreamWriter:
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self._encoder = scope.dialect.stream_encoder(
-            scope.answer.rendered.notes if scope.answer else Notes(), scope.asked.request if scope.asked else None
-        )
-        self._as_is = scope.answer is not None and scope.answer.rendered.as_is
+        request = scope.client_request.request if scope.client_request else None
+        self._encoder = scope.dialect.stream_encoder(scope.answer.notes if scope.answer else Notes(), request)
+        self._as_is = scope.answer is not None and scope.answer.as_is
         self._tail = b""  # of a frame that is not whole yet
         self._last = b""  # what went out last
         self._builder = ReplyBuilder() if scope.resolved is not None and scope.resolved.store else None
@@ -251,7 +252,7 @@ class StreamWriter:
         finally:
             self._rest()
 
-    async def _after_end(self, answer: UpstreamAnswer) -> Piece | None:
+    async def _after_end(self, answer: OpenAnswer) -> Piece | None:
         """After the end comes the end of the connection, mostly at once; who keeps it open is left (F27)."""
         try:
             async with asyncio.timeout(AFTER_END_S):
@@ -340,13 +341,13 @@ class StreamWriter:
             start = replace(start, created=round(self.scope.gateway.wall()))
         return start
 
-    async def _remember(self, answer: UpstreamAnswer) -> None:
+    async def _remember(self, answer: OpenAnswer) -> None:
         scope = self.scope
-        if self._builder is None or scope.failure is not None or scope.asked is None:
+        if self._builder is None or scope.failure is not None or scope.client_request is None:
             return
         reply = self._builder.reply()
         if isinstance(reply, Reply):
-            wire = scope.dialect.encode_reply(reply, Notes(), scope.asked.request)
+            wire = scope.dialect.encode_reply(reply, Notes(), scope.client_request.request)
             await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, dump_json(wire.body))
 
     # ---- from outside
@@ -408,8 +409,8 @@ def reply_headers(scope: Scope) -> dict[str, str]:
     headers: dict[str, str] = {}
     if answer is None:
         return headers
-    headers["x-dragoman-upstream"] = f"{answer.state.spec.name}/{answer.target.model}"
-    if answer.rendered.dialect.name == scope.dialect.name:
+    headers["x-dragoman-upstream"] = f"{answer.target.upstream.name}/{answer.target.model}"
+    if answer.dialect.name == scope.dialect.name:
         said, kept = answer.headers.items(), scope.dialect.rate_headers
         headers.update({name: value for name, value in said if name.startswith(kept) and value.isprintable()})
     notes = scope.notes

@@ -12,7 +12,7 @@ from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, load_json
 from dragoman.notes import Notes
-from dragoman.upstream.send import build_headers
+from dragoman.upstream.answer import build_headers
 from dragoman.upstream.spec import DEMO, Target
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.upstream.urls import join_url, quote_segment

@@ -133,7 +133,7 @@ async def embed(gateway: Gateway, http: HttpRequest, door: str, wish: EmbeddingR
 
     answer = await ask(gateway, http, "embeddings", door, wish.model, form)
     try:
-        found = _read(answer.rendered.dialect.name, load_json(answer.raw), answer.target.model)
+        found = _read(answer.dialect.name, load_json(answer.raw), answer.target.model)
         if len(found.rows) != len(wish.inputs):
             raise ValueError("not one for each")
         return found

@@ -31,12 +31,13 @@ from dragoman.mcp.toolbox import McpToolbox
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.fold import ReplyBuilder
 from dragoman.model.messages import Text
+from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request, ServerTool
 from dragoman.notes import Note, Notes
+from dragoman.upstream.answer import Piece
+from dragoman.upstream.attempts import Job
 from dragoman.upstream.render import ClientRequest, render
-from dragoman.upstream.send import Job, Piece, UpstreamAnswer, UpstreamCall
 from dragoman.upstream.spec import Target
-from dragoman.upstream.upstream_state import UpstreamState
 
 HEADER, SHOW_HEADER, MODE_HEADER = "x-dragoman-mcp", "x-dragoman-mcp-show", "x-dragoman-mcp-mode"
 Mode: TypeAlias = Literal["auto", "native", "react"]
@@ -76,16 +77,16 @@ async def answer_in_loop(scope: Scope, wish: LoopOptions | None = None) -> HttpR
     toolbox = await find_toolbox(scope, wish.names) if wish is not None else None
     if wish is None or not toolbox:
         return await answer_with(scope)  # no server: plain generation (mission D9)
-    asked = scope.asked
-    if asked is None:
+    client_request = scope.client_request
+    if client_request is None:
         raise DecodeError("nothing was asked")
-    if (asked.request.choices or 1) > 1:
+    if (client_request.request.choices or 1) > 1:
         raise DecodeError("one answer at a time with MCP tools")
-    wish.limits = with_price(scope, asked.request.model, wish.limits)
+    wish.limits = with_price(scope, client_request.request.model, wish.limits)
     answer = LoopAnswer(scope, toolbox, wish)
     await answer.begin()
     scope.answer = answer
-    stream = bool(asked.request.stream)
+    stream = bool(client_request.request.stream)
     if not stream:
         await answer.read_whole()
     response = await respond(scope, stream=stream)
@@ -134,21 +135,21 @@ class UpstreamModel:
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self.first: UpstreamAnswer | None = None
-        self._rendered: UpstreamCall | None = None  # of the last turn
+        self.first_target: Target | None = None
+        self._notes: Notes | None = None  # of the last turn
 
     async def ask(self, request: Request) -> AsyncGenerator[Event, None]:
         scope = self._scope
-        asked = _with(scope.asked, request)
+        client_request = _with(scope.client_request, request)
         targets = scope.now.targets(request.model, scope.gateway.dice)
         if not targets:
             raise UpstreamError(no_model(request.model))
         job = Job(
             targets=targets,
-            render=lambda state, target: render(asked, state, target, stream=True, refuse=scope.refuse),
+            render=lambda state, target: render(client_request, state, target, stream=True, refuse=scope.refuse),
             stream=True,
             deadline=scope.gateway.clock() + scope.now.settings.deadline_s,
-            who=scope.http.key_id or scope.http.client,
+            client=scope.http.key_id or scope.http.client,
             tokens=count_estimate(request) + (request.max_output or 0),
             attempts=scope.attempts,
             keep_wire=scope.keep,
@@ -157,7 +158,7 @@ class UpstreamModel:
             answer = await scope.gateway.sender.ask(job)
         except (DecodeError, LossError) as error:  # the client's own fault, as outside of a loop
             raise UpstreamError(classify(error)) from error
-        self.first, self._rendered = self.first or answer, answer.rendered
+        self.first_target, self._notes = self.first_target or answer.target, answer.notes
         try:
             while (piece := await answer.next()) is not None:
                 for event in piece.events:
@@ -166,22 +167,22 @@ class UpstreamModel:
             answer.close()
 
     def turn_notes(self) -> tuple[Note, ...]:
-        return tuple(self._rendered.notes) if self._rendered is not None else ()
+        return tuple(self._notes) if self._notes is not None else ()
 
 
-def _with(asked: ClientRequest | None, request: Request) -> ClientRequest:
-    if asked is None:
+def _with(client_request: ClientRequest | None, request: Request) -> ClientRequest:
+    if client_request is None:
         raise DecodeError("nothing was asked")
     return ClientRequest(
-        dialect=asked.dialect,
+        dialect=client_request.dialect,
         request=replace(request, stream=True),
-        raw=asked.raw,
-        headers=asked.headers,
-        notes=asked.notes,
+        raw=client_request.raw,
+        headers=client_request.headers,
+        notes=client_request.notes,
         same_wire=False,  # the client's own bytes do not hold our tools
-        put_model=asked.put_model,
-        hops=asked.hops,
-        path=asked.path,
+        put_model=client_request.put_model,
+        hops=client_request.hops,
+        path=client_request.path,
     )
 
 
@@ -222,34 +223,36 @@ def refuses_tools(failure: Failure) -> bool:
     return failure.kind == "invalid_request" and bool(_NO_TOOLS.search(failure.message))
 
 
-class LoopAnswer(UpstreamAnswer):
-    """All turns of a loop as one answer."""
+class LoopAnswer:
+    """All turns of a loop as one answer (an OpenAnswer)."""
+
+    target: Target  # of its first turn; known after `begin`
 
     def __init__(self, scope: Scope, toolbox: McpToolbox, wish: LoopOptions) -> None:
-        asked = scope.asked
-        if asked is None:
+        client_request = scope.client_request
+        if client_request is None:
             raise DecodeError("nothing was asked")
-        self.rendered = UpstreamCall(
-            dialect=find_dialect("canonical"), path="", body=b"", headers={}, notes=Notes(scope.refuse)
-        )
-        self.headers = {}
+        self.dialect = find_dialect("canonical")
+        self.as_is = False
+        self.notes = Notes(scope.refuse)
+        self.headers: dict[str, str] = {}
         self.raw = b""
-        self.reply = None
-        self.usage = None
-        self.failure = None
-        self.waited_s = 0.0
+        self.reply: Reply | None = None
+        self.usage: Usage | None = None
+        self.failure: Failure | None = None
         self.stopped: Stopped | None = None
         self.calls: list[CallFinished] = []
         self.turns = 0
         self._model = UpstreamModel(scope)
-        self._steps = run_loop(choose_model(self._model, toolbox, wish.mode), toolbox, asked.request, wish.limits)
-        own = frozenset(tool.name for tool in asked.request.tools or () if not isinstance(tool, ServerTool))
+        request = client_request.request
+        self._steps = run_loop(choose_model(self._model, toolbox, wish.mode), toolbox, request, wish.limits)
+        own = frozenset(tool.name for tool in request.tools or () if not isinstance(tool, ServerTool))
         self._toolbox = toolbox
-        output = asked.request.output
+        output = request.output
         exact = output is not None and output.type != "text"  # then `show` may not put words into the text either
         show: ShowCalls = "nothing" if exact and wish.show == "text" else wish.show
         self._merger = TurnMerger(caller_tools=own, show_calls=show, describe=self._tell, final_text_only=exact)
-        self._dialect, self._list_calls = scope.dialect, wish.calls
+        self._client_dialect, self._list_calls = scope.dialect, wish.calls
         self._waiting: list[Event] = []
         self._over = False
         self._gone = False
@@ -264,11 +267,10 @@ class LoopAnswer(UpstreamAnswer):
         failed = next((e.failure for e in self._waiting if isinstance(e, ReplyFailed)), None)
         if failed is not None:
             raise UpstreamError(failed)
-        first = self._model.first
-        if first is None:
+        target = self._model.first_target
+        if target is None:
             raise UpstreamError(Failure(kind="timed_out", status=504, message="there was no time for an answer"))
-        self.state: UpstreamState = first.state
-        self.target: Target = first.target
+        self.target = target
         self._take_notes(self._model.turn_notes())  # in time for the headers
 
     async def next(self) -> Piece | None:
@@ -297,16 +299,16 @@ class LoopAnswer(UpstreamAnswer):
         self._watch(step)
         events = self._merger.feed(step)
         if isinstance(step, Stopped) and isinstance(events[-1], ReplyEnd):
-            return [*events[:-1], *self._dress(events[-1], step)]
+            return [*events[:-1], *self._explain_end(events[-1], step)]
         return events
 
-    def _dress(self, end: ReplyEnd, stopped: Stopped) -> list[Event]:
-        """The end, which tells why the loop ended where a stream has no header for it any more."""
+    def _explain_end(self, end: ReplyEnd, stopped: Stopped) -> list[Event]:
+        """The last events. A stream has no header left to say why the loop ended, so the end says it."""
         story: JsonObject = {STORY: {"stop": stopped.reason, "turns": stopped.turns, "calls": stopped.calls}}
         if self._list_calls:
             story |= {"iterations": stopped.turns, "mcp_calls": [self._write_call(step) for step in self.calls]}
         finishes = end.finishes
-        if not self._dialect.explains_finish:
+        if not self._client_dialect.explains_finish:
             finishes = tuple(finish and replace(finish, message=None) for finish in finishes)
         said: list[Event] = []
         if self._list_calls and not self._merger.has_text and stopped.reason not in ("done", "caller"):
@@ -314,7 +316,7 @@ class LoopAnswer(UpstreamAnswer):
             place = self._merger.part_count
             said = [PartStart(index=place, part=Text(text="")), PartDelta(index=place, text=words)]
             said.append(PartEnd(index=place))
-        return [*said, replace(end, finishes=finishes, extras={self._dialect.name: story})]
+        return [*said, replace(end, finishes=finishes, extras={self._client_dialect.name: story})]
 
     def _write_call(self, step: CallFinished) -> JsonObject:
         return {
@@ -341,11 +343,14 @@ class LoopAnswer(UpstreamAnswer):
                 pass
 
     def _take_notes(self, notes: tuple[Note, ...]) -> None:
-        known = set(self.rendered.notes.items)
-        self.rendered.notes.items.extend(note for note in notes if note not in known)
+        known = set(self.notes.items)
+        self.notes.items.extend(note for note in notes if note not in known)
 
     def _tell(self, step: ReportedStep) -> str:
         return describe_step(step, self._toolbox.label)
+
+    def release_request(self) -> None:
+        """The loop needs its request until it ends."""
 
     def close(self) -> None:
         """Ends the loop wherever it stands; its upstream socket and its calls end with it."""

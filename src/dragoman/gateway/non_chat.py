@@ -12,7 +12,8 @@ from dragoman.gateway.scope import Scope
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.notes import Notes
-from dragoman.upstream.send import Job, UpstreamAnswer, UpstreamCall
+from dragoman.upstream.answer import UpstreamAnswer
+from dragoman.upstream.attempts import Job, UpstreamCall
 from dragoman.upstream.spec import Target
 from dragoman.upstream.upstream_state import UpstreamState
 
@@ -44,12 +45,12 @@ async def ask(gateway: Gateway, http: HttpRequest, door: str, dialect: str, mode
         render=render,
         stream=False,
         deadline=scope.started + gateway.now.settings.deadline_s,
-        who=http.key_id or http.client,
+        client=http.key_id or http.client,
         attempts=scope.attempts,
     )
-    scope.answer = await gateway.sender.ask(job)
+    scope.answer = answer = await gateway.sender.ask(job)
     scope.status = 200
-    return scope.answer
+    return answer
 
 
 def cannot(what: str) -> UpstreamError:

@@ -13,8 +13,8 @@ from dragoman.gateway.state import Gateway, Generation
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.messages import Message
 from dragoman.model.reply import Reply
+from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.render import ClientRequest, choose_dialect
-from dragoman.upstream.send import UpstreamAnswer
 
 RESPONSES = "openai_responses"
 PREVIOUS = "previous_response_id"
@@ -23,43 +23,43 @@ PREVIOUS = "previous_response_id"
 class Resolved(Struct, kw_only=True):
     """A request of the Responses door with the conversation it continues."""
 
-    asked: ClientRequest
+    client_request: ClientRequest
     store: bool
-    input: bytes = b"[]"  # the items it asked with
+    input: bytes = b"[]"  # the items it was asked with
     instructed: bool = False  # its first message is `instructions`, which the next request does not inherit
 
 
-async def resolve(gateway: Gateway, owner: str, asked: ClientRequest, now: Generation) -> Resolved:
-    own = asked.request.extras.get(RESPONSES, {})
+async def resolve(gateway: Gateway, owner: str, client_request: ClientRequest, now: Generation) -> Resolved:
+    own = client_request.request.extras.get(RESPONSES, {})
     previous = own.get(PREVIOUS)
-    store = asked.request.store is not False
-    resolved = Resolved(asked=asked, store=store)
+    store = client_request.request.store is not False
+    resolved = Resolved(client_request=client_request, store=store)
     if store or isinstance(previous, str):
-        body = load_json(asked.raw)
+        body = load_json(client_request.raw)
         resolved.input = dump_json(body.get("input", []))
         resolved.instructed = bool(body.get("instructions"))
     if not isinstance(previous, str):
         return resolved
     found = await asyncio.to_thread(gateway.store.get, owner, previous)
     if found is None:
-        if _goes_to_responses(asked, now, ""):
+        if _goes_to_responses(client_request, now, ""):
             return resolved  # not ours: its provider may know it
         words = f"Previous response with id '{previous[:100]}' not found."
         own_code = {RESPONSES: {"code": "previous_response_not_found"}}
         failure = Failure(kind="invalid_request", status=400, param=PREVIOUS, message=words, extras=own_code)
         raise UpstreamError(failure)
-    if found.upstream and _goes_to_responses(asked, now, found.upstream):
+    if found.upstream and _goes_to_responses(client_request, now, found.upstream):
         return resolved  # who answered it still has it
     rest = {key: value for key, value in own.items() if key != PREVIOUS}
-    extras = {**asked.request.extras, RESPONSES: rest}
-    said = asked.request.messages
+    extras = {**client_request.request.extras, RESPONSES: rest}
+    said = client_request.request.messages
     lead = 1 if resolved.instructed else 0
-    request = replace(asked.request, messages=(*said[:lead], *found.messages, *said[lead:]), extras=extras)
-    return replace(resolved, asked=replace(asked, request=request, same_wire=False))
+    request = replace(client_request.request, messages=(*said[:lead], *found.messages, *said[lead:]), extras=extras)
+    return replace(resolved, client_request=replace(client_request, request=request, same_wire=False))
 
 
-def _goes_to_responses(asked: ClientRequest, now: Generation, upstream: str) -> bool:
-    targets = now.targets(asked.request.model, lambda: 0.0)
+def _goes_to_responses(client_request: ClientRequest, now: Generation, upstream: str) -> bool:
+    targets = now.targets(client_request.request.model, lambda: 0.0)
     if not targets:
         return False
     spec, model = targets[0][0].spec, targets[0][1].model
@@ -69,20 +69,20 @@ def _goes_to_responses(asked: ClientRequest, now: Generation, upstream: str) -> 
 
 
 async def remember(
-    gateway: Gateway, owner: str, resolved: Resolved | None, answer: UpstreamAnswer, reply: Reply, body: bytes
+    gateway: Gateway, owner: str, resolved: Resolved | None, answer: OpenAnswer, reply: Reply, body: bytes
 ) -> None:
     """Keeps a response for as long as there is room. Losing one is not the client's error."""
     if resolved is None or not resolved.store or not reply.choices:
         return
-    asked = resolved.asked.request
+    request = resolved.client_request.request
     said = Message(role="assistant", parts=reply.choices[0].parts)
     lead = 1 if resolved.instructed else 0
     row = StoredResponse(
         id=reply.id,
-        messages=(*asked.messages[lead:], said),
+        messages=(*request.messages[lead:], said),
         wire=body,
         input=resolved.input,
-        upstream=answer.state.spec.name if answer.rendered.as_is else "",
+        upstream=answer.target.upstream.name if answer.as_is else "",
         created=gateway.wall(),
     )
     await asyncio.to_thread(gateway.store.put, owner, row)

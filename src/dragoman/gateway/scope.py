@@ -17,8 +17,9 @@ from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.reply import Usage
 from dragoman.notes import Note, NoteKind
+from dragoman.upstream.answer import OpenAnswer
+from dragoman.upstream.attempts import Attempt
 from dragoman.upstream.render import ClientRequest
-from dragoman.upstream.send import Attempt, UpstreamAnswer
 
 log = logging.getLogger(__name__)
 MOST_MENDED = 5  # that a line of the log tells
@@ -37,9 +38,9 @@ class Scope:
         self.started = gateway.clock()
         self.model = ""
         self.size = 0  # of what was asked, in bytes
-        self.asked: ClientRequest | None = None
+        self.client_request: ClientRequest | None = None
         self.resolved: Resolved | None = None
-        self.answer: UpstreamAnswer | None = None
+        self.answer: OpenAnswer | None = None
         self.attempts: list[Attempt] = []
         self.refuse: frozenset[NoteKind] = read_refuse(http)
         self.keep = gateway.xray.always or "x-dragoman-xray" in http.headers
@@ -54,17 +55,17 @@ class Scope:
     @property
     def notes(self) -> tuple[Note, ...]:
         if self.answer is not None:
-            return tuple(self.answer.rendered.notes)
-        return self.asked.notes if self.asked is not None else ()
+            return tuple(self.answer.notes)
+        return self.client_request.notes if self.client_request is not None else ()
 
-    def let_go(self) -> None:
-        """Nothing is asked again from here on: a stream may be long, and what it answers need not be kept as long."""
-        if self.keep or self.asked is None or self.answer is None:
+    def release_request(self) -> None:
+        """The request will not be sent again: frees its memory, as a stream may be long."""
+        if self.keep or self.client_request is None or self.answer is None:
             return
-        self.answer.let_go()
-        self.asked.raw = b""
+        self.answer.release_request()
+        self.client_request.raw = b""
         if self.resolved is None or not self.resolved.store:
-            self.asked.request = replace(self.asked.request, messages=())
+            self.client_request.request = replace(self.client_request.request, messages=())
 
     def finish(self) -> None:
         """Gives back what is held and says once what happened."""
@@ -139,8 +140,8 @@ class Scope:
                 path=self.http.path,
                 model=self.model,
                 upstream=self.attempts[-1].upstream if self.attempts else "",
-                asked=show(self.asked.raw) if self.asked else None,
-                canonical=show(dump_json(to_builtins(self.asked.request))) if self.asked else None,
+                asked=show(self.client_request.raw) if self.client_request else None,
+                canonical=show(dump_json(to_builtins(self.client_request.request))) if self.client_request else None,
                 attempts=attempts,
                 reply=show(b"".join(self.sent)),
                 notes=self.notes,

@@ -28,7 +28,7 @@ async def serve_speech(gateway: Gateway, http: HttpRequest, words: dict[str, str
 
     answer = await ask(gateway, http, "speech", "openai_chat", model, form)
     try:
-        dialect = answer.rendered.dialect.name
+        dialect = answer.dialect.name
         if dialect == "gemini":
             return _respond(await shape_sound(hear_speech(dialect, answer.raw), wanted))
         heard = hear(answer.raw, said=wanted or "mp3")

@@ -1,39 +1,99 @@
-"""Attempts: where one request has been and where it may still go. It decides nothing; `Sender.ask` asks it."""
+"""One request while it is sent: what is to be sent (Job), each try (Attempt), where it may still go (Attempts)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
+from msgspec import Struct
+
+from dragoman.dialects._base import Dialect
 from dragoman.failure import Failure
+from dragoman.model.events import Event
+from dragoman.model.reply import Reply
+from dragoman.notes import Notes
 from dragoman.upstream.key_ring import Key
-from dragoman.upstream.retry import RetryBudget
+from dragoman.upstream.retry import MOST_ATTEMPTS, RetryBudget
 from dragoman.upstream.spec import Target
 from dragoman.upstream.upstream_state import UpstreamState
 
 Pair = tuple[UpstreamState, Target]
-NOBODY: frozenset[int] = frozenset()
+NO_KEYS: frozenset[int] = frozenset()
+
+
+class UpstreamCall(Struct, kw_only=True):
+    """A request as one target wants it, made afresh for each attempt."""
+
+    dialect: Dialect
+    path: str
+    body: bytes
+    headers: dict[str, str]
+    notes: Notes
+    opaque: bool = False  # the answer's body is not a reply: embeddings, sound
+    as_is: bool = False  # the client's own bytes: the reply's bytes may go back as they are
+    restore: Callable[[list[Event]], list[Event]] | None = None
+    restore_reply: Callable[[Reply], Reply] | None = None
+    events: Callable[[], Iterator[Event]] | None = None  # the demo model answers by itself
+    learn: Callable[[Failure], "UpstreamCall | None"] | None = None  # what to send instead, if a refusal tells
+
+
+class Attempt(Struct, kw_only=True):
+    """One try, for logs and X-ray."""
+
+    upstream: str
+    model: str
+    key: str = ""
+    waited_s: float = 0.0
+    status: int | None = None
+    failure: str | None = None
+    body: bytes = b""  # what was sent
+    reply: bytes = b""  # what came back, as far as it was kept
+
+
+class Job(Struct, kw_only=True):
+    """A request to be sent: what `Sender.ask` needs to know."""
+
+    targets: Sequence[Pair]
+    render: Callable[[UpstreamState, Target], UpstreamCall]
+    stream: bool
+    deadline: float
+    client: str = ""  # its key or its address
+    raw: bytes = b""  # the client's body: its hash tells one request from another
+    tokens: int = 0
+    attempts: list[Attempt] = []
+    keep_wire: bool = False  # for X-ray
+    most: int = MOST_ATTEMPTS  # 1: the upstream is a gateway, which retries by itself
+
+    @property
+    def request_hash(self) -> int | None:
+        return hash(self.raw) if self.raw else None
 
 
 class Attempts:
-    __slots__ = ("_budget", "_targets", "_tried", "attempts", "first", "left")
+    """Where one request has been and where it may still go. It decides nothing; `Sender.ask` asks it."""
+
+    __slots__ = ("_budget", "_targets", "_tried", "first", "left", "made")
 
     def __init__(self, targets: Sequence[Pair]) -> None:
         self._targets = targets
         self.left = list(targets)
-        self.attempts = 0
-        self.first: tuple[Target, Failure, str] | None = None  # who failed first, how, and its name
+        self.made = 0
+        self.first: tuple[Target, Failure, str] | None = None  # the first failure: where, which, the upstream's name
         self._tried: dict[tuple[str, str], set[int]] = {}  # keys by upstream and model
         self._budget: RetryBudget | None = None
 
     def tried(self, state: UpstreamState, target: Target) -> AbstractSet[int]:
-        return self._tried.get((state.spec.name, target.model), NOBODY) if self._tried else NOBODY
+        return self._tried.get((state.spec.name, target.model), NO_KEYS) if self._tried else NO_KEYS
 
-    def to_tell(self, target: Target, failure: Failure, name: str) -> tuple[Failure, str]:
-        """What the client hears in the end, and of whom: a fallback whose window is too small hides nothing, the
-        client's way to go on is in what the first one said (FIELD-CASES 149)."""
+    def to_report(self, target: Target, failure: Failure, name: str) -> tuple[Failure, str]:
+        """The failure that the client hears in the end, and the name of its upstream.
+
+        When a fallback only says that the request is too long for it, the client hears of the first failure instead:
+        that one tells how to go on (FIELD-CASES 149)."""
         if self.first is None:
             self.first = (target, failure, name)
-        asked, before, its_name = self.first
-        return (before, its_name) if failure.kind == "too_long" and asked is not target else (failure, name)
+        first_target, first_failure, first_name = self.first
+        if failure.kind == "too_long" and first_target is not target:
+            return first_failure, first_name
+        return failure, name
 
     def others(self, target: Target) -> list[Pair]:
         return [pair for pair in self.left if pair[1] is not target]
@@ -42,8 +102,8 @@ class Attempts:
         usable = [known for known in state.keys.keys if not known.disabled]
         return len(usable) > len(self.tried(state, target) | {key.number})
 
-    def go_on(self, state: UpstreamState, target: Target, key: Key, now: float) -> None:
-        """Another key here if there is one, else the other targets."""
+    def go_elsewhere(self, state: UpstreamState, target: Target, key: Key, now: float) -> None:
+        """To another key of this upstream if there is one, else to the other targets."""
         here = self._tried.setdefault((state.spec.name, target.model), set())
         here.add(key.number)
         others = self.others(target)
@@ -51,17 +111,18 @@ class Attempts:
             self.left = others
 
     def start_again(self, budget: RetryBudget) -> None:
-        """Everybody was asked: whoever may be asked first is asked once more."""
+        """All targets were asked: the first that may be asked again is asked once more."""
         self.left = list(self._targets)
         self._tried = {}
-        self.hold(budget)
+        self.count_retry(budget)
 
-    def hold(self, budget: RetryBudget) -> None:
-        """The same upstream gets the same again: that counts until it is over, the wait before it included (P6)."""
+    def count_retry(self, budget: RetryBudget) -> None:
+        """The same request goes to the same upstream again. It counts until it is over, the wait before it included
+        (P6)."""
         self._budget = budget
         budget.retrying += 1
 
-    def free(self) -> None:
+    def end_retry(self) -> None:
         if self._budget is not None:
             self._budget.retrying -= 1
             self._budget = None

@@ -1,7 +1,7 @@
-"""Several answers from a target that gives one: the same request several times at once, joined into one answer.
+"""Several answers from a target that gives one: the same request is sent several times at once, as one answer.
 
-passes/emulate.py decides how often. An answer that has ended gives back its place at once: where there are fewer places
-than copies, the others wait for it.
+passes/emulate.py decides how often. A copy that has ended gives back its place at once: if fewer requests may run at
+once than there are copies, the others wait for it.
 """
 
 import asyncio
@@ -16,23 +16,25 @@ from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
 from dragoman.model.messages import Extras
 from dragoman.model.reply import Finish, Reply, Usage, add_usage
 from dragoman.notes import Note, Notes
+from dragoman.upstream.answer import Piece, UpstreamAnswer
+from dragoman.upstream.attempts import Job
 from dragoman.upstream.failures import malformed
-from dragoman.upstream.send import Job, Piece, Sender, UpstreamAnswer
+from dragoman.upstream.send import Sender
 
 Heard: TypeAlias = "Piece | None"
 
 
-async def ask_each(sender: Sender, job: Job, copies: int) -> UpstreamAnswer:
-    """One answer made of several. A failure of one, before anything was said, is the failure of all."""
+async def ask_each(sender: Sender, job: Job, copies: int) -> "FanOutAnswer":
+    """One answer made of several. If one copy fails before anything was said, all fail."""
     asking = [asyncio.create_task(sender.ask(job)) for _ in range(copies)]
     try:
         if not job.stream:
             replies = await asyncio.gather(*[_whole(ask) for ask in asking])
-            return _Joined(asking, _join_replies(replies))
+            return FanOutAnswer(asking, _join_replies(replies))
         await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
         first = next(ask for ask in asking if ask.done())
-        await first  # its failure is ours
-        return _Joined(asking, None)
+        await first  # raises if it failed
+        return FanOutAnswer(asking, None)
     except BaseException:
         for ask in asking:
             _drop(ask)
@@ -48,7 +50,7 @@ async def _whole(ask: "asyncio.Task[UpstreamAnswer]") -> Reply:
 
 
 def _drop(ask: "asyncio.Task[UpstreamAnswer]") -> None:
-    """Whatever state it is in, it holds nothing afterwards."""
+    """Ends it, whether it has begun or not, and gives back what it uses."""
 
     def close(done: "asyncio.Task[UpstreamAnswer]") -> None:
         if not done.cancelled() and done.exception() is None:
@@ -66,13 +68,13 @@ def _join_replies(replies: list[Reply]) -> Reply:
     return replace(replies[0], choices=choices, usage=usage)
 
 
-class _Joined(UpstreamAnswer):
-    """The copies as one answer: the first of them speaks for all, but for what is said."""
+class FanOutAnswer:
+    """The copies as one answer (an OpenAnswer). Its target and its headers are those of the first copy."""
 
     def __init__(self, asking: "list[asyncio.Task[UpstreamAnswer]]", reply: Reply | None) -> None:
         first = next(ask.result() for ask in asking if ask.done())
-        self.state, self.target, self.rendered = first.state, first.target, first.rendered
-        self.headers, self.waited_s = first.headers, first.waited_s
+        self.target, self.dialect, self.as_is = first.target, first.dialect, first.as_is
+        self.notes, self.headers = first.notes, first.headers
         self.raw = b""
         self.reply = reply
         self.usage = None if reply is None else reply.usage
@@ -86,7 +88,7 @@ class _Joined(UpstreamAnswer):
             self._reading = {ask: number for number, ask in enumerate(asking)}
         else:
             for number, ask in enumerate(asking):
-                _tell(self.rendered.notes, ask.result().rendered.notes, number)
+                _add_notes(self.notes, ask.result().notes, number)
 
     async def next(self) -> Piece | None:
         while self._reading and not self._over:
@@ -97,13 +99,13 @@ class _Joined(UpstreamAnswer):
         return None
 
     def _take(self, ready: "asyncio.Task[Heard] | asyncio.Task[UpstreamAnswer]") -> list[Event]:
-        """What one copy has said; it is listened to until its end."""
+        """The events of one copy. It is read until its end."""
         number = self._reading.pop(ready)
         try:
             heard = ready.result()
         except UpstreamError as error:
             return self._fail(error.failure)
-        except DragomanError as error:  # another target than the first one's may have to refuse what is asked
+        except DragomanError as error:  # another target than the first copy's may have to refuse the request
             return self._fail(Failure(kind="invalid_request", message=str(error)))
         if isinstance(heard, UpstreamAnswer):
             self._begun[number] = heard
@@ -115,7 +117,7 @@ class _Joined(UpstreamAnswer):
         return events
 
     def _renumber(self, events: list[Event], number: int) -> Iterator[Event]:
-        """A copy's parts among those of the others; of starts and ends there is one each."""
+        """A copy's parts, numbered among those of the others. There is one start and one end in all."""
         copies = len(self._asking)
         for event in events:
             match event:
@@ -137,10 +139,10 @@ class _Joined(UpstreamAnswer):
                     yield event
 
     def _end(self, number: int) -> list[Event]:
-        """A copy has ended: its place is given back, and after the last one all have."""
+        """A copy has ended and gives back its place. The last one ends the whole answer."""
         answer = self._begun[number]
         answer.close()
-        _tell(self.rendered.notes, answer.rendered.notes, number)
+        _add_notes(self.notes, answer.notes, number)
         if number not in self._ends:
             return self._fail(Failure(kind="cut_off", message="one of the answers ended before its end"))
         if len(self._ends) < len(self._asking) or self._over:
@@ -163,6 +165,9 @@ class _Joined(UpstreamAnswer):
         self.failure = failure
         return [ReplyFailed(failure=failure)]
 
+    def release_request(self) -> None:
+        """A copy that has not begun yet may still be sent again: it needs the request."""
+
     def close(self) -> None:
         for reading in self._reading:
             if reading not in self._asking:
@@ -173,8 +178,8 @@ class _Joined(UpstreamAnswer):
         self._reading = {}
 
 
-def _tell(notes: Notes, more: Notes, number: int) -> None:
-    """What only this copy has to say, about the answer it has become."""
+def _add_notes(notes: Notes, more: Notes, number: int) -> None:
+    """The notes that only this copy has. They name the choice that the copy has become."""
     for note in list(more.items):
         where = note.where
         if number and where.startswith("/choices/0"):

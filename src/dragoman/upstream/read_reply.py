@@ -1,20 +1,27 @@
-"""What an upstream sent back, read: whole answers, first words, counts."""
+"""Reads what an upstream sent back: whole answers, refusals, the first words of a stream, token counts."""
 
+import logging
 from collections.abc import Mapping
+
+from msgspec.structs import replace
 
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, load_json
+from dragoman.log_line import own_error
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd
 from dragoman.model.fold import fold
 from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
 from dragoman.upstream.failures import malformed, unreadable
+from dragoman.upstream.retry_after import DAY_S, read_hint, read_words
 from dragoman.wire import WireReply
 
+log = logging.getLogger(__name__)
 MOST_TOKENS = 10_000_000  # of one reply
+MAX_MESSAGE = 2000
 
 
 def is_whole(headers: Mapping[str, str], dialect: Dialect) -> bool:
@@ -58,6 +65,34 @@ def fold_events(events: list[Event]) -> Reply:
     if isinstance(reply, Failure):
         raise UpstreamError(reply)
     return reply
+
+
+def read_refusal(dialect: Dialect, status: int, headers: dict[str, str], data: bytes, wall: float) -> Failure:
+    """An answer with an error status. `wall` is the time of day, for hints that are dates."""
+    try:
+        body = load_json(data) if data else {}
+    except DecodeError:
+        body = data.decode("utf-8", "replace") if "html" not in headers.get("content-type", "") else ""
+    try:
+        failure = dialect.decode_failure(WireReply(body=body, status=status, headers=headers))
+    except Exception as error:  # an error body can be anything, and its status tells enough to go on
+        if not isinstance(error, DecodeError | RecursionError):
+            log.warning(own_error("failure_unread", "", error))
+        failure = Failure(kind="server_error", status=status, message="")
+    message = failure.message[:MAX_MESSAGE] or f"the upstream answered {status}"
+    return replace(failure, message=message, retry_after_s=_retry_after_s(failure, headers, wall))
+
+
+def _retry_after_s(failure: Failure, headers: Mapping[str, str], wall: float) -> float | None:
+    """The longest of what the body and the headers say; else what the message says in words."""
+    said = failure.retry_after_s
+    hint = read_hint(headers, wall)
+    if hint is None and said is None and failure.kind == "rate_limited":
+        hint = read_words(failure.message)
+    said = said if said is None or said <= DAY_S else None
+    if hint is not None and failure.kind in ("rate_limited", "overloaded", "server_error"):
+        return max(hint, said or 0.0)
+    return said
 
 
 def says_something(event: Event) -> bool:

@@ -25,10 +25,10 @@ from dragoman.passes.rename import NOTHING
 from dragoman.passes.think_tags import ThoughtFinder, find_thoughts
 from dragoman.passes.undo import StreamRenamer, StreamUndo
 from dragoman.passes.undo import undo_reply as restore_reply
+from dragoman.upstream.attempts import UpstreamCall
 from dragoman.upstream.learner import learn
 from dragoman.upstream.profiles import choose_dialect as dialect_of_model
 from dragoman.upstream.profiles import load_rows, profile_for
-from dragoman.upstream.send import UpstreamCall
 from dragoman.upstream.spec import DEMO, Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.upstream.urls import quote_segment

@@ -1,0 +1,401 @@
+"""An answer that has begun. OpenAnswer is what the gateway and the client read; UpstreamAnswer is one upstream's.
+
+The commit point is here: `UpstreamAnswer.begin` returns when the first meaningful event has arrived, and every failure
+before that is an UpstreamError, which `Sender.ask` retries or sends elsewhere. After it, a stream that breaks ends with
+ReplyFailed; `next` raises only for a bug of ours.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from msgspec import Struct
+
+from dragoman.dialects._base import Dialect, StreamDecoder
+from dragoman.errors import DecodeError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.log_line import LogLine
+from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed
+from dragoman.model.fold import unfold
+from dragoman.model.reply import Reply, Usage
+from dragoman.notes import Notes
+from dragoman.upstream.admission import Ticket
+from dragoman.upstream.attempts import Attempt, Job, UpstreamCall
+from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, too_late, unreadable
+from dragoman.upstream.key_ring import Key
+from dragoman.upstream.read_reply import (
+    MAX_MESSAGE,
+    count_all,
+    decode_whole,
+    fold_events,
+    is_whole,
+    read_refusal,
+    says_something,
+)
+from dragoman.upstream.spec import Auth, Target
+from dragoman.upstream.transport import Opened, Transport
+from dragoman.upstream.upstream_state import UpstreamState
+from dragoman.upstream.urls import join_url
+
+log = logging.getLogger(__name__)
+# A stream that has started but says nothing is committed after this, so that its client gets pings.
+QUIET_START_S = 15.0
+
+
+class Piece(Struct):
+    """What arrived together."""
+
+    raw: bytes
+    events: list[Event]
+
+
+class OpenAnswer(Protocol):
+    """An answer that has begun. Its reader calls `close`, once or more."""
+
+    @property
+    def target(self) -> Target: ...
+    @property
+    def dialect(self) -> Dialect:
+        """The one it came in."""
+
+    @property
+    def as_is(self) -> bool:
+        """Whether the upstream's bytes may go to the client unchanged."""
+
+    @property
+    def notes(self) -> Notes: ...
+    @property
+    def headers(self) -> dict[str, str]:
+        """The upstream's."""
+
+    @property
+    def raw(self) -> bytes:
+        """The body of an unstreamed answer."""
+
+    @property
+    def reply(self) -> Reply | None:
+        """An unstreamed answer."""
+
+    @property
+    def usage(self) -> Usage | None: ...
+    @property
+    def failure(self) -> Failure | None: ...
+
+    async def next(self) -> Piece | None:
+        """What comes next, None at the end."""
+
+    def release_request(self) -> None:
+        """The request will not be sent again: frees its memory, as a stream may be long."""
+
+    def close(self) -> None:
+        """Gives back everything it uses. Only the first call counts."""
+
+
+class UpstreamAnswer:
+    """One call to one upstream with one key, and its answer."""
+
+    def __init__(
+        self,
+        job: Job,
+        state: UpstreamState,
+        target: Target,
+        key: Key,
+        call: UpstreamCall,
+        *,
+        clock: Callable[[], float],
+        dice: Callable[[], float],
+    ) -> None:
+        self.target = target
+        self.call = call
+        self.dialect = call.dialect
+        self.as_is = call.as_is
+        self.notes = call.notes
+        self.headers: dict[str, str] = {}
+        self.raw = b""
+        self.reply: Reply | None = None
+        self.usage: Usage | None = None
+        self.failure: Failure | None = None
+        self._state = state
+        self._key = key
+        self._clock, self._dice = clock, dice
+        self._client, self._request = job.client, job.raw
+        self._request_hash: int | None = None  # set when the request is released
+        self._opened: Opened | None = None
+        self._decoder: StreamDecoder | None = None
+        self._read_ahead: list[Piece] = []  # before the commit point
+        self._demo: Iterator[Event] | None = None
+        self._ticket: Ticket | None = None
+        self._sent = False
+        self._ended = False
+        self._finished = False  # the last event was read, though the connection may still be open
+        self._whole = False  # the connection was read to its end
+        self._closed = False
+
+    # ---------------------------------------------------------------- to its first words
+
+    async def begin(self, job: Job, transport: Transport, wall: Callable[[], float]) -> None:
+        """Sends the call and reads until something is said; an UpstreamError when nothing is."""
+        secret = self._key.secret
+        attempt = Attempt(
+            upstream=self._state.spec.name, model=self.target.model, key=secret.hint if secret is not None else ""
+        )
+        job.attempts.append(attempt)
+        if job.keep_wire:
+            attempt.body = self.call.body
+        self._state.budget.in_flight += 1
+        self._state.breaker(self._key, self.target.model).begin(self._clock())
+        try:
+            await self._enter(job, attempt)
+            if self.call.events is not None:
+                self._take_demo(job, self.call.events())
+            else:
+                await self._send(job, transport, attempt, wall)
+        except UpstreamError as error:
+            failure = error.failure if secret is None else redact(error.failure, secret)
+            attempt.failure = failure.code or failure.kind
+            _log_attempt(attempt, failure.message)
+            self._drop()
+            raise UpstreamError(failure) from error
+        except BaseException:
+            self._state.breaker(self._key, self.target.model).abandoned()
+            self.close()
+            raise
+        self._state.sent += 1
+        _log_attempt(attempt)
+
+    async def _enter(self, job: Job, attempt: Attempt) -> None:
+        ticket = Ticket(job.client, job.tokens)
+        attempt.waited_s = await self._state.admission_waiter.enter(ticket, job.deadline - self._clock())
+        self._ticket = ticket
+
+    def _drop(self) -> None:
+        """It failed before its first words. `Sender.ask` tells the upstream's state about the failure."""
+        self._closed = True
+        if self._ticket is not None:
+            self._state.admission_waiter.leave(self._ticket, sent=self._sent)
+        if self._opened is not None:
+            self._opened.close()
+        self._state.budget.in_flight -= 1
+
+    def _take_demo(self, job: Job, events: Iterator[Event]) -> None:
+        self._sent = True
+        if job.stream:
+            self._demo = events
+        else:
+            self._take_reply(fold_events(list(events)))
+
+    async def _send(self, job: Job, transport: Transport, attempt: Attempt, wall: Callable[[], float]) -> None:
+        spec = self._state.spec
+        left = job.deadline - self._clock()
+        opened = self._opened = await transport.open(
+            join_url(spec.base_url, self.call.path),
+            build_headers(self.call.headers, spec.headers, spec.auth, self._key, self._state.origin),
+            self.call.body,
+            timeouts=spec.timeouts,
+            head_s=min(left, spec.timeouts.headers_s) if job.stream else left,
+            on_sent=self._on_sent,
+            caps=spec.caps,
+        )
+        self.headers = opened.headers
+        attempt.status = opened.status
+        if opened.status >= 300 or opened.status < 200:
+            raise UpstreamError(await self._refusal(opened, attempt, wall()))
+        encoding = opened.headers.get("content-encoding", "identity")
+        if encoding not in ("", "identity"):
+            raise UpstreamError(malformed(f"the upstream's answer is {encoding[:20]}, which was not asked for"))
+        if job.stream and not is_whole(opened.headers, self.dialect):
+            await self._read_first_words(job.deadline)
+        else:
+            await self._read_whole(job, opened, attempt)
+
+    def _on_sent(self) -> None:
+        self._sent = True
+        if self._ticket is not None:
+            self._state.admission_waiter.stamp(self._ticket)
+
+    async def _refusal(self, opened: Opened, attempt: Attempt, wall: float) -> Failure:
+        if opened.status < 400:
+            words = f"the upstream answered {opened.status}; redirects are not followed"
+            return Failure(kind="server_error", status=502, code="upstream_redirect", message=words)
+        try:
+            data = await opened.read(MAX_ERROR_BYTES)
+        except UpstreamError:
+            data = b""
+        if self._key.secret is not None:
+            data = self._key.secret.redact(data)
+        attempt.reply = data[:MAX_MESSAGE]
+        return read_refusal(self.dialect, opened.status, opened.headers, data, wall)
+
+    async def _read_first_words(self, deadline: float) -> None:
+        """Reads until something is said: until then another upstream can be asked. A stream of comments alone says
+        nothing (T42)."""
+        self._decoder = self.dialect.stream_decoder(self.notes)
+        pieces: list[Piece] = []
+        until: float | None = None  # set once the stream has started
+        while until is None or self._clock() < until:
+            try:
+                async with asyncio.timeout(None if until is None else until - self._clock()):
+                    piece = await self.next()
+            except TimeoutError:
+                break
+            self.failure = None  # it is raised instead
+            if piece is None:
+                raise UpstreamError(malformed("the upstream's stream says nothing"))
+            if piece.events and isinstance(failed := piece.events[-1], ReplyFailed):
+                raise UpstreamError(failed.failure)
+            pieces.append(piece)
+            if any(says_something(event) for event in piece.events):
+                break
+            if until is None and piece.events:
+                until = self._clock() + QUIET_START_S
+            elif until is None and self._clock() > deadline:
+                raise UpstreamError(too_late())
+        self._read_ahead = pieces
+
+    async def _read_whole(self, job: Job, opened: Opened, attempt: Attempt) -> None:
+        raw = await opened.read(until=job.deadline)
+        self._whole = True
+        if job.keep_wire:
+            attempt.reply = raw if self._key.secret is None else self._key.secret.redact(raw)
+        if self.call.opaque:
+            self.raw, self._ended = raw, True
+            return
+        reply = decode_whole(opened.headers, raw, self.dialect, self.notes, as_is=self.as_is)
+        self.raw = raw
+        if job.stream:
+            self._read_ahead = [Piece(b"", self._observe(list(unfold(reply))))]
+            self._ended = True
+        else:
+            self._take_reply(reply)
+
+    def _take_reply(self, reply: Reply) -> None:
+        self.usage = reply.usage
+        restore = self.call.restore_reply
+        self.reply = restore(reply) if restore is not None else reply
+        self._ended = True
+
+    # ---------------------------------------------------------------- after its first words
+
+    async def next(self) -> Piece | None:
+        if self._read_ahead:
+            return self._read_ahead.pop(0)
+        if self._ended:
+            return None
+        if self._demo is not None:
+            return self._next_of_demo(self._demo)
+        if self._opened is None:
+            return None
+        try:
+            raw = await self._opened.next()
+        except UpstreamError as error:
+            return self._fail(error.failure)
+        if not raw:
+            self._whole = True
+            return self._last()
+        return self._decode(raw)
+
+    def _next_of_demo(self, demo: Iterator[Event]) -> Piece | None:
+        events: list[Event] = []
+        for event in demo:
+            events.append(event)
+            if isinstance(event, PartDelta):
+                break
+        if not events:
+            self._ended = True
+            return None
+        return Piece(b"", self._observe(events))
+
+    def _decode(self, raw: bytes) -> Piece:
+        try:
+            events = self._decoder.feed(raw) if self._decoder else []
+            if events and isinstance(failed := events[-1], ReplyFailed) and self._key.secret is not None:
+                raw = self._key.secret.redact(raw)
+                events[-1] = ReplyFailed(failure=redact(failed.failure, self._key.secret))
+            return Piece(raw, self._observe(events))
+        except (DecodeError, RecursionError) as error:
+            return self._fail(unreadable(error))
+
+    def _last(self) -> Piece | None:
+        self._ended = True
+        try:
+            events = self._observe(self._decoder.close() if self._decoder else [])
+        except (DecodeError, RecursionError) as error:
+            return self._fail(unreadable(error))
+        return Piece(b"", events) if events else None
+
+    def _fail(self, failure: Failure) -> Piece:
+        self._ended = True
+        return Piece(b"", self._observe([ReplyFailed(failure=failure)]))
+
+    def _observe(self, events: list[Event]) -> list[Event]:
+        if events:
+            last = events[-1]
+            if isinstance(last, ReplyEnd):
+                self.usage = last.usage
+                self._finished = True
+            elif isinstance(last, ReplyFailed):
+                self.failure = last.failure
+            if self.call.restore is not None:
+                return self.call.restore(events)
+        return events
+
+    # ---------------------------------------------------------------- its end
+
+    def release_request(self) -> None:
+        self._request_hash, self._request = _hash(self._request), b""
+        self.call.body, self.call.learn = b"", None
+
+    def close(self) -> None:
+        """Gives back the socket and the place, settles the tokens, tells the breaker."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._opened is not None:
+            self._opened.close(whole=self._whole)
+        self._tell_state()
+        if self._ticket is not None:
+            self._state.admission_waiter.leave(self._ticket, sent=self._sent, tokens=count_all(self.usage))
+        self._state.budget.in_flight -= 1
+
+    def _tell_state(self) -> None:
+        """What this answer says about its upstream."""
+        state, key, model, now = self._state, self._key, self.target.model, self._clock()
+        if self.failure is not None:
+            request_hash = self._request_hash or _hash(self._request)
+            state.learn(key, model, self.failure, now, self._dice(), self._client, request_hash)
+        elif self._ended or self._finished:
+            state.breaker(key, model).succeeded(now, self._client)
+        else:
+            state.breaker(key, model).abandoned()
+
+
+def _hash(request: bytes) -> int | None:
+    return hash(request) if request else None
+
+
+def build_headers(
+    wire: dict[str, str], configured: dict[str, str], auth: Auth, key: Key, origin: str
+) -> dict[str, str]:
+    """Every header an upstream gets: the dialect's own, the configured ones, the key. Nothing of the client's."""
+    headers = {
+        "content-type": "application/json",
+        "accept-encoding": "identity",
+        "user-agent": "dragoman",
+        **wire,
+        **configured,
+    }
+    if key.secret is not None and auth != "none":
+        value = key.secret.reveal(origin)
+        if auth == "bearer":
+            headers["authorization"] = f"Bearer {value}"
+        else:
+            headers[auth] = value
+    return headers
+
+
+def _log_attempt(attempt: Attempt, why: str = "") -> None:
+    if log.isEnabledFor(logging.DEBUG):
+        fields = {"upstream": attempt.upstream, "model": attempt.model, "key": attempt.key, "status": attempt.status}
+        times = {"waited_ms": round(attempt.waited_s * 1000), "failure": attempt.failure, "why": why}
+        log.debug(LogLine("attempt", fields | times))
