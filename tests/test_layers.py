@@ -60,6 +60,7 @@ IMPURE = {"asyncio", "socket", "ssl", "aiohttp", "time", "random", "os", "thread
 # The lowest rank that may import a package from outside; what is not listed may not be imported at all.
 OUTSIDE = {
     "msgspec": 0,
+    "jsonschema_rs": 2,  # by passes/schema_clean, on first use
     "aiohttp": 5,
     "uvicorn": 7,
     "httptools": 5,

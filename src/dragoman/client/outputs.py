@@ -1,13 +1,13 @@
 """The form of an answer: a type or a schema, as what the provider is told, and the answer as a value of it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dragoman.errors import DecodeError, DragomanError
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import OutputFormat
-from dragoman.passes.schema_check import find_violation, resolve
+from dragoman.passes.schema_check import check_for, find_violation
 from dragoman.tools.hints import name_of, read_hint
 from dragoman.tools.schemas import describe
 from dragoman.tools.values import WrongValue, convert
@@ -15,11 +15,6 @@ from dragoman.tools.values import WrongValue, convert
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(?P<inside>.*?)\n\s*```\s*", re.S)
 _WRAPPED = "value"  # a type that is no object is asked for under this key: some providers take objects only
 _NAME = re.compile(r"[^a-zA-Z0-9_-]+")
-_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
-# keywords whose value is a schema, a list of schemas, or schemas by name
-_ONE = ("items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames")
-_LISTED = ("anyOf", "allOf", "oneOf", "prefixItems")
-_NAMED = ("properties", "$defs", "definitions", "patternProperties")
 
 
 def output_format(output: Any) -> OutputFormat:
@@ -28,7 +23,7 @@ def output_format(output: Any) -> OutputFormat:
     if isinstance(output, OutputFormat):
         return output
     if isinstance(output, Mapping):
-        for words in find_faults(output, output, ""):
+        for words in check_for(output).faults:
             raise DragomanError(f"this is no JSON Schema: {words}")
         title = output.get("title")
         return OutputFormat(type="json_schema", schema=dict(output), name=_word(title if title else "answer"))
@@ -78,40 +73,3 @@ def parse(output: Any, text: str) -> Any:
 
 def _word(text: str) -> str:
     return _NAME.sub("_", text).strip("_")[:64] or "answer"
-
-
-def find_faults(schema: Any, root: Any, at: str) -> Iterator[str]:
-    """What a person has most likely mistyped; what we do not know is the provider's to judge."""
-    if isinstance(schema, bool):
-        return
-    if not isinstance(schema, Mapping):
-        yield f"{at or '/'}: expected an object, found {type(schema).__name__}"
-        return
-    said = schema.get("type", "object")
-    for word in said if isinstance(said, list) else [said]:
-        if str(word).lower() not in _TYPES:  # Gemini's are in capitals
-            yield f"{at}/type: expected one of {', '.join(_TYPES)}, found {word!r}"
-    required = schema.get("required", [])
-    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
-        yield f"{at}/required: expected a list of names"
-    if not isinstance(schema.get("enum", []), list):
-        yield f"{at}/enum: expected a list"
-    reference = schema.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#/") and resolve(root, reference) is None:
-        yield f"{at}/$ref: there is nothing at {reference}"
-    for place, inner in _inner(schema):
-        yield from find_faults(inner, root, f"{at}/{place}")
-
-
-def _inner(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name in _ONE:
-        if name in schema and not isinstance(schema[name], list):
-            yield name, schema[name]
-    for name in _LISTED:
-        listed = schema.get(name)
-        yield from ((f"{name}/{i}", one) for i, one in enumerate(listed if isinstance(listed, list) else ()))
-    for name in _NAMED:
-        named = schema.get(name)
-        if named is not None and not isinstance(named, Mapping):
-            yield name, named
-        yield from ((f"{name}/{key}", one) for key, one in (named.items() if isinstance(named, Mapping) else ()))

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from dragoman.conformance.scenario import Expect
-from dragoman.demo.sampler import fits
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.jsontypes import kind_of, load_json
@@ -19,6 +18,7 @@ from dragoman.model.events import Aside, Event, PartDelta, PartStart, ReplyEnd, 
 from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Choice, Reply, Usage
 from dragoman.model.request import Tool
+from dragoman.passes.schema_check import find_violation
 
 
 class ScenarioRequest(Struct, frozen=True, kw_only=True):
@@ -127,8 +127,9 @@ def _check_json(text: str, schema: dict[str, object]) -> Iterator[str]:
     except DecodeError as error:
         yield f"the text is not JSON ({error}): {_short(text)}"
         return
-    if not fits(value, schema):
-        yield f"the JSON does not fit its schema: {_short(text)}"
+    wrong = find_violation(value, schema)
+    if wrong is not None:
+        yield f"the JSON does not fit its schema: {wrong}: {_short(text)}"
 
 
 def _check_calls(choice: Choice, asked: ScenarioRequest) -> Iterator[str]:
@@ -165,8 +166,10 @@ def _check_arguments(call: ToolCall, known: dict[str, Tool]) -> Iterator[str]:
         return
     if type(value) is not dict:
         yield f"the arguments of {call.name} are {kind_of(value)}, expected object"
-    elif not fits(value, known[call.name].parameters or {}):
-        yield f"the arguments of {call.name} do not fit its schema: {_short(call.arguments)}"
+        return
+    wrong = find_violation(value, known[call.name].parameters or {})
+    if wrong is not None:
+        yield f"the arguments of {call.name} do not fit its schema: {wrong}: {_short(call.arguments)}"
 
 
 def _check_thoughts(choice: Choice, usage: Usage | None, asked: ScenarioRequest) -> Iterator[str]:

@@ -2,9 +2,10 @@
 
 import re
 
+from dragoman.passes.schema_check import find_violation
+from dragoman.passes.schema_clean import is_sound
+
 _MAX_CHARS = 4096
-_MAX_SEARCHED_CHARS = 64  # a client wrote the pattern: on a long text it could run forever
-_MAX_REPEATS = 4
 
 FORMAT_SAMPLES = {
     "date-time": "2026-01-02T03:04:05Z",
@@ -36,33 +37,10 @@ _GUESSES = ("a", "A", "1", "abc", "ABC", "Abc1", "12345", "a-1", "a_b", "a.b", "
 
 
 def matches_pattern(pattern: str, text: str, *, if_unsure: bool = True) -> bool:
-    """Whether the pattern matches somewhere in the text; `if_unsure` if that cannot be told, or could take forever."""
-    if len(text) > _MAX_SEARCHED_CHARS or _is_risky(pattern):
+    """Whether the pattern matches somewhere in the text; `if_unsure` if only an engine that backtracks can tell."""
+    if not is_sound("pattern", pattern):
         return if_unsure
-    try:
-        return re.search(pattern, text) is not None
-    except (re.error, RecursionError, OverflowError):
-        return if_unsure  # another dialect of regular expressions
-
-
-def _is_risky(pattern: str) -> bool:
-    """Nested or many repeats can make a search run forever."""
-    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", "a", pattern)  # escapes and character classes become one letter
-    groups, repeats = [False], 0
-    for i, char in enumerate(plain):
-        if char == "(":
-            groups.append(False)
-        elif char in "*+{":
-            groups[-1] = True
-            repeats += 1
-        elif char == "|":
-            groups[-1] = True
-        elif char == ")" and len(groups) > 1:
-            has_repeat = groups.pop()
-            if has_repeat and plain[i + 1 : i + 2] in ("*", "+", "{"):
-                return True
-            groups[-1] = groups[-1] or has_repeat
-    return repeats > _MAX_REPEATS
+    return find_violation(text, {"pattern": pattern}) is None
 
 
 def sample_pattern(pattern: str) -> str:
@@ -137,7 +115,7 @@ class _PatternReader:
             if head is None:
                 raise ValueError("an unknown group")
             self._position = head.end()
-            is_lookaround = head.group() in ("?=", "?!", "?<=", "?<!")
+            is_lookaround = head.group() in ("?!", "?<=", "?<!")  # what `(?=.*\d)` looks for is added to the text
         text = self._read_alternatives()
         self._next()  # the closing bracket
         return "" if is_lookaround else text
@@ -167,8 +145,8 @@ class _PatternReader:
             if self._next() == "\\":
                 self._next()
         self._next()
-        found = re.compile(self._source[start : self._position].replace("[[", "[\\["))
-        return next(char for char in _PRINTABLE if found.match(char))
+        letters = self._source[start : self._position]
+        return next(char for char in _PRINTABLE if matches_pattern(f"^{letters}$", char, if_unsure=False))
 
     def _read_count(self) -> int:
         char = self._peek()

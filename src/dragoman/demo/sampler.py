@@ -6,11 +6,11 @@ Alternatives (`anyOf`, enums, optional parts) give several candidates. The first
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
 
 from dragoman.demo.patterns import FORMAT_SAMPLES, matches_pattern, sample_pattern
 from dragoman.jsontypes import Json, JsonObject
 from dragoman.passes.schema_check import find_violation
+from dragoman.passes.schema_clean import resolve
 
 _MAX_DEPTH = 8  # for schemas that refer to themselves
 _MAX_STEPS = 10_000  # a client wrote the schema: it may be made to explode
@@ -44,11 +44,6 @@ def sample(schema: Json, hints: Hints | None = None) -> Json:
         return _Sampler(schema, hints or Hints()).make_value(schema, "value", 0)
     except (_SchemaTooLargeError, RecursionError):
         return {}
-
-
-def fits(value: Json, schema: Json) -> bool:
-    """Whether a value obeys the keywords that schema_check knows."""
-    return find_violation(value, schema) is None
 
 
 class _Sampler:
@@ -133,18 +128,8 @@ class _Sampler:
         return parts
 
     def _resolve(self, ref: Json) -> Json:
-        if type(ref) is not str or not ref.startswith("#"):
-            return True
-        found: Any = self._root
-        for step in ref[1:].split("/")[1:]:
-            word = step.replace("~1", "/").replace("~0", "~").replace("%25", "%")
-            if type(found) is dict and word in found:
-                found = found[word]
-            elif type(found) is list and word.isdigit() and int(word) < len(found):
-                found = found[int(word)]
-            else:
-                return True
-        return found
+        found = resolve(self._root, ref) if type(ref) is str else None
+        return True if found is None else found
 
     def _prefer_mentioned(self, values: list[Json]) -> Iterator[Json]:
         mentioned = [v for v in values if type(v) is str and v and v.lower() in self._hints.prompt]

@@ -1,402 +1,272 @@
-"""Whether a JSON value fits a JSON Schema, and if not, where and why: for answers no provider held to their schema.
+"""Whether a JSON value fits a JSON Schema, and if not, where and why. `jsonschema-rs` checks, we choose the words.
 
-JSON Schema 2020-12, and what older drafts wrote in its place (`definitions`, `items` as a list). `format` and keywords
-nobody knows restrict nothing. What cannot be checked here (a schema elsewhere, a pattern that is none, or one that may
-take for ever) fits: only what surely does not fit is called a misfit. https://json-schema.org/draft/2020-12 (read
-2026-11-16)
+Schemas come from clients, so none may stop us. `schema_clean` keeps what can be checked. A value that may take too long
+is not checked. What is not checked fits: only what is surely wrong is reported. `format` restricts nothing.
+https://json-schema.org/draft/2020-12 (read 2026-11-16)
 """
 
-from collections.abc import Callable, Iterator
-from fractions import Fraction
-from math import inf
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from dragoman.errors import pointer
-from dragoman.jsontypes import JsonObject, dump_text, kind_of
-from dragoman.passes.safe_regex import search
+from dragoman.jsontypes import Json, JsonObject, dump_json, dump_text, kind_of, load_json
+from dragoman.passes.schema_clean import LISTED, NAMED, ONE, SAME_VALUE, clean, compile_schema, find_error, fits
 
-DEEPEST = 100  # schemas within schemas: one that contains itself without reading on would never end
-MOST_STEPS = 200_000  # schemas looked at for one value: references and unions multiply
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+LARGEST_SCHEMA = 100_000  # bytes
+LARGE_SCHEMA = 20_000  # bytes: of these only a few are kept, since a compiled schema takes 30 times its size
+MOST_STEPS = 2_000_000  # schemas applied to values: about 60 ns each
+MOST_EXPLAINED = 10_000  # schemas in alternatives, applied to say why none fits: 20 to 100 µs each
+MOST_SEARCHED = 100_000  # characters searched for patterns: at worst 4 µs each
+DEEPEST_VALUE = 100
+NEVER_ENDS = 10**12
 SHOWN = 60  # characters of a value in words
-
-Path: TypeAlias = tuple[str | int, ...]
 
 
 class SchemaViolation(Struct, frozen=True):
-    path: Path  # in the value
+    path: tuple[str | int, ...]  # in the value
     words: str
 
     def __str__(self) -> str:
         return f"{pointer(self.path) or '/'}: {self.words}"
 
 
-def find_violation(value: object, schema: object, root: object = None) -> SchemaViolation | None:
+def find_violation(value: Json, schema: Json, root: Json = None) -> SchemaViolation | None:
     """The first place where a value is not what its schema says; None if it fits. References are to the root."""
-    return _Checker(schema if root is None else root).check(value, schema, (), 0)
+    return check_for(schema, root).find_violation(value)
 
 
-class _Checker:
-    def __init__(self, root: object) -> None:
-        self.root = root
-        self.steps = 0
-        self.unknown = 0  # how often something could not be checked
+def check_for(schema: Json, root: Json = None) -> "SchemaCheck":
+    text = dump_json(schema)
+    root_text = dump_json(root) if root is not None and b'"$ref"' in text else b""
+    size = len(text) + len(root_text)
+    if size > LARGEST_SCHEMA:
+        return _small(b"true", b"")
+    return (_small if size < LARGE_SCHEMA else _large)(text, root_text)
 
-    def check(self, value: Any, schema: object, path: Path, depth: int) -> SchemaViolation | None:
-        if schema is False:
-            return SchemaViolation(path, "nothing is allowed here")
-        self.steps += 1
-        if not isinstance(schema, dict) or depth > DEEPEST or self.steps > MOST_STEPS:
-            self.unknown += schema is not True
+
+def _compile(schema: bytes, root: bytes) -> "SchemaCheck":
+    return SchemaCheck(load_json(schema), load_json(root) if root else None)
+
+
+_small = lru_cache(128)(_compile)
+_large = lru_cache(4)(_compile)
+
+
+class SchemaCheck:
+    """One schema, ready to check values."""
+
+    def __init__(self, schema: Json, root: Json = None) -> None:
+        self._given = (schema, root)
+        cleaned = clean(schema, root)
+        self.faults = cleaned.faults  # why it is no JSON Schema, in words
+        self._schema = cleaned.schema
+        self._validator = compile_schema(cleaned.schema)
+        self._costs: dict[int, Cost] = {}  # by the depth of the value
+
+    def find_violation(self, value: Json) -> SchemaViolation | None:
+        size = measure(value)
+        cost = self._cost(size.depth)
+        if self._validator is None or cost.steps * size.values > MOST_STEPS:
             return None
-        if value is None and schema.get("nullable") is True:  # OpenAPI's word, which many schemas use
+        schema, validator = self._schema, self._validator
+        if cost.searches * size.characters > MOST_SEARCHED:
+            schema = clean(*self._given, patterns=False).schema
+            validator = compile_schema(schema) or validator
+        if fits(validator, value):
             return None
-        for keyword in schema:
-            rule = RULES.get(keyword)
-            if rule is not None:
-                found = rule(self, value, schema, path, depth + 1)
-                if found is not None:
-                    return found
-        return None
+        if cost.explained * size.values > MOST_EXPLAINED:
+            return SchemaViolation((), "it does not fit the schema")
+        error = find_error(validator, value)
+        return None if error is None else explain(error, schema)
 
-    def fits(self, value: object, schema: object, depth: int) -> bool | None:
-        """None: perhaps."""
-        before = self.unknown
-        if self.check(value, schema, (), depth) is not None:
-            return False
-        return True if self.unknown == before else None
-
-    def _search(self, pattern: object, text: str) -> bool | None:
-        found = search(pattern, text)
-        self.unknown += found is None
-        return found
-
-    # ------------------------------------------------------------ any value
-
-    def type(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        said = schema["type"]
-        kinds = [str(kind).lower() for kind in (said if isinstance(said, list) else [said])]  # Gemini writes STRING
-        if any(kind not in IS or IS[kind](value) for kind in kinds):
-            return None
-        return SchemaViolation(path, f"expected {' or '.join(kinds)}, found {kind_of(value)}")
-
-    def enum(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        values = schema["enum"]
-        if not isinstance(values, list) or any(is_same(value, other) for other in values):
-            return None
-        return SchemaViolation(path, f"{_show(value)} is none of {_show(values)}")
-
-    def const(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        if is_same(value, schema["const"]):
-            return None
-        return SchemaViolation(path, f"expected {_show(schema['const'])}, found {_show(value)}")
-
-    def ref(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        return self.check(value, resolve(self.root, schema["$ref"]), path, depth)
-
-    def all_of(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        for branch in _list(schema["allOf"]):
-            found = self.check(value, branch, path, depth)
-            if found is not None:
-                return found
-        return None
-
-    def any_of(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        return self._some(value, _list(schema["anyOf"]), path, depth)
-
-    def one_of(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        branches = _list(schema["oneOf"])
-        if sum(self.fits(value, branch, depth) is True for branch in branches) > 1:
-            return SchemaViolation(path, "fits several alternatives of which only one may fit")
-        return self._some(value, branches, path, depth)
-
-    def _some(self, value: object, branches: list[Any], path: Path, depth: int) -> SchemaViolation | None:
-        """The misfit that got furthest: of alternatives the one that was meant."""
-        found: list[SchemaViolation] = []
-        for branch in branches:
-            misfit = self.check(value, branch, path, depth)
-            if misfit is None:
-                return None
-            found.append(misfit)
-        if not found:
-            return None
-        nearest = max(found, key=lambda misfit: len(misfit.path))
-        if len(found) == 1 or len(nearest.path) > len(path):
-            return nearest
-        return SchemaViolation(
-            path, f"fits none of {len(found)} alternatives ({'; '.join(m.words for m in found[:3])})"
-        )
-
-    def not_(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        if isinstance(schema["not"], bool | dict) and self.fits(value, schema["not"], depth):
-            return SchemaViolation(path, f"is what it must not be: {_show(schema['not'])}")
-        return None
-
-    def if_(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        fits = self.fits(value, schema["if"], depth)
-        if fits is None:
-            return None
-        return self.check(value, schema.get("then" if fits else "else", True), path, depth)
-
-    # ------------------------------------------------------------ objects
-
-    def properties(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        known = schema["properties"]
-        if not isinstance(value, dict) or not isinstance(known, dict):
-            return None
-        return self._first(((value[name], known[name], name) for name in known if name in value), path, depth)
-
-    def required(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        if not isinstance(value, dict):
-            return None
-        missing = _missing(schema["required"], value)
-        return SchemaViolation(path, f"{', '.join(missing)} is missing") if missing else None
-
-    def pattern_properties(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        patterns = schema["patternProperties"]
-        if not isinstance(value, dict) or not isinstance(patterns, dict):
-            return None
-        found = ((name, inner) for pattern, inner in patterns.items() for name in value if self._search(pattern, name))
-        return self._first(((value[name], inner, name) for name, inner in found), path, depth)
-
-    def additional_properties(
-        self, value: object, schema: JsonObject, path: Path, depth: int
-    ) -> SchemaViolation | None:
-        if not isinstance(value, dict):
-            return None
-        known, patterns = _dict(schema.get("properties")), _dict(schema.get("patternProperties"))
-        others = [
-            name
-            for name in value
-            if name not in known and not any(self._search(pattern, name) is not False for pattern in patterns)
-        ]
-        if others and schema["additionalProperties"] is False:
-            return SchemaViolation(path, f"{', '.join(others)} is not among the properties")
-        return self._first(((value[name], schema["additionalProperties"], name) for name in others), path, depth)
-
-    def property_names(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        if not isinstance(value, dict):
-            return None
-        return self._first(((name, schema["propertyNames"], name) for name in value), path, depth)
-
-    def dependent_required(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        if not isinstance(value, dict):
-            return None
-        for name, needed in _dict(schema["dependentRequired"]).items():
-            missing = _missing(needed, value)
-            if name in value and missing:
-                return SchemaViolation(path, f"with {name}, {', '.join(missing)} is missing")
-        return None
-
-    def dependent_schemas(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        if isinstance(value, dict):
-            for name, inner in _dict(schema["dependentSchemas"]).items():
-                found = self.check(value, inner, path, depth) if name in value else None
-                if found is not None:
-                    return found
-        return None
-
-    # ------------------------------------------------------------ arrays
-
-    def items(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        if not isinstance(value, list):
-            return None
-        inner = schema["items"]
-        if isinstance(inner, list):  # a tuple, as drafts before 2020-12 wrote it
-            rest = schema.get("additionalItems", True)
-            return self._tuple(value, inner, path, depth) or self._rest(value, len(inner), rest, path, depth)
-        return self._rest(value, len(_list(schema.get("prefixItems"))), inner, path, depth)
-
-    def prefix_items(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        return self._tuple(value, _list(schema["prefixItems"]), path, depth) if isinstance(value, list) else None
-
-    def _tuple(self, value: list[Any], schemas: list[Any], path: Path, depth: int) -> SchemaViolation | None:
-        pairs = enumerate(zip(value, schemas, strict=False))
-        return self._first(((item, inner, i) for i, (item, inner) in pairs), path, depth)
-
-    def _rest(self, value: list[Any], start: int, schema: object, path: Path, depth: int) -> SchemaViolation | None:
-        return self._first(((value[i], schema, i) for i in range(start, len(value))), path, depth)
-
-    def contains(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        if not isinstance(value, list):
-            return None
-        found = [self.fits(item, schema["contains"], depth) for item in value]
-        least, most = _number(schema.get("minContains"), 1), _number(schema.get("maxContains"), len(value))
-        if found.count(True) <= most and len(found) - found.count(False) >= least:
-            return None
-        return SchemaViolation(
-            path, f"{found.count(True)} items are as one of them should be, expected {least:g} to {most:g}"
-        )
-
-    def unique_items(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        if schema["uniqueItems"] is not True or not isinstance(value, list):
-            return None
-        seen: dict[str, list[Any]] = {}  # by kind and length of their text: few comparisons each
-        for i, item in enumerate(value):
-            alike = seen.setdefault(_rough(item), [])
-            if any(is_same(item, other) for other in alike):
-                return SchemaViolation((*path, i), "stands there twice")
-            alike.append(item)
-        return None
-
-    def _first(self, checks: Iterator[tuple[Any, object, str | int]], path: Path, depth: int) -> SchemaViolation | None:
-        """The first misfit of several values, each with its schema and its step."""
-        for value, schema, step in checks:
-            found = self.check(value, schema, (*path, step), depth)
-            if found is not None:
-                return found
-        return None
-
-    # ------------------------------------------------------------ strings
-
-    def pattern(self, value: object, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        if not isinstance(value, str) or self._search(schema["pattern"], value) is not False:
-            return None
-        return SchemaViolation(path, f"{_show(value)} does not match {schema['pattern']}")
+    def _cost(self, depth: int) -> "Cost":
+        if depth not in self._costs:
+            self._costs[depth] = CostCount(self._schema).count(self._schema, depth)
+        return self._costs[depth]
 
 
-Rule: TypeAlias = Callable[[_Checker, Any, JsonObject, Path, int], SchemaViolation | None]
+# ---------------------------------------------------------------- how long it may take
 
 
-def _limit(keyword: str, of: Callable[[Any], Any], breaks: Callable[[Any, Any], bool], words: str) -> Rule:
-    """A limit of a number, or of how many there are of something. `of` is None where it says nothing."""
-
-    def rule(checker: _Checker, value: Any, schema: JsonObject, path: Path, depth: int) -> SchemaViolation | None:
-        limit, found = schema[keyword], of(value)
-        if found is None or not _is_number(limit) or not breaks(found, limit):
-            return None
-        return SchemaViolation(path, f"{_show(found)} {words} {limit}")
-
-    return rule
+class Size(NamedTuple):
+    values: int
+    depth: int
+    characters: int
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def measure(value: Json) -> Size:
+    values = depth = characters = 0
+    level = [value]
+    while level:
+        values += len(level)
+        depth += 1
+        below: list[Json] = []
+        for one in level:
+            if isinstance(one, str):
+                characters += len(one)
+            elif isinstance(one, list):
+                below += one
+            elif isinstance(one, dict):
+                below += one.values()
+                characters += sum(map(len, one))
+        level = below
+    return Size(values, depth, characters)
 
 
-def _is_whole(value: object) -> bool:
-    return _is_number(value) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
+class Cost(NamedTuple):
+    """How often schemas are applied to a value of some depth, in the worst case and for each part of the value."""
+
+    steps: int
+    explained: int = 0  # of them in alternatives
+    searches: int = 0  # of them with a pattern
 
 
-IS: dict[str, Callable[[object], bool]] = {
-    "object": lambda value: isinstance(value, dict),
-    "array": lambda value: isinstance(value, list),
-    "string": lambda value: isinstance(value, str),
-    "number": _is_number,
-    "integer": _is_whole,
-    "boolean": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
+class CostCount:
+    """References multiply: 60 definitions, each of two references to the next, are 2**60 steps."""
+
+    def __init__(self, schema: JsonObject) -> None:
+        self._targets: JsonObject = schema.get("$defs", {})
+        self._known: dict[tuple[int, int], Cost] = {}
+
+    def count(self, schema: Json, depth: int) -> Cost:
+        if depth > DEEPEST_VALUE:
+            return Cost(NEVER_ENDS)
+        try:
+            return self._count(schema, depth)
+        except RecursionError:
+            return Cost(NEVER_ENDS)
+
+    def _count(self, schema: Json, depth: int) -> Cost:
+        if depth <= 0 or not isinstance(schema, dict):
+            return Cost(1)
+        known = self._known.get((id(schema), depth))
+        if known is not None:
+            return known
+        self._known[id(schema), depth] = Cost(NEVER_ENDS)  # met again meanwhile: it contains itself without an end
+        steps, explained, searches = 1, 0, int("pattern" in schema) + len(schema.get("patternProperties", ()))
+        for keyword, inner in self._inner(schema):
+            cost = self._count(inner, depth - (keyword not in SAME_VALUE))
+            steps += cost.steps
+            explained += cost.steps if keyword in ("anyOf", "oneOf") else cost.explained
+            searches += cost.searches
+        if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
+            steps *= 2  # what the other keywords have looked at is found out by looking again
+        cost = Cost(min(steps, NEVER_ENDS), min(explained, NEVER_ENDS), min(searches, NEVER_ENDS))
+        self._known[id(schema), depth] = cost
+        return cost
+
+    def _inner(self, schema: JsonObject) -> Iterator[tuple[str, Json]]:
+        for keyword, value in schema.items():
+            if keyword == "$ref":
+                yield keyword, self._targets[value.rpartition("/")[2]]
+            elif keyword in NAMED:
+                yield from ((keyword, inner) for inner in value.values())
+            elif keyword in LISTED or (keyword == "items" and isinstance(value, list)):
+                yield from ((keyword, inner) for inner in value)
+            elif keyword in ONE:
+                yield keyword, value
+
+
+# ---------------------------------------------------------------- words
+
+_LIMITS = {
+    "minimum": "is less than",
+    "maximum": "is more than",
+    "exclusiveMinimum": "is not more than",
+    "exclusiveMaximum": "is not less than",
+    "multipleOf": "is no multiple of",
+}
+_COUNTS = {
+    "minLength": "characters, expected at least",
+    "maxLength": "characters, expected at most",
+    "minItems": "items, expected at least",
+    "maxItems": "items, expected at most",
+    "minProperties": "properties, expected at least",
+    "maxProperties": "properties, expected at most",
 }
 
 
-def _as_number(value: object) -> object:
-    return value if _is_number(value) else None
+def explain(error: "ValidationError", root: JsonObject) -> SchemaViolation:
+    """The library's error in our words: short, and without the whole value."""
+    path, told = tuple(error.instance_path), error.kind.value
+    if error.kind.name in ("anyOf", "oneOf"):
+        return _explain_alternatives(path, [[explain(first, root) for first in errors[:1]] for errors in told])
+    return SchemaViolation(path, _words(error.kind.name, told, error.instance, _schema_of(error, root)))
 
 
-def _length(value: object) -> int | None:
-    return len(value) if isinstance(value, str) else None
-
-
-def _count(value: object) -> int | None:
-    return len(value) if isinstance(value, list) else None
-
-
-def _size(value: object) -> int | None:
-    return len(value) if isinstance(value, dict) else None
-
-
-def _is_uneven(value: float, step: float) -> bool:
-    return 0 < step < inf and Fraction(repr(value)) % Fraction(repr(step)) != 0
-
-
-RULES: dict[str, Rule] = {
-    "type": _Checker.type,
-    "enum": _Checker.enum,
-    "const": _Checker.const,
-    "$ref": _Checker.ref,
-    "allOf": _Checker.all_of,
-    "anyOf": _Checker.any_of,
-    "oneOf": _Checker.one_of,
-    "not": _Checker.not_,
-    "if": _Checker.if_,
-    "properties": _Checker.properties,
-    "required": _Checker.required,
-    "patternProperties": _Checker.pattern_properties,
-    "additionalProperties": _Checker.additional_properties,
-    "propertyNames": _Checker.property_names,
-    "dependentRequired": _Checker.dependent_required,
-    "dependentSchemas": _Checker.dependent_schemas,
-    "items": _Checker.items,
-    "prefixItems": _Checker.prefix_items,
-    "contains": _Checker.contains,
-    "uniqueItems": _Checker.unique_items,
-    "pattern": _Checker.pattern,
-    "minimum": _limit("minimum", _as_number, lambda found, limit: found < limit, "is less than"),
-    "maximum": _limit("maximum", _as_number, lambda found, limit: found > limit, "is more than"),
-    "exclusiveMinimum": _limit("exclusiveMinimum", _as_number, lambda found, limit: found <= limit, "is not more than"),
-    "exclusiveMaximum": _limit("exclusiveMaximum", _as_number, lambda found, limit: found >= limit, "is not less than"),
-    "multipleOf": _limit("multipleOf", _as_number, _is_uneven, "is no multiple of"),
-    "minLength": _limit("minLength", _length, lambda found, limit: found < limit, "characters, expected at least"),
-    "maxLength": _limit("maxLength", _length, lambda found, limit: found > limit, "characters, expected at most"),
-    "minItems": _limit("minItems", _count, lambda found, limit: found < limit, "items, expected at least"),
-    "maxItems": _limit("maxItems", _count, lambda found, limit: found > limit, "items, expected at most"),
-    "minProperties": _limit(
-        "minProperties", _size, lambda found, limit: found < limit, "properties, expected at least"
-    ),
-    "maxProperties": _limit("maxProperties", _size, lambda found, limit: found > limit, "properties, expected at most"),
-}
-
-
-def resolve(root: object, ref: object) -> object:
-    """What a local reference points at; None if that is elsewhere or nowhere."""
-    if not isinstance(ref, str) or not ref.startswith("#"):
-        return None
+def _schema_of(error: "ValidationError", root: Json) -> JsonObject:
+    """The schema with the keyword that does not fit."""
     found = root
-    for step in ref[1:].split("/")[1:]:
-        step = step.replace("%24", "$").replace("%25", "%").replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict) and step in found:
-            found = found[step]
-        elif isinstance(found, list) and step.isdigit() and int(step) < len(found):
-            found = found[int(step)]
-        else:
-            return None
-    return found if "/" in ref or ref == "#" else None
+    for step in error.schema_path[:-1]:
+        found = found[int(step)] if isinstance(found, list) else found.get(str(step), {})
+    return found if isinstance(found, dict) else {}
 
 
-def is_same(one: object, other: object) -> bool:
-    """Equal as JSON: 1 is 1.0, and neither is true."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(is_same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(is_same(a, b) for a, b in zip(one, other, strict=True))
-    return one == other
+def _explain_alternatives(path: tuple[str | int, ...], branches: list[list[SchemaViolation]]) -> SchemaViolation:
+    """The error that lies deepest: it belongs to the alternative that was meant."""
+    if not all(branches):
+        return SchemaViolation(path, "fits several alternatives of which only one may fit")
+    found = [errors[0] for errors in branches]
+    nearest = max(found, key=lambda violation: len(violation.path))
+    if len(found) == 1 or len(nearest.path) > len(path):
+        return nearest
+    words = "; ".join(violation.words for violation in found[:3])
+    return SchemaViolation(path, f"fits none of {len(found)} alternatives ({words})")
 
 
-def _rough(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    return kind_of(value) + (str(len(value)) if isinstance(value, list | dict) else str(hash(value)))
+def _words(keyword: str, told: Json, value: Json, schema: JsonObject) -> str:
+    match keyword:
+        case "type":
+            kinds = sorted(told, key="null".__eq__)  # null comes last
+            return f"expected {' or '.join(kinds)}, found {kind_of(value)}"
+        case "enum":
+            return f"{_show(value)} is none of {_show(told)}"
+        case "const":
+            return f"expected {_show(told)}, found {_show(value)}"
+        case "required":
+            missing = [name for name in schema.get("required", ()) if name not in value]  # the library names one
+            return f"{_enumerate(missing or [told])} missing"
+        case "additionalProperties" if "patternProperties" not in schema:
+            return (
+                f"{_enumerate([name for name in value if name not in schema['properties']])} not among the properties"
+            )
+        case "additionalProperties" | "unevaluatedProperties":
+            return f"{_enumerate(told)} not among the properties"
+        case "pattern":
+            return f"{_show(value)} does not match {told}"
+        case "propertyNames":
+            return f"the name {_show(told.instance)}: {explain(told, schema).words}"
+        case "uniqueItems":
+            return "an item stands there twice"
+        case "contains":
+            return "too few or too many items are what `contains` says"
+        case "not" if told != {}:
+            return f"is what it must not be: {_show(told)}"
+        case "not" | "falseSchema":
+            return "nothing is allowed here"
+        case "additionalItems" | "unevaluatedItems":
+            return "more items than are allowed"
+        case _ if keyword in _LIMITS:
+            return f"{_show(value)} {_LIMITS[keyword]} {_show(told)}"
+        case _ if keyword in _COUNTS:
+            return f"{len(value)} {_COUNTS[keyword]} {told}"
+        case _:
+            return f"does not fit `{keyword}`"
 
 
-def _missing(names: object, value: JsonObject) -> list[str]:
-    return [name for name in _list(names) if isinstance(name, str) and name not in value]
+def _enumerate(names: list[str]) -> str:
+    return f"{_cut(', '.join(names))} {'is' if len(names) == 1 else 'are'}"
 
 
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _show(value: Json) -> str:
+    return _cut(dump_text(value))
 
 
-def _dict(value: object) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _number(value: object, otherwise: float) -> float:
-    return value if isinstance(value, int | float) else otherwise
-
-
-def _show(value: object) -> str:
-    text = dump_text(value)
+def _cut(text: str) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
