@@ -17,6 +17,7 @@ RANKS = {
     "failure": 0,
     "errors": 0,
     "notes": 0,
+    "note_places": 0,
     "log_line": 0,
     "wire": 0,
     "model": 1,

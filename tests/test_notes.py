@@ -1,16 +1,31 @@
-"""Notes: loss as data, and the policy that refuses it."""
+"""Notes: loss as data, the place in the caller's body, and the policy that refuses it."""
+
+from dataclasses import dataclass
 
 import pytest
 
 from dragoman.errors import LossError
+from dragoman.note_places import Place
 from dragoman.notes import ROOT, Note, Notes
+
+
+@dataclass
+class Value:
+    """A stand-in for a canonical value."""
+
+    tools: tuple[object, ...] = ()
+
+
+def locate(value: Value, place: Place) -> Place:
+    return ("body", f"of {len(value.tools)}", *place)
 
 
 def test_a_place_is_spelled_as_a_json_pointer() -> None:
     notes = Notes()
     notes.dropped((((ROOT, "messages"), 3), "a/b~c"), "why")
     notes.altered(ROOT, "everything")
-    assert list(notes) == [Note("dropped", "/messages/3/a~1b~0c", "why"), Note("altered", "", "everything")]
+    where = "/messages/3/a~1b~0c"
+    assert list(notes) == [Note("dropped", where, "why", where), Note("altered", "", "everything")]
 
 
 def test_a_refused_kind_raises_at_once_and_others_are_kept() -> None:
@@ -19,3 +34,52 @@ def test_a_refused_kind_raises_at_once_and_others_are_kept() -> None:
     with pytest.raises(LossError, match="/seed: the target has none"):
         notes.dropped((ROOT, "seed"), "the target has none")
     assert len(notes) == 1
+
+
+def test_a_note_says_the_place_in_the_body_and_in_the_canonical_value() -> None:
+    notes = Notes()
+    notes.begin("request", locate)
+    notes.altered((ROOT, "seed"), "noted while the body was read")
+    notes.stage(Value())
+    notes.dropped((ROOT, "seed"), "noted of what was read")
+    notes.begin("reply", None)
+    notes.dropped((ROOT, "id"), "no one knows where that is in the reply's body")
+    assert [(note.where, note.canonical, note.body) for note in notes] == [
+        ("/body/of 0/seed", "/seed", "request"),
+        ("/body/of 0/seed", "/seed", "request"),
+        ("/id", "/id", "reply"),
+    ]
+
+
+def test_a_note_is_about_the_form_the_value_had_when_it_was_made() -> None:
+    a, b, c = object(), object(), object()
+    notes = Notes(refuse={"dropped"})
+    notes.begin("request", locate, Value((a, b, c)))
+    notes.altered(((ROOT, "tools"), 1), "b, before anything was left out")
+    notes.stage(Value((b, c)))
+    notes.altered(((ROOT, "tools"), 1), "c, after a was left out")
+    assert [note.canonical for note in notes] == ["/tools/1", "/tools/2"]
+    with pytest.raises(LossError) as caught:
+        notes.dropped(((ROOT, "tools"), 0), "b")
+    assert (caught.value.where, caught.value.canonical) == ("/body/of 3/tools/1", "/tools/1")
+
+
+def test_a_note_that_is_known_from_before_is_about_the_present_form() -> None:
+    known = Notes()
+    known.altered((((ROOT, "tools"), 0), "strict"), "off")
+    a, b = object(), object()
+    notes = Notes()
+    notes.begin("request", locate, Value((a, b)))
+    notes.stage(Value((b,)))
+    for note in known:
+        notes.repeat(note)
+    assert [note.canonical for note in notes] == ["/tools/1/strict"]
+
+
+def test_settled_notes_keep_their_places_and_nothing_else() -> None:
+    notes = Notes()
+    notes.begin("request", locate, Value())
+    notes.dropped((ROOT, "seed"), "why")
+    notes.settle()
+    notes.dropped((ROOT, "user"), "why")
+    assert [note.where for note in notes] == ["/body/of 0/seed", "/user"]

@@ -170,7 +170,7 @@ def convert_stream(
                 source = recognise(frame, "stream").name
             converter = StreamConverter(source, to, refuse=refuse)
             if notes is not None:
-                converter.notes.items = notes.items
+                converter.notes.share(notes)
         out = converter.feed(waiting)
         waiting = b""
         if out:

@@ -29,12 +29,13 @@ class DecodeError(DragomanError):
 
 
 class LossError(DragomanError):
-    """A strict conversion would have lost something."""
+    """A strict conversion would have lost something. `where` points into the caller's own body."""
 
-    def __init__(self, where: str, why: str) -> None:
+    def __init__(self, where: str, why: str, canonical: str = "") -> None:
         super().__init__(f"{where or '/'}: {why}")
         self.where = where
         self.why = why
+        self.canonical = canonical  # the same place in the canonical value
 
 
 class UpstreamError(DragomanError):

@@ -1,42 +1,110 @@
-"""Note, Notes: what a conversion could not carry, said as data."""
+"""Note, Notes: what a conversion could not carry, said as data.
 
-from collections.abc import Iterable, Iterator
-from typing import Literal, TypeAlias
+Passes and encoders name a place in the canonical value as they see it. The caller has never seen that value, and passes
+move things in it. So `Notes` is told which body is being converted (`begin`) and each form that its value takes
+(`stage`); when the notes are read, they name the place in the caller's own body.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from dragoman.errors import LossError
+from dragoman.errors import LossError, pointer
+from dragoman.note_places import Place, Stages
 
+T = TypeVar("T")
 NoteKind: TypeAlias = Literal["dropped", "altered", "invented", "repaired"]
+BodyKind: TypeAlias = Literal["request", "reply"]
 
 # A place in a canonical value, built from the outside in: ((ROOT, "messages"), 3). A tuple costs
 # a few nanoseconds and is only spelled out when there is something to say about it.
 At: TypeAlias = "tuple[()] | tuple[At, str | int]"
 ROOT: At = ()
 
+# From a canonical value and a place in it to the place in the body that it was read from.
+Locate: TypeAlias = Callable[[Any, Place], Place]
+
 
 class Note(Struct, frozen=True):
     """One thing lost, changed, made up or mended."""
 
     kind: NoteKind
-    where: str  # a JSON pointer into the canonical value
+    where: str  # a JSON pointer into the body that was converted, as its sender wrote it
     why: str  # one plain clause
+    canonical: str = ""  # the same place in the canonical value, as `convert --to canonical` prints it
+    body: BodyKind = "request"  # which body `where` points into: the caller's request, or the reply to it
+
+
+class _Source:
+    """The body that is being converted: which one, how to find a place in it, and the forms that its value had."""
+
+    __slots__ = ("_locate", "body", "stages")
+
+    def __init__(self, body: BodyKind, locate: Locate | None, stages: Stages) -> None:
+        self.body, self._locate, self.stages = body, locate, stages
+
+    def spell(self, kind: NoteKind, at: At, why: str, number: int) -> Note:
+        place = self.stages.trace(number, flatten(at))
+        canonical = where = pointer(place)
+        if self._locate is not None and self.stages.forms:
+            where = pointer(self._locate(self.stages.forms[0], place))
+        return Note(kind, where, why, canonical, self.body)
+
+
+class _Unread(Struct, frozen=True):
+    """A note that nobody has read yet."""
+
+    kind: NoteKind
+    at: At
+    why: str
+    source: _Source
+    number: int  # of the form that the place is in
+
+    def read(self) -> Note:
+        return self.source.spell(self.kind, self.at, self.why, self.number)
 
 
 class Notes:
     """Collects notes; raises LossError at once for the kinds the caller refuses."""
 
-    __slots__ = ("_refuse", "items")
+    __slots__ = ("_all", "_refuse", "_source")
 
     def __init__(self, refuse: Iterable[NoteKind] = ()) -> None:
-        self.items: list[Note] = []
+        self._all: list[Note | _Unread] = []
         self._refuse = frozenset(refuse)
+        self._source = _Source("request", None, Stages())
 
     def __iter__(self) -> Iterator[Note]:
         return iter(self.items)
 
     def __len__(self) -> int:
-        return len(self.items)
+        return len(self._all)
+
+    @property
+    def items(self) -> list[Note]:
+        """The notes so far, with their places in the caller's body."""
+        self._read_all()
+        return self._all  # type: ignore[return-value]  # none of them is unread
+
+    def _read_all(self) -> None:
+        for i, note in enumerate(self._all):
+            if type(note) is _Unread:
+                self._all[i] = note.read()
+
+    def begin(self, body: BodyKind, locate: Locate | None, *forms: Any) -> None:
+        """What is noted from here on is about another body. `forms`: its value, if it has been read already."""
+        self._source = _Source(body, locate, Stages(*forms))
+
+    def stage(self, value: T) -> T:
+        """The value has this form now: what is noted from here on names places in it. Returns the value."""
+        self._source.stages.add(value)
+        return value
+
+    def settle(self) -> None:
+        """Read all places now, so that no form of the conversation has to be kept for them."""
+        self._read_all()
+        self._source = _Source(self._source.body, None, Stages())
 
     def dropped(self, at: At, why: str) -> None:
         """It is gone."""
@@ -55,24 +123,40 @@ class Notes:
         self._add("repaired", at, why)
 
     def repeat(self, note: Note) -> None:
-        """What was noted before, of something that is the same again."""
-        if note.kind in self._refuse:
-            raise LossError(note.where, note.why)
-        self.items.append(note)
+        """What was noted before, of something that is the same again and stands at the same canonical place."""
+        self._add(note.kind, unspell(note.canonical), note.why)
+
+    def extend(self, notes: Iterable[Note]) -> None:
+        """Notes that were made elsewhere, as they are."""
+        self._all.extend(notes)
+
+    def share(self, other: "Notes") -> None:
+        """Write into the list of another one from here on."""
+        self._all = other._all
+
+    def refuse(self, at: At, why: str) -> LossError:
+        """The error for something that is refused whatever the caller accepts. It is returned, to be raised."""
+        note = self._source.spell("dropped", at, why, len(self._source.stages.forms) - 1)
+        return LossError(note.where, note.why, note.canonical)
 
     def _add(self, kind: NoteKind, at: At, why: str) -> None:
-        where = spell(at)
         if kind in self._refuse:
-            raise LossError(where, why)
-        self.items.append(Note(kind, where, why))
+            raise self.refuse(at, why)
+        self._all.append(_Unread(kind, at, why, self._source, len(self._source.stages.forms) - 1))
 
 
-def spell(at: At) -> str:
-    """The JSON pointer for a place: `errors.pointer` of its steps, in fewer steps of our own."""
-    where = ""
+def flatten(at: At) -> Place:
+    """The steps of a place, from the outside in."""
+    steps: list[str | int] = []
     while at:
         at, step = at
-        if type(step) is str and ("~" in step or "/" in step):
-            step = step.replace("~", "~0").replace("/", "~1")
-        where = f"/{step}{where}"
-    return where
+        steps.append(step)
+    return tuple(reversed(steps))
+
+
+def unspell(where: str) -> At:
+    """The place that a JSON pointer names."""
+    at: At = ROOT
+    for step in where.split("/")[1:]:
+        at = (at, int(step) if step.isdecimal() else step.replace("~1", "/").replace("~0", "~"))
+    return at

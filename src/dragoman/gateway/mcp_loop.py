@@ -344,7 +344,7 @@ class LoopAnswer:
 
     def _take_notes(self, notes: tuple[Note, ...]) -> None:
         known = set(self.notes.items)
-        self.notes.items.extend(note for note in notes if note not in known)
+        self.notes.extend(note for note in notes if note not in known)
 
     def _tell(self, step: ReportedStep) -> str:
         return describe_step(step, self._toolbox.label)

@@ -6,7 +6,6 @@ What is emulated on the way there must be undone on the way back: `Undo` says wh
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import LossError
 from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, OutputFormat, Request, Tool, ToolChoice
@@ -66,13 +65,13 @@ def emulate(request: Request, profile: Profile, notes: Notes) -> tuple[Request, 
     return _stop_overflow(request, profile, undo)
 
 
-def _refuse(feature: Feature, profile: Profile, where: str) -> None:
+def _refuse(feature: Feature, profile: Profile, field: str, notes: Notes) -> None:
     if profile.policy_of(feature) == "refuse":
-        raise LossError(where, f"{profile.kind or profile.dialect} has no {feature}")
+        raise notes.refuse((ROOT, field), f"{profile.kind or profile.dialect} has no {feature}")
 
 
 def _leave_out(request: Request, field: str, feature: Feature, profile: Profile, notes: Notes) -> Request:
-    _refuse(feature, profile, f"/{field}")
+    _refuse(feature, profile, field, notes)
     notes.dropped((ROOT, field), f"{profile.kind or profile.dialect} cannot be told")
     return replace(request, **{field: None})
 
@@ -87,7 +86,7 @@ def _emulate_custom(request: Request, profile: Profile, undo: Undo, notes: Notes
     if not custom and not spoken:  # fast path: nothing freeform
         return request, undo
     if custom:
-        _refuse("custom_tools", profile, "/tools")
+        _refuse("custom_tools", profile, "tools", notes)
     changed: list[AnyTool] = []
     for i, tool in enumerate(tools):
         at: At = ((ROOT, "tools"), i)
@@ -146,7 +145,7 @@ def _emulate_output(request: Request, profile: Profile, undo: Undo, notes: Notes
         return request, undo
     if profile.policy_of(feature) == "drop":
         return _leave_out(request, "output", feature, profile, notes), undo
-    _refuse(feature, profile, "/output")
+    _refuse(feature, profile, "output", notes)
     if _is_object(output.schema) and "json" in profile.lacks and _can_force(request, profile):
         notes.altered((ROOT, "output"), f"the arguments of a forced call, {JSON_TOOL}, are the answer")
         tool = Tool(name=JSON_TOOL, description=output.description or "Give the answer.", parameters=output.schema)
@@ -189,7 +188,7 @@ def _instruct(request: Request, text: str) -> Request:
 
 def _emulate_choice(request: Request, choice: ToolChoice, profile: Profile, notes: Notes) -> Request:
     """No way to choose: none is no tools, a forced call is asked for with no other tool to choose."""
-    _refuse("tool_choice", profile, "/tool_choice")
+    _refuse("tool_choice", profile, "tool_choice", notes)
     at: At = (ROOT, "tool_choice")
     drop = profile.policy_of("tool_choice") == "drop"
     if drop or (choice.mode == "auto" and choice.names is None):
@@ -217,7 +216,7 @@ def _emulate_names(request: Request, choice: ToolChoice, profile: Profile, notes
     """A choice in one word only: the tools that may not be called are left out."""
     if choice.names is None:
         return request
-    _refuse("named_choice", profile, "/tool_choice")
+    _refuse("named_choice", profile, "tool_choice", notes)
     if profile.policy_of("named_choice") == "drop":
         notes.dropped(((ROOT, "tool_choice"), "names"), f"{profile.kind or profile.dialect} cannot be told which tool")
         return replace(request, tool_choice=replace(choice, names=None))

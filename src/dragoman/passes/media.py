@@ -9,10 +9,9 @@ import binascii
 
 from msgspec.structs import replace
 
-from dragoman.errors import LossError
 from dragoman.model.messages import Audio, Document, Image, Media, Message, Opaque, Part, Text, ToolResult, Video
 from dragoman.model.request import Request
-from dragoman.notes import ROOT, At, Notes, spell
+from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
 
 # The first bytes of a file, and what it is. https://mimesniff.spec.whatwg.org (read 2026-11-15)
@@ -123,7 +122,7 @@ def _fit(part: Media, profile: Profile, at: At, notes: Notes) -> Part | None:
     why = f"{profile.kind} takes no {word}" + (f" of type {kind}" if form in forms else f" as {form}" if forms else "")
     match profile.policy_of("media"):
         case "refuse":
-            raise LossError(spell(at), why)
+            raise notes.refuse(at, why)
         case "drop":
             notes.dropped(at, why)
             return None

@@ -10,10 +10,9 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import LossError
 from dragoman.model.messages import Opaque, ToolCall
 from dragoman.model.request import Request, Tool, ToolChoice
-from dragoman.notes import ROOT, Notes
+from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.arguments import mend_arguments, spell_no_text
 from dragoman.passes.billing import drop_billing
 from dragoman.passes.context import open_window
@@ -67,7 +66,7 @@ def legalise(request: Request, profile: Profile, notes: Notes) -> Request:
 ORDERS = frozenset({"compaction_trigger"})
 
 
-def _refuse_orders(request: Request, profile: Profile) -> None:
+def _refuse_orders(request: Request, profile: Profile, notes: Notes) -> None:
     """Codex ends a request for a compaction with one; a plain answer would be taken for the whole conversation."""
     last = len(request.messages) - 1
     for j, part in enumerate(request.messages[last].parts if last >= 0 else ()):
@@ -75,24 +74,28 @@ def _refuse_orders(request: Request, profile: Profile) -> None:
             continue
         order = str(part.body.get("type"))
         if order in ORDERS:
-            raise LossError(f"/messages/{last}/parts/{j}", f"only {part.dialect} can carry out {order}")
+            at: At = ((((ROOT, "messages"), last), "parts"), j)
+            raise notes.refuse(at, f"only {part.dialect} can carry out {order}")
 
 
 def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
-    _refuse_orders(request, profile)
+    _refuse_orders(notes.stage(request), profile, notes)
     request, undo = emulate(request, profile, notes)
+    notes.stage(request)
     steps = STEPS
     if not holds_rare(request.messages):  # fast path: plain conversation
         steps = PLAIN_STEPS
     for step in steps:
-        request = step(request, profile, notes)
+        request = notes.stage(step(request, profile, notes))
     asked = request.output
     request, aliases = adapt_schemas(request, profile, notes)
+    notes.stage(request)
     if request.output is not asked and asked is not None and asked.schema is not None:
         undo = replace(undo, expected=Expected(schema=asked.schema))  # the target holds the answer to less than this
     if aliases.tools:
-        request = rename_arguments(request, aliases.tools, notes)
+        request = notes.stage(rename_arguments(request, aliases.tools, notes))
     request, renames = rename(request, profile.tool_names, profile.call_ids, notes)
+    notes.stage(request)
     if aliases.tools or aliases.answer:
         renames = replace(renames, properties=aliases.tools, answer=aliases.answer)
     if renames != NOTHING:
@@ -101,15 +104,15 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
 
 
 def _reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
-    request = replay_reasoning(request, profile, notes)
-    request = fit_thinking(request, profile, notes)
+    request = notes.stage(replay_reasoning(request, profile, notes))
+    request = notes.stage(fit_thinking(request, profile, notes))
     if profile.echo == "required" and not profile.is_off(request.extras):
-        request = require_echo(request, profile, notes)
+        request = notes.stage(require_echo(request, profile, notes))
     if profile.thinking_first:
-        request = begin_loops_with_thinking(request, notes)
-    request = fit_forced_choice(request, profile, notes)
+        request = notes.stage(begin_loops_with_thinking(request, notes))
+    request = notes.stage(fit_forced_choice(request, profile, notes))
     if profile.sentinel is not None:
-        request = sign_calls(request, profile.sentinel, profile.dialect, notes)
+        request = notes.stage(sign_calls(request, profile.sentinel, profile.dialect, notes))
     return fit_sampling(request, profile, notes)
 
 
@@ -122,11 +125,11 @@ def _is_continued(request: Request, profile: Profile) -> bool:
 def _pairing(request: Request, profile: Profile, notes: Notes) -> Request:
     if profile.pairing != "keep" and not _is_continued(request, profile):
         mend = profile.pairing == "mend"
-        request = pair_calls(request, notes, mend=mend, ordered=profile.results_in_order)
+        request = notes.stage(pair_calls(request, notes, mend=mend, ordered=profile.results_in_order))
     if profile.result_names:
-        request = name_results(request, notes)
+        request = notes.stage(name_results(request, notes))
     if profile.tools_for_history and not request.tools:
-        request = _declare_history(request, notes)
+        request = notes.stage(_declare_history(request, notes))
     return mend_arguments(request, profile, notes)
 
 
@@ -151,31 +154,32 @@ def _result_media(request: Request, profile: Profile, notes: Notes) -> Request:
 
 def _turns(request: Request, profile: Profile, notes: Notes) -> Request:
     if not profile.billing:
-        request = drop_billing(request, notes)
+        request = notes.stage(drop_billing(request, notes))
     if not profile.refusals:
-        request = say_refusals_as_text(request, notes)
+        request = notes.stage(say_refusals_as_text(request, notes))
     if not profile.developer:
-        request = say_developer_as_system(request, notes)
-    request = place_system(request, profile, notes)
+        request = notes.stage(say_developer_as_system(request, notes))
+    request = notes.stage(place_system(request, profile, notes))
     if profile.empty_text:
-        request = drop_silent_turns(request, profile.dialect, notes)
+        request = notes.stage(drop_silent_turns(request, profile.dialect, notes))
     else:
-        request = drop_empty_text(request, notes)
+        request = notes.stage(drop_empty_text(request, notes))
     if profile.thoughts != "alone":
-        request = drop_last_thoughts(request, notes, bare_only=profile.thoughts == "not_alone")
+        request = notes.stage(drop_last_thoughts(request, notes, bare_only=profile.thoughts == "not_alone"))
     if profile.first_user and not _is_continued(request, profile):
-        request = begin_with_user(request, notes)
+        request = notes.stage(begin_with_user(request, notes))
     if not profile.prefill:
-        request = end_with_user(request, profile, notes)
+        request = notes.stage(end_with_user(request, profile, notes))
     elif not profile.empty_text:
-        request = strip_last_text(request, notes)
+        request = notes.stage(strip_last_text(request, notes))
     if profile.results_alone:
-        request = join_apart(set_results_apart(request, notes), notes)
+        request = join_apart(notes.stage(set_results_apart(request, notes)), notes)
+        notes.stage(request)
     elif profile.join_turns:
-        request = join_turns(request, notes)
+        request = notes.stage(join_turns(request, notes))
     elif profile.join_calls:
-        request = join_calls(request, notes)
-    request = spell_no_text(request, profile)
+        request = notes.stage(join_calls(request, notes))
+    request = notes.stage(spell_no_text(request, profile))
     return put_results_first(request, notes) if profile.results_first else request
 
 
@@ -191,12 +195,12 @@ def _drop_lone_choice(request: Request, notes: Notes) -> Request:
 
 def _parameters(request: Request, profile: Profile, notes: Notes) -> Request:
     if not profile.nulls:
-        request = drop_nulls(request, profile.dialect)
-    request = fit_parameters(request, profile, notes)
+        request = notes.stage(drop_nulls(request, profile.dialect))
+    request = notes.stage(fit_parameters(request, profile, notes))
     if not profile.choice_alone and not profile.native:
-        request = _drop_lone_choice(request, notes)
+        request = notes.stage(_drop_lone_choice(request, notes))
     if profile.cache_marks is not None:
-        request = limit_cache_marks(request, profile.cache_marks, notes)
+        request = notes.stage(limit_cache_marks(request, profile.cache_marks, notes))
     return open_window(request, profile, notes)
 
 

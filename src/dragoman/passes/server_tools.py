@@ -10,7 +10,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.errors import LossError
 from dragoman.jsontypes import JsonObject
 from dragoman.model.request import AnyTool, Request, ServerTool
 from dragoman.notes import ROOT, At, Notes
@@ -57,7 +56,7 @@ def _tell(tool: ServerTool, i: int, request: Request, profile: Profile, notes: N
         return write_search(search, profile.dialect, (at, "body"), notes)
     what = tool.body.get("type", tool.body.get("name"))
     if profile.policy_of("server_tools") == "refuse":
-        raise LossError(f"/tools/{i}", f"{profile.kind or profile.dialect} has no {what}")
+        raise notes.refuse(at, f"{profile.kind or profile.dialect} has no {what}")
     notes.dropped(at, f"only {tool.dialect} runs the tool {what}")
     return None
 

@@ -20,7 +20,7 @@ def place_system(request: Request, profile: Profile, notes: Notes) -> Request:
         return request
     lead = count_lead(messages)
     if found > lead and profile.mid_system != "keep":
-        request = _place_later(request, lead, profile, notes)
+        request = notes.stage(_place_later(request, lead, profile, notes))
         lead = count_lead(request.messages)
     if lead > 1 and profile.lead_system == "one":
         request = _join_lead(request, lead, notes)

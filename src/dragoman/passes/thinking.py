@@ -7,7 +7,6 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from dragoman.errors import LossError
 from dragoman.model.messages import Text
 from dragoman.model.request import ReasoningSetting, Request, ToolChoice
 from dragoman.notes import ROOT, At, Notes
@@ -202,7 +201,7 @@ def ask_for_call(request: Request, choice: ToolChoice, profile: Profile, notes: 
     policy = profile.policy_of("forced_choice")
     at: At = (ROOT, "tool_choice")
     if policy == "refuse":
-        raise LossError("/tool_choice", "the target refuses to be forced")
+        raise notes.refuse(at, "the target refuses to be forced")
     names = choice.names
     tools = request.tools
     if names is not None and tools is not None:

@@ -2,7 +2,6 @@
 
 from msgspec.structs import replace
 
-from dragoman.errors import LossError
 from dragoman.model.messages import (
     Audio,
     Cache,
@@ -172,7 +171,7 @@ def end_with_user(request: Request, profile: Profile, notes: Notes) -> Request:
     at: At = ((ROOT, "messages"), len(request.messages) - 1)
     match profile.policy_of("prefill"):
         case "refuse":
-            raise LossError(f"/messages/{len(request.messages) - 1}", "the target refuses a prefilled answer")
+            raise notes.refuse(at, "the target refuses a prefilled answer")
         case "drop":
             notes.dropped(at, "the target refuses a prefilled answer")
             return end_with_user(replace(request, messages=request.messages[:-1]), profile, notes)

@@ -15,7 +15,7 @@ from dragoman.failure import Failure
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.messages import Extras
 from dragoman.model.reply import Finish, Reply, Usage, add_usage
-from dragoman.notes import Note, Notes
+from dragoman.notes import Notes
 from dragoman.upstream.answer import Piece, UpstreamAnswer
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.failures import malformed
@@ -181,9 +181,9 @@ class FanOutAnswer:
 def _add_notes(notes: Notes, more: Notes, number: int) -> None:
     """The notes that only this copy has. They name the choice that the copy has become."""
     for note in list(more.items):
-        where = note.where
-        if number and where.startswith("/choices/0"):
-            where = f"/choices/{number}{where.removeprefix('/choices/0')}"
-        told = Note(note.kind, where, note.why)
+        canonical = note.canonical
+        if number and canonical.startswith("/choices/0"):
+            canonical = f"/choices/{number}{canonical.removeprefix('/choices/0')}"
+        told = replace(note, canonical=canonical)
         if told not in notes.items:
-            notes.items.append(told)
+            notes.extend([told])

@@ -56,7 +56,7 @@ def render(
 ) -> UpstreamCall:
     upstream = state.spec
     notes = Notes(refuse)  # type: ignore[arg-type]  # checked where it was read
-    notes.items.extend(asked.notes)
+    notes.extend(asked.notes)
     request = replace(asked.request, model=target.model, stream=stream or asked.request.stream)
     if upstream.kind == DEMO:
         canonical = find_dialect("canonical")
