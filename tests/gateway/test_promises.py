@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 
+from dragoman.dialects import find_dialect
+from dragoman.dialects._base import Door
 from dragoman.errors import DragomanError
-from dragoman.gateway.routes import ROUTES, Route, Table
+from dragoman.gateway.routes import Route, Table, all_routes
 from dragoman.gateway.run import ServeOptions, reload, settle
 from dragoman.testing import Provider, faults, serve
 from dragoman.upstream.secret import Secret
@@ -71,11 +73,11 @@ def test_p2_a_key_leaves_only_towards_its_own_host() -> None:
 
 
 def test_p4_every_route_has_a_class_and_one_without_does_not_start() -> None:
-    assert {route.access for route in ROUTES} == {"public", "client", "admin"}
-    public = {route.path for route in ROUTES if route.access == "public"}
+    assert {route.access for route in all_routes()} == {"public", "client", "admin"}
+    public = {route.door.path for route in all_routes() if route.access == "public"}
     assert public == {"/", "/health", "/healthz", "/readyz"}
     with pytest.raises(DragomanError):
-        Table((Route(method="GET", path="/new", name="alive", dialect="ollama", access=""),))  # type: ignore[arg-type]
+        Table((Route(method="GET", door=Door(path="/new"), dialect=find_dialect("ollama"), access=""),))  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- P6: retries

@@ -7,33 +7,25 @@ from msgspec.structs import replace
 
 from dragoman.client.wiring import GATEWAY, Wiring
 from dragoman.demo.model import count_tokens as count_demo
-from dragoman.dialects import find_dialect
-from dragoman.errors import DragomanError, UpstreamError
+from dragoman.dialects import SPOKEN, find_dialect
+from dragoman.dialects._services import CountCodec
+from dragoman.errors import DecodeError, DragomanError, UpstreamError
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.upstream.answer import build_headers
 from dragoman.upstream.profiles import profile_for
-from dragoman.upstream.spec import DEMO, Target, Upstream
+from dragoman.upstream.spec import DEMO, Upstream
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.upstream.urls import join_url
-from dragoman.wire import WireReply, WireRequest
+from dragoman.wire import WireReply
 
 ASK_S = 10.0
 LOCAL_S = 0.5
 MOST_BYTES = 8 * 1024 * 1024
 CHARS_PER_TOKEN = 4
-# dialect -> the path of its list, where the rows are in it, and where the name in a row
-_OPENAI_LIST = ("/v1/models", "data", "id")
-_LISTS = {
-    "ollama": ("/api/tags", "models", "name"),
-    "gemini": ("/v1beta/models?pageSize=1000", "models", "name"),
-    "anthropic": ("/v1/models?limit=1000", "data", "id"),
-}
-# Not counted, and refused by Anthropic's counter.
-_NOT_COUNTED = ("max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier")
 
 
 class ListedModel(Struct, frozen=True):
@@ -81,13 +73,15 @@ async def _list(wiring: Wiring, transport: Transport, upstream: Upstream) -> lis
     if upstream.models:
         return list(upstream.models)
     state = wiring.state(upstream)
-    path, rows, key = _LISTS.get(upstream.dialect, _OPENAI_LIST)
-    headers = find_dialect(upstream.dialect).default_headers
+    dialect = find_dialect(upstream.dialect)
+    if dialect.models is None:
+        raise DragomanError(f"{dialect.name} has no list of models")
     timeout_s = ASK_S if upstream.keys or upstream.name == GATEWAY else LOCAL_S
-    body = await _ask(state, transport, path, None, headers, timeout_s)
-    listed = body.get(rows) if isinstance(body, dict) else body
-    names = [row.get(key) for row in listed if isinstance(row, dict)] if isinstance(listed, list) else []
-    return [name.removeprefix("models/") for name in names if isinstance(name, str)]
+    body = await _ask(state, transport, dialect.models.path, None, dialect.default_headers, timeout_s)
+    try:
+        return dialect.models.decode(body)
+    except DecodeError:
+        return []  # some servers have none, and say so in words of their own
 
 
 async def count_tokens(wiring: Wiring, transport: Transport, request: Request) -> Count:
@@ -96,12 +90,16 @@ async def count_tokens(wiring: Wiring, transport: Transport, request: Request) -
     if state.spec.kind == DEMO:
         return Count(count_demo(request))
     try:
-        wire, key = _counter(state.spec, target, request)
-        if wire is not None:
+        counter = _find_counter(state.spec)
+        if counter is not None:
+            name, codec = counter
+            notes = Notes()
+            profile = profile_for(state.spec.kind, target.model, name, state.spec.overrides)
+            wire = codec.encode_request(legalise(request, profile, notes), notes)
             body = await _ask(state, transport, wire.path, wire.body, wire.headers, ASK_S)
-            counted = body.get(key) if isinstance(body, dict) else None
-            if isinstance(counted, int):
-                return Count(counted)
+            return Count(codec.decode_reply(body))
+    except DecodeError:
+        pass  # an answer without a number: the estimate does
     except UpstreamError as error:
         if error.failure.kind in ("unauthenticated", "not_found", "invalid_request") and error.failure.status != 404:
             raise
@@ -109,34 +107,13 @@ async def count_tokens(wiring: Wiring, transport: Transport, request: Request) -
     return Count(max(1, size // CHARS_PER_TOKEN), estimated=True)
 
 
-def _counter(upstream: Upstream, target: Target, request: Request) -> tuple[WireRequest | None, str]:
-    """The request as the upstream's own counter takes it, and the key of its answer."""
+def _find_counter(upstream: Upstream) -> tuple[str, CountCodec] | None:
+    """The first dialect the upstream speaks that has a token count."""
     spoken = upstream.dialects or (upstream.dialect,)
     if upstream.name == GATEWAY:
-        spoken = ("openai_responses",)
-    for name in spoken:
-        if name not in ("anthropic", "gemini", "openai_responses"):
-            continue
-        notes = Notes()
-        profile = profile_for(upstream.kind if name in spoken else "openai", target.model, name, upstream.overrides)
-        legal = legalise(request, profile, notes)
-        match name:
-            case "anthropic":
-                wire = find_dialect(name).encode_request(legal, notes)
-                for key in _NOT_COUNTED:
-                    wire.body.pop(key, None)
-                return WireRequest(
-                    path="/v1/messages/count_tokens", body=wire.body, headers=wire.headers
-                ), "input_tokens"
-            case "gemini":
-                from dragoman.dialects.gemini.count import encode_count_request
-
-                return encode_count_request(legal, notes), "totalTokens"
-            case _:
-                from dragoman.dialects.openai_responses.count import encode_count_request as encode_responses
-
-                return encode_responses(legal, notes), "input_tokens"
-    return None, ""
+        spoken = SPOKEN
+    found = ((name, find_dialect(name).counts) for name in spoken)
+    return next(((name, codec) for name, codec in found if codec is not None), None)
 
 
 async def _ask(

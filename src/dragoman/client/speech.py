@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING
 
 from dragoman.client.wiring import GATEWAY
 from dragoman.dialects import find_dialect
+from dragoman.dialects._openai_services import SPEECH_PATH
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.notes import Notes
 from dragoman.upstream.attempts import Job, UpstreamCall
 from dragoman.upstream.spec import DEMO, Target
-from dragoman.upstream.speech import FORMS, Sound, ask_speech, hear, hear_speech, shape_sound, speak_demo
+from dragoman.upstream.speech import FORMS, Sound, find_speech, hear_answer, shape_sound, speak_demo
 from dragoman.upstream.upstream_state import UpstreamState
+from dragoman.wire import WireRequest
 
 if TYPE_CHECKING:
     from dragoman.client.async_client import AsyncClient
@@ -37,9 +39,7 @@ async def speak(
               deadline=client.deadline(timeout_s))  # fmt: skip
     sent = await client.ask(job)
     try:
-        dialect = sent.dialect.name
-        raw = sent.raw or b""
-        sound = hear_speech(dialect, raw) if dialect == "gemini" else hear(raw, said=form or "mp3")
+        sound = hear_answer(sent.dialect, sent.raw or b"", said=form or "mp3")
         return await shape_sound(sound, form)
     finally:
         client.done(sent)
@@ -48,9 +48,11 @@ async def speak(
 def _render(state: UpstreamState, target: Target, body: JsonObject) -> UpstreamCall:
     spec = state.spec
     if spec.name.startswith(GATEWAY):  # it takes every form, and OpenAI's door is the one for speech
-        name, path, said = "openai_chat", "/v1/audio/speech", {**body, "model": target.model}
+        dialect = find_dialect("openai_chat")
+        wire = WireRequest(path=SPEECH_PATH, body={**body, "model": target.model})
     else:
-        name = (spec.dialects or (spec.dialect,))[0]
-        path, said = ask_speech(name, target.model, body)
-    dialect = find_dialect("gemini" if name == "gemini" else "openai_chat")
-    return UpstreamCall(dialect=dialect, path=path, body=dump_json(said), headers={}, notes=Notes(), opaque=True)
+        dialect = find_dialect((spec.dialects or (spec.dialect,))[0])
+        wire = find_speech(dialect).encode_request(target.model, body)
+    return UpstreamCall(
+        dialect=dialect, path=wire.path, body=dump_json(wire.body), headers={}, notes=Notes(), opaque=True
+    )

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from dragoman.conformance.probes import FAILURES, REPLIES, REQUESTS, Probe
 from dragoman.convert import StreamConverter, convert, convert_failure, convert_reply
-from dragoman.dialects import NAMES, find_dialect
+from dragoman.dialects import SPOKEN, find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.failure import Failure
 from dragoman.jsontypes import dump_json, load_json
@@ -26,7 +26,7 @@ from dragoman.model.reply import Choice, Reply
 from dragoman.notes import Note, Notes
 from dragoman.wire import WireReply, WireRequest
 
-DIALECTS = tuple(name for name in NAMES if name != "canonical")
+DIALECTS = SPOKEN
 
 USUAL = ("text, several turns", "text", "tool call and result")  # probes whose notes are about no other feature
 

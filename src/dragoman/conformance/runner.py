@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.conformance.runner_play import LISTS, Outcome, Player, Try, model_names
+from dragoman.conformance.runner_play import Outcome, Player, Try, model_names
 from dragoman.conformance.runner_targets import VerifyTarget
 from dragoman.conformance.runner_wire import Network, WireExchange, WireLine, WireRequestToSend
 from dragoman.conformance.scenario import Scenario
@@ -18,6 +18,7 @@ from dragoman.jsontypes import load_json
 
 UNREACHABLE = ("upstream_unreachable", "upstream_connect", "upstream_disconnected", "upstream_url", "upstream_tls")
 PROBE_S = 10.0
+USUAL_LIST = "/v1/models"
 
 
 class VerifyOptions(Struct, frozen=True, kw_only=True):
@@ -97,8 +98,9 @@ async def probe(target: VerifyTarget, line: WireLine, options: VerifyOptions) ->
     """Whether anybody is there, and the model to ask for where none was said."""
     if target.skip or line.offline:
         return target
-    headers = find_dialect(target.dialect).default_headers
-    ask = WireRequestToSend(place="probe", path=LISTS.get(target.dialect, "/v1/models"), method="GET", headers=headers)
+    dialect = find_dialect(target.dialect)
+    path = dialect.models.path if dialect.models is not None else USUAL_LIST
+    ask = WireRequestToSend(place="probe", path=path, method="GET", headers=dialect.default_headers)
     exchange = await line.send(target, ask, min(PROBE_S, options.timeout_s))
     if exchange.failure is not None and exchange.failure.code in UNREACHABLE:
         return replace(target, skip=f"not reachable: {exchange.failure.message}")

@@ -14,8 +14,6 @@ from dragoman.conformance.runner_wire import WireExchange, WireLine, WireRequest
 from dragoman.conformance.scenario import Expect, Mode, Results, Scenario, ScenarioTurn, build_request, say_turn
 from dragoman.conformance.scenario_checks import ScenarioRequest, check_events, check_failure, check_reply
 from dragoman.dialects import find_dialect
-from dragoman.dialects.gemini.count import encode_count_request as encode_gemini_count
-from dragoman.dialects.openai_responses.count import encode_count_request as encode_responses_count
 from dragoman.errors import DecodeError, LossError
 from dragoman.failure import Failure
 from dragoman.framing.sse import SseDecoder
@@ -35,7 +33,6 @@ Outcome: TypeAlias = Literal["PASS", "FAIL", "SKIP"]
 UNKNOWN_MODEL = "no-such-model-4711"
 AGAIN = 2  # times a busy server is asked again
 LONGEST_WAIT_S = 20.0
-LISTS = {"gemini": "/v1beta/models", "ollama": "/api/tags"}
 VENDORS = ("openai", "anthropic", "gemini")  # they do have a token count
 ONE_MODEL = ("llamacpp", "lmstudio", "vllm", "sglang")  # often serve one model, whatever it is called
 
@@ -279,32 +276,26 @@ class Player:
         request = build_request(self.scenario, self.model, say_turn(self.scenario.turn[0], ()))
         notes = Notes()
         request = prepare(replace(request, max_output=None), self.target.profile(self.model), notes).request
-        match self.dialect.name:
-            case "anthropic":
-                wire = self.dialect.encode_request(request, notes)
-                wire.body.pop("max_tokens", None)
-                wire = WireRequest(
-                    path="/v1/messages/count_tokens", body=wire.body, headers=self.dialect.default_headers
-                )
-            case "gemini":
-                wire = encode_gemini_count(request, notes)
-            case "openai_responses":
-                wire = encode_responses_count(request, notes)
-            case _:
-                raise Skipped(f"{self.dialect.title} has no token count")
+        codec = self.dialect.counts
+        if codec is None:
+            raise Skipped(f"{self.dialect.title} has no token count")
+        wire = codec.encode_request(request, notes)
         exchange = await self._send(wire.path, dump_json(wire.body), wire.headers)
         if exchange.status in (404, 405, 501) and self.target.kind not in VENDORS:
             raise Skipped("it has no token count")
         body = self._good(exchange)
-        count = body.get("totalTokens" if self.dialect.name == "gemini" else "input_tokens")
-        if type(count) is not int or count <= 0:
+        try:
+            count = codec.decode_reply(body)
+        except DecodeError:
+            count = 0
+        if count <= 0:
             raise PlayFailed(f"expected a number of tokens, found {_shown(body)}")
 
     async def _models(self) -> None:
-        if self.dialect is JSONRPC:
-            raise Skipped("JSON-RPC has no list of models")
-        headers = self.dialect.default_headers
-        exchange = await self._send(LISTS.get(self.dialect.name, "/v1/models"), b"", headers, method="GET")
+        codec = self.dialect.models
+        if codec is None:
+            raise Skipped(f"{self.dialect.title} has no list of models")
+        exchange = await self._send(codec.path, b"", self.dialect.default_headers, method="GET")
         if exchange.status in (404, 405, 501) and self.target.kind not in VENDORS:
             raise Skipped("it has no list of models")
         names = model_names(self._good(exchange))

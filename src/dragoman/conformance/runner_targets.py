@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dragoman.dialects import find_dialect
+from dragoman.dialects import CLIENT_ONLY, SPOKEN, find_dialect
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import find_file, load_settings
 from dragoman.passes.profile import Profile
@@ -15,7 +15,7 @@ from dragoman.upstream.spec import DEMO, Auth, Upstream
 
 # Mission B1: they stand in the table even where nobody has a key.
 EIGHT = ("openai", "azure", "anthropic", "gemini", "xai", "ollama", "lmstudio", "gpustack")
-DOORS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama", "jsonrpc")
+DOORS = (*SPOKEN, *CLIENT_ONLY)
 
 # Small and cheap ones, for when the configuration names none; the server's own list comes next.
 MODELS = {
@@ -27,7 +27,6 @@ MODELS = {
     "mistral": "mistral-small-latest",
     "deepseek": "deepseek-chat",
 }
-AUTHS: dict[str, Auth] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 
 
 class VerifyTarget(Struct, frozen=True, kw_only=True):
@@ -119,7 +118,7 @@ def url_targets(
             raise ConfigError("--dialect", said, f"no such dialect; there are {', '.join(DOORS)}")
         if kind and dialect not in find_kind(kind).dialects:
             raise ConfigError("--kind", kind, f"does not speak {dialect}")
-        auth: Auth = AUTHS.get(dialect, "bearer") if key else "none"
+        auth: Auth = find_dialect(dialect).key_style if key else "none"
         if key and kind and not gateway:
             auth = find_kind(kind).auth if find_kind(kind).auth != "none" else auth
         found.append(

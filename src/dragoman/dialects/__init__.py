@@ -6,6 +6,8 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DragomanError
 
 NAMES = ("canonical", "openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+CANONICAL = "canonical"
+SPOKEN = tuple(name for name in NAMES if name != CANONICAL)  # by clients and providers
 CLIENT_ONLY = ("jsonrpc",)  # clients speak it, no provider does: no request is converted to it
 
 _loaded: dict[str, Dialect] = {}

@@ -5,6 +5,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from dragoman.dialects._services import CountCodec, EmbeddingsCodec, ModelsCodec, SpeechCodec
 from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject
 from dragoman.model.events import Event
@@ -16,6 +17,7 @@ from dragoman.wire import WireReply, WireRequest
 
 Pass: TypeAlias = Callable[[Request, Notes], Request]
 What: TypeAlias = Literal["request", "reply", "stream", "failure"]
+KeyStyle: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]  # bearer, or the name of a header
 
 
 class StreamDecoder(Protocol):
@@ -40,6 +42,20 @@ class MakeStreamEncoder(Protocol):
     def __call__(self, notes: Notes, request: Request | None = None) -> StreamEncoder: ...
 
 
+WritePath: TypeAlias = Callable[[dict[str, str], str], str]  # groups of a pattern, and the query -> what decoders read
+
+
+class Door(Struct, frozen=True, kw_only=True):
+    """One path of a dialect's API, as its clients call it."""
+
+    path: str  # plain, or a pattern with (?P<name>...) groups
+    methods: tuple[str, ...] = ("POST",)
+    serves: str = "conversation"  # what a request there asks for: a name in HANDLERS of gateway/app.py
+    name: str = ""  # of the door in logs and metrics; "" is the dialect's name
+    public: bool = False  # needs no key
+    write_path: WritePath | None = None
+
+
 class EncodeLoaded(Protocol):
     def __call__(self, request: Request, created: float) -> JsonObject: ...
 
@@ -61,6 +77,18 @@ class Dialect(Struct, frozen=True, kw_only=True):
     stream_encoder: MakeStreamEncoder
     decode_failure: Callable[[WireReply], Failure]
     encode_failure: Callable[[Failure], WireReply]
+
+    # its API
+    doors: tuple[Door, ...] = ()
+    other_bases: tuple[str, ...] = ()  # where servers of another dialect offer this one; clients may keep it in a path
+    client_headers: tuple[str, ...] = ()  # of a request: only clients of this dialect send them
+    client_paths: tuple[str, ...] = ()  # pieces of a path that only they ask for
+    key_style: KeyStyle = "bearer"  # how they send their key
+    put_model: Callable[[str, str], str] | None = None  # another model's name into a path; None: the body names it
+    counts: CountCodec | None = None
+    models: ModelsCodec | None = None
+    embeddings: EmbeddingsCodec | None = None
+    speech: SpeechCodec | None = None
 
     # headers
     carried_headers: tuple[str, ...] = ()  # of a client's request: a server of the same dialect gets them too

@@ -5,11 +5,8 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
-from urllib.parse import parse_qs
 
-from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
-from dragoman.dialects.jsonrpc import NAME, dialect_for
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway import (
@@ -27,51 +24,24 @@ from dragoman.gateway import (
 from dragoman.gateway.conversation import SHUT, converse, read_hops
 from dragoman.gateway.error_responses import fail, refuse
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.routes import Match, Route, Table
+from dragoman.gateway.routes import Match, Table, guess_client, tell_client
 from dragoman.gateway.state import Gateway
 
-Handler: TypeAlias = Callable[[Gateway, HttpRequest, dict[str, str]], Awaitable[HttpResponse]]
+Handler: TypeAlias = Callable[[Gateway, HttpRequest, Match], Awaitable[HttpResponse]]
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 MAX_HOPS = 3
 
 
-async def serve_chat(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    return await converse(gateway, http, find_dialect("openai_chat"), "/v1/chat/completions", "chat")
+async def serve_conversation(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    return await converse(gateway, http, match.route.dialect, match.path(http.query), match.route.name)
 
 
-async def serve_responses(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    return await converse(gateway, http, find_dialect("openai_responses"), "/v1/responses", "responses")
+async def serve_unknown_verb(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    words = f"there is no method {match.groups['verb'][:50]!r} here"
+    raise UpstreamError(Failure(kind="not_found", status=404, message=words))
 
 
-async def serve_messages(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    return await converse(gateway, http, find_dialect("anthropic"), "/v1/messages", "messages")
-
-
-async def serve_ollama(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    path = "/api/generate" if http.path.rstrip("/").endswith("/generate") else "/api/chat"
-    return await converse(gateway, http, find_dialect("ollama"), path, "ollama")
-
-
-async def serve_gemini(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    model = words["model"]
-    match words["verb"]:
-        case "generateContent" | "streamGenerateContent" as verb:
-            alt = "?alt=sse" if verb[0] == "s" and parse_qs(http.query).get("alt") == ["sse"] else ""
-            path = f"/v1beta/{words['kind']}/{model}:{verb}{alt}"
-            raw = await cache_routes.read_with_cache(gateway, http)
-            return await converse(gateway, http, find_dialect("gemini"), path, "gemini", raw=raw)
-        case "countTokens":
-            return await count_routes.count_gemini(gateway, http, model)
-        case "embedContent":
-            return await embedding_routes.embed_gemini(gateway, http, model, batch=False)
-        case "batchEmbedContents":
-            return await embedding_routes.embed_gemini(gateway, http, model, batch=True)
-        case verb:
-            words_ = f"there is no method {verb[:50]!r} here"
-            raise UpstreamError(Failure(kind="not_found", status=404, message=words_))
-
-
-async def serve_websocket(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_websocket(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     """Codex tries a WebSocket first; 426 makes it go over to HTTP at once instead of trying again."""
     if http.headers.get("upgrade", "").lower() == "websocket":
         words_ = "no WebSocket here: POST /v1/responses with stream: true"
@@ -81,38 +51,31 @@ async def serve_websocket(gateway: Gateway, http: HttpRequest, words: dict[str, 
     raise UpstreamError(Failure(kind="invalid_request", status=405, message="POST here"))
 
 
+# By what a door serves. The first ones ask the record of the door's dialect; the others are of one dialect, or ours.
 HANDLERS: dict[str, Handler] = {
-    "chat": serve_chat,
-    "responses": serve_responses,
+    "conversation": serve_conversation,
+    "count": count_routes.serve_count,
+    "models": model_routes.serve_models,
+    "model": model_routes.serve_model,
+    "embeddings": embedding_routes.serve_embeddings,
+    "speech": speech_routes.serve_speech,
     "websocket": serve_websocket,
-    "count_responses": count_routes.serve_count_responses,
     "stored_input": response_routes.serve_stored_input,
     "stored_cancel": response_routes.serve_stored_cancel,
     "stored": response_routes.serve_stored,
     "forget": response_routes.serve_forget,
     "compact": compact_routes.serve_compact,
-    "messages": serve_messages,
-    "count_messages": count_routes.serve_count_messages,
-    "gemini": serve_gemini,
+    "cached_conversation": cache_routes.serve_cached_conversation,
     "cache_new": cache_routes.serve_cache_new,
     "caches": cache_routes.serve_caches,
     "cache": cache_routes.serve_cache,
     "cache_change": cache_routes.serve_cache_change,
     "cache_end": cache_routes.serve_cache_end,
-    "models": model_routes.serve_models,
-    "gemini_models": model_routes.serve_gemini_models,
-    "gemini_model": model_routes.serve_gemini_model,
-    "model": model_routes.serve_model,
-    "embeddings": embedding_routes.serve_embeddings,
-    "speech": speech_routes.serve_speech,
+    "unknown_verb": serve_unknown_verb,
     "root": status_routes.serve_root,
     "version": model_routes.serve_version,
-    "tags": model_routes.serve_tags,
     "running": model_routes.serve_running,
     "show": model_routes.serve_show,
-    "ollama": serve_ollama,
-    "embed": embedding_routes.serve_embed,
-    "embed_old": embedding_routes.serve_embed_old,
     "jsonrpc": jsonrpc_routes.serve_jsonrpc,
     "generate_with_mcp": mcp_routes.serve_generate_with_mcp,
     "mcp_add": mcp_routes.serve_mcp_add,
@@ -125,6 +88,7 @@ HANDLERS: dict[str, Handler] = {
     "xray_list": status_routes.serve_xray_list,
     "xray": status_routes.serve_xray,
 }
+SHARED = ("models", "model")  # at these paths the client's headers tell its dialect
 
 
 class _Ids:
@@ -154,13 +118,13 @@ class App:
         given = http.headers.get("x-request-id", "")
         http.id = given if given and _ID.fullmatch(given) else self._ids.next()
         match = self.table.find(http.method, http.path)
-        dialect = dialect_of(match.route if match else None, http)
+        dialect = dialect_of(match, http)
         try:
             self._judge(http, match)
             if match is None:
                 response = self._unmatched(http)
             else:
-                response = await HANDLERS[match.route.name](self.gateway, http, match.words)
+                response = await HANDLERS[match.route.door.serves](self.gateway, http, match)
         except asyncio.CancelledError:
             if http.scope is not None:
                 http.scope.finish()
@@ -216,19 +180,12 @@ class App:
         }
 
 
-def dialect_of(route: Route | None, http: HttpRequest) -> Dialect:
+def dialect_of(match: Match | None, http: HttpRequest) -> Dialect:
     """In which dialect to say an error."""
-    if route is not None:
-        if route.dialect == NAME:
-            return dialect_for(None)
-        if route.name in ("models", "model") and "anthropic-version" in http.headers:
-            return find_dialect("anthropic")
-        return find_dialect(route.dialect)
-    if "anthropic-version" in http.headers or "/messages" in http.path:
-        return find_dialect("anthropic")
-    if http.path.startswith("/v1beta"):
-        return find_dialect("gemini")
-    return find_dialect("ollama" if http.path.startswith("/api/") else "openai_chat")
+    if match is None:
+        return guess_client(http)
+    route = match.route
+    return tell_client(http, route.dialect) if route.door.serves in SHARED else route.dialect
 
 
 def _turned_away(status: int, words: str) -> Failure:

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -20,10 +21,10 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigError
 from dragoman.gateway.http import HttpRequest
-from dragoman.gateway.routes import AccessClass
+from dragoman.gateway.routes import AccessClass, all_dialects
 
 _SHAPE = re.compile(r"dka?-[a-z0-9]{8}-[A-Za-z0-9_-]{43}")
-_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
+_AZURE_HEADER = "api-key"  # clients of Azure speak OpenAI's dialects
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 SHORTEST_SECRET = 16
 KNOWN_SECRETS = frozenset({"sk-1234", "changeme", "password", "secret", "dragoman"})
@@ -144,6 +145,12 @@ def weak_secret(key: str) -> str | None:
     return f"is shorter than {SHORTEST_SECRET} characters" if len(key) < SHORTEST_SECRET else None
 
 
+@cache
+def _key_headers() -> tuple[str, ...]:
+    own = {dialect.key_style for dialect in all_dialects()}
+    return (*sorted(own - {"bearer"}), _AZURE_HEADER)
+
+
 def find_key(http: HttpRequest) -> str | None:
     """The key a client sent in its dialect's own way; "" when two differ."""
     found: set[str] = set()
@@ -152,7 +159,7 @@ def find_key(http: HttpRequest) -> str | None:
         found.add(bearer[7:].strip())
     elif bearer:
         found.add(bearer)
-    found.update(value.strip() for name in _HEADERS if (value := http.headers.get(name)))
+    found.update(value.strip() for name in _key_headers() if (value := http.headers.get(name)))
     if "key=" in http.query:
         found.update(parse_qs(http.query).get("key", ()))
     if not found:

@@ -10,14 +10,15 @@ import secrets
 from datetime import UTC, datetime
 from typing import Any
 
-from dragoman.dialects import find_dialect
+from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
-from dragoman.gateway.conversation import count_estimate
+from dragoman.gateway.conversation import converse, count_estimate
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.non_chat import read_object
 from dragoman.gateway.response_store import StoredResponse
+from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.notes import Notes
@@ -36,14 +37,14 @@ KEPT = {
 _NAMES = (b'"cachedContent"', b'"cached_content"')
 
 
-async def serve_cache_new(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_cache_new(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     body = await read_object(gateway, http)
     model = body.get("model")
     if type(model) is not str:
         raise DecodeError("expected the name of a model", "model")
     kept = {name: value for name, other in KEPT.items() if (value := body.get(name, body.get(other))) is not None}
     data = dump_json(kept)
-    tokens = _count(model, data)
+    tokens = _count(match.route.dialect, model, data)
     now = gateway.wall()
     shown: JsonObject = {
         "name": f"{ROOM}{secrets.token_hex(12)}",
@@ -60,20 +61,20 @@ async def serve_cache_new(gateway: Gateway, http: HttpRequest, words: dict[str, 
     return json_response(shown)
 
 
-async def serve_cache(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    return json_response(load_json((await _find(gateway, http, ROOM + words["id"])).wire))
+async def serve_cache(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    return json_response(load_json((await _find(gateway, http, ROOM + match.groups["id"])).wire))
 
 
-async def serve_caches(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_caches(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     rows = await asyncio.to_thread(gateway.store.list, http.key_id, ROOM, MOST_LISTED)
     shown = [load_json(row.wire) for row in rows]
     alive = [row for row in shown if _time(row["expireTime"]) > gateway.wall()]
     return json_response({"cachedContents": alive} if alive else {})
 
 
-async def serve_cache_change(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_cache_change(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     """Only how long it is kept can be changed, as at Google's."""
-    row = await _find(gateway, http, ROOM + words["id"])
+    row = await _find(gateway, http, ROOM + match.groups["id"])
     body = await read_object(gateway, http)
     now = gateway.wall()
     shown = {**load_json(row.wire), "expireTime": _date(_expiry(body, now)), "updateTime": _date(now)}
@@ -82,11 +83,16 @@ async def serve_cache_change(gateway: Gateway, http: HttpRequest, words: dict[st
     return json_response(shown)
 
 
-async def serve_cache_end(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    name = ROOM + words["id"]
+async def serve_cache_end(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    name = ROOM + match.groups["id"]
     if not await asyncio.to_thread(gateway.store.delete, http.key_id, name):
         raise UpstreamError(_unknown(name))
     return json_response({})
+
+
+async def serve_cached_conversation(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    raw = await read_with_cache(gateway, http)
+    return await converse(gateway, http, match.route.dialect, match.path(http.query), match.route.name, raw=raw)
 
 
 async def read_with_cache(gateway: Gateway, http: HttpRequest) -> bytes:
@@ -117,11 +123,11 @@ def _turns(value: Any) -> list[Any]:
     return value if type(value) is list else [] if value is None else [value]
 
 
-def _count(model: str, data: bytes) -> int:
+def _count(dialect: Dialect, model: str, data: bytes) -> int:
     """Also the check that it can be read at all, while its client still listens."""
     path = f"/v1beta/models/{model.removeprefix('models/')}:generateContent"
     wire = WireRequest(body={"contents": [], **load_json(data)}, path=path)  # decoding takes a body apart
-    return count_estimate(find_dialect("gemini").decode_request(wire, Notes()))
+    return count_estimate(dialect.decode_request(wire, Notes()))
 
 
 def _expiry(body: JsonObject, now: float) -> float:

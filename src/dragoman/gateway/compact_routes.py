@@ -4,20 +4,20 @@ A Responses upstream is asked as it is: what it seals, only it can open. Elsewhe
 told so plainly, shortens it itself.
 """
 
+from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.conversation import no_model
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.non_chat import ask, read_object
+from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
-from dragoman.jsontypes import JsonObject
 from dragoman.upstream.render import choose_dialect
-
-RESPONSES = "openai_responses"
-PATH = "/v1/responses/compact"
+from dragoman.wire import WireRequest
 
 
-async def serve_compact(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_compact(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    dialect, path = match.route.dialect, match.path(http.query)
     body = await read_object(gateway, http)
     model = body.get("model")
     if type(model) is not str:
@@ -26,14 +26,14 @@ async def serve_compact(gateway: Gateway, http: HttpRequest, words: dict[str, st
     if not targets:
         raise UpstreamError(no_model(model))
     spec, name = targets[0][0].spec, targets[0][1].model
-    if choose_dialect(spec, RESPONSES, name) != RESPONSES:
-        words_ = f"remote compaction (/v1/responses/compact) is not offered by {spec.name}: compact on your side"
+    if choose_dialect(spec, dialect.name, name) != dialect.name:
+        words_ = f"remote compaction ({path}) is not offered by {spec.name}: compact on your side"
         raise UpstreamError(Failure(kind="not_found", status=404, code="compaction_unsupported", message=words_))
 
-    def form(dialect: str, model: str) -> tuple[str, JsonObject]:
-        return PATH, {**body, "model": model}
+    def form(there: Dialect, model: str) -> WireRequest:
+        return WireRequest(path=path, body={**body, "model": model})
 
-    answer = await ask(gateway, http, "compact", RESPONSES, model, form)
+    answer = await ask(gateway, http, "compact", dialect, model, form)
     try:
         return HttpResponse(200, answer.raw, headers={"content-type": JSON_TYPE})
     finally:

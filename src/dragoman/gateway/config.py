@@ -6,22 +6,22 @@ names the file and the key.
 """
 
 import asyncio
-import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from dragoman.demo.model import MODELS as DEMO_MODELS
-from dragoman.dialects import NAMES
-from dragoman.errors import ConfigError
+from dragoman.dialects import CANONICAL, SPOKEN, find_dialect
+from dragoman.errors import ConfigError, DecodeError
 from dragoman.gateway.auth import weak_secret
 from dragoman.gateway.config_file import find_line, parse, read_text
 from dragoman.gateway.mcp_settings import read_mcp
 from dragoman.gateway.settings import PORT, RequestLimits, Settings
-from dragoman.jsontypes import kind_of
-from dragoman.upstream.profiles import Kind, load_rows, profile_for
+from dragoman.jsontypes import kind_of, load_json
+from dragoman.upstream.profiles import Kind, find_kind, load_rows, profile_for
 from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import DEMO, Caps, Timeouts, Upstream
 
@@ -225,7 +225,7 @@ def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str]) -> Ups
         )
     if not re.fullmatch(r"https?://[^\s/@?#]+[^\s#@]*", base_url):
         raise ConfigError(file, reader.key("base_url"), "expected http(s)://host[:port][/path]")
-    if wrong := [word for word in dialects if word not in NAMES or word == "canonical"]:
+    if wrong := [word for word in dialects if word not in SPOKEN]:
         raise ConfigError(file, reader.key("dialect"), f"no such dialect {wrong[0]!r}")
     auth = reader.text("auth", kind.auth)
     keys = reader.texts("api_keys") or reader.texts("keys") or reader.texts("api_key") or _env_keys(kind, env)
@@ -304,14 +304,13 @@ def _env_keys(kind: Kind, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def demo(name: str = DEMO, models: tuple[str, ...] = DEMO_MODELS) -> Upstream:
-    return Upstream(name=name, kind=DEMO, dialect="canonical", models=models)
+    return Upstream(name=name, kind=DEMO, dialect=CANONICAL, models=models)
 
 
 # ---------------------------------------------------------------- without a file
 
 LOCAL = ("ollama", "lmstudio", "vllm", "llamacpp")
 PORTS = {"ollama": 11434, "lmstudio": 1234, "vllm": 8000, "llamacpp": 8080}
-LISTS = {"ollama": "/api/tags"}  # the others have /v1/models
 
 
 def discover(env: Mapping[str, str]) -> Settings:
@@ -368,15 +367,15 @@ async def probe_local(env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 async def _probe(name: str, url: str) -> tuple[str, ...] | None:
-    from urllib.parse import urlsplit
-
     parts = urlsplit(url)
+    codec = find_dialect(find_kind(name).dialects[0]).models
+    if codec is None:
+        return None
     try:
         async with asyncio.timeout(PROBE_S):
             reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
             try:
-                path = LISTS.get(name, "/v1/models")
-                head = f"GET {path} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: application/json\r\n\r\n"
+                head = f"GET {codec.path} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: application/json\r\n\r\n"
                 writer.write(head.encode())
                 data = await reader.read(1024 * 1024)
                 while more := await reader.read(1024 * 1024):
@@ -386,10 +385,8 @@ async def _probe(name: str, url: str) -> tuple[str, ...] | None:
         status, _, rest = data.partition(b"\r\n")
         if b" 200" not in status:
             return None
-        body = json.loads(rest.partition(b"\r\n\r\n")[2])
-        rows = body.get("models") if name == "ollama" else body.get("data")
-        return tuple(row.get("name") or row.get("id") for row in rows)
-    except (OSError, TimeoutError, ValueError, AttributeError, TypeError):
+        return tuple(codec.decode(load_json(rest.partition(b"\r\n\r\n")[2])))
+    except (OSError, TimeoutError, DecodeError):
         return None
 
 

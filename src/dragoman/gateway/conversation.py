@@ -171,7 +171,7 @@ def stream_type(scope: Scope) -> str:
 def wants_array(scope: Scope) -> bool:
     """Gemini without `alt=sse` streams one JSON array (CLIENTS 17)."""
     wanted = scope.dialect.sse_query
-    return bool(wanted) and wanted not in scope.http.query.split("&")
+    return scope.asked is not None and not scope.asked.path.endswith(wanted)
 
 
 async def whole(scope: Scope, answer: OpenAnswer) -> bytes:

@@ -13,6 +13,7 @@ from dragoman.gateway.bodies import read_body
 from dragoman.gateway.conversation import converse
 from dragoman.gateway.error_responses import refuse
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
+from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import dump_json
 
@@ -21,7 +22,7 @@ MOST_CALLS = 100
 ServeCall: TypeAlias = Callable[[Gateway, HttpRequest, RpcCall], Awaitable[HttpResponse]]
 
 
-async def serve_jsonrpc(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_jsonrpc(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     return await serve_calls(gateway, http, serve_call)
 
 

@@ -21,6 +21,7 @@ from dragoman.gateway.jsonrpc_routes import PATH, refuse_call, serve_calls
 from dragoman.gateway.mcp_loop import MODES, LoopOptions, answer_in_loop
 from dragoman.gateway.mcp_state import servers_of
 from dragoman.gateway.non_chat import read_object
+from dragoman.gateway.routes import Match
 from dragoman.gateway.scope import Scope
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of
@@ -35,7 +36,7 @@ STDIO_KEYS = ("command", "args", "env", "cwd")
 ADD_KEYS = {"name", "url", "transport"}
 
 
-async def serve_mcp_add(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_mcp_add(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     body = await read_object(gateway, http)
     if any(key in body for key in STDIO_KEYS) or str(body.get("transport", "")).lower() == "stdio":
         # a program's name from the network is remote code execution (T03)
@@ -61,7 +62,7 @@ async def serve_mcp_add(gateway: Gateway, http: HttpRequest, words: dict[str, st
     return json_response({"status": "ok", "name": body["name"], "url": body["url"], "replaced": replaced})
 
 
-async def serve_mcp_remove(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_mcp_remove(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     asked = parse_qs(http.query).get("name")
     name: Json = asked[0] if asked else (await read_object(gateway, http)).get("name")
     try:
@@ -76,7 +77,7 @@ async def serve_mcp_remove(gateway: Gateway, http: HttpRequest, words: dict[str,
     return json_response({"status": "ok", "name": name})
 
 
-async def serve_mcp_list(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_mcp_list(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     servers = servers_of(gateway)
     try:
         await servers.look()
@@ -93,7 +94,7 @@ def deny(status: int, words: str, code: str) -> HttpResponse:
 # ---------------------------------------------------------------- generate_with_mcp
 
 
-async def serve_generate_with_mcp(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_generate_with_mcp(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     return await serve_calls(gateway, http, serve_mcp_call, METHODS)
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from dragoman.dialects import find_dialect
+from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
-from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.conversation import no_model
 from dragoman.gateway.http import HttpRequest
@@ -16,8 +16,9 @@ from dragoman.upstream.answer import UpstreamAnswer
 from dragoman.upstream.attempts import Job, UpstreamCall
 from dragoman.upstream.spec import Target
 from dragoman.upstream.upstream_state import UpstreamState
+from dragoman.wire import WireRequest
 
-Form = Callable[[str, str], tuple[str, JsonObject]]  # dialect and model -> path and body
+Form = Callable[[Dialect, str], WireRequest]  # what to send for a dialect and a model
 
 
 async def read_object(gateway: Gateway, http: HttpRequest) -> JsonObject:
@@ -25,9 +26,11 @@ async def read_object(gateway: Gateway, http: HttpRequest) -> JsonObject:
     return load_body(raw, gateway.now.settings.limits)
 
 
-async def ask(gateway: Gateway, http: HttpRequest, door: str, dialect: str, model: str, form: Form) -> UpstreamAnswer:
+async def ask(
+    gateway: Gateway, http: HttpRequest, door: str, dialect: Dialect, model: str, form: Form
+) -> UpstreamAnswer:
     """The answer of the first upstream that gives one; its body is in `raw`."""
-    scope = http.scope = Scope(gateway, http, find_dialect(dialect), door)
+    scope = http.scope = Scope(gateway, http, dialect, door)
     scope.model = model
     targets = gateway.now.targets(model, gateway.dice)
     if not targets:
@@ -35,10 +38,11 @@ async def ask(gateway: Gateway, http: HttpRequest, door: str, dialect: str, mode
 
     def render(state: UpstreamState, target: Target) -> UpstreamCall:
         spoken = state.spec.dialects or (state.spec.dialect,)
-        spoken = tuple("openai_chat" if name == "openai_responses" else name for name in spoken)
-        path, body = form(spoken[0], target.model)
         own = find_dialect(spoken[0])
-        return UpstreamCall(dialect=own, path=path, body=dump_json(body), headers={}, notes=Notes(), opaque=True)
+        wire = form(own, target.model)
+        return UpstreamCall(
+            dialect=own, path=wire.path, body=dump_json(wire.body), headers={}, notes=Notes(), opaque=True
+        )
 
     job = Job(
         targets=targets,
@@ -51,7 +55,3 @@ async def ask(gateway: Gateway, http: HttpRequest, door: str, dialect: str, mode
     scope.answer = answer = await gateway.sender.ask(job)
     scope.status = 200
     return answer
-
-
-def cannot(what: str) -> UpstreamError:
-    return UpstreamError(Failure(kind="invalid_request", status=400, code="unsupported", message=what))

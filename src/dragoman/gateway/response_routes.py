@@ -9,6 +9,7 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.response_store import StoredResponse
+from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway, Generation
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.messages import Message
@@ -88,15 +89,15 @@ async def remember(
     await asyncio.to_thread(gateway.store.put, owner, row)
 
 
-async def serve_stored(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    found = await _find(gateway, http, words["id"])
+async def serve_stored(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    found = await _find(gateway, http, match.groups["id"])
     if "stream=true" not in http.query:
         return HttpResponse(200, found.wire, headers={"content-type": "application/json"})
     raise DecodeError("a stored response is not streamed again")
 
 
-async def serve_stored_input(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    found = await _find(gateway, http, words["id"])
+async def serve_stored_input(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    found = await _find(gateway, http, match.groups["id"])
     items = load_json(found.input)
     if not isinstance(items, list):
         items = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": items}]}]
@@ -105,15 +106,15 @@ async def serve_stored_input(gateway: Gateway, http: HttpRequest, words: dict[st
     return json_response({"object": "list", "data": shown, **ends, "has_more": False})
 
 
-async def serve_stored_cancel(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    await _find(gateway, http, words["id"])
+async def serve_stored_cancel(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    await _find(gateway, http, match.groups["id"])
     raise DecodeError("only background responses can be cancelled, and there are none here")
 
 
-async def serve_forget(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    if not await asyncio.to_thread(gateway.store.delete, http.key_id, words["id"]):
-        raise UpstreamError(_unknown(words["id"]))
-    return json_response({"id": words["id"], "object": "response", "deleted": True})
+async def serve_forget(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    if not await asyncio.to_thread(gateway.store.delete, http.key_id, match.groups["id"]):
+        raise UpstreamError(_unknown(match.groups["id"]))
+    return json_response({"id": match.groups["id"], "object": "response", "deleted": True})
 
 
 async def _find(gateway: Gateway, http: HttpRequest, response_id: str) -> StoredResponse:

@@ -1,15 +1,18 @@
 """Speech: /v1/audio/speech, served by OpenAI-compatible upstreams, Gemini's speaking models and the demo's voice."""
 
+from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError
 from dragoman.gateway.http import HttpRequest, HttpResponse
 from dragoman.gateway.non_chat import ask, read_object
+from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject
 from dragoman.upstream.spec import DEMO
-from dragoman.upstream.speech import FORMS, Sound, ask_speech, hear, hear_speech, shape_sound, speak_demo
+from dragoman.upstream.speech import FORMS, Sound, find_speech, hear_answer, shape_sound, speak_demo
+from dragoman.wire import WireRequest
 
 
-async def serve_speech(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_speech(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     body = await read_object(gateway, http)
     model, text, wanted = body.get("model"), body.get("input"), body.get("response_format")
     if type(model) is not str or type(text) is not str:
@@ -21,17 +24,17 @@ async def serve_speech(gateway: Gateway, http: HttpRequest, words: dict[str, str
         _check_whole(body)
         return _respond(await shape_sound(speak_demo(body), wanted))
 
-    def form(dialect: str, name: str) -> tuple[str, JsonObject]:
-        if dialect == "gemini":
+    def form(there: Dialect, name: str) -> WireRequest:
+        codec = find_speech(there)
+        if codec.decode_reply is not None:
             _check_whole(body)
-        return ask_speech(dialect, name, body)
+        return codec.encode_request(name, body)
 
-    answer = await ask(gateway, http, "speech", "openai_chat", model, form)
+    answer = await ask(gateway, http, "speech", match.route.dialect, model, form)
     try:
-        dialect = answer.dialect.name
-        if dialect == "gemini":
-            return _respond(await shape_sound(hear_speech(dialect, answer.raw), wanted))
-        heard = hear(answer.raw, said=wanted or "mp3")
+        heard = hear_answer(answer.dialect, answer.raw, said=wanted or "mp3")
+        if find_speech(answer.dialect).decode_reply is not None:
+            return _respond(await shape_sound(heard, wanted))
         if wanted is not None and _differs(heard.form, wanted):  # some servers speak one form whatever is asked
             return _respond(await shape_sound(heard, wanted))
         kind = answer.headers.get("content-type", heard.media_type)

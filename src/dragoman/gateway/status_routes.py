@@ -9,23 +9,24 @@ from pathlib import Path
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response, text_response
+from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.xray_page import show_list, show_request
 from dragoman.jsontypes import JsonObject
 from dragoman.upstream.upstream_state import UpstreamState
 
 
-async def serve_alive(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_alive(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     return json_response({"status": "ok"})
 
 
-async def serve_ready(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_ready(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     if gateway.leaving:
         return json_response({"status": "draining"}, 503)
     return json_response({"status": "ok"})
 
 
-async def serve_health(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_health(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     """Everything for who may come in; for anybody else, that it lives (T44)."""
     if gateway.now.doorman.admit(http, "client") and gateway.now.doorman.admit(http, "admin"):
         return json_response({"status": status_of(gateway)})
@@ -84,7 +85,7 @@ def _provider(state: UpstreamState, now: float) -> JsonObject:
     }
 
 
-async def serve_metrics(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_metrics(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     now = gateway.clock()
     gauges: list[tuple[str, dict[str, str], float]] = []
     for name, state in gateway.now.upstream_states.items():
@@ -133,7 +134,7 @@ def _is_browser(http: HttpRequest) -> bool:
     return "text/html" in http.headers.get("accept", "")
 
 
-async def serve_xray_list(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_xray_list(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     if _is_browser(http):
         return show_list(gateway.xray.rows(), http.query)
     rows = [
@@ -143,13 +144,13 @@ async def serve_xray_list(gateway: Gateway, http: HttpRequest, words: dict[str, 
     return json_response({"requests": rows})
 
 
-async def serve_xray(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
-    found = gateway.xray.get(words["id"])
+async def serve_xray(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    found = gateway.xray.get(match.groups["id"])
     if found is None:
         words_ = "no such request is kept: send `x-dragoman-xray: 1` with it, or start with --xray N"
         raise UpstreamError(Failure(kind="not_found", status=404, message=words_))
     return show_request(found) if _is_browser(http) else json_response(found)
 
 
-async def serve_root(gateway: Gateway, http: HttpRequest, words: dict[str, str]) -> HttpResponse:
+async def serve_root(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     return text_response("Ollama is running")

@@ -10,6 +10,7 @@
 """
 
 import asyncio
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,7 @@ from msgspec.structs import replace
 
 from dragoman.demo.model import count_tokens, demo_events
 from dragoman.dialects import find_dialect
+from dragoman.dialects.ollama.models import encode_shown
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import copy_json, dump_json, load_json
 from dragoman.model.events import Event, ReplyFailed
@@ -33,7 +35,7 @@ from dragoman.model.request import ReasoningSetting, Request
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
 from dragoman.testing.faults import ScriptedFault
-from dragoman.testing.lists import count_body, embed, list_models, show_model
+from dragoman.testing.lists import describe_model, embed, list_models
 from dragoman.testing.oddities import dress_events, edit_frames, find_oddity
 from dragoman.testing.recorded import Recorded
 from dragoman.testing.refusals import VendorRefusal, refuse, refuse_model
@@ -46,38 +48,15 @@ from dragoman.upstream.profiles import find_kind, profile_for
 from dragoman.wire import WireRequest
 
 Said: TypeAlias = str | bytes | Reply | Iterable[Event]
+DecodeRequest: TypeAlias = Callable[[WireRequest, Notes], Request]
 Brain: TypeAlias = Callable[[Request], Said]
 
 _KINDS = {"openai_chat": "openai", "openai_responses": "openai"}
 _MODELS = {"openai": "gpt-4o", "anthropic": "claude-sonnet-4-6", "gemini": "gemini-2.5-flash", "ollama": "qwen3"}
-_PATHS = {
-    "/chat/completions": ("openai_chat", "talk"),
-    "/responses": ("openai_responses", "talk"),
-    "/responses/input_tokens": ("openai_responses", "count"),
-    "/messages": ("anthropic", "talk"),
-    "/messages/count_tokens": ("anthropic", "count"),
-    "/models": ("", "models"),
-    "/embeddings": ("openai_chat", "embed"),
-    "/audio/speech": ("openai_chat", "speech"),
-}
-_OLLAMA_PATHS = {
-    "/api/chat": "talk",
-    "/api/generate": "talk",
-    "/api/tags": "models",
-    "/api/show": "show",
-    "/api/version": "version",
-    "/api/ps": "ps",
-    "/api/embed": "embed",
-    "/api/embeddings": "embed",
-    "/": "alive",
-}
-_GEMINI_METHODS = {
-    "generateContent": "talk",
-    "streamGenerateContent": "talk",
-    "countTokens": "count",
-    "embedContent": "embed",
-    "batchEmbedContents": "embed",
-}
+_USUAL = "openai_chat"  # its paths for models, embeddings and speech are those of servers of other dialects too
+SSE_TYPE = "text/event-stream"
+_TALKS = ("conversation", "cached_conversation")
+_ANY_SERVER = ("models", "model", "embeddings", "speech")
 
 
 class Provider:
@@ -193,9 +172,9 @@ class Provider:
         return response
 
     async def _answer(self, http: web.Request, seen: Recorded) -> web.StreamResponse:
-        dialect, what = self._route(http.method, http.path)
+        dialect, what = self._route(http.path)
         fault = None
-        if what == "talk":
+        if what in _TALKS:
             seen.dialect = dialect
             fault = self._faults.popleft() if self._faults else self._always
             seen.fault = fault.name if fault is not None else None
@@ -210,33 +189,28 @@ class Provider:
             seen.refused = refused.words
             return send_refusal(refused.refusal)
 
-    def _route(self, method: str, path: str) -> tuple[str, str]:
-        if "ollama" in self.dialects and path in _OLLAMA_PATHS:
-            return "ollama", _OLLAMA_PATHS[path]
-        for prefix in dict.fromkeys((self._prefix, "/v1")):
-            found = _PATHS.get(path.removeprefix(prefix)) if path.startswith(prefix) else None
-            if path.startswith(f"{prefix}/responses/") and found is None and "openai_responses" in self.dialects:
-                return "openai_responses", "stored"
-            if found is not None and (found[0] in self.dialects or found[1] in ("models", "embed", "speech")):
-                return found[0] or self.dialect, found[1]
-        if "gemini" in self.dialects:
-            name, _, verb = path.rpartition(":")
-            if "/models/" in name and verb in _GEMINI_METHODS:
-                return "gemini", _GEMINI_METHODS[verb]
-            if path.rstrip("/").endswith("/models"):
-                return "gemini", "models"
-        return self.dialect, "nothing"
+    def _route(self, path: str) -> tuple[str, str]:
+        """The dialect of a path, and what a request there asks for."""
+        paths = [path, *(f"/v1{path.removeprefix(p)}" for p in (self._prefix, "/v1") if path.startswith(p))]
+        for name in dict.fromkeys((*self.dialects, _USUAL)):
+            doors = [door for door in find_dialect(name).doors if name in self.dialects or door.serves in _ANY_SERVER]
+            serves = next((d.serves for d in doors for spelled in paths if re.fullmatch(d.path, spelled)), None)
+            if serves is not None:
+                return (self.dialect if serves in ("models", "model") else name), serves
+        return self.dialect, "models" if path.rstrip("/").endswith("/models") else ""
 
     def _check_key(self, seen: Recorded, dialect: str) -> None:
         headers = seen.headers
-        if dialect == "anthropic" and self.kind == "anthropic" and "anthropic-version" not in headers:
-            raise self._refuse(dialect, 400, "anthropic-version: header is required")
+        needed = find_dialect(dialect).default_headers if self.kind == dialect else {}  # others are not so strict
+        for name in needed:
+            if name not in headers:
+                raise self._refuse(dialect, 400, f"{name}: header is required")
         if self.key is None or self.auth == "none":
             return
         # each vendor's own header, and what its own clients send besides (anthropic 2.8 sends the key as a bearer)
         bearer = headers.get("authorization", "").removeprefix("Bearer ")
         own = "" if self.auth == "bearer" else headers.get(self.auth, "")
-        query = parse_qs(urlsplit(seen.path).query).get("key", [""])[0] if dialect == "gemini" else ""
+        query = parse_qs(urlsplit(seen.path).query).get("key", [""])[0]
         given = own or query or bearer
         if given == self.key:
             return
@@ -251,20 +225,20 @@ class Provider:
         self, http: web.Request, seen: Recorded, dialect: str, what: str, fault: ScriptedFault | None
     ) -> web.StreamResponse:
         match what:
-            case "models":
-                return _json(list_models(dialect, self.models))
+            case "models" | "model":
+                return _json(list_models(find_dialect(dialect), self.models))
             case "version":
                 return _json({"version": "0.12.6"})
-            case "ps":
+            case "running":
                 return _json({"models": []})
-            case "stored":
-                return self._find_stored(seen, http.path.rpartition("/")[2])
-            case "alive":
+            case "stored" | "forget":
+                return self._find_stored(seen, dialect, http.path.rpartition("/")[2])
+            case "root":
                 return web.Response(text="Ollama is running")
-            case "nothing":
-                raise self._refuse(dialect, 404, f"Unknown request URL: {seen.method} {http.path}", code="unknown_url")
-            case _:
+            case "conversation" | "cached_conversation" | "count" | "embeddings" | "speech" | "show":
                 pass
+            case _:
+                raise self._refuse(dialect, 404, f"Unknown request URL: {seen.method} {http.path}", code="unknown_url")
         if seen.method != "POST":
             raise self._refuse(dialect, 405, "Method Not Allowed")
         body = self._read(seen, dialect)
@@ -272,27 +246,27 @@ class Provider:
         self._check_model(dialect, model)
         match what:
             case "show":
-                return _json(show_model(model))
-            case "embed":
-                return _json(embed(dialect, http.path, body))
+                return _json(encode_shown(describe_model(model)))
+            case "embeddings":
+                return _json(embed(find_dialect(dialect), http.path, body))
             case "speech":
                 if (words := complain_openai(body)) is not None:
                     raise self._refuse(dialect, 400, words)
                 sound, kind = speak_openai(body)
                 return web.Response(body=sound, content_type=kind)
-            case "talk" if dialect == "gemini" and "tts" in model:
+            case "count":
+                return _json(self._count(seen, dialect, body))
+            case _ if "tts" in model and dialect == "gemini":
                 if (words := complain_gemini(model, body)) is not None:
                     raise self._refuse(dialect, 400, words)
                 return _json(speak_gemini(body))
-            case "count":
-                return _json(count_body(dialect, self._count(seen, dialect, body)))
             case _:
                 return await self._talk(http, seen, dialect, body, model, fault)
 
-    def _find_stored(self, seen: Recorded, name: str) -> web.Response:
+    def _find_stored(self, seen: Recorded, dialect: str, name: str) -> web.Response:
         found = self._stored.find(name)
         if found is None:
-            raise self._refuse("openai_responses", 404, f"Response with id '{name}' not found.")
+            raise self._refuse(dialect, 404, f"Response with id '{name}' not found.")
         if seen.method == "DELETE":
             self._stored.forget(name)
             return _json({"id": name, "object": "response", "deleted": True})
@@ -315,15 +289,18 @@ class Provider:
         refusal, words = refuse_model(self.kind, dialect, model), f"no such model: {model}"
         raise _RefusedError(refusal, words)
 
-    def _count(self, seen: Recorded, dialect: str, body: dict[str, Any]) -> int:
-        if dialect == "gemini" and "generateContentRequest" in body:
-            body = body["generateContentRequest"]
-        return count_tokens(self._decode(seen, dialect, body))
+    def _count(self, seen: Recorded, dialect: str, body: dict[str, Any]) -> Any:
+        codec = find_dialect(dialect).counts
+        if codec is None:
+            raise self._refuse(dialect, 404, "there is no token count")
+        return codec.encode_reply(count_tokens(self._decode(seen, dialect, body, codec.decode_request)))
 
-    def _decode(self, seen: Recorded, dialect: str, body: dict[str, Any]) -> Request:
+    def _decode(
+        self, seen: Recorded, dialect: str, body: dict[str, Any], decode: DecodeRequest | None = None
+    ) -> Request:
         wire = WireRequest(body=copy_json(body), path=seen.path, headers=seen.headers)
         try:
-            return find_dialect(dialect).decode_request(wire, Notes())
+            return (decode or find_dialect(dialect).decode_request)(wire, Notes())
         except DecodeError as error:
             raise self._refuse(dialect, 400, str(error)) from error
 
@@ -338,7 +315,8 @@ class Provider:
         model: str,
         fault: ScriptedFault | None,
     ) -> web.StreamResponse:
-        if dialect == "openai_responses":
+        stores = find_dialect(dialect).stores_replies
+        if stores:
             body = self._stored.resume(body)
         if self._strict:
             seen.warnings = warn(self.kind, dialect, body, model)
@@ -348,7 +326,7 @@ class Provider:
                 )
         if self._seals:
             for words in check_seals(body, dialect):
-                code = "invalid_encrypted_content" if dialect == "openai_responses" else None
+                code = "invalid_encrypted_content" if stores else None
                 raise self._refuse(dialect, 400, words, code=code)
         request = _think_unasked(self._decode(seen, dialect, body), profile_for(self.kind, model, dialect))
         said = self._said.popleft() if self._said else (self._brain or demo_events)(request)
@@ -359,7 +337,7 @@ class Provider:
         events = list(dress_events(_events(said, request), self.kind, dialect))
         if self._seals:
             events = list(seal_events(events, dialect))
-        if dialect == "openai_responses" and not isinstance(events[-1], ReplyFailed):
+        if stores and not isinstance(events[-1], ReplyFailed):
             self._stored.keep(body, load_json(self._whole(dialect, events, request)))
         frames = self._stream(dialect, events, request) if streamed else [self._whole(dialect, events, request)]
         return await self._write(http, seen, frames, streamed, fault)
@@ -421,7 +399,7 @@ def cut_frames(data: bytes, dialect: str) -> list[bytes]:
     """A stream's bytes as frames, each with its end."""
     if data[:1] == b"[":
         return [data]
-    end = b"\n" if dialect == "ollama" else b"\r\n\r\n" if b"\r\n\r\n" in data else b"\n\n"
+    end = b"\n" if find_dialect(dialect).media_type != SSE_TYPE else b"\r\n\r\n" if b"\r\n\r\n" in data else b"\n\n"
     return [frame + end for frame in data.split(end) if frame]
 
 

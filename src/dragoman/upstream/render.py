@@ -31,7 +31,6 @@ from dragoman.upstream.profiles import choose_dialect as dialect_of_model
 from dragoman.upstream.profiles import load_rows, profile_for
 from dragoman.upstream.spec import DEMO, Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
-from dragoman.upstream.urls import quote_segment
 
 MOST_PROFILES = 1_000
 HOP = "x-dragoman-hop"  # a gateway that is its own upstream must notice (T41)
@@ -260,11 +259,11 @@ def _equal(one: Request, other: Request) -> bool:
 def _as_is(asked: ClientRequest, dialect: Dialect, target: Target, notes: Notes) -> UpstreamCall:
     """The client's own bytes, with the model's name as the only change."""
     headers = {**dialect.default_headers, **asked.headers}
-    path = asked.path
-    body = asked.put_model(asked.raw, target.model, asked.request.model)
-    if dialect.name == "gemini":
-        verb = asked.path.rpartition(":")[2]
-        path, body = f"/v1beta/models/{quote_segment(target.model)}:{verb}", asked.raw
+    path, body = asked.path, asked.raw
+    if dialect.put_model is None:
+        body = asked.put_model(asked.raw, target.model, asked.request.model)
+    else:
+        path = dialect.put_model(path, target.model)
     return UpstreamCall(dialect=dialect, path=path, body=body, headers=headers, notes=notes, as_is=True)
 
 

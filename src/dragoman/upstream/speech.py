@@ -1,5 +1,4 @@
-"""Speech, whoever speaks: the request in the words of an OpenAI-compatible server or of Gemini, and the sound of the
-answer in the form that was asked for.
+"""Speech: the sound of an upstream's answer, in the form that was asked for.
 
 Gemini gives bare samples (16 bit, 24 kHz, one channel). They become wav, pcm, flac and ogg here (ogg holds flac where
 there is no ffmpeg to make opus of it); mp3 and aac need ffmpeg.
@@ -8,7 +7,6 @@ https://ai.google.dev/gemini-api/docs/speech-generation, https://platform.openai
 """
 
 import asyncio
-import base64
 import os
 import re
 import shutil
@@ -16,12 +14,13 @@ import shutil
 from msgspec import Struct
 
 from dragoman.demo.model import demo_speech
+from dragoman.dialects._base import Dialect
+from dragoman.dialects._services import SpeechCodec, unsupported
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.jsontypes import Json, JsonObject, load_json
+from dragoman.jsontypes import JsonObject, load_json
 from dragoman.upstream.failures import malformed
 from dragoman.upstream.sound import RATE, read_wav, sniff_sound, wrap_wav, write_flac, write_ogg
-from dragoman.upstream.urls import quote_segment
 
 FORMS = {  # what a sound may be asked as -> its media type
     "mp3": "audio/mpeg",
@@ -34,10 +33,6 @@ FORMS = {  # what a sound may be asked as -> its media type
 }
 _CODERS = {"mp3": "mp3", "opus": "ogg", "ogg": "ogg", "aac": "adts", "flac": "flac", "wav": "wav", "pcm": "s16le"}
 _CONVERT_S = 60.0
-_VOICE, _VOICE_OPENAI = "Kore", "alloy"
-# OpenAI's voices and who sounds most like them at Gemini
-_VOICES = {"alloy": "Kore", "echo": "Puck", "fable": "Charon", "onyx": "Fenrir", "nova": "Aoede", "shimmer": "Leda"}
-_FRIENDS = {gemini.lower(): openai for openai, gemini in _VOICES.items()}
 
 
 class Sound(Struct, frozen=True):
@@ -52,49 +47,20 @@ class Sound(Struct, frozen=True):
         return FORMS[self.form]
 
 
-def ask_speech(dialect: str, model: str, body: JsonObject) -> tuple[str, JsonObject]:
-    """Path and body for an upstream, from the body of OpenAI's /audio/speech."""
-    match dialect:
-        case "openai_chat" | "openai_responses":
-            said = {**body, "model": model}
-            if said.get("response_format") == "ogg":
-                said["response_format"] = "opus"
-            said["voice"] = _openai_voice(body.get("voice"))
-            return "/v1/audio/speech", said
-        case "gemini":
-            return f"/v1beta/models/{quote_segment(model)}:generateContent", _gemini(body)
-        case _:
-            raise cannot_speak(dialect)
+def find_speech(dialect: Dialect) -> SpeechCodec:
+    if dialect.speech is None:
+        raise unsupported(f"{dialect.name} does not speak")
+    return dialect.speech
 
 
-def _openai_voice(voice: Json) -> Json:
-    """Gemini's names are understood where there is one that sounds alike; a voice nobody named is the usual one."""
-    return _FRIENDS.get(voice.lower(), voice) if isinstance(voice, str) else (voice or _VOICE_OPENAI)
-
-
-def _gemini(body: JsonObject) -> JsonObject:
-    voice = body.get("voice")
-    name = voice.get("id") if isinstance(voice, dict) else voice
-    name = _VOICES.get(name, name) if isinstance(name, str) else _VOICE
-    text, instructions = body.get("input"), body.get("instructions")
-    said = f"{instructions}\n\n{text}" if isinstance(instructions, str) and instructions else text
-    speech = {"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": name}}}
-    return {
-        "contents": [{"role": "user", "parts": [{"text": said}]}],
-        "generationConfig": {"responseModalities": ["AUDIO"], "speechConfig": speech},
-    }
-
-
-def hear_speech(dialect: str, raw: bytes) -> Sound:
-    """The sound of an upstream's answer; UpstreamError when it holds none."""
-    if dialect != "gemini":
-        return hear(raw)
+def hear_answer(dialect: Dialect, raw: bytes, *, said: str) -> Sound:
+    """The sound of an upstream's answer; UpstreamError when it holds none. `said`: what it is, if it does not tell."""
+    decode = find_speech(dialect).decode_reply
+    if decode is None:
+        return hear(raw, said=said)
     try:
-        body = load_json(raw)
-        parts = body["candidates"][0]["content"]["parts"]
-        sound = next(p["inlineData"] for p in parts if "inlineData" in p)
-        data, kind = base64.b64decode(sound["data"]), str(sound.get("mimeType", ""))
-    except (KeyError, IndexError, TypeError, StopIteration, ValueError, DecodeError) as error:
+        data, kind = decode(load_json(raw))
+    except DecodeError as error:
         raise UpstreamError(malformed("the upstream's answer holds no sound")) from error
     rate = re.search(r"rate=(\d+)", kind)
     heard = hear(data)
@@ -111,11 +77,6 @@ def hear(data: bytes, *, said: str = "pcm") -> Sound:
 def speak_demo(body: JsonObject) -> Sound:
     voice = body.get("voice")
     return Sound(demo_speech(str(body.get("input")), RATE, voice if isinstance(voice, str) else None), "pcm")
-
-
-def cannot_speak(who: str) -> UpstreamError:
-    words = f"{who} does not speak"
-    return UpstreamError(Failure(kind="invalid_request", status=400, code="unsupported", message=words))
 
 
 # ---------------------------------------------------------------- the form that was asked for

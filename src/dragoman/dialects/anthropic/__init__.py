@@ -1,11 +1,12 @@
 """Anthropic Messages. https://docs.anthropic.com/en/api/messages (digest read 2026-11-15)"""
 
-from dragoman.dialects._base import Dialect, What
+from dragoman.dialects._base import Dialect, Door, What
 from dragoman.dialects.anthropic.failure import decode_failure, encode_failure
 from dragoman.dialects.anthropic.legal import leave_out_unsayable_turns
 from dragoman.dialects.anthropic.profile import PROFILE
 from dragoman.dialects.anthropic.reply import decode_reply, encode_reply
-from dragoman.dialects.anthropic.request import decode_request, encode_request
+from dragoman.dialects.anthropic.request import PATH, decode_request, encode_request
+from dragoman.dialects.anthropic.services import COUNT_PATH, COUNTS, MODELS
 from dragoman.dialects.anthropic.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.anthropic.words import BETA_HEADER, NAME, VERSION, VERSION_HEADER
 from dragoman.jsontypes import JsonObject
@@ -54,6 +55,13 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     recognise=recognise,
+    doors=(Door(path=PATH, name="messages"), Door(path=COUNT_PATH, serves="count")),
+    other_bases=("/anthropic",),
+    client_headers=(VERSION_HEADER,),
+    client_paths=("/messages",),
+    key_style="x-api-key",
+    counts=COUNTS,
+    models=MODELS,
     carried_headers=(VERSION_HEADER, BETA_HEADER),
     default_headers={VERSION_HEADER: VERSION},
     rate_headers=("x-ratelimit-", "anthropic-ratelimit-"),

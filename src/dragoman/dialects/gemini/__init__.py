@@ -3,11 +3,16 @@ https://ai.google.dev/api/generate-content (digest read 2026-11-15)
 """
 
 from dragoman.dialects._base import Dialect, What
+from dragoman.dialects.gemini.count import COUNTS
+from dragoman.dialects.gemini.doors import DOORS, SSE, put_model
+from dragoman.dialects.gemini.embeddings import EMBEDDINGS
 from dragoman.dialects.gemini.failure import decode_failure, encode_failure
 from dragoman.dialects.gemini.legal import leave_out_unsayable_turns, say_later_system_as_user
+from dragoman.dialects.gemini.models import MODELS
 from dragoman.dialects.gemini.profile import PROFILE
 from dragoman.dialects.gemini.reply import decode_reply, encode_reply
 from dragoman.dialects.gemini.request import decode_request, encode_request
+from dragoman.dialects.gemini.speech import SPEECH
 from dragoman.dialects.gemini.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.gemini.words import FAILURES, NAME
 from dragoman.jsontypes import JsonObject
@@ -45,8 +50,17 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     recognise=recognise,
+    doors=DOORS,
+    client_headers=("x-goog-api-key", "x-goog-api-client"),
+    client_paths=("/v1beta",),
+    key_style="x-goog-api-key",
+    put_model=put_model,
+    counts=COUNTS,
+    models=MODELS,
+    embeddings=EMBEDDINGS,
+    speech=SPEECH,
     media_type="text/event-stream",
-    sse_query="alt=sse",
+    sse_query=SSE,
     explains_finish=True,
     searches_web=True,
 )

@@ -6,16 +6,14 @@ text and tools are counted, or flat as on Vertex.
 
 from msgspec.structs import replace
 
+from dragoman.dialects._services import CountCodec, read_count
 from dragoman.dialects.gemini.request import decode_request, encode_request
 from dragoman.dialects.gemini.spelling import to_camel
 from dragoman.dialects.gemini.words import NAME
-from dragoman.errors import DecodeError
-from dragoman.fields import add_extras, leftovers, need_object
-from dragoman.jsontypes import JsonObject, kind_of
-from dragoman.model.reply import Usage
+from dragoman.fields import need_object
 from dragoman.model.request import Request
-from dragoman.notes import ROOT, Notes
-from dragoman.wire import WireReply, WireRequest
+from dragoman.notes import Notes
+from dragoman.wire import WireRequest
 
 METHOD = "countTokens"
 WRAPPER = "generateContentRequest"
@@ -45,21 +43,10 @@ def encode_count_request(request: Request, notes: Notes) -> WireRequest:
     return WireRequest(path=wire.path, body={WRAPPER: body})
 
 
-def decode_count_reply(wire: WireReply) -> Usage:
-    body = wire.body
-    if type(body) is not dict:
-        raise DecodeError(f"expected object, found {kind_of(body)}")
-    total, cached = body.pop("totalTokens", None), body.pop("cachedContentTokenCount", None)
-    if type(total) is not int:
-        raise DecodeError(f"expected whole number, found {kind_of(total)}", "totalTokens")
-    read = cached if type(cached) is int else None
-    return Usage(input=total - (read or 0), cache_read=read, extras=leftovers(body, NAME))
-
-
-def encode_count_reply(usage: Usage, notes: Notes) -> WireReply:
-    counts = (usage.input, usage.cache_read, usage.cache_write)
-    body: JsonObject = {"totalTokens": sum(count for count in counts if count is not None)}
-    if usage.cache_read is not None:
-        body["cachedContentTokenCount"] = usage.cache_read
-    add_extras(body, usage.extras, NAME, (ROOT, "usage"), notes)
-    return WireReply(body=body)
+COUNTS = CountCodec(
+    path=f"/v1beta/models/{{model}}:{METHOD}",
+    decode_request=decode_count_request,
+    encode_request=encode_count_request,
+    decode_reply=lambda body: read_count(body, "totalTokens"),
+    encode_reply=lambda count: {"totalTokens": count},
+)

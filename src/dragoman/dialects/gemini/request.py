@@ -14,6 +14,7 @@ from dragoman.dialects._calls import arguments_as_object
 from dragoman.dialects._fast_turns import encode_turns, usual_calls, usual_result, usual_text
 from dragoman.dialects._settings import encode_tier, note_missing
 from dragoman.dialects.gemini.calls import History
+from dragoman.dialects.gemini.doors import SSE
 from dragoman.dialects.gemini.generation import CONFIG, encode_generation, take_generation
 from dragoman.dialects.gemini.parts import decode_parts, encode_part
 from dragoman.dialects.gemini.results import write_name
@@ -30,7 +31,6 @@ from dragoman.wire import WireRequest
 
 PREFIX = "/v1beta/models/"
 METHODS = {"generateContent": False, "streamGenerateContent": True}
-SSE = "alt=sse"
 SECRETS = ("key=", "access_token=")  # a client's own credentials: the door's business, and never a provider's
 
 # ---------------------------------------------------------------- decode

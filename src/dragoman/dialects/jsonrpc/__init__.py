@@ -8,7 +8,7 @@ read.
 from functools import partial
 from typing import NoReturn
 
-from dragoman.dialects._base import Dialect, What
+from dragoman.dialects._base import Dialect, Door, What
 from dragoman.dialects.jsonrpc.calls import (
     Batch,
     Id,
@@ -89,6 +89,7 @@ def dialect_for(call_id: Id) -> Dialect:
         decode_failure=decode_failure,
         encode_failure=fail,
         recognise=recognise,
+        doors=(Door(path="/generate", serves="jsonrpc"), Door(path="/generate_with_mcp", serves="generate_with_mcp")),
     )
 
 

@@ -1,12 +1,13 @@
 """OpenAI Chat Completions, and every server compatible with it.
 https://platform.openai.com/docs/api-reference/chat (digest read 2026-11-15)"""
 
-from dragoman.dialects._base import Dialect, What
+from dragoman.dialects._base import Dialect, Door, What
+from dragoman.dialects._openai_services import DOORS, EMBEDDINGS, MODELS, SPEECH
 from dragoman.dialects.openai_chat.failure import decode_failure, encode_failure
 from dragoman.dialects.openai_chat.legal import join_assistant_turns, leave_out_unsayable_turns
 from dragoman.dialects.openai_chat.profile import PROFILE
 from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
-from dragoman.dialects.openai_chat.request import decode_request, encode_request
+from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request
 from dragoman.dialects.openai_chat.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.openai_chat.words import NAME
 from dragoman.jsontypes import JsonObject
@@ -75,6 +76,11 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     recognise=recognise,
+    doors=(Door(path=PATH, name="chat"), *DOORS),
+    other_bases=("/api/v1", "/v1beta/openai", "/openai/v1", "/openai"),  # OpenRouter, Google, Groq and others
+    models=MODELS,
+    embeddings=EMBEDDINGS,
+    speech=SPEECH,
     carried_headers=("openai-beta",),
     media_type="text/event-stream",
     end_mark=b"[DONE]",

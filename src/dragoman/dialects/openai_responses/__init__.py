@@ -1,6 +1,9 @@
 """OpenAI Responses. https://platform.openai.com/docs/api-reference/responses (digest read 2026-11-15)"""
 
 from dragoman.dialects._base import Dialect, What
+from dragoman.dialects._openai_services import EMBEDDINGS, MODELS, SPEECH
+from dragoman.dialects.openai_responses.count import COUNTS
+from dragoman.dialects.openai_responses.doors import DOORS
 from dragoman.dialects.openai_responses.failure import decode_failure, encode_failure
 from dragoman.dialects.openai_responses.profile import PROFILE
 from dragoman.dialects.openai_responses.reply import decode_reply, encode_reply
@@ -63,6 +66,11 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     recognise=recognise,
+    doors=DOORS,
+    counts=COUNTS,
+    models=MODELS,
+    embeddings=EMBEDDINGS,
+    speech=SPEECH,
     carried_headers=("openai-beta",),
     media_type="text/event-stream",
     ping=b": keep-alive\n\n",

@@ -1,0 +1,130 @@
+"""What an API offers besides conversations: token counts, model lists, embeddings and speech.
+
+A dialect has a codec for each of them that its servers know, and None for the others. The values between the codecs
+are here too.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from dragoman.errors import DecodeError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.jsontypes import Json, JsonObject, kind_of
+from dragoman.model.request import Request
+from dragoman.notes import Notes
+from dragoman.wire import WireRequest
+
+
+class CountCodec(Struct, frozen=True, kw_only=True):
+    """How many tokens a request has."""
+
+    path: str  # of a provider's counter; `{model}` stands for the model
+    decode_request: Callable[[WireRequest, Notes], Request]
+    encode_request: Callable[[Request, Notes], WireRequest]
+    decode_reply: Callable[[Json], int]
+    encode_reply: Callable[[int], JsonObject]
+
+
+class ListedModel(Struct, frozen=True, kw_only=True):
+    """One model of a list, with what a list may say of it."""
+
+    name: str
+    owner: str = ""
+    created: float = 0.0  # seconds since 1970
+    max_input: int = 131_072  # tokens
+    max_output: int = 32_768
+
+
+class ModelsCodec(Struct, frozen=True, kw_only=True):
+    """The models a server has."""
+
+    path: str  # of a provider's list; its query asks for all of them at once
+    decode: Callable[[Json], list[str]]  # their names
+    encode: Callable[[Sequence[ListedModel], str], JsonObject]  # the text is the query of the client's request
+    encode_one: Callable[[ListedModel], JsonObject]
+
+
+class EmbeddingRequest(Struct, frozen=True, kw_only=True):
+    model: str
+    inputs: list[Any]  # texts, or lists of token numbers
+    size: int | None = None  # numbers in a vector
+    form: str = ""  # which of several forms of answer its client reads, in the dialect's own word
+
+
+class Vectors(Struct, frozen=True, kw_only=True):
+    rows: list[list[float]]
+    model: str
+    tokens: int = 0
+
+
+class EmbeddingsCodec(Struct, frozen=True, kw_only=True):
+    decode_request: Callable[[WireRequest], EmbeddingRequest]
+    encode_request: Callable[[EmbeddingRequest], WireRequest]
+    decode_reply: Callable[[Json, str], Vectors]  # the text is the model that was asked
+    encode_reply: Callable[[Vectors, EmbeddingRequest], JsonObject]
+
+
+class SpeechCodec(Struct, frozen=True, kw_only=True):
+    """A text spoken. The body of OpenAI's /audio/speech stands for the request."""
+
+    encode_request: Callable[[str, JsonObject], WireRequest]  # the text is the model
+    decode_reply: Callable[[Json], tuple[bytes, str]] | None = None  # sound and its type; None: the body is the sound
+
+
+# OpenAI's voices, and the ones of Gemini that sound most like them.
+VOICES = {"alloy": "Kore", "echo": "Puck", "fable": "Charon", "onyx": "Fenrir", "nova": "Aoede", "shimmer": "Leda"}
+
+
+# ---------------------------------------------------------------- reading what several dialects have in common
+
+
+def read_count(body: Json, key: str) -> int:
+    count = body.get(key) if type(body) is dict else None
+    if type(count) is not int:
+        raise DecodeError(f"expected whole number, found {kind_of(count)}", key)
+    return count
+
+
+def read_names(body: Json, rows: str, key: str) -> list[str]:
+    """The names in a list of models, without the `models/` some lists put before them."""
+    listed = body.get(rows) if type(body) is dict else body
+    if type(listed) is not list:
+        raise DecodeError(f"expected array, found {kind_of(listed)}", rows)
+    names = [row.get(key) for row in listed if type(row) is dict]
+    return [name.removeprefix("models/") for name in names if type(name) is str]
+
+
+def read_model(body: JsonObject) -> str:
+    model = body.get("model")
+    if type(model) is not str:
+        raise DecodeError(f"expected string, found {kind_of(model)}", "model")
+    return model
+
+
+def read_size(body: JsonObject, *names: str) -> int | None:
+    found = next((value for name in names if (value := body.get(name)) is not None), None)
+    if found is not None and (type(found) is not int or found < 1):
+        raise DecodeError("expected a number of at least 1", names[0])
+    return found
+
+
+def read_inputs(inputs: list[Any], key: str) -> list[Any]:
+    """Texts, or lists of token numbers: at least one."""
+    if not inputs:
+        raise DecodeError("expected at least one text", key)
+    for i, item in enumerate(inputs):
+        numbers = type(item) is list and all(type(n) is int for n in item)
+        if type(item) is not str and not numbers:
+            raise DecodeError(f"expected text, found {kind_of(item)}", key, i)
+    return inputs
+
+
+def refuse_token_numbers(asked: EmbeddingRequest, dialect: str) -> None:
+    if any(type(item) is not str for item in asked.inputs):
+        raise unsupported(f"{dialect} embeds text, not token numbers")
+
+
+def unsupported(what: str) -> UpstreamError:
+    return UpstreamError(Failure(kind="invalid_request", status=400, code="unsupported", message=what))
