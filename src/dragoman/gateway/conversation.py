@@ -170,8 +170,8 @@ def stream_type(scope: Scope) -> str:
 
 def wants_array(scope: Scope) -> bool:
     """Gemini without `alt=sse` streams one JSON array (CLIENTS 17)."""
-    wanted = scope.dialect.sse_query
-    return scope.asked is not None and not scope.asked.path.endswith(wanted)
+    asked = scope.client_request
+    return asked is not None and not asked.path.endswith(scope.dialect.sse_query)
 
 
 async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
