@@ -1,23 +1,51 @@
 """Odd values the wild laws found a loss in, each by name (tests/laws/wide.py draws them)."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 import pytest
 
 from dragoman.dialects import find_dialect
 from dragoman.jsontypes import dump_json, load_json
-from dragoman.model.messages import Message, Part, Reasoning, Seal, Text, TokenLogprob, ToolCall
-from dragoman.model.reply import Choice, Reply
+from dragoman.model.fold import fold, unfold
+from dragoman.model.messages import (
+    Audio,
+    Message,
+    Part,
+    Reasoning,
+    Refusal,
+    Seal,
+    Text,
+    TokenLogprob,
+    ToolCall,
+    ToolResult,
+)
+from dragoman.model.reply import Choice, Finish, FinishReason, Reply
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.wire import WireReply, WireRequest
 from tests.laws.compare import differences
+from tests.laws.round_trip import through
+
+Say: TypeAlias = Callable[..., tuple[Reply, list[str]]]
 
 
-def replied(dialect: str, *parts: Part) -> tuple[Reply, list[str]]:
+def replied(dialect: str, *parts: Part, reason: FinishReason = "stop") -> tuple[Reply, list[str]]:
     """A reply there and back, and the notes on the way; the first law holds."""
     there, notes = find_dialect(dialect), Notes()
-    reply = Reply(id="reply_1", model="m", choices=(Choice(parts=parts),))
+    reply = Reply(id="reply_1", model="m", choices=(Choice(parts=parts, finish=Finish(reason=reason)),))
     wire = WireReply(body=load_json(dump_json(there.encode_reply(reply, notes).body)))
     returned = there.decode_reply(wire, Notes())
+    assert differences(reply, returned, notes) == []
+    return returned, [f"{note.kind} {note.where}" for note in notes]
+
+
+def streamed(dialect: str, *parts: Part, reason: FinishReason = "stop") -> tuple[Reply, list[str]]:
+    """The same as a stream."""
+    there, notes = find_dialect(dialect), Notes()
+    reply = Reply(id="reply_1", model="m", choices=(Choice(parts=parts, finish=Finish(reason=reason)),))
+    returned = fold(through(there, unfold(reply), notes))
+    assert isinstance(returned, Reply)
     assert differences(reply, returned, notes) == []
     return returned, [f"{note.kind} {note.where}" for note in notes]
 
@@ -76,3 +104,73 @@ def test_tokens_of_what_the_user_said_are_missed_even_if_there_are_none() -> Non
 def test_a_call_without_arguments_is_one_with_none(dialect: str, arguments: str, noted: bool) -> None:
     _, notes = replied(dialect, ToolCall(id="call_1", name="f", arguments=arguments))
     assert ("altered /choices/0/parts/0/arguments" in notes) is noted
+
+
+# ---------------------------------------------------------------- found when every field was drawn by its type
+
+
+def test_a_thought_signed_in_an_unknown_form_keeps_its_signature_in_a_stream() -> None:
+    thought = Reasoning(text="hm", seal=Seal(origin="anthropic", value="c2VhbA==", form="encrypted"))
+    returned, notes = streamed("anthropic", thought)
+    assert returned.choices[0].parts == (Reasoning(text="hm", seal=Seal(origin="anthropic", value="c2VhbA==")),)
+    assert "altered /choices/0/parts/0/seal/form" in notes
+
+
+@pytest.mark.parametrize("say", [replied, streamed])
+def test_the_words_of_an_encrypted_thought_are_missed_and_are_no_seal(say: Say) -> None:
+    seal = Seal(origin="openai_chat", value="c2VhbA==", form="encrypted")
+    returned, notes = say("openai_chat", Reasoning(text="hm", summary=True, seal=seal))
+    (thought,) = returned.choices[0].parts
+    assert isinstance(thought, Reasoning)
+    assert (thought.text, thought.summary, thought.seal) == ("", False, seal)
+    assert {"altered /choices/0/parts/0/text", "altered /choices/0/parts/0/summary"} <= set(notes)
+
+
+def test_no_tokens_of_a_refusal_are_not_the_same_as_none_given() -> None:
+    returned, _ = streamed("openai_chat", Refusal(text="no", logprobs=()), reason="refusal")
+    assert returned.choices[0].parts == (Refusal(text="no", logprobs=()),)
+
+
+@pytest.mark.parametrize("say", [replied, streamed])
+def test_an_answer_that_refuses_without_a_word_does_not_end_in_a_refusal(say: Say) -> None:
+    _, notes = say("openai_chat", Text(text="hm"), Refusal(text=""), reason="refusal")
+    assert "altered /choices/0/finish/reason" in notes
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_the_seal_of_an_empty_text_goes_to_the_text_before(sealed: bool) -> None:
+    seal = Seal(origin="gemini", value="c2VhbA==")
+    returned, notes = streamed("openai_chat", Text(text="hi", seal=seal if sealed else None), Text(text="", seal=seal))
+    assert returned.choices[0].parts == (Text(text="hi", seal=seal),)
+    assert ("dropped /choices/0/parts/1" if sealed else "altered /choices/0/parts") in notes
+
+
+def test_one_sound_is_said_and_stands_last() -> None:
+    sound = Audio(id="audio_1", transcript="hi")
+    returned, notes = streamed("openai_chat", sound, Text(text="hi"), Audio(id="audio_2"))
+    assert [part.__class__ for part in returned.choices[0].parts] == [Text, Audio]
+    assert {"altered /choices/0/parts", "dropped /choices/0/parts/2"} <= set(notes)
+
+
+@pytest.mark.parametrize("say", [replied, streamed])
+def test_others_than_the_others_are_missed(say: Say) -> None:
+    token = TokenLogprob(token="c", logprob=-3.0)
+    for inner in ("b", "a"):
+        token = TokenLogprob(token=inner, logprob=-1.0, top=(token,))
+    _, notes = say("gemini", Text(text="a", logprobs=(token,)))
+    assert "dropped /choices/0/parts/0/logprobs/0/top/0/top" in notes
+
+
+def test_a_plain_result_of_a_freeform_call_is_a_freeform_one() -> None:
+    request = Request(
+        model="m",
+        messages=(
+            Message(role="assistant", parts=(ToolCall(id="call_1", name="f", arguments="x", freeform=True),)),
+            Message(role="user", parts=(ToolResult(call_id="call_1", parts=(Text(text="ok"),)),)),
+        ),
+    )
+    notes = Notes()
+    wire = find_dialect("openai_chat").encode_request(request, notes)
+    returned = find_dialect("openai_chat").decode_request(wire, Notes())
+    assert differences(request, returned, notes) == []
+    assert [f"{note.kind} {note.where}" for note in notes] == ["altered /messages/1/parts/0/freeform"]

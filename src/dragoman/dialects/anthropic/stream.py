@@ -491,7 +491,7 @@ class StreamEncoder:
             case Reasoning():
                 if part.text and block["type"] == "thinking":
                     self._send_delta({"type": "thinking_delta", "thinking": part.text})
-                if part.seal is not None and part.seal.origin == NAME and part.seal.form == "signature":
+                if part.seal is not None and part.seal.origin == NAME and block["type"] == "thinking":
                     self._send_delta({"type": "signature_delta", "signature": part.seal.value})
             case ToolCall():
                 if part.arguments:

@@ -264,4 +264,8 @@ def _write_top(token: TokenLogprob, at: At, notes: Notes) -> JsonObject:
     inside: At = (at, "top")
     if token.top is None:
         notes.invented(inside, "gemini lists others for all tokens or none")
-    return {"candidates": [_write_token(other, (inside, i), notes) for i, other in enumerate(token.top or ())]}
+    others = token.top or ()
+    for i, other in enumerate(others):
+        if other.top is not None:
+            notes.dropped(((inside, i), "top"), "gemini lists others for the chosen tokens only")
+    return {"candidates": [_write_token(other, (inside, i), notes) for i, other in enumerate(others)]}

@@ -121,8 +121,8 @@ class _Said:
         match part:
             case Text():
                 self._say(1, self.texts, part.text)
-                lost = (("citations", part.citations or None), ("logprobs", part.logprobs), ("seal", part.seal))
-                self._note(at, part.extras, *lost)
+                self._note(at, part.extras, ("citations", part.citations or None), ("logprobs", part.logprobs))
+                self._note(at, {}, ("seal", part.seal), ("cache", part.cache))
             case Reasoning():
                 self._say(0, self.thoughts, part.text)
                 self._note(at, part.extras, ("seal", part.seal), ("summary", part.summary or None))

@@ -245,6 +245,8 @@ def encode_detail(part: Reasoning, at: At, notes: Notes, *, to_client: bool = Tr
         body["data"] = part.seal.value if part.seal is not None else ""
         if part.text:
             notes.altered((at, "text"), "an encrypted thought has no words here")
+        if part.summary:
+            notes.altered((at, "summary"), "an encrypted thought has no words here")
     else:
         body[DETAIL_KEYS[kind]] = part.text
         signature = part.seal.value if part.seal is not None else spelled(part.extras, NAME, "~signature")

@@ -128,7 +128,7 @@ def any_call(parts: list[Part] | tuple[Part, ...]) -> bool:
 
 
 def any_refusal(parts: list[Part] | tuple[Part, ...]) -> bool:
-    return any(isinstance(part, Refusal) for part in parts)
+    return any(isinstance(part, Refusal) and part.text for part in parts)  # an empty one is said as nothing
 
 
 def file_message(choice: JsonObject, message: JsonObject) -> None:

@@ -207,7 +207,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     if unusual:  # only there are results with names, and anything freeform
         if has_names(message for message, _ in unusual):
             note_lost_names(request.messages, NAME, notes)
-        _note_freeform(unusual, notes)
+        _note_freeform(request.messages, unusual, notes)
     encode_tools(body, request, notes)
     encode_tool_choice(body, request, notes)
     _encode_renamed(body, request, notes)
@@ -246,15 +246,15 @@ _PLAIN = (
 )
 
 
-def _note_freeform(unusual: list[tuple[Message, At]], notes: Notes) -> None:
+def _note_freeform(messages: tuple[Message, ...], unusual: list[tuple[Message, At]], notes: Notes) -> None:
     """A result that answers a freeform call says so only through its call."""
-    known: set[str] = set()
-    for message, at in unusual:
-        for j, part in enumerate(message.parts):
-            if type(part) is ToolCall and part.freeform:
-                known.add(part.id)
-            elif type(part) is ToolResult and part.freeform and part.call_id not in known:
-                notes.altered((((at, "parts"), j), "freeform"), "its call is not there to say so")
+    calls = {part.id for turn, _ in unusual for part in turn.parts if type(part) is ToolCall and part.freeform}
+    turns = [(turn, ((ROOT, "messages"), i)) for i, turn in enumerate(messages)] if calls else unusual
+    for turn, at in turns:
+        for j, part in enumerate(turn.parts):
+            if type(part) is ToolResult and part.freeform != (part.call_id in calls):
+                why = "its call is not there to say so" if part.freeform else "it answers a freeform call"
+                notes.altered((((at, "parts"), j), "freeform"), why)
 
 
 def _encode_renamed(body: JsonObject, request: Request, notes: Notes) -> None:

@@ -240,8 +240,9 @@ class StreamChoice:
             events.append(PartDelta(index=self.text, citations=citations))
 
     def _read_logprobs(self, logprobs: JsonObject, events: list[Event]) -> None:
+        scored = {"content": self.text, "refusal": self._refusal}
         for key, given in logprobs.items():
-            if type(given) is not list or (not given and (key != "content" or self.text is None)):
+            if type(given) is not list or (not given and scored.get(key) is None):
                 continue
             tokens = decode_logprobs(given) if key in ("content", "refusal") else None
             if tokens is None:

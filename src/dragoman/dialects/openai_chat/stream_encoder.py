@@ -145,10 +145,13 @@ class StreamEncoder:
 
     def _write_part(self, choice: int, lane: Lane, event: PartStart | PartDelta | PartEnd) -> None:
         if isinstance(event, PartStart):
-            at: At = ((((ROOT, "choices"), choice), "parts"), lane.parts)
-            growing = Growing(event.part, lane.kept, at)
+            parts: At = (((ROOT, "choices"), choice), "parts")
+            growing = Growing(event.part, lane.kept, (parts, lane.parts))
             lane.parts += 1
+            spoken = lane.spoken
             said = self._open(choice, lane, growing)
+            if said and spoken:
+                self._notes.altered(parts, "openai_chat's replies have what is spoken last")
             lane.kept += said
             lane.open[event.index] = growing if said else None
             return
@@ -171,7 +174,6 @@ class StreamEncoder:
             case Text():
                 self._open_text(choice, lane, growing, part)
             case Refusal():
-                lane.refused = True
                 growing.head = self._head(choice, "refusal")
                 self._say(choice, lane, growing, part.text, None, part.logprobs)
                 if part.extras:
@@ -180,7 +182,8 @@ class StreamEncoder:
                 return self._open_thought(choice, lane, growing, part)
             case ToolCall():
                 return self._open_call(choice, lane, growing, part)
-            case Audio() if part.id is not None or part.data is not None:
+            case Audio() if not lane.spoken and (part.id is not None or part.data is not None):
+                lane.spoken = True
                 lane.last = None
                 self._send(choice, {"audio": encode_spoken(part, growing.at, self._notes, to_client=True)})
             case Image():
@@ -241,6 +244,7 @@ class StreamEncoder:
         delta: JsonObject = {key: text} if text else {}
         if text and not growing.length:
             self._merge(lane, growing.kind, growing)
+            lane.refused = lane.refused or growing.kind is Refusal
         growing.length += len(text)
         if citations:
             self._cite(delta, lane, growing, citations)
@@ -294,6 +298,11 @@ class StreamEncoder:
             return
         if is_detail(part):
             kind = detail_type(part)
+            if kind == "reasoning.encrypted":
+                if not growing.pieces:
+                    self._notes.altered((growing.at, "text"), "an encrypted thought has no words here")
+                growing.pieces.append(text)
+                return
             detail: JsonObject = {"type": kind, DETAIL_KEYS.get(kind, "text"): text}
             index = spelled(part.extras, NAME, "~index")
             self._send(choice, self._detail_delta(part, detail if index is None else detail | {"index": index}, text))
@@ -403,16 +412,16 @@ class StreamEncoder:
         lane.texts += growing.length
         if growing.citations and not growing.cited:
             self._notes.dropped((growing.at, "citations"), "none of them can be said")
-        if seal is None:
-            if not growing.length:
-                self._notes.dropped(growing.at, "an empty text is said as nothing")
-            return
-        if lane.sealed:
+        if not growing.length and (seal is None or lane.sealed):
+            self._notes.dropped(growing.at, "an empty text is said as nothing")
+        elif seal is not None and lane.sealed:
             self._notes.dropped((growing.at, "seal"), f"{seal.origin} sealed several texts, which are one here")
-            return
-        lane.sealed = True
-        lane.last = None
-        self._send(choice, {SIDE: {"seal": to_builtins(seal)}})
+        elif seal is not None:
+            if not growing.length:
+                self._merge(lane, Text, growing)  # the client takes it for the seal of the text before
+            lane.sealed = True
+            lane.last = None
+            self._send(choice, {SIDE: {"seal": to_builtins(seal)}})
 
     # ------------------------------------------------------------ the end
 
@@ -437,7 +446,7 @@ class StreamEncoder:
             self._send(choice, own["message"])
         stand_ins: list[Part] = [ToolCall(id="", name="", arguments="")] if lane.calls or lane.legacy else []
         if lane.refused:
-            stand_ins.append(Refusal(text=""))
+            stand_ins.append(Refusal(text="no"))
         body: JsonObject = {"index": choice, "delta": {}, "logprobs": own.get("logprobs")}
         ended = Choice(parts=tuple(stand_ins), finish=finish, extras=extras)
         encode_finish(body, ended, at, self._notes, self._legacy)

@@ -36,7 +36,20 @@ class Growing:
 class Lane:
     """One choice: what is open, what waits, what was said."""
 
-    __slots__ = ("calls", "entries", "kept", "last", "legacy", "open", "parts", "refused", "sealed", "texts", "waiting")
+    __slots__ = (
+        "calls",
+        "entries",
+        "kept",
+        "last",
+        "legacy",
+        "open",
+        "parts",
+        "refused",
+        "sealed",
+        "spoken",
+        "texts",
+        "waiting",
+    )
 
     def __init__(self) -> None:
         self.parts = 0
@@ -48,6 +61,7 @@ class Lane:
         self.texts = 0  # code points of text before the open one
         self.sealed = False
         self.refused = False
+        self.spoken = False  # there is one sound in a message
         self.legacy = False  # a function_call was said
         self.last: type[Part] | None = None  # the kind of prose said last, with nothing after it
 
