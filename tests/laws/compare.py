@@ -3,15 +3,17 @@
 Two canonical values are compared as plain data. What a note calls dropped is taken out of the original first (a note
 about something that is not there fails); what a note calls altered, invented or repaired may differ in any way.
 Spelling (`~` keys and nulls in extras), the text of JSON arguments and the borders between turns of one role do not
-count. Nor does what says no more than its absence would (QUIET): to ask for one answer, or to count no cached token.
+count. Nor does what says no more than its absence would (`declared.QUIET`): to ask for one answer.
 """
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from dragoman.jsontypes import dump_json
 from dragoman.notes import Note
+from tests.laws.declared import QUIET
 
 
 class Anything:
@@ -21,37 +23,6 @@ class Anything:
 
 ANYTHING = Anything()
 GONE = object()
-# A path (`*`: any place in a list) and the values there that mean what nothing means.
-QUIET: tuple[tuple[tuple[str, ...], tuple[Any, ...]], ...] = (
-    (("choices",), (1,)),
-    (("modalities",), (["text"],)),
-    (("stop",), ([],)),
-    (("metadata",), ({},)),
-    (("stream",), (False,)),
-    (("store",), (False,)),  # a server that cannot store keeps the wish
-    (("parallel_calls",), (True,)),
-    (("tool_choice",), ({"mode": "auto"},)),
-    (("output", "strict"), (False,)),
-    (("output",), ({"type": "text"},)),
-    (("reasoning",), ({},)),
-    (("logprobs",), (False,)),
-    (("top_logprobs",), (0,)),
-    (("frequency_penalty",), (0,)),
-    (("presence_penalty",), (0,)),
-    (("min_p",), (0,)),
-    (("verbosity",), ("medium",)),
-    (("service_tier",), ("auto", "default", "standard")),
-    (("tools", "*", "strict"), (False,)),
-    (("messages", "*", "parts", "*", "failed"), (False,)),
-    (("messages", "*", "parts", "*", "detail"), ("auto",)),
-    (("choices", "*", "parts", "*", "detail"), ("auto",)),
-    (("messages", "*", "parts", "*", "parts", "*", "detail"), ("auto",)),
-    (("usage", "cache_read"), (0,)),
-    (("usage", "cache_write"), (0,)),
-    (("usage", "reasoning"), (0,)),
-    (("usage", "input_audio"), (0,)),
-    (("usage", "output_audio"), (0,)),
-)
 EMPTIED = object()  # a list all of whose items were dropped: empty or absent, as the default has it
 
 
@@ -66,12 +37,19 @@ def differences(original: Any, returned: Any, notes: Iterable[Note]) -> list[str
             problems.append(problem)
     expected, found = _purge(expected), _purge(found)
     for value in (expected, found):
-        for path, values in QUIET:
-            _hush(value, path, values)
+        for quiet in QUIET:
+            _hush(value, quiet.path.split("/")[1:], quiet.values)
         _hush_names(value, called)
     expected, found = _normal(expected), _normal(found)
     _compare(expected, found, "", problems)
     return problems
+
+
+def is_quiet(where: str, value: Any) -> bool:
+    """Whether a value says no more at its place than its absence would."""
+    plain = json.loads(dump_json(value))
+    paths = [quiet.path.replace("*", "[0-9]+") for quiet in QUIET if plain in quiet.values]
+    return any(re.fullmatch(path, where) for path in paths)
 
 
 def _steps(where: str) -> list[str]:
@@ -116,15 +94,15 @@ def _set(holder: Any, step: str, value: Any) -> None:
     holder[int(step) if isinstance(holder, list) else step] = value
 
 
-def _hush(holder: Any, path: tuple[str, ...], values: tuple[Any, ...]) -> None:
+def _hush(holder: Any, path: list[str], values: tuple[Any, ...]) -> None:
     """Take out what stands at a path and says nothing."""
     step, *rest = path
     if step == "*":
         for item in holder if isinstance(holder, list) else ():
-            _hush(item, tuple(rest), values)
+            _hush(item, rest, values)
     elif isinstance(holder, dict) and step in holder:
         if rest:
-            _hush(holder[step], tuple(rest), values)
+            _hush(holder[step], rest, values)
         elif holder[step] in values:
             del holder[step]
 

@@ -1,10 +1,16 @@
-"""Any canonical value a dialect could have decoded, for hypothesis."""
+"""Any canonical value a dialect could have decoded, for hypothesis.
+
+The strategies are derived from the Structs: every field is drawn, by its type unless a table here knows better.
+"""
 
 import json
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from dragoman.failure import Failure
+from dragoman.model.events import PartDelta, PartEnd, PartStart, ReplyStart
 from dragoman.model.messages import (
     Audio,
     Cache,
@@ -14,7 +20,6 @@ from dragoman.model.messages import (
     Image,
     Message,
     Opaque,
-    Part,
     Reasoning,
     Refusal,
     Seal,
@@ -22,8 +27,9 @@ from dragoman.model.messages import (
     TokenLogprob,
     ToolCall,
     ToolResult,
+    Video,
 )
-from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
+from dragoman.model.reply import Choice, Reply, Usage
 from dragoman.model.request import (
     CustomTool,
     OutputFormat,
@@ -33,6 +39,7 @@ from dragoman.model.request import (
     Tool,
     ToolChoice,
 )
+from tests.laws.derive import Derivation, Form, Kind, Refined, Strategy
 
 DIALECTS = ("anthropic", "openai_chat", "openai_responses", "gemini", "ollama")
 
@@ -40,186 +47,157 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=1
 words = st.text("abcdefghijklmnop_", min_size=1, max_size=8)
 ids = st.text("abcdefghijk0123456789", min_size=4, max_size=10).map(lambda s: f"call_{s}")
 counts = st.integers(0, 10_000)
+few = st.sampled_from(["a", "b c", "ü", "🌍"])  # quickly drawn
+schemas = st.just({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
 
 
 def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | strategy
 
 
-def foreign_extras() -> st.SearchStrategy[Extras]:
-    """A key only some other dialect has. (A dialect's own extras are what the recorded traffic is for.)"""
-    return st.just({}) | st.integers(0, 9).map(lambda value: {"parrot": {"squawk": value}})
+def some(strategy: st.SearchStrategy[Any], least: int = 0, most: int = 2) -> st.SearchStrategy[Any]:
+    return st.lists(strategy, min_size=least, max_size=most).map(tuple)
 
 
-caches = maybe(st.builds(Cache, ttl=maybe(st.sampled_from(["5m", "1h", "30m", "12h"]))))
-seals = maybe(st.builds(Seal, origin=st.sampled_from(DIALECTS), value=words))
-arguments = st.dictionaries(words, st.integers(0, 5) | words, max_size=3).map(json.dumps)
-
-said = st.builds(Text, text=texts, cache=caches, extras=foreign_extras())
-images = st.builds(Image, data=st.just("iVBORw0KGgo="), media_type=st.just("image/png"), cache=caches) | st.builds(
-    Image, url=st.just("https://example.org/a.png"), detail=maybe(st.sampled_from(["low", "high"]))
-)
-documents = st.builds(
-    Document, data=st.just("JVBERi0xLjQ="), media_type=st.just("application/pdf"), name=maybe(st.just("a.pdf"))
-)
-audios = st.builds(Audio, data=st.just("UklGRg=="), media_type=st.just("audio/wav"))
-opaques = st.just(Opaque(dialect="parrot", body={"type": "squawk", "n": 1}))
-calls = st.builds(
-    ToolCall, id=ids, name=words, arguments=arguments, freeform=st.booleans(), seal=seals, extras=foreign_extras()
-)
-results = st.builds(
-    ToolResult,
-    call_id=ids,
-    parts=st.lists(said | images, max_size=2).map(tuple),
-    name=maybe(words),
-    failed=maybe(st.booleans()),
-    extras=foreign_extras(),
-)
-reasonings = st.builds(Reasoning, text=texts, summary=st.booleans(), seal=seals, extras=foreign_extras())
-
-user_parts: st.SearchStrategy[Part] = said | images | documents | audios | results | opaques
-model_parts: st.SearchStrategy[Part] = said | calls | reasonings | opaques | st.builds(Refusal, text=texts)
-
-
-def message(role: str, parts: st.SearchStrategy[Part]) -> st.SearchStrategy[Message]:
-    said_parts = st.lists(parts, min_size=1, max_size=4).map(tuple)
-    return st.builds(Message, role=st.just(role), parts=said_parts, extras=foreign_extras())
-
-
-messages = (
-    message("user", user_parts)
-    | message("assistant", model_parts)
-    | message("system", said)
-    | message("developer", said)
+# A key only some other dialect has. (A dialect's own extras are what the recorded traffic is for.)
+foreign_extras: st.SearchStrategy[Extras] = st.just({}) | st.integers(0, 9).map(
+    lambda value: {"parrot": {"squawk": value}}
 )
 
-schemas = st.just({"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]})
-tools = (
-    st.builds(
-        Tool,
-        name=words,
-        description=maybe(texts),
-        parameters=maybe(schemas),
-        strict=maybe(st.booleans()),
-        cache=caches,
-        extras=foreign_extras(),
-    )
-    | st.builds(CustomTool, name=words, description=maybe(texts))
-    | st.builds(CustomTool, name=words, syntax=st.just("lark"), grammar=st.just("start: /.+/"))
-    | st.just(ServerTool(dialect="parrot", body={"type": "squawk"}))
-)
+TYPES: dict[Any, Strategy] = {
+    str: texts,
+    int: counts,
+    float: st.floats(0, 1),
+    bool: st.booleans(),
+    dict[str, Any]: st.just({"a": "b"}),
+    Extras: foreign_extras,
+}
 
-requests = st.builds(
-    Request,
-    model=words,
-    messages=st.lists(messages, min_size=1, max_size=5).map(tuple),
-    tools=maybe(st.lists(tools, min_size=1, max_size=3).map(tuple)),
-    tool_choice=maybe(
-        st.builds(ToolChoice, mode=st.sampled_from(["auto", "none", "required"]))
-        | st.builds(ToolChoice, mode=st.just("required"), names=st.tuples(words))
-        | st.builds(ToolChoice, mode=st.just("auto"), names=st.tuples(words, words))
+PNG, PDF, WAV, MP4 = "iVBORw0KGgo=", "JVBERi0xLjQ=", "UklGRg==", "AAAAIGZ0eXA="
+URL = "https://example.org/a"
+tokens = st.builds(
+    TokenLogprob, token=few, logprob=st.sampled_from([-9.5, -0.25, 0.0]), bytes=maybe(st.just((104, 105)))
+)
+squawk = st.just({"type": "squawk", "n": 1})
+
+FIELDS: dict[tuple[Kind, str], Refined] = {
+    (Cache, "ttl"): maybe(st.sampled_from(["5m", "1h", "30m", "12h"])),
+    (Seal, "origin"): st.sampled_from(DIALECTS),
+    (Seal, "value"): st.sampled_from(["c2VhbA==", "s"]),
+    (Seal, "form"): st.sampled_from(["signature", "redacted", "encrypted"]),
+    (Seal, "model"): maybe(few),
+    (Seal, "upstream"): maybe(few),
+    (Citation, "url"): maybe(st.just(URL)),
+    (Citation, "title"): maybe(few),
+    (Citation, "quote"): maybe(few),
+    (TokenLogprob, "token"): few,
+    (TokenLogprob, "logprob"): st.sampled_from([-9.5, -0.25, 0.0]),
+    (TokenLogprob, "bytes"): maybe(st.just((104, 105))),
+    (TokenLogprob, "top"): maybe(some(tokens)),
+    (Image, "detail"): maybe(st.sampled_from(["auto", "low", "high"])),
+    (Document, "name"): maybe(st.just("a.pdf")),
+    (ToolCall, "id"): ids,
+    (ToolCall, "name"): words,
+    (ToolCall, "arguments"): st.dictionaries(words, st.integers(0, 5) | words, max_size=3).map(json.dumps),
+    (ToolResult, "call_id"): ids,
+    (ToolResult, "parts"): lambda derived: some(derived.one_of(Text, Image)),
+    (ToolResult, "name"): maybe(words),
+    (Opaque, "dialect"): st.sampled_from(["parrot", "magpie"]),
+    (Opaque, "body"): squawk,
+    (Tool, "name"): words,
+    (Tool, "parameters"): maybe(schemas),
+    (CustomTool, "name"): words,
+    (ServerTool, "dialect"): st.sampled_from(["parrot", "magpie"]),
+    (ServerTool, "body"): squawk,
+    (ReasoningSetting, "effort"): maybe(st.sampled_from(["minimal", "low", "medium", "high", "xhigh", "max"])),
+    (ReasoningSetting, "budget"): maybe(st.integers(1024, 30_000)),
+    (Request, "model"): words,
+    (Request, "messages"): lambda derived: some(derived.struct(Message), 1, 4),
+    (Request, "tools"): lambda derived: maybe(some(derived.one_of(Tool, CustomTool, ServerTool), 1)),
+    (Request, "max_output"): maybe(st.integers(1, 9999)),
+    (Request, "stop"): maybe(some(texts, 1)),
+    (Request, "choices"): maybe(st.integers(1, 3)),
+    (Request, "modalities"): maybe(st.sampled_from([("text",), ("text", "audio")])),
+    (Request, "temperature"): maybe(st.floats(0, 2)),
+    (Request, "frequency_penalty"): maybe(st.floats(-2, 2)),
+    (Request, "presence_penalty"): maybe(st.floats(-2, 2)),
+    (Request, "top_logprobs"): maybe(st.integers(0, 5)),
+    (Request, "verbosity"): maybe(st.sampled_from(["low", "high"])),
+    (Request, "user"): maybe(words),
+    (Request, "service_tier"): maybe(st.sampled_from(["auto", "default", "flex"])),
+    (Request, "cache_key"): maybe(words),
+    (Request, "reasoning"): lambda derived: maybe(
+        derived.struct(ReasoningSetting).filter(lambda setting: setting != ReasoningSetting())
     ),
-    parallel_calls=maybe(st.booleans()),
-    stream=maybe(st.booleans()),
-    max_output=maybe(st.integers(1, 9999)),
-    stop=maybe(st.lists(texts, min_size=1, max_size=2).map(tuple)),
-    choices=maybe(st.integers(1, 3)),
-    output=maybe(
-        st.builds(OutputFormat, type=st.sampled_from(["text", "json"]))
-        | st.builds(
-            OutputFormat, type=st.just("json_schema"), schema=schemas, name=maybe(words), strict=maybe(st.booleans())
-        )
-    ),
-    reasoning=maybe(
-        st.builds(
-            ReasoningSetting,
-            mode=maybe(st.sampled_from(["on", "off", "auto"])),
-            effort=maybe(st.sampled_from(["minimal", "low", "medium", "high", "xhigh", "max"])),
-            budget=maybe(st.integers(1024, 30_000)),
-            show=maybe(st.booleans()),
-        ).filter(lambda setting: setting != ReasoningSetting())
-    ),
-    modalities=maybe(st.just(("text",)) | st.just(("text", "audio"))),
-    temperature=maybe(st.floats(0, 2)),
-    top_p=maybe(st.floats(0, 1)),
-    top_k=maybe(counts),
-    min_p=maybe(st.floats(0, 1)),
-    frequency_penalty=maybe(st.floats(-2, 2)),
-    presence_penalty=maybe(st.floats(-2, 2)),
-    seed=maybe(counts),
-    logprobs=maybe(st.booleans()),
-    top_logprobs=maybe(st.integers(0, 5)),
-    verbosity=maybe(st.sampled_from(["low", "high"])),
-    user=maybe(words),
-    metadata=maybe(st.just({"a": "b"})),
-    service_tier=maybe(st.sampled_from(["auto", "default", "flex"])),
-    store=maybe(st.booleans()),
-    cache=caches,
-    cache_key=maybe(words),
-    extras=foreign_extras(),
-)
+    (Choice, "parts"): lambda derived: some(derived.one_of(*SPOKEN), 0, 4),
+    (ReplyStart, "usage"): maybe(st.just(Usage(input=10))),  # no more than ReplyEnd says
+    (PartStart, "index"): st.just(1),
+    (PartStart, "choice"): st.just(1),
+    (PartDelta, "index"): st.just(1),
+    (PartEnd, "index"): st.just(1),
+    (Failure, "status"): st.sampled_from([None, 400, 404, 500]),
+    (Failure, "code"): maybe(words),
+    (Failure, "param"): maybe(words),
+    (Failure, "request_id"): maybe(words),
+    (Failure, "retry_after_s"): maybe(st.integers(1, 60).map(float)),
+    (Reply, "choices"): lambda derived: some(derived.struct(Choice), 1),
+    (Reply, "id"): words.map(lambda word: f"reply_{word}"),
+    (Reply, "model"): words,
+    (Reply, "created"): maybe(st.integers(0, 2_000_000_000)),
+    (Reply, "service_tier"): maybe(st.sampled_from(["default", "priority"])),
+}
 
-REASONS: tuple[FinishReason, ...] = (
-    "stop",
-    "sequence",
-    "length",
-    "context",
-    "tool_call",
-    "filter",
-    "refusal",
-    "pause",
-    "malformed",
-    "other",
-)
 
-logprobs = maybe(
-    st.lists(
-        st.builds(TokenLogprob, token=texts, logprob=st.floats(-9, 0), bytes=maybe(st.just((104, 105)))), max_size=2
-    ).map(tuple)
-)
-citations = st.lists(
-    st.builds(
-        Citation, url=st.just("https://example.org/"), title=maybe(texts), start=maybe(counts), end=maybe(counts)
+def medium(media_type: Strategy, **places: str) -> tuple[Form, ...]:
+    """Exactly one of the ways to say where a medium is."""
+    none = {place: st.none() for place in places}
+    return tuple({**none, "media_type": media_type, place: st.just(value)} for place, value in places.items())
+
+
+HEARD: tuple[Kind, ...] = (Text, Image, Document, Audio, ToolResult, Opaque)
+SPOKEN: tuple[Kind, ...] = (Text, ToolCall, Reasoning, Opaque, Refusal)
+
+
+def turn(role: str, *kinds: Kind) -> Form:
+    return {"role": st.just(role), "parts": lambda derived: some(derived.one_of(*kinds), 1, 3)}
+
+
+FORMS: dict[Kind, tuple[Form, ...]] = {
+    Image: medium(maybe(st.just("image/png")), data=PNG, url=URL, file_id="file-1"),
+    Document: medium(maybe(st.just("application/pdf")), data=PDF, text="plain", url=URL, file_id="file-1"),
+    Audio: medium(maybe(st.just("audio/wav")), data=WAV, url=URL, file_id="file-1", id="audio_1"),
+    Video: medium(maybe(st.just("video/mp4")), data=MP4, url=URL, file_id="file-1"),
+    Message: (turn("user", *HEARD), turn("assistant", *SPOKEN), turn("system", Text), turn("developer", Text)),
+    CustomTool: (
+        {"syntax": st.none(), "grammar": st.none()},
+        {"syntax": st.just("lark"), "grammar": st.just("start: /.+/")},
     ),
-    max_size=2,
-).map(tuple)
-answers = st.builds(Text, text=texts, citations=citations, logprobs=logprobs, extras=foreign_extras())
-reply_parts: st.SearchStrategy[Part] = answers | calls | reasonings | opaques | st.builds(Refusal, text=texts)
+    ToolChoice: (
+        {"names": st.none()},
+        {"mode": st.just("required"), "names": st.tuples(words)},
+        {"mode": st.just("auto"), "names": st.tuples(words, words)},
+    ),
+    OutputFormat: (
+        {"type": st.sampled_from(["text", "json"]), "schema": st.none()},
+        {"type": st.just("json_schema"), "schema": schemas, "name": maybe(words)},
+    ),
+}
 
-finishes = st.builds(
-    Finish,
-    reason=st.sampled_from(REASONS),
-    sequence=maybe(texts),
-    message=maybe(texts),
-    extras=foreign_extras(),
-)
-usages = st.builds(
-    Usage,
-    input=maybe(counts),
-    cache_read=maybe(counts),
-    cache_write=maybe(counts),
-    output=maybe(counts),
-    reasoning=maybe(counts),
-    input_audio=maybe(counts),
-    output_audio=maybe(counts),
-    extras=foreign_extras(),
-)
+
+def settle(part: Any) -> Any:
+    """Nothing that was said has no tokens, and nothing in it can be cited."""
+    if part.text:
+        return part
+    return replace(part, logprobs=None, citations=()) if isinstance(part, Text) else replace(part, logprobs=None)
+
+
+usual = Derivation(TYPES, FIELDS, FORMS, {Text: settle, Refusal: settle})
+requests: st.SearchStrategy[Request] = usual.struct(Request)
 
 
 def replies(max_choices: int = 2) -> st.SearchStrategy[Reply]:
-    choice = st.builds(
-        Choice,
-        parts=st.lists(reply_parts, max_size=4).map(tuple),
-        finish=maybe(finishes),
-        extras=foreign_extras(),
-    )
-    return st.builds(
-        Reply,
-        id=words.map(lambda word: f"reply_{word}"),
-        model=words,
-        choices=st.lists(choice, min_size=1, max_size=max_choices).map(tuple),
-        usage=maybe(usages),
-        created=maybe(st.integers(0, 2_000_000_000)),
-        service_tier=maybe(st.sampled_from(["default", "priority"])),
-        extras=foreign_extras(),
-    )
+    return with_choices(usual, max_choices)
+
+
+def with_choices(derived: Derivation, most: int) -> st.SearchStrategy[Reply]:
+    return derived.refine(fields={(Reply, "choices"): lambda d: some(d.struct(Choice), 1, most)}).struct(Reply)

@@ -1,10 +1,9 @@
 """The laws would notice: take any one key out of what we encode, and the comparison fails.
 
 A mapping that is removed by hand loses a key of the wire; so does each mutant here. A mutant that nobody notices is
-either a constant the decoder takes for granted (named below, with the reason) or a hole in the laws.
+either a constant the decoder takes for granted (`declared.GRANTED`) or a hole in the laws.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from dragoman.model.request import OutputFormat, ReasoningSetting, Request, Tool
 from dragoman.notes import Note, Notes
 from dragoman.wire import WireReply, WireRequest
 from tests.laws.compare import differences
+from tests.laws.declared import is_granted
 
 DIALECTS = tuple(name for name in NAMES if name != "canonical")
 
@@ -88,27 +88,7 @@ def reply_for(dialect: str) -> Reply:
     )
 
 
-# What a decoder takes for granted or finds out by itself, so that nobody misses it: (dialect or *, path, why)
-GRANTED = (
-    ("*", r"/(type|role|object|status)$", "the one word it could be, or one the decoder puts back by itself"),
-    ("openai_chat", r"/(created|index|total_tokens|refusal|logprobs|finish_reason)$", "a constant, a sum or implied"),
-    ("openai_chat", r"/choices/0/message/content$", "null is what absent means"),
-    ("openai_responses", r"/detail$", "auto is what absent means"),
-    ("openai_responses", r"^reply:/[a-z_]+$|^reply:/(reasoning|text)/", "replies repeat the request"),
-    ("openai_responses", r"/(id|annotations|logprobs|cache_write_tokens|total_tokens)$", "made up, empty or a sum"),
-    ("gemini", r"/(role|index|totalTokenCount|responseMimeType|finishReason)$", "implied by its neighbours"),
-    ("gemini", r"/functionResponse/(id|name)$", "found from the call it answers"),
-    ("ollama", r"/(done|created_at|done_reason|type|index)$", "implied by its neighbours"),
-    ("ollama", r"/(tool_name|tool_call_id)$", "found from the call it answers"),
-    ("ollama", r"/(prompt_eval_count|eval_count)$", "an unknown count is written as 0, with a note"),
-    ("ollama", r"/stream$", "streaming is what absent means"),
-    ("anthropic", r"/(stop_sequence|signature)$", "null, or empty"),
-)
 SCHEMAS = ("parameters", "input_schema", "parametersJsonSchema", "schema", "responseJsonSchema", "format")
-
-
-def is_granted(dialect: str, path: str) -> bool:
-    return any(re.search(pattern, path) and whose in ("*", dialect) for whose, pattern, _ in GRANTED)
 
 
 def mutants(body: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -116,14 +96,7 @@ def mutants(body: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(body, dict):
         for key, value in body.items():
             yield f"{path}/{key}", {k: copy_json(v) for k, v in body.items() if k != key}
-            if key not in (
-                "parameters",
-                "input_schema",
-                "parametersJsonSchema",
-                "schema",
-                "responseJsonSchema",
-                "format",
-            ):
+            if key not in SCHEMAS:
                 for where, changed in mutants(value, f"{path}/{key}"):
                     yield where, {k: (changed if k == key else copy_json(v)) for k, v in body.items()}
     elif isinstance(body, list):

@@ -1,0 +1,146 @@
+"""Small conversations and answers in which every Struct of `model/` stands somewhere: places to try a field at."""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.failure import Failure
+from dragoman.model.events import Aside, Event, ReplyFailed
+from dragoman.model.fold import unfold
+from dragoman.model.messages import (
+    Audio,
+    Cache,
+    Citation,
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Role,
+    Seal,
+    Text,
+    TokenLogprob,
+    ToolCall,
+    ToolResult,
+    Video,
+)
+from dragoman.model.reply import Choice, Finish, Reply, Usage
+from dragoman.model.request import CustomTool, OutputFormat, ReasoningSetting, Request, ServerTool, Tool, ToolChoice
+from tests.laws.derive import Kind
+from tests.laws.strategies import MP4, PDF, PNG, WAV
+
+Path: TypeAlias = tuple[str | int, ...]
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = Tool(name="weather", parameters=SCHEMA)
+CALL = ToolCall(id="call_1", name="weather", arguments='{"city":"Oslo"}')
+LOGPROB = TokenLogprob(token="snow", logprob=-0.5, top=(TokenLogprob(token="rain", logprob=-2.0),))
+
+
+@cache
+def requests_for(dialect: str) -> tuple[Request, ...]:
+    """Conversations whose seals are the dialect's own."""
+    seal = Seal(origin=dialect, value="c2VhbA==")
+    asked, marked = says("user", Text(text="hi")), Text(text="look", cache=Cache())
+    result = ToolResult(call_id="call_1", parts=(Text(text="snow"), Image(data=PNG, media_type="image/png")))
+    everything = Request(
+        model="m",
+        messages=(
+            says("system", Text(text="be brief")),
+            says("developer", Text(text="be kind")),
+            asked,
+            says("assistant", Reasoning(text="hm", seal=seal), Text(text="Oslo?"), CALL),
+            says("user", result, Text(text="and?")),
+        ),
+        tools=(WEATHER, CustomTool(name="shell"), ServerTool(dialect="parrot", body={"type": "squawk"})),
+        tool_choice=ToolChoice(mode="required"),
+        output=OutputFormat(type="json_schema", schema=SCHEMA),
+        reasoning=ReasoningSetting(effort="high"),
+        cache=Cache(),
+    )
+    answer = Text(text="snow", citations=(Citation(url="https://example.org/"),), logprobs=(LOGPROB,), seal=seal)
+    refusal, opaque = Refusal(text="no", logprobs=(LOGPROB,)), Opaque(dialect="parrot", body={"type": "squawk"})
+    turns = ((answer,), (refusal,), (opaque, Text(text="yes")))
+    return (
+        everything,
+        *(Request(model="m", messages=(asked, says("assistant", *parts), asked)) for parts in turns),
+        Request(model="m", messages=(says("user", *media(), marked),)),
+    )
+
+
+@cache
+def replies_for(dialect: str) -> tuple[Reply, ...]:
+    """Answers whose seals are the dialect's own."""
+    seal = Seal(origin=dialect, value="c2VhbA==")
+    answer = Text(text="snow", citations=(Citation(url="https://example.org/"),), logprobs=(LOGPROB,))
+    return (
+        replied(Text(text="snow")),
+        replied(Reasoning(text="hm", seal=seal), Text(text="Oslo?"), CALL, reason="tool_call"),
+        replied(answer),
+        replied(Refusal(text="no", logprobs=(LOGPROB,)), reason="refusal"),
+        replied(Opaque(dialect="parrot", body={"type": "squawk"}), Text(text="snow")),
+        *(replied(medium) for medium in media()),
+    )
+
+
+def events_for(dialect: str) -> tuple[tuple[Event, ...], ...]:
+    """An answer in pieces, and one that fails."""
+    start, *others = unfold(replied(Text(text="snow")))
+    aside = Aside(dialect="parrot", body={"type": "squawk"})
+    return (start, aside, *others), (start, ReplyFailed(failure=FAILURE))
+
+
+FAILURE = Failure(kind="invalid_request", message="no such tool")
+
+
+def media() -> tuple[Part, ...]:
+    return (
+        Image(data=PNG, media_type="image/png"),
+        Document(data=PDF, media_type="application/pdf"),
+        Audio(data=WAV, media_type="audio/wav"),
+        Video(data=MP4, media_type="video/mp4"),
+    )
+
+
+def says(role: Role, *parts: Part) -> Message:
+    return Message(role=role, parts=parts)
+
+
+def replied(*parts: Part, reason: Any = "stop") -> Reply:
+    return Reply(
+        id="reply_1",
+        model="m",
+        choices=(Choice(parts=parts, finish=Finish(reason=reason)),),
+        usage=Usage(input=10, output=6),
+    )
+
+
+def walk(value: Any, path: Path = ()) -> Iterator[tuple[Path, Struct]]:
+    """Every Struct in a value, and where it is."""
+    if isinstance(value, Struct):
+        yield path, value
+        for name in value.__struct_fields__:
+            yield from walk(getattr(value, name), (*path, name))
+    elif isinstance(value, tuple):
+        for i, item in enumerate(value):
+            yield from walk(item, (*path, i))
+
+
+def places(value: Any, kind: Kind) -> list[Path]:
+    """Where Structs of a kind stand in a value."""
+    return [path for path, found in walk(value) if type(found) is kind]
+
+
+def change(value: Any, path: Path, fields: dict[str, Any]) -> Any:
+    """The value with other fields in the Struct at a place."""
+    if not path:
+        return replace(value, **fields)
+    step, rest = path[0], path[1:]
+    if isinstance(step, int):
+        return tuple(change(item, rest, fields) if i == step else item for i, item in enumerate(value))
+    return replace(value, **{step: change(getattr(value, step), rest, fields)})
