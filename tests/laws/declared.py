@@ -83,6 +83,7 @@ GRANTED = (
         "a constant, a sum or implied",
     ),
     Granted("openai_chat", r"/choices/0/message/content$", "null is what absent means"),
+    Granted("openai_chat", r"/tool_call_id$", "a result without an id answers the first call that waits"),
     Granted("openai_responses", r"/detail$", "auto is what absent means"),
     Granted("openai_responses", r"^reply:/[a-z_]+$|^reply:/(reasoning|text)/", "replies repeat the request"),
     Granted(
