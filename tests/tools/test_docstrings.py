@@ -1,4 +1,4 @@
-"""Descriptions from docstrings, in the three styles people write."""
+"""Descriptions from docstrings in three styles."""
 
 import pytest
 
@@ -61,7 +61,7 @@ REST = """Finds a flight.
 
 
 @pytest.mark.parametrize("text", [GOOGLE, NUMPY, REST], ids=["google", "numpy", "rest"])
-def test_every_style_says_the_same(text: str) -> None:
+def test_every_style_gives_the_same_descriptions(text: str) -> None:
     doc = read_docstring(text)
     assert doc.description == "Finds a flight.\n\nLooks at every airline, and at trains."
     assert doc.arguments == {"start": "where it begins", "end": "where it ends: the town", "options": "more"}
@@ -80,11 +80,11 @@ def test_every_style_says_the_same(text: str) -> None:
         ("한국어 설명.\n\nArgs:\n    x: 값", "한국어 설명."),
     ],
 )
-def test_text_that_is_no_section_is_the_description(text: str | None, description: str) -> None:
+def test_text_outside_of_sections_is_the_description(text: str | None, description: str) -> None:
     assert read_docstring(text).description == description
 
 
-def test_a_tool_says_what_its_docstring_says() -> None:
+def test_a_tool_has_the_descriptions_of_its_docstring() -> None:
     def find(start: str, end: str = "Oslo") -> str:
         """Finds a flight.
 

@@ -1,4 +1,4 @@
-"""Calling tools: what fits is called, what goes wrong is a result, and nothing is left behind."""
+"""Calling tools: arguments, errors as results, timeouts and cancellation."""
 
 import asyncio
 import functools
@@ -113,14 +113,14 @@ def test_any_callable_is_a_tool(function: Any) -> None:
 @pytest.mark.parametrize(
     "function", [plain, later, Weather().at, Weather()], ids=["function", "coroutine", "method", "object"]
 )
-def test_what_a_partial_has_bound_is_not_the_model_s_to_say(function: Any) -> None:
+def test_arguments_that_a_partial_has_bound_are_hidden_from_the_model(function: Any) -> None:
     bound = functools.partial(function, days=2)
     assert list(FunctionTool(bound, name="f").parameters["properties"]) == ["city"]
     assert text_of(run(bound, {"city": "Oslo"})) == "Oslo 2"
     assert "days: there is no such argument" in text_of(run(bound, {"city": "Oslo", "days": 9}))
 
 
-def test_a_partial_may_bind_what_json_cannot_say() -> None:
+def test_a_partial_may_bind_a_type_that_json_cannot_express() -> None:
     def ask(sql: str, database: threading.Lock) -> str:
         return f"{sql} {database is lock}"
 
@@ -178,7 +178,7 @@ def make():
 
 
 def test_hints_are_read_where_annotations_are_only_text() -> None:
-    """`from __future__ import annotations`: also of classes inside a function; what it returns does not matter."""
+    """`from __future__ import annotations`, also with classes inside a function. The return type does not matter."""
     scope: dict[str, Any] = {"__name__": "later"}
     sys.modules["later"] = types.ModuleType("later")
     sys.modules["later"].__dict__.update(scope)
@@ -191,7 +191,7 @@ def test_hints_are_read_where_annotations_are_only_text() -> None:
         del sys.modules["later"]
 
 
-def test_a_name_nobody_knows_says_what_to_do() -> None:
+def test_an_unknown_type_name_says_what_to_do() -> None:
     def take(value: "Gone") -> None:  # type: ignore[name-defined]  # noqa: F821
         """Takes."""
 
@@ -199,7 +199,7 @@ def test_a_name_nobody_knows_says_what_to_do() -> None:
         FunctionTool(take)
 
 
-def test_defaults_that_are_no_json_are_not_told() -> None:
+def test_defaults_that_json_cannot_express_are_not_in_the_schema() -> None:
     def f(a: float = float("nan"), b: Any = threading.Lock(), c: Path = Path("x"), d: ToolCall | None = None) -> None:  # noqa: B008
         """F."""
 
@@ -244,13 +244,13 @@ def test_a_lambda_needs_a_name() -> None:
 
 
 def test_context_variables_reach_a_function_in_its_thread() -> None:
-    who = ContextVar("who", default="nobody")
+    user = ContextVar("user", default="unknown")
 
     def ask() -> str:
-        return who.get()
+        return user.get()
 
     async def main() -> str:
-        who.set("me")
+        user.set("me")
         return text_of(await FunctionTool(ask).run(call()))
 
     assert asyncio.run(main()) == "me"
@@ -286,11 +286,11 @@ def test_arguments_that_do_not_fit_are_explained_to_the_model(arguments: Any, wo
 
 
 @pytest.mark.parametrize("arguments", ["", "  ", "null", "{}", '"{}"'])
-def test_no_arguments_may_be_said_in_many_ways(arguments: str) -> None:
+def test_no_arguments_can_be_written_in_many_ways(arguments: str) -> None:
     assert text_of(run(lambda: "done", arguments)) == "done"
 
 
-def test_where_a_nested_value_is_wrong_is_said() -> None:
+def test_the_error_says_where_a_nested_value_is_wrong() -> None:
     def f(points: list[dict[str, int]]) -> None: ...
 
     assert "points: Expected int, got str (in points[1][...])" in text_of(run(f, {"points": [{"x": 1}, {"x": "a"}]}))
@@ -342,22 +342,22 @@ def times_out_itself() -> None:
     [
         (raises, "f failed: ValueError: no such town"),
         (raises_later, "f failed: KeyError: 'town'"),
-        (recurses, "f failed: it calls itself too deeply"),
-        (ends_the_program, "it wanted to end the program (3)"),
-        (returns_itself, "holds itself"),
-        (returns_a_thread, "cannot be said as JSON: Thread"),
+        (recurses, "f failed: too many nested calls (RecursionError)"),
+        (ends_the_program, "it tried to exit the program (3)"),
+        (returns_itself, "contains itself"),
+        (returns_a_thread, "cannot be written as JSON: Thread"),
         (stops, "StopIteration"),
         (cancels_itself, "f was cancelled"),
         (times_out_itself, "TimeoutError: their clock"),
     ],
 )
-def test_what_goes_wrong_is_a_result_and_no_exception(function: Any, words: str) -> None:
+def test_every_error_is_a_failed_result_and_no_exception(function: Any, words: str) -> None:
     result = run(function)
     assert result.failed
     assert words in text_of(result)
 
 
-def test_ten_megabytes_are_cut_to_what_a_model_can_take() -> None:
+def test_a_result_of_ten_megabytes_is_cut() -> None:
     result = run(lambda: "é" * 5_000_000)
     text = text_of(result)
     assert len(text.encode()) < 256 * 1024 + 100
@@ -374,7 +374,7 @@ def hangs_in_a_thread() -> None:
 
 
 @pytest.mark.parametrize("function", [hangs, hangs_in_a_thread])
-def test_a_tool_that_hangs_is_answered_for_at_its_timeout(function: Any) -> None:
+def test_a_tool_that_hangs_fails_at_its_timeout(function: Any) -> None:
     begun = time.monotonic()
     result = run(function, timeout_s=0.02)
     assert time.monotonic() - begun < 0.4
@@ -382,7 +382,7 @@ def test_a_tool_that_hangs_is_answered_for_at_its_timeout(function: Any) -> None
     assert "took longer than 0.02 s" in text_of(result)
 
 
-def test_a_tool_that_swallows_its_cancellation_is_left_after_a_grace_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_ignores_its_cancellation_is_left_after_a_grace_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dragoman.tools.function.GRACE_S", 0.05)
     ended: list[bool] = []
 
@@ -427,7 +427,7 @@ def test_cancelling_a_call_ends_the_tool_first() -> None:
     asyncio.run(main())
 
 
-def test_a_blocking_function_blocks_nobody_else() -> None:
+def test_a_blocking_function_does_not_block_the_event_loop() -> None:
     async def main() -> float:
         slow = FunctionTool(lambda: time.sleep(0.1), name="slow")
         begun = time.monotonic()

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from dragoman.errors import DragomanError
 from dragoman.model.messages import Audio, Document, Image, Text, ToolCall, ToolResult, Video
 from dragoman.tools import File
-from dragoman.tools.results import limit, make_parts, make_result
+from dragoman.tools.results import limit_result, make_parts, make_result
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
 JPEG = b"\xff\xd8\xff\xe0" + bytes(20)
@@ -69,7 +69,7 @@ def encoded(data: bytes) -> str:
     ],
     ids=repr,
 )
-def test_what_is_no_picture_is_text_or_json(value: Any, text: str) -> None:
+def test_other_values_become_text_or_json(value: Any, text: str) -> None:
     assert make_parts(value) == (Text(text=text),)
 
 
@@ -91,11 +91,11 @@ def test_what_is_no_picture_is_text_or_json(value: Any, text: str) -> None:
     ],
     ids=["png", "jpeg", "webp", "wav", "pdf", "zip", "image", "video", "several"],
 )
-def test_pictures_sounds_and_files_are_parts_of_their_own(value: Any, parts: Any) -> None:
+def test_pictures_sounds_and_files_become_parts(value: Any, parts: Any) -> None:
     assert make_parts(value) == parts
 
 
-def test_a_file_is_shown_when_it_is_meant_to_be(tmp_path: pathlib.Path) -> None:
+def test_a_file_is_read_only_when_it_is_returned_as_a_file(tmp_path: pathlib.Path) -> None:
     (tmp_path / "a.png").write_bytes(PNG)
     (tmp_path / "a.csv").write_text("a,b")
     (tmp_path / "a.bin").write_bytes(ZIP)
@@ -118,18 +118,18 @@ def test_a_large_text_file_is_read_as_far_as_it_can_be_shown(tmp_path: pathlib.P
 
 def test_several_texts_share_the_limit_to_the_byte() -> None:
     result = ToolResult(call_id="c", parts=(Text(text="é" * 60_000), Text(text="é" * 60_000)))
-    assert limit(result) is result
+    assert limit_result(result) is result
 
 
-def test_a_result_of_ones_own_gets_the_id_of_its_call() -> None:
+def test_a_returned_tool_result_gets_the_id_of_its_call() -> None:
     made = ToolResult(call_id="", parts=(Text(text="no"),), failed=True)
     assert make_result(CALL, made) == ToolResult(call_id="c", parts=(Text(text="no"),), failed=True)
 
 
-def test_a_picture_too_large_is_left_out_and_said_so() -> None:
+def test_a_too_large_picture_is_replaced_by_a_note() -> None:
     big = Image(data=encoded(PNG + bytes(3000)), media_type="image/png")
     small = Image(data=encoded(PNG), media_type="image/png")
-    result = limit(ToolResult(call_id="c", parts=(small, big, Text(text="x"))), media_bytes=1000)
+    result = limit_result(ToolResult(call_id="c", parts=(small, big, Text(text="x"))), media_bytes=1000)
     assert result.parts[0] == small
     assert isinstance(result.parts[1], Text)
     assert "left out: image/png of 30" in result.parts[1].text
@@ -137,20 +137,22 @@ def test_a_picture_too_large_is_left_out_and_said_so() -> None:
 
 
 def test_text_is_cut_between_characters_and_over_all_parts() -> None:
-    result = limit(ToolResult(call_id="c", parts=(Text(text="ab"), Text(text="éé"), Text(text="z"))), text_bytes=5)
+    result = limit_result(
+        ToolResult(call_id="c", parts=(Text(text="ab"), Text(text="éé"), Text(text="z"))), text_bytes=5
+    )
     assert result.parts[0] == Text(text="ab")
     assert result.parts[1] == Text(text="é\n[cut: the result has 4 bytes, 3 are shown]")
     assert result.parts[2] == Text(text="\n[cut: the result has 1 bytes, 0 are shown]")
 
 
 def test_a_result_that_was_cut_is_not_cut_again() -> None:
-    """A tool cuts its own result, and the loop looks at it once more."""
-    once = limit(ToolResult(call_id="c", parts=(Text(text="a" * 300),)), 100)
+    """The tool cuts its result, and the loop checks the result again."""
+    once = limit_result(ToolResult(call_id="c", parts=(Text(text="a" * 300),)), 100)
     assert once.parts == (Text(text="a" * 100 + "\n[cut: the result has 300 bytes, 100 are shown]"),)
-    assert limit(once, 100) is once
-    assert limit(once, 99) is not once
+    assert limit_result(once, 100) is once
+    assert limit_result(once, 99) is not once
 
 
 def test_a_result_within_the_limit_is_the_same_result() -> None:
     result = ToolResult(call_id="c", parts=(Text(text="a" * 1000), Text(text="é" * 1000)))
-    assert limit(result) is result
+    assert limit_result(result) is result

@@ -35,8 +35,8 @@ from dragoman.model.messages import ToolCall, ToolResult
 from dragoman.model.reply import Reply
 from dragoman.model.request import AnyTool, Request, ServerTool
 from dragoman.notes import Note
-from dragoman.tools.function import TooLongError, say_error, within
-from dragoman.tools.results import fail, limit
+from dragoman.tools.function import ToolTimeoutError, describe_error, run_with_timeout
+from dragoman.tools.results import limit_result, make_failed_result
 from dragoman.tools.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
@@ -206,7 +206,7 @@ class _CallBatch:
             for task in unfinished:
                 task.cancel()
             if unfinished:
-                await asyncio.wait(unfinished)  # each ends within the grace time of `within`
+                await asyncio.wait(unfinished)  # each ends within the grace time of `run_with_timeout`
 
     async def _run_and_report(self, index: int, call: ToolCall) -> None:
         _depth.set(self._depth + 1)  # for this task only
@@ -225,13 +225,13 @@ class _CallBatch:
         limits = self._state.limits
         timeout_s = min(limits.tool_s, remaining_s)
         if timeout_s <= 0:
-            return fail(call, f"{call.name} was not called: the time of the loop is over")
+            return make_failed_result(call, f"{call.name} was not called: the time of the loop is over")
         try:
-            result = await within(self._toolbox.run(call), timeout_s)
-        except TooLongError:
-            return fail(call, f"{call.name} took longer than {timeout_s:g} s")
+            result = await run_with_timeout(self._toolbox.run(call), timeout_s)
+        except ToolTimeoutError:
+            return make_failed_result(call, f"{call.name} took longer than {timeout_s:g} s")
         except Exception as error:  # a toolbox should not raise, but the loop must go on
-            return fail(call, f"{call.name} failed: {say_error(error)}")
+            return make_failed_result(call, f"{call.name} failed: {describe_error(error)}")
         if result.call_id != call.id:
             result = replace(result, call_id=call.id)
-        return limit(result, limits.result_bytes, limits.media_bytes)
+        return limit_result(result, limits.result_bytes, limits.media_bytes)

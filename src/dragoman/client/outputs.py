@@ -8,9 +8,9 @@ from dragoman.errors import DecodeError, DragomanError
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import OutputFormat
 from dragoman.passes.schema_check import check_for, find_violation
-from dragoman.tools.hints import name_of, read_hint
-from dragoman.tools.schemas import describe
-from dragoman.tools.values import WrongValue, convert
+from dragoman.tools.hints import get_type_name, read_hint
+from dragoman.tools.schemas import write_schemas
+from dragoman.tools.values import WrongValueError, make_value
 
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(?P<inside>.*?)\n\s*```\s*", re.S)
 _WRAPPED = "value"  # a type that is no object is asked for under this key: some providers take objects only
@@ -28,13 +28,13 @@ def output_format(output: Any) -> OutputFormat:
         title = output.get("title")
         return OutputFormat(type="json_schema", schema=dict(output), name=_word(title if title else "answer"))
     schema, wrapped = schema_of(output)
-    name = "answer" if wrapped else _word(name_of(output))
+    name = "answer" if wrapped else _word(get_type_name(output))
     return OutputFormat(type="json_schema", schema=schema, name=name, strict=True)
 
 
 def schema_of(kind: Any) -> tuple[JsonObject, bool]:
     """A type's schema with an object at its root, and whether it had to be put into one."""
-    (schema,), definitions = describe([read_hint(kind)])
+    (schema,), definitions = write_schemas([read_hint(kind)])
     reference = schema.get("$ref", "")
     root = definitions.get(reference.rpartition("/")[2]) if reference else schema
     if isinstance(root, dict) and root.get("type") == "object":
@@ -66,9 +66,9 @@ def parse(output: Any, text: str) -> Any:
     if wrapped and isinstance(value, dict) and set(value) == {_WRAPPED}:
         value = value[_WRAPPED]
     try:
-        return convert(value, read_hint(output))
-    except WrongValue as error:
-        raise DecodeError(f"the answer is not {name_of(output)}: {error}") from error
+        return make_value(value, read_hint(output))
+    except WrongValueError as error:
+        raise DecodeError(f"the answer is not {get_type_name(output)}: {error}") from error
 
 
 def _word(text: str) -> str:

@@ -26,9 +26,8 @@ from dragoman.model.request import (
     ToolChoice,
 )
 from dragoman.notes import NoteKind, Notes
-from dragoman.tools.collection import collect
-from dragoman.tools.results import File, part_of_bytes, sniff
-from dragoman.tools.toolbox import Toolbox
+from dragoman.tools.results import File, make_part_from_bytes, sniff_media_type
+from dragoman.tools.toolbox import Toolbox, make_toolbox
 from dragoman.wire import WireRequest
 
 Picture: TypeAlias = str | bytes | PathLike[str] | Image
@@ -168,7 +167,7 @@ def read_picture(picture: Picture) -> Image:
     if isinstance(picture, str) and (found := _DATA_URL.fullmatch(picture)):
         return Image(data=found["data"], media_type=found["type"])
     data = picture if isinstance(picture, bytes) else _read(picture)
-    kind = sniff(data)
+    kind = sniff_media_type(data)
     if kind is None or not kind.startswith("image/"):
         what = "these bytes are" if isinstance(picture, bytes) else f"{picture} is"
         raise DragomanError(f"{what} no picture that can be shown: PNG, JPEG, GIF or WebP")
@@ -181,9 +180,9 @@ def read_document(file: Any) -> Part:
     if isinstance(file, str) and file.startswith(("http://", "https://")):
         return Document(url=file)
     if isinstance(file, bytes):
-        return part_of_bytes(file)
+        return make_part_from_bytes(file)
     path = Path(file.path if isinstance(file, File) else file)
-    part = part_of_bytes(_read(path), name=path.name)
+    part = make_part_from_bytes(_read(path), name=path.name)
     return Document(text=part.text, media_type="text/plain", name=path.name) if isinstance(part, Text) else part
 
 
@@ -216,7 +215,7 @@ def split_tools(tools: Any) -> tuple[tuple[AnyTool, ...], Toolbox]:
             declared.extend(find_dialect("openai_chat").decode_request(WireRequest(body=body), Notes()).tools or ())
         else:
             runnable.append(tool)
-    return tuple(declared), collect(runnable)
+    return tuple(declared), make_toolbox(runnable)
 
 
 def _choice(choice: str | ToolChoice | None) -> ToolChoice | None:

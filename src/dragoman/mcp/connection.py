@@ -32,7 +32,7 @@ from dragoman.mcp.spec import ServerSpec
 from dragoman.mcp.stdio import Child, open_stdio, start
 from dragoman.mcp.tool_listing import ListedTool, read_listed_tool
 from dragoman.model.messages import ToolCall, ToolResult
-from dragoman.tools.results import fail
+from dragoman.tools.results import make_failed_result
 
 Health: TypeAlias = Literal["unasked", "connecting", "up", "down", "off", "disabled"]
 MOST_TOOLS, MOST_PAGES = 512, 100
@@ -143,12 +143,14 @@ class ServerConnection:
         """The result, or why there is none as a failed result; never longer than the server's timeout and a moment."""
         if self._client is None:
             if not self._begin():
-                return fail(call, f"{self.spec.name} does not run: {self.last_error or 'it is switched off'}")
+                return make_failed_result(
+                    call, f"{self.spec.name} does not run: {self.last_error or 'it is switched off'}"
+                )
             await self._settled(self.spec.connect_s + MOMENT_S)
         if tool in self.withheld:
-            return fail(call, f"{tool} is not approved: {NOT_APPROVED}")
+            return make_failed_result(call, f"{tool} is not approved: {NOT_APPROVED}")
         if self._client is None:
-            return fail(call, f"{self.spec.name} does not run: {self.last_error or 'it does not answer'}")
+            return make_failed_result(call, f"{self.spec.name} does not run: {self.last_error or 'it does not answer'}")
         child = self._child
         try:
             return await self._call(call, tool, arguments)
@@ -156,9 +158,9 @@ class ServerConnection:
             if _identify(error) == SESSION_GONE and await self._again():  # nothing was run (F65)
                 with suppress(MCPError):
                     return await self._call(call, tool, arguments)
-            return fail(call, await self._explain(error, child))
+            return make_failed_result(call, await self._explain(error, child))
         except (DragomanError, httpx2.HTTPError, OSError, RuntimeError, ValueError) as error:
-            return fail(call, f"{tool}: {str(error)[:500] or type(error).__name__}")
+            return make_failed_result(call, f"{tool}: {str(error)[:500] or type(error).__name__}")
 
     async def close(self) -> None:
         """Returns when nothing of it is left."""
@@ -186,14 +188,14 @@ class ServerConnection:
     async def _call(self, call: ToolCall, tool: str, arguments: JsonObject) -> ToolResult:
         client, seconds = self._client, self.spec.timeout_s
         if client is None:
-            return fail(call, f"{self.spec.name} does not run: {self.last_error}")
+            return make_failed_result(call, f"{self.spec.name} does not run: {self.last_error}")
         try:
             async with asyncio.timeout(seconds + 1.0):
                 if tool in TOOLS and tool not in self.offers:
                     return await run_tool(client, call, tool, arguments)
                 answer = await client.call_tool(tool, arguments, read_timeout_seconds=seconds)
         except TimeoutError:
-            return fail(call, self._too_long())
+            return make_failed_result(call, self._too_long())
         self._hung = 0
         if not self._linked and has_link(answer):
             self._linked = self._dirty = True

@@ -8,7 +8,7 @@ from typing import Any
 
 from dragoman.jsontypes import dump_text
 from dragoman.model.messages import Part, Text, ToolCall, ToolResult
-from dragoman.tools.results import part_of_bytes
+from dragoman.tools.results import make_part_from_bytes
 
 TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml", "application/javascript")
 
@@ -51,7 +51,7 @@ def _read_data(data: str, media_type: str | None, what: str) -> Part:
         raw = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         return Text(text=f"[{what}: not base64, so nobody can read it]")
-    part = part_of_bytes(raw, media_type)
+    part = make_part_from_bytes(raw, media_type)
     if isinstance(part, Text) and media_type and not media_type.startswith(TEXTUAL):
         return Text(text=f"[{what}: {len(raw)} bytes of {media_type}]")
     return part

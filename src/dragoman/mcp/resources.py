@@ -11,7 +11,7 @@ from dragoman.jsontypes import JsonObject
 from dragoman.mcp.content import read_block, read_contents
 from dragoman.mcp.tool_listing import ListedTool, show_hidden
 from dragoman.model.messages import Message, Text, ToolCall, ToolResult
-from dragoman.tools.results import fail
+from dragoman.tools.results import make_failed_result
 
 MOST_PAGES, MOST_ROWS = 20, 500
 LIST, READ = "list_resources", "read_resource"
@@ -53,7 +53,7 @@ async def run_tool(client: Client, call: ToolCall, tool: str, arguments: JsonObj
         return ToolResult(call_id=call.id, name=call.name, parts=(Text(text=text),))
     uri = arguments.get("uri")
     if type(uri) is not str or not uri:
-        return fail(call, f"{tool} was not called: uri: expected text")
+        return make_failed_result(call, f"{tool} was not called: uri: expected text")
     answer = await client.read_resource(uri)
     parts = tuple(part for one in answer.contents for part in read_contents(one))
     return ToolResult(call_id=call.id, name=call.name, parts=parts or (Text(text="it is empty"),))

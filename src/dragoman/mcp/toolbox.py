@@ -9,7 +9,7 @@ from dragoman.jsontypes import JsonObject, kind_of, load_json
 from dragoman.mcp.tool_names import Place, find_place, name_tools
 from dragoman.model.messages import ToolCall, ToolResult
 from dragoman.model.request import Tool
-from dragoman.tools.results import fail
+from dragoman.tools.results import make_failed_result
 
 if TYPE_CHECKING:
     from dragoman.mcp.connection import ServerConnection
@@ -55,7 +55,7 @@ class McpToolbox:
         try:
             arguments = _read_arguments(call.arguments)
         except DecodeError as error:
-            return fail(call, f"{call.name} was not called: its arguments are {error}")
+            return make_failed_result(call, f"{call.name} was not called: its arguments are {error}")
         server, tool = place
         return await self._connections[server].call(call, tool, arguments)
 
@@ -64,11 +64,11 @@ class McpToolbox:
         server, _, tool = call.name.replace("__", ".", 1).partition(".")
         connection = self._connections.get(server)
         if connection is not None and tool in connection.withheld:
-            return fail(call, f"{tool} is not approved: it is not what it was when its server was")
+            return make_failed_result(call, f"{tool} is not approved: it is not what it was when its server was")
         if connection is not None and connection.health != "up":
-            return fail(call, f"{server} does not run: {connection.last_error or connection.health}")
+            return make_failed_result(call, f"{server} does not run: {connection.last_error or connection.health}")
         have = ", ".join(".".join(place) for place in list(self._named.values())[:40])
-        return fail(call, f"there is no tool {call.name[:100]!r}; there is {have or 'none'}")
+        return make_failed_result(call, f"there is no tool {call.name[:100]!r}; there is {have or 'none'}")
 
 
 def _read_arguments(text: str) -> JsonObject:

@@ -1,4 +1,4 @@
-"""What a docstring says about a function and its arguments: Google, NumPy and reST styles."""
+"""Reads docstrings in Google, NumPy and reST style: the description, the arguments and the result."""
 
 import inspect
 import re
@@ -6,66 +6,75 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-_GOOGLE = re.compile(
+_SECTION_TITLE = re.compile(
     r"(?P<title>args|arguments|parameters|params|keyword args|keyword arguments|other parameters|attributes|returns?|"
     r"yields?|raises|examples?|notes?|warnings?|see also|references|todo)\s*:\s*",
     re.I,
 )
 _UNDERLINE = re.compile(r"\s*(-{3,}|={3,})\s*")
-_REST = re.compile(r"\s*:(?P<field>[a-z]+)(?P<words>[^:]*):\s*(?P<text>.*)")
-_REST_ARGUMENT = ("param", "parameter", "arg", "argument", "key", "keyword")
-_ENTRY = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\((?P<type>.*?)\))?\s*:\s*(?P<text>.*)")
+_RST_FIELD = re.compile(r"\s*:(?P<field>[a-z]+)(?P<words>[^:]*):\s*(?P<text>.*)")
+_RST_ARGUMENT_FIELDS = ("param", "parameter", "arg", "argument", "key", "keyword")
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(?P<name>\w+)\s*(?:\((?P<type>.*?)\))?\s*:\s*(?P<text>.*)")
 _NUMPY_ENTRY = re.compile(r"(?P<names>\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?")
-_ARGUMENTS = {"args", "arguments", "parameters", "params", "keyword args", "keyword arguments", "other parameters",
-              "attributes"}  # fmt: skip
-_RETURNS = {"return", "returns", "yield", "yields"}
+_ARGUMENT_TITLES = {
+    "args",
+    "arguments",
+    "parameters",
+    "params",
+    "keyword args",
+    "keyword arguments",
+    "other parameters",
+    "attributes",
+}
+_RETURN_TITLES = {"return", "returns", "yield", "yields"}
 
 
-class Doc(Struct, frozen=True, kw_only=True):
+class Docstring(Struct, frozen=True, kw_only=True):
     description: str = ""
     arguments: dict[str, str] = {}
     returns: str = ""
 
 
-def read_docstring(text: str | None) -> Doc:
-    """The text before the first section, and what the sections say about arguments and the result."""
+def read_docstring(text: str | None) -> Docstring:
+    """The text before the first section is the description. The sections describe the arguments and the result."""
     if not text:
-        return Doc()
+        return Docstring()
     lines = inspect.cleandoc(text).splitlines()
-    before: list[str] = []
+    leading: list[str] = []
     arguments: dict[str, str] = {}
     returns = ""
-    for title, body in _sections(lines):
+    for title, body in _split_sections(lines):
         if title == "":
-            before = body
-        elif title in _ARGUMENTS:
+            leading = body
+        elif title in _ARGUMENT_TITLES:
             arguments.update(_read_numpy(body) if _is_numpy(body) else _read_google(body))
-        elif title in _RETURNS:
-            returns = returns or _join(body)
-    before, fields = _take_rest(before)
-    arguments.update(fields.arguments)
-    return Doc(description=_paragraphs(before), arguments=arguments, returns=returns or fields.returns)
+        elif title in _RETURN_TITLES:
+            returns = returns or _join_lines(body)
+    leading, rst = _take_rst_fields(leading)
+    arguments.update(rst.arguments)
+    return Docstring(description=_join_paragraphs(leading), arguments=arguments, returns=returns or rst.returns)
 
 
-def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
+def _split_sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
     """(title, lines) pairs; the text before the first title has the title ""."""
     title, body = "", list[str]()
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        found = _GOOGLE.fullmatch(line) if line[:1].strip() else None
-        below = lines[at + 1] if at + 1 < len(lines) else ""
-        if line.strip() and not found and _UNDERLINE.fullmatch(below) and _GOOGLE.fullmatch(f"{line.strip()}:"):
+    position = 0
+    while position < len(lines):
+        line = lines[position]
+        found = _SECTION_TITLE.fullmatch(line) if line[:1].strip() else None
+        next_line = lines[position + 1] if position + 1 < len(lines) else ""
+        is_numpy_title = _UNDERLINE.fullmatch(next_line) and _SECTION_TITLE.fullmatch(f"{line.strip()}:")
+        if line.strip() and not found and is_numpy_title:
             yield title, body
             title, body = line.strip().lower(), ["~numpy"]
-            at += 2
+            position += 2
             continue
         if found:
             yield title, body
             title, body = found["title"].lower(), []
         else:
             body.append(line)
-        at += 1
+        position += 1
     yield title, body
 
 
@@ -74,15 +83,15 @@ def _is_numpy(body: list[str]) -> bool:
 
 
 def _read_google(body: list[str]) -> dict[str, str]:
-    """`name (type): text`, with what is indented deeper belonging to it."""
+    """Entries `name (type): text`. Lines that are indented deeper continue the text."""
     entries: dict[str, list[str]] = {}
-    level, name = None, ""
+    entry_indent, name = None, ""
     for line in body:
         if not line.strip():
             continue
-        depth = len(line) - len(line.lstrip())
-        level = depth if level is None else level
-        found = _ENTRY.fullmatch(line.strip()) if depth <= level else None
+        indent = len(line) - len(line.lstrip())
+        entry_indent = indent if entry_indent is None else entry_indent
+        found = _GOOGLE_ENTRY.fullmatch(line.strip()) if indent <= entry_indent else None
         if found:
             name = found["name"]
             entries[name] = [found["text"]]
@@ -92,7 +101,7 @@ def _read_google(body: list[str]) -> dict[str, str]:
 
 
 def _read_numpy(body: list[str]) -> dict[str, str]:
-    """`name : type`, the text indented below it; several names may share a text."""
+    """Entries `name : type` with the text indented below. Several names may share a text."""
     entries: dict[str, list[str]] = {}
     names: list[str] = []
     for line in body[1:]:
@@ -106,19 +115,19 @@ def _read_numpy(body: list[str]) -> dict[str, str]:
     return {name: " ".join(words) for name, words in entries.items()}
 
 
-def _take_rest(lines: list[str]) -> tuple[list[str], Doc]:
-    """`:param name: text` lines, out of the text they stand in."""
-    before: list[str] = []
+def _take_rst_fields(lines: list[str]) -> tuple[list[str], Docstring]:
+    """Separates `:param name: text` fields from the other lines."""
+    others: list[str] = []
     arguments: dict[str, str] = {}
     returns = ""
     field = ""
     for line in lines:
-        found = _REST.fullmatch(line)
-        if found and found["field"] in (*_REST_ARGUMENT, "return", "returns", "type", "rtype", "raises", "raise"):
+        found = _RST_FIELD.fullmatch(line)
+        if found and found["field"] in (*_RST_ARGUMENT_FIELDS, "return", "returns", "type", "rtype", "raises", "raise"):
             words = found["words"].split()
             field = ""
-            if found["field"] in _REST_ARGUMENT and words:
-                field = words[-1]  # `:param int x: text` says the type too
+            if found["field"] in _RST_ARGUMENT_FIELDS and words:
+                field = words[-1]  # `:param int x: text` has the type before the name
                 arguments[field] = found["text"].strip()
             elif found["field"] in ("return", "returns"):
                 returns, field = found["text"].strip(), ":"
@@ -131,21 +140,21 @@ def _take_rest(lines: list[str]) -> tuple[list[str], Doc]:
                 arguments[field] = f"{arguments[field]} {line.strip()}".strip()
         else:
             field = ""
-            before.append(line)
-    return before, Doc(arguments=arguments, returns=returns)
+            others.append(line)
+    return others, Docstring(arguments=arguments, returns=returns)
 
 
-def _paragraphs(lines: list[str]) -> str:
-    """Lines of one paragraph joined; blank lines stay, and so does what is indented (lists, examples)."""
-    said: list[str] = []
+def _join_paragraphs(lines: list[str]) -> str:
+    """Joins the lines of each paragraph. Blank lines and indented lines (lists, examples) stay as they are."""
+    paragraphs: list[str] = []
     for line in lines:
-        apart = not line.strip() or line[:1].isspace() or line.startswith(("-", "*"))
-        if said and said[-1] and not apart:
-            said[-1] = f"{said[-1]} {line.strip()}"
+        separate = not line.strip() or line[:1].isspace() or line.startswith(("-", "*"))
+        if paragraphs and paragraphs[-1] and not separate:
+            paragraphs[-1] = f"{paragraphs[-1]} {line.strip()}"
         else:
-            said.append(line.rstrip())
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(said)).strip()
+            paragraphs.append(line.rstrip())
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(paragraphs)).strip()
 
 
-def _join(body: list[str]) -> str:
+def _join_lines(body: list[str]) -> str:
     return " ".join(line.strip() for line in body if line.strip() and line != "~numpy")

@@ -1,7 +1,7 @@
-"""FunctionTool: any callable as a tool. A call never raises: what goes wrong is a result the model can read.
+"""FunctionTool: any callable as a tool. A call never raises: every error becomes a result that the model can read.
 
-A plain function runs in a thread of its own, so it blocks nobody; a thread cannot be ended from outside, so one that
-hangs is answered for at its timeout and left to itself (it does not keep the program from ending).
+A plain function runs in its own thread, so it does not block the event loop. A thread cannot be ended from outside. If
+it hangs, the call fails at its timeout, and the thread is left alone. It does not keep the program from ending.
 """
 
 import asyncio
@@ -16,11 +16,11 @@ from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import ToolCall, ToolResult
 from dragoman.model.request import Tool
-from dragoman.tools.results import fail, limit, make_result
+from dragoman.tools.results import limit_result, make_failed_result, make_result
 from dragoman.tools.signature import read_signature
-from dragoman.tools.values import WrongValue
+from dragoman.tools.values import WrongValueError
 
-TOOL_S = 120.0  # RELIABILITY 2.2
+TOOL_S = 120.0  # (RELIABILITY 2.2)
 GRACE_S = 1.0  # for a cancelled tool to clean up
 PREFIX = "func_"
 
@@ -38,10 +38,10 @@ class FunctionTool:
         timeout_s: float = TOOL_S,
         strict: bool | None = None,
     ) -> None:
-        """`parameters`, if said, is the schema the model sees; arguments are converted by the hints all the same."""
+        """`parameters`, if given, is the schema that the model sees. The type hints still convert the arguments."""
         self.function: Callable[..., Any] = function.function if isinstance(function, FunctionTool) else function
         function = self.function
-        self.name = name or _name_of(function)
+        self.name = name or _get_function_name(function)
         self._signature = read_signature(function)
         self.description = self._signature.description if description is None else description
         self.parameters: JsonObject = self._signature.parameters if parameters is None else parameters
@@ -53,7 +53,7 @@ class FunctionTool:
 
     @property
     def unique_name(self) -> str:
-        """The name with `func_` in front: it cannot clash with a provider's own tools."""
+        """The name with `func_` in front, which cannot clash with tools of a provider."""
         return PREFIX + self.name
 
     def to_tool(self) -> Tool:
@@ -73,32 +73,32 @@ class FunctionTool:
         )
 
     async def run(self, call: ToolCall) -> ToolResult:
-        """The result of one call; `failed` when the arguments do not fit, the function raises or takes too long."""
+        """Runs one call. The result is `failed` if the arguments do not fit, the function raises or takes too long."""
         try:
             positional, named = self._signature.bind(call)
-        except WrongValue as error:
-            return fail(call, f"{self.name} was not called: {error}")
+        except WrongValueError as error:
+            return make_failed_result(call, f"{self.name} was not called: {error}")
         try:
-            value = await within(self._call(positional, named), self.timeout_s)
-            return limit(make_result(call, value))
+            value = await run_with_timeout(self._call(positional, named), self.timeout_s)
+            return limit_result(make_result(call, value))
         except asyncio.CancelledError:
             if _is_being_cancelled():
                 raise
-            return fail(call, f"{self.name} was cancelled")  # by itself
-        except TooLongError:
-            return fail(call, f"{self.name} took longer than {self.timeout_s:g} s")
+            return make_failed_result(call, f"{self.name} was cancelled")  # the function cancelled itself
+        except ToolTimeoutError:
+            return make_failed_result(call, f"{self.name} took longer than {self.timeout_s:g} s")
         except DragomanError as error:
-            return fail(call, f"{self.name}: {error}")
+            return make_failed_result(call, f"{self.name}: {error}")
         except RecursionError:
-            return fail(call, f"{self.name} failed: it calls itself too deeply")
+            return make_failed_result(call, f"{self.name} failed: too many nested calls (RecursionError)")
         except Exception as error:
-            return fail(call, f"{self.name} failed: {say_error(error)}")
+            return make_failed_result(call, f"{self.name} failed: {describe_error(error)}")
 
     async def _call(self, positional: list[Any], named: dict[str, Any]) -> Any:
         if _is_async(self.function):
             value = self.function(*positional, **named)
         else:
-            value = await in_thread(functools.partial(_call_through, self.function, positional, named))
+            value = await run_in_thread(functools.partial(_call_plain, self.function, positional, named))
         if inspect.isawaitable(value):
             value = await value
         if inspect.isasyncgen(value):
@@ -108,12 +108,12 @@ class FunctionTool:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
 
-    def __get__(self, owner: Any, kind: type | None = None) -> "FunctionTool":
-        """A tool made of a method is bound like one."""
-        if owner is None:
+    def __get__(self, instance: Any, owner: type | None = None) -> "FunctionTool":
+        """Binds a tool that decorates a method to its instance."""
+        if instance is None:
             return self
         return FunctionTool(
-            self.function.__get__(owner, kind),
+            self.function.__get__(instance, owner),
             name=self.name,
             description=self.description,
             parameters=self.parameters,
@@ -140,27 +140,27 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """`@tool` or `@tool(name=..., timeout_s=...)`."""
     if function is not None:
         return FunctionTool(function)
-    return lambda made: FunctionTool(made, **options)
+    return lambda decorated: FunctionTool(decorated, **options)
 
 
-def say_error(error: BaseException) -> str:
-    """An exception in one line, without a trace: the model needs what went wrong, not where."""
-    words = str(error).strip() or "no more is known"
-    return f"{type(error).__name__}: {words}"[:2000]
+def describe_error(error: BaseException) -> str:
+    """An exception in one line, without a trace: the model needs to know what went wrong, not where."""
+    message = str(error).strip() or "no message"
+    return f"{type(error).__name__}: {message}"[:2000]
 
 
 def join_pieces(pieces: list[Any]) -> Any:
-    """What a generator gave: text if it was text, else a list."""
+    """The items of a generator: one text if all of them are text, else a list."""
     return "".join(pieces) if pieces and all(isinstance(piece, str) for piece in pieces) else pieces
 
 
-def _name_of(function: Callable[..., Any]) -> str:
-    shown: Any = function
-    while isinstance(shown, functools.partial):
-        shown = shown.func
-    name = getattr(shown, "__name__", None) or type(shown).__name__
+def _get_function_name(function: Callable[..., Any]) -> str:
+    unwrapped: Any = function
+    while isinstance(unwrapped, functools.partial):
+        unwrapped = unwrapped.func
+    name = getattr(unwrapped, "__name__", None) or type(unwrapped).__name__
     if name == "<lambda>":
-        raise DragomanError("a lambda has no name: FunctionTool(..., name=...)")
+        raise DragomanError("a lambda has no name: use FunctionTool(..., name=...)")
     return str(name)
 
 
@@ -171,7 +171,7 @@ def _is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call)
 
 
-def _call_through(function: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
+def _call_plain(function: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
     value = function(*positional, **named)
     return join_pieces(list(value)) if inspect.isgenerator(value) else value
 
@@ -179,28 +179,28 @@ def _call_through(function: Callable[..., Any], positional: list[Any], named: di
 # ---------------------------------------------------------------- running
 
 
-class TooLongError(Exception):
-    """Ours, and nobody else's TimeoutError."""
+class ToolTimeoutError(Exception):
+    """The timeout of a call. A TimeoutError that the tool itself raises is something else."""
 
 
-async def within(work: Awaitable[Any], timeout_s: float) -> Any:
-    """What `work` gives, or TooLongError. In either case, and when cancelled, `work` has ended or had its chance to:
-    a task that swallows its cancellation is waited for GRACE_S and no longer."""
+async def run_with_timeout(work: Awaitable[Any], timeout_s: float) -> Any:
+    """The result of `work`, or ToolTimeoutError. On a timeout or a cancellation `work` is cancelled and gets GRACE_S to
+    end; if it ignores the cancellation, it is left alone."""
     task = asyncio.ensure_future(work)
     try:
         done, _ = await asyncio.wait({task}, timeout=timeout_s)
         if done:
             return task.result()
-        raise TooLongError
+        raise ToolTimeoutError
     finally:
         if not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=GRACE_S)
-            task.add_done_callback(_look_away)
+            task.add_done_callback(_ignore_outcome)
 
 
-def _look_away(task: "asyncio.Future[Any]") -> None:
-    """Nobody asks any more how it ended."""
+def _ignore_outcome(task: "asyncio.Future[Any]") -> None:
+    """Reads the exception, so that asyncio does not log it as unhandled."""
     if not task.cancelled():
         task.exception()
 
@@ -210,13 +210,13 @@ def _is_being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def in_thread(work: Callable[[], Any]) -> Any:
-    """Like asyncio.to_thread, in a daemon thread: one that hangs does not keep the program from ending."""
+async def run_in_thread(work: Callable[[], Any]) -> Any:
+    """Like asyncio.to_thread, but in a daemon thread: if it hangs, the program can still end."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(value: Any, error: BaseException | None) -> None:
+    def set_outcome(value: Any, error: BaseException | None) -> None:
         if future.done():
             return
         if error is not None:
@@ -229,16 +229,16 @@ async def in_thread(work: Callable[[], Any]) -> Any:
         error: Exception | None = None
         try:
             value = context.run(work)
-        except StopIteration as stop:  # a future cannot carry it
+        except StopIteration as stop:  # a future refuses StopIteration
             error = RuntimeError(f"StopIteration: {stop}")
         except SystemExit as stop:
-            error = RuntimeError(f"it wanted to end the program ({stop.code})")
-        except BaseException as caught:
-            error = caught if isinstance(caught, Exception) else RuntimeError(say_error(caught))
+            error = RuntimeError(f"it tried to exit the program ({stop.code})")
+        except BaseException as exception:
+            error = exception if isinstance(exception, Exception) else RuntimeError(describe_error(exception))
         try:
-            loop.call_soon_threadsafe(settle, value, error)
+            loop.call_soon_threadsafe(set_outcome, value, error)
         except RuntimeError:
-            return  # the loop is closed: nobody waits
+            return  # the event loop is closed, so the result is not needed
 
     threading.Thread(target=run, name="dragoman-tool", daemon=True).start()
     return await future

@@ -1,9 +1,9 @@
-"""A type hint, ready to be described as JSON Schema (schemas.py) and to make values of (values.py).
+"""Reads type hints, for JSON Schema (schemas.py) and for making values (values.py).
 
-msgspec does both for most types. What it does not take is put into words it does, and where there are none, a stand-in
-takes its place: a type of ours that msgspec asks about, at any depth. So Path, pydantic models, unions of several
-classes, enums of mixed values and classes that hold any of these work everywhere; what JSON has no form for at all is
-refused when the tool is made, with words that say what to write instead.
+msgspec does both for most types. Other hints are rewritten to types that msgspec accepts. Where that is not possible, a
+HookedType takes the place of the type: msgspec does not know it, so it calls our hook for it, at any depth. That is how
+Path, pydantic models, unions of several classes, enums of mixed values and classes that contain any of these work
+everywhere. A type that JSON cannot express is refused when the tool is made, and the error says what to write instead.
 """
 
 import collections.abc
@@ -21,20 +21,25 @@ import msgspec
 from msgspec import Meta, Struct
 
 from dragoman.errors import DragomanError
-from dragoman.tools.records import Field, Shape, is_named_tuple, is_record, read_shape
+from dragoman.tools.records import Field, RecordShape, is_named_tuple, is_record, read_record_shape
 
-PATHS = (pathlib.Path, pathlib.PurePath, pathlib.PosixPath, pathlib.PurePosixPath)
-_LISTS = (collections.abc.Iterable, collections.abc.Collection, collections.abc.Container, collections.abc.Reversible)
-_SETS = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
-_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
-_UNIONS = (Union, types.UnionType)
-_CLOCKS = {datetime.datetime: "date-time", datetime.time: "time"}  # of which msgspec says only that they are text
-_PLAIN = str | int | float | bool | None
-S = TypeVar("S", bound="StandIn")
-_MODULES = re.compile(r"\b\w+\.")
-_INSTEAD = {
-    collections.abc.Callable: "a model cannot write a function; take its name, as Literal['a', 'b']",
-    type: "a model cannot write a type; take its name, as Literal['a', 'b']",
+PATH_TYPES = (pathlib.Path, pathlib.PurePath, pathlib.PosixPath, pathlib.PurePosixPath)
+_LIST_TYPES = (
+    collections.abc.Iterable,
+    collections.abc.Collection,
+    collections.abc.Container,
+    collections.abc.Reversible,
+)
+_SET_TYPES = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
+_CONSTRAINTS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
+_UNION_TYPES = (Union, types.UnionType)
+_TIMES = {datetime.datetime: "date-time", datetime.time: "time"}  # msgspec describes them as text without a format
+_JSON_SCALAR = str | int | float | bool | None
+Hooked = TypeVar("Hooked", bound="HookedType")
+_MODULE_PREFIX = re.compile(r"\b\w+\.")
+_ALTERNATIVES = {
+    collections.abc.Callable: "a model cannot write a function: take its name, as Literal['a', 'b']",
+    type: "a model cannot write a type: take its name, as Literal['a', 'b']",
     collections.abc.Iterator: "write list[...]",
     collections.abc.Generator: "write list[...]",
     collections.abc.AsyncIterator: "write list[...]",
@@ -47,106 +52,107 @@ _INSTEAD = {
 
 
 class Hint(Struct, frozen=True):
-    """A type in words msgspec knows, stand-ins included."""
+    """A type that msgspec accepts. It may contain hooked types."""
 
     kind: Any
 
 
 def read_hint(hint: Any, names: Mapping[str, Any] | None = None) -> Hint:
-    """DragomanError when there is no JSON for such a type. `names`: what words in quotes mean in it."""
-    return Hint(Reading(names or {}).plain(hint))
+    """DragomanError if JSON cannot express the type. `names` resolves hints that are written as strings."""
+    return Hint(HintReader(names or {}).read(hint))
 
 
-# ---------------------------------------------------------------- stand-ins
+# ---------------------------------------------------------------- hooked types
 
 
 class _Anything(type):
     def __instancecheck__(cls, instance: object) -> bool:
-        return True  # msgspec looks whether a hook has made what it was asked for
+        return True  # msgspec checks the type of the value that our hook returns
 
 
-class StandIn(metaclass=_Anything):
-    """Never made: msgspec sees a type it does not know, and asks."""
+class HookedType(metaclass=_Anything):
+    """A type that msgspec does not know, so it calls our hook. It never has instances."""
 
 
-class OneOf(StandIn):
-    """A union that is tried member by member."""
+class OneOf(HookedType):
+    """A union whose members are tried one by one."""
 
     members: ClassVar[tuple[Any, ...]]
 
 
-class Record(StandIn):
-    """A class whose fields msgspec does not all take."""
+class Record(HookedType):
+    """A class with a field that msgspec does not accept."""
 
-    shape: ClassVar[Shape]
+    shape: ClassVar[RecordShape]
 
 
-class Knot(StandIn):
-    """A type that is in itself: `Json = str | list["Json"] | dict[str, "Json"]`."""
+class RecursiveType(HookedType):
+    """A type that contains itself: `Json = str | list["Json"] | dict[str, "Json"]`."""
 
     kind: ClassVar[Any]
-    tied: ClassVar[bool] = False
+    recursive: ClassVar[bool] = False
 
 
-class Values(StandIn):
-    """An enum of text and numbers together."""
+class MixedEnum(HookedType):
+    """An enum with both text and numbers as values."""
 
     values: ClassVar[type[enum.Enum]]
 
 
-def _stand_in(name: str, which: type[S], **holds: Any) -> type[S]:
-    return cast(type[S], _Anything(name, (which,), holds))
+def _make_hooked_type(name: str, base: type[Hooked], **attributes: Any) -> type[Hooked]:
+    return cast(type[Hooked], _Anything(name, (base,), attributes))
 
 
-def is_stand_in(kind: Any, which: type[StandIn] = StandIn) -> bool:
-    return isinstance(kind, type) and issubclass(kind, which)
+def is_hooked(kind: Any, base: type[HookedType] = HookedType) -> bool:
+    return isinstance(kind, type) and issubclass(kind, base)
 
 
 def is_pydantic(kind: Any) -> bool:
     return isinstance(kind, type) and hasattr(kind, "model_validate") and hasattr(kind, "model_json_schema")
 
 
-# ---------------------------------------------------------------- what msgspec takes
+# ---------------------------------------------------------------- hints that msgspec accepts
 
 
 def is_native(hint: Any) -> bool:
-    return not any(_is_odd(one) for one in _walk(hint, {})) and _accepts(hint)
+    return not any(_needs_rewrite(one) for one in _walk(hint, {})) and _is_accepted(hint)
 
 
-def _accepts(hint: Any) -> bool:
+def _is_accepted(hint: Any) -> bool:
     try:
         msgspec.json.Decoder(hint, dec_hook=lambda kind, value: value)
-        msgspec.json.schema_components([hint], schema_hook=_known)
+        msgspec.json.schema_components([hint], schema_hook=_hook_schema)
     except (TypeError, NameError, AttributeError, RecursionError):
         return False
     return True
 
 
-def _known(kind: Any) -> dict[str, Any]:
-    if kind in PATHS or is_pydantic(kind) or is_stand_in(kind):
-        return {"type": "string"}  # whatever: it is only asked whether there is an answer
-    raise TypeError(f"JSON has no word for {kind!r}")
+def _hook_schema(kind: Any) -> dict[str, Any]:
+    if kind in PATH_TYPES or is_pydantic(kind) or is_hooked(kind):
+        return {"type": "string"}  # any schema: this only checks that there is one
+    raise TypeError(f"there is no JSON Schema for {kind!r}")
 
 
-def _is_odd(hint: Any) -> bool:
-    """What msgspec refuses, or takes and describes worse than it could be."""
-    if hint in (inspect.Parameter.empty, object, typing.LiteralString, *_CLOCKS):
+def _needs_rewrite(hint: Any) -> bool:
+    """Whether msgspec refuses the type, or describes it worse than we can."""
+    if hint in (inspect.Parameter.empty, object, typing.LiteralString, *_TIMES):
         return True
     origin = get_origin(hint)
     if origin is Annotated:
-        return not all(isinstance(item, Meta) for item in hint.__metadata__) or get_args(hint)[0] in (*_CLOCKS,)
-    if origin in _SETS or hint in _SETS:
-        return not get_args(hint) or get_args(hint)[0] in (Any, object) or _unhashable(get_args(hint)[0]) is not None
-    if origin in _LISTS or hint in _LISTS or isinstance(hint, typing.TypeVar) or hasattr(hint, "__value__"):
+        return not all(isinstance(item, Meta) for item in hint.__metadata__) or get_args(hint)[0] in (*_TIMES,)
+    if origin in _SET_TYPES or hint in _SET_TYPES:
+        item = get_args(hint)[0] if get_args(hint) else Any
+        return item in (Any, object) or _find_unhashable(item) is not None
+    if origin in _LIST_TYPES or hint in _LIST_TYPES or isinstance(hint, typing.TypeVar) or hasattr(hint, "__value__"):
         return True
-    if is_record(hint):  # a NamedTuple as an array has no names; msgspec does not look for "Attributes:"
+    if is_record(hint):  # msgspec writes a NamedTuple as an array without names, and ignores "Attributes:"
         kind = origin or hint
-        return is_named_tuple(kind) or bool(read_shape(hint).doc.arguments)
+        return is_named_tuple(kind) or bool(read_record_shape(hint).doc.arguments)
     return isinstance(hint, type) and issubclass(hint, enum.Enum) and _is_mixed(hint)
 
 
-def _unhashable(hint: Any) -> Any:
-    """The first class in a hint whose values no set can hold."""
+def _find_unhashable(hint: Any) -> Any:
+    """The first class in a hint whose values cannot be in a set."""
     for one in (hint, *get_args(hint)):
         kind: Any = get_origin(one) or one
         if getattr(kind, "__hash__", None) is None:
@@ -160,202 +166,205 @@ def _is_mixed(kind: type[enum.Enum]) -> bool:
 
 
 def _walk(hint: Any, seen: dict[int, Any]) -> Iterator[Any]:
-    """A hint and all that is in it, each once."""
+    """A hint and all hints inside it, each once."""
     if id(hint) in seen:
         return
-    seen[id(hint)] = hint  # kept, so that no other object gets its id
+    seen[id(hint)] = hint  # kept alive, so that no other object gets its id
     yield hint
     if get_origin(hint) is Literal:
         return
     for one in get_args(hint):
         yield from _walk(one, seen)
     if is_record(hint):
-        for field in read_shape(hint).fields:
+        for field in read_record_shape(hint).fields:
             yield from _walk(field.hint, seen)
 
 
-# ---------------------------------------------------------------- the rest in words it takes
+# ---------------------------------------------------------------- other hints, rewritten
 
 
-class Reading:
-    """One hint. Classes that refer to themselves are read once."""
+class HintReader:
+    """Reads one hint. A class that refers to itself is read once."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
         self._records: list[tuple[Any, type[Record]]] = []
-        self._open: list[tuple[Any, type[Knot]]] = []
+        self._open_unions: list[tuple[Any, type[RecursiveType]]] = []
 
-    def plain(self, hint: Any) -> Any:
+    def read(self, hint: Any) -> Any:
         if isinstance(hint, str | typing.ForwardRef):
-            return self.plain(self._look_up(hint))
+            return self.read(self._resolve_name(hint))
         if is_native(hint):
             return hint
         if hint in (inspect.Parameter.empty, object):
             return Any
-        if hint in _CLOCKS:
-            return Annotated[hint, Meta(extra_json_schema={"format": _CLOCKS[hint]})]
+        if hint in _TIMES:
+            return Annotated[hint, Meta(extra_json_schema={"format": _TIMES[hint]})]
         if hint is typing.LiteralString:
             return str
-        if get_origin(hint) in _SETS or hint in _SETS:
-            return self._set(hint, get_origin(hint) or hint, get_args(hint))
-        if hasattr(hint, "__value__") or get_origin(hint) in _UNIONS:
-            return self._tie(hint)
+        if get_origin(hint) in _SET_TYPES or hint in _SET_TYPES:
+            return self._read_set(hint, get_origin(hint) or hint, get_args(hint))
+        if hasattr(hint, "__value__") or get_origin(hint) in _UNION_TYPES:
+            return self._read_union(hint)
         if isinstance(hint, typing.TypeVar):
-            return self._variable(hint)
+            return self._read_type_variable(hint)
         if isinstance(hint, type) and issubclass(hint, enum.Enum):
-            return _values(hint)
-        return self._record(hint) if is_record(hint) else self._compound(hint, get_origin(hint), get_args(hint))
+            return _make_mixed_enum(hint)
+        if is_record(hint):
+            return self._read_record(hint)
+        return self._read_generic(hint, get_origin(hint), get_args(hint))
 
-    def _look_up(self, hint: Any) -> Any:
+    def _resolve_name(self, hint: Any) -> Any:
         name = getattr(hint, "__forward_arg__", hint)
         if name in self._names:
             return self._names[name]
-        bare = types.SimpleNamespace(__annotations__={"it": name})
+        namespace = types.SimpleNamespace(__annotations__={"it": name})
         try:
-            return typing.get_type_hints(bare, dict(self._names), include_extras=True)["it"]
+            return typing.get_type_hints(namespace, dict(self._names), include_extras=True)["it"]
         except (NameError, SyntaxError, TypeError) as error:
-            raise DragomanError(f"{name!r} is only a name here: write the type itself") from error
+            raise DragomanError(f"the type {name!r} is not defined here: write the type itself") from error
 
-    def _tie(self, hint: Any) -> Any:
-        """A union, or a TypeAliasType, which may be in itself."""
-        for known, knot in self._open:
+    def _read_union(self, hint: Any) -> Any:
+        """Reads a union or a type alias. Both may contain themselves."""
+        for known, union in self._open_unions:
             if known == hint:
-                knot.tied = True
-                return knot
-        knot = _stand_in(self._name_of(hint), Knot)
-        self._open.append((hint, knot))
+                union.recursive = True
+                return union
+        union = _make_hooked_type(self._find_union_name(hint), RecursiveType)
+        self._open_unions.append((hint, union))
         if hasattr(hint, "__value__"):
-            kind = self.plain(hint.__value__)
+            kind = self.read(hint.__value__)
         else:
-            kind = _unite(tuple(self.plain(member) for member in get_args(hint)))
-        self._open.pop()
-        knot.kind = kind
-        return knot if knot.tied else kind
+            kind = _make_union(tuple(self.read(member) for member in get_args(hint)))
+        self._open_unions.pop()
+        union.kind = kind
+        return union if union.recursive else kind
 
-    def _name_of(self, hint: Any) -> str:
-        """What a union that has no name of its own is called where it was written."""
+    def _find_union_name(self, hint: Any) -> str:
+        """The name of a type alias, or of the variable that a union is assigned to."""
         if hasattr(hint, "__value__"):
             return str(hint.__name__)
         return next((name for name, value in self._names.items() if value is hint), "Value")
 
-    def _variable(self, hint: Any) -> Any:
+    def _read_type_variable(self, hint: Any) -> Any:
         if hint.__constraints__:
-            return self.plain(Union[hint.__constraints__])  # noqa: UP007  # made at run time
-        return Any if hint.__bound__ is None else self.plain(hint.__bound__)
+            return self.read(Union[hint.__constraints__])  # noqa: UP007  # made at run time
+        return Any if hint.__bound__ is None else self.read(hint.__bound__)
 
-    def _compound(self, hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
+    def _read_generic(self, hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
         if origin is Annotated:
-            return _annotated(self.plain(arguments[0]), arguments[1:])
-        if origin in _LISTS or hint in _LISTS:
-            return list[self.plain(arguments[0]) if arguments else Any]  # type: ignore[misc]  # made at run time
-        if arguments and isinstance(origin, type) and origin not in _INSTEAD:
-            changed = tuple(member if member is Ellipsis else self.plain(member) for member in arguments)
-            rebuilt = origin[changed]  # type: ignore[index]  # made at run time
-            if _accepts(rebuilt):
+            return _read_metadata(self.read(arguments[0]), arguments[1:])
+        if origin in _LIST_TYPES or hint in _LIST_TYPES:
+            return list[self.read(arguments[0]) if arguments else Any]  # type: ignore[misc]  # made at run time
+        if arguments and isinstance(origin, type) and origin not in _ALTERNATIVES:
+            members = tuple(member if member is Ellipsis else self.read(member) for member in arguments)
+            rebuilt = origin[members]  # type: ignore[index]  # made at run time
+            if _is_accepted(rebuilt):
                 return rebuilt
-        raise _refuse(hint, origin or hint)
+        raise _make_refusal(hint, origin or hint)
 
-    def _set(self, hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
-        """What JSON can hold and a set too."""
+    def _read_set(self, hint: Any, origin: Any, arguments: tuple[Any, ...]) -> Any:
+        """A set of values that are hashable and that JSON can express."""
         if not arguments or arguments[0] in (Any, object):
-            return origin[_PLAIN]
-        if (wrong := _unhashable(arguments[0])) is not None:
-            raise DragomanError(f"{name_of(hint)}: {name_of(wrong)} cannot be in a set; write list[{name_of(wrong)}]")
-        return origin[self.plain(arguments[0])]
+            return origin[_JSON_SCALAR]
+        if (unhashable := _find_unhashable(arguments[0])) is not None:
+            name = get_type_name(unhashable)
+            raise DragomanError(f"{get_type_name(hint)}: {name} cannot be in a set: write list[{name}]")
+        return origin[self.read(arguments[0])]
 
-    def _record(self, hint: Any) -> type[Record]:
-        for known, made in self._records:
+    def _read_record(self, hint: Any) -> type[Record]:
+        for known, record in self._records:
             if known == hint:
-                return made
-        shape = read_shape(hint)
-        record = _stand_in(shape.title, Record)
+                return record
+        shape = read_record_shape(hint)
+        record = _make_hooked_type(shape.title, Record)
         self._records.append((hint, record))
-        fields = tuple(_with_hint(field, self._field(hint, field)) for field in shape.fields)
+        fields = tuple(_replace_hint(field, self._read_field(hint, field)) for field in shape.fields)
         record.shape = msgspec.structs.replace(shape, fields=fields)
         return record
 
-    def _field(self, hint: Any, field: Field) -> Any:
+    def _read_field(self, hint: Any, field: Field) -> Any:
         try:
-            return self.plain(field.hint)
+            return self.read(field.hint)
         except DragomanError as error:
-            raise DragomanError(f"{name_of(hint)}.{field.name}: {error}") from error
+            raise DragomanError(f"{get_type_name(hint)}.{field.name}: {error}") from error
 
 
-def _with_hint(field: Field, kind: Any) -> Field:
+def _replace_hint(field: Field, kind: Any) -> Field:
     return Field(field.name, field.key, kind, field.required, field.default)
 
 
-def _unite(members: tuple[Any, ...]) -> Any:
+def _make_union(members: tuple[Any, ...]) -> Any:
     union: Any = Union.__getitem__(members)
-    return union if _accepts(union) else _stand_in("OneOf", OneOf, members=members)
+    return union if _is_accepted(union) else _make_hooked_type("OneOf", OneOf, members=members)
 
 
-def _values(kind: type[enum.Enum]) -> type[Values]:
-    wrong = next((member for member in kind if not isinstance(member.value, _PLAIN)), None)
-    if wrong is not None:
-        words = "give its members text or numbers as values"
-        raise DragomanError(f"{kind.__name__}.{wrong.name} cannot be described as JSON: {words}")
-    return _stand_in(kind.__name__, Values, values=kind)
+def _make_mixed_enum(kind: type[enum.Enum]) -> type[MixedEnum]:
+    unsuitable = next((member for member in kind if not isinstance(member.value, _JSON_SCALAR)), None)
+    if unsuitable is not None:
+        advice = "use text or numbers as the values of its members"
+        raise DragomanError(f"{kind.__name__}.{unsuitable.name} cannot be described as JSON: {advice}")
+    return _make_hooked_type(kind.__name__, MixedEnum, values=kind)
 
 
-def _refuse(hint: Any, kind: Any) -> DragomanError:
-    name = name_of(kind)
-    words = _INSTEAD.get(kind, f"write str, or another type that JSON has, and make the {name} in the function")
-    return DragomanError(f"{name_of(hint)} cannot be described as JSON: {words}")
+def _make_refusal(hint: Any, kind: Any) -> DragomanError:
+    name = get_type_name(kind)
+    advice = _ALTERNATIVES.get(kind, f"use str, or another type that JSON has, and make the {name} in the function")
+    return DragomanError(f"{get_type_name(hint)} cannot be described as JSON: {advice}")
 
 
-def _annotated(kind: Any, metadata: tuple[Any, ...]) -> Any:
-    """Text and constraints as msgspec's Meta: strings, pydantic's Field, annotated-types, Doc."""
-    said: dict[str, Any] = {}
-    kept: list[Any] = []
+def _read_metadata(kind: Any, metadata: tuple[Any, ...]) -> Any:
+    """Descriptions and constraints as msgspec's Meta, from strings, pydantic's Field, annotated-types or Doc."""
+    constraints: dict[str, Any] = {}
+    given_metas: list[Any] = []
     for item in metadata:
-        for piece in (item, *getattr(item, "metadata", ())):
-            if isinstance(piece, Meta):
-                kept.append(piece)
+        for entry in (item, *getattr(item, "metadata", ())):
+            if isinstance(entry, Meta):
+                given_metas.append(entry)
                 continue
-            if isinstance(piece, str):
-                said.setdefault("description", piece)
+            if isinstance(entry, str):
+                constraints.setdefault("description", entry)
             for name in ("description", "documentation"):
-                if isinstance(text := getattr(piece, name, None), str):
-                    said.setdefault("description", text)
-            for name in _LIMITS:
-                value = getattr(piece, name, None)
+                if isinstance(text := getattr(entry, name, None), str):
+                    constraints.setdefault("description", text)
+            for name in _CONSTRAINTS:
+                value = getattr(entry, name, None)
                 if value is not None and not callable(value):
-                    said.setdefault(name, value)
-    metas = [*kept, *([Meta(**said)] if said else [])]
-    return _limited(kind, metas) if metas else kind
+                    constraints.setdefault(name, value)
+    metas = [*given_metas, *([Meta(**constraints)] if constraints else [])]
+    return _add_constraints(kind, metas) if metas else kind
 
 
-def _limited(kind: Any, metas: list[Meta]) -> Any:
+def _add_constraints(kind: Any, metas: list[Meta]) -> Any:
     limited = Annotated[(kind, *metas)]
-    if _accepts(limited):
+    if _is_accepted(limited):
         return limited
-    if is_stand_in(kind, OneOf):  # to each member what can be said of it
-        members = tuple(_narrowed(member, metas) for member in kind.members)
-        kind = _stand_in("OneOf", OneOf, members=members)
+    if is_hooked(kind, OneOf):  # each member gets the constraints that fit it
+        members = tuple(_add_fitting_constraints(member, metas) for member in kind.members)
+        kind = _make_hooked_type("OneOf", OneOf, members=members)
         texts = [Meta(description=meta.description) for meta in metas if meta.description]
         return Annotated[(kind, *texts)] if texts else kind
-    words = f"{metas[-1]!r} says nothing about {name_of(kind)}"
-    raise DragomanError(words)
+    message = f"{metas[-1]!r} does not apply to {get_type_name(kind)}"
+    raise DragomanError(message)
 
 
-def _narrowed(kind: Any, metas: list[Meta]) -> Any:
+def _add_fitting_constraints(kind: Any, metas: list[Meta]) -> Any:
     for meta in metas:
-        limits = {name: getattr(meta, name) for name in _LIMITS if getattr(meta, name) is not None}
-        narrowed = Annotated[kind, Meta(**limits)] if limits else kind
-        kind = narrowed if _accepts(narrowed) else kind
+        constraints = {name: getattr(meta, name) for name in _CONSTRAINTS if getattr(meta, name) is not None}
+        narrowed = Annotated[kind, Meta(**constraints)] if constraints else kind
+        kind = narrowed if _is_accepted(narrowed) else kind
     return kind
 
 
-def description_of(kind: Any) -> str:
-    """What Annotated says about a type."""
+def get_description(kind: Any) -> str:
+    """The description in Annotated."""
     for item in getattr(kind, "__metadata__", ()):
         if isinstance(item, Meta) and item.description:
             return item.description
     return ""
 
 
-def name_of(hint: Any) -> str:
+def get_type_name(hint: Any) -> str:
     if get_args(hint) and not isinstance(hint, type):
-        return _MODULES.sub("", str(hint))
+        return _MODULE_PREFIX.sub("", str(hint))
     return getattr(hint, "__name__", None) or str(hint).removeprefix("typing.")

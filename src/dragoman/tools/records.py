@@ -1,4 +1,4 @@
-"""Classes with fields (dataclasses, TypedDicts, NamedTuples, msgspec Structs, attrs classes), looked at all alike."""
+"""Reads classes with fields in one way: dataclasses, TypedDicts, NamedTuples, msgspec Structs, attrs classes."""
 
 import dataclasses
 import inspect
@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.errors import DragomanError
-from dragoman.tools.docstrings import Doc, read_docstring
+from dragoman.tools.docstrings import Docstring, read_docstring
 
-NOTHING: Any = object()  # no default
-_MODULES = re.compile(r"\b\w+\.")
-_NO_NAME = re.compile(r"\W+")
-_WRAPPERS = ("Required", "NotRequired", "ReadOnly")
+NO_DEFAULT: Any = object()
+_MODULE_PREFIX = re.compile(r"\b\w+\.")
+_NON_WORD = re.compile(r"\W+")
+_KEY_WRAPPERS = ("Required", "NotRequired", "ReadOnly")
 
 
 class Field(Struct, frozen=True):
@@ -24,17 +24,17 @@ class Field(Struct, frozen=True):
     key: str  # in JSON
     hint: Any
     required: bool
-    default: Any = NOTHING
+    default: Any = NO_DEFAULT
 
 
-class Shape(Struct, frozen=True, kw_only=True):
-    """What a class is made of. `tag`: the key and value by which msgspec tells Structs apart."""
+class RecordShape(Struct, frozen=True, kw_only=True):
+    """The fields of a class. `tag` is the key and the value by which msgspec distinguishes Structs."""
 
     title: str
-    doc: Doc
+    doc: Docstring
     fields: tuple[Field, ...]
     make: Callable[..., Any]
-    closed: bool = False  # keys nobody knows are refused
+    closed: bool = False  # unknown keys are refused
     tag: tuple[str, Any] | None = None
 
 
@@ -52,7 +52,7 @@ def is_record(hint: Any) -> bool:
 
 
 def is_typed_dict(kind: Any) -> bool:
-    """Also one of typing_extensions, which `typing.is_typeddict` does not know."""
+    """Also true for typing_extensions, which `typing.is_typeddict` does not know."""
     return type(kind).__name__ == "_TypedDictMeta"
 
 
@@ -60,92 +60,94 @@ def is_named_tuple(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
-def read_shape(hint: Any) -> Shape:
-    """DragomanError when a hint in it names what nobody knows."""
+def read_record_shape(hint: Any) -> RecordShape:
+    """DragomanError if a type hint in the class names an unknown type."""
     kind = get_origin(hint) or hint
-    return Shape(
-        title=_title(hint, kind),
-        doc=_doc(kind),
-        fields=_fields(hint, kind),
+    return RecordShape(
+        title=_make_title(hint, kind),
+        doc=_read_doc(kind),
+        fields=_read_fields(hint, kind),
         make=dict if is_typed_dict(kind) else kind,
-        closed=_config(kind, "forbid_unknown_fields"),
-        tag=_tag(kind),
+        closed=_has_struct_flag(kind, "forbid_unknown_fields"),
+        tag=_get_tag(kind),
     )
 
 
-def _title(hint: Any, kind: Any) -> str:
-    words = [kind.__name__, *(_MODULES.sub("", getattr(word, "__name__", str(word))) for word in get_args(hint))]
-    return _NO_NAME.sub("_", "_".join(words))
+def _make_title(hint: Any, kind: Any) -> str:
+    words = [kind.__name__, *(_MODULE_PREFIX.sub("", getattr(word, "__name__", str(word))) for word in get_args(hint))]
+    return _NON_WORD.sub("_", "_".join(words))
 
 
-def _doc(kind: Any) -> Doc:
-    """What its writer said, not what dataclass and NamedTuple write themselves."""
+def _read_doc(kind: Any) -> Docstring:
+    """The docstring of the class, but not the one that dataclass and NamedTuple generate."""
     text = kind.__dict__.get("__doc__")
     if not isinstance(text, str) or text.startswith(f"{kind.__name__}("):
-        return Doc()
+        return Docstring()
     return read_docstring(inspect.cleandoc(text))
 
 
-def _fields(hint: Any, kind: Any) -> tuple[Field, ...]:
+def _read_fields(hint: Any, kind: Any) -> tuple[Field, ...]:
     if issubclass(kind, Struct):
-        if _config(kind, "array_like"):
-            raise DragomanError(f"{kind.__name__} is written as an array: leave array_like away")
+        if _has_struct_flag(kind, "array_like"):
+            raise DragomanError(f"{kind.__name__} is written as an array: remove array_like")
         return tuple(
-            Field(f.name, f.encode_name, f.type, f.required, _said(f.default, msgspec.NODEFAULT))
+            Field(f.name, f.encode_name, f.type, f.required, _read_default(f.default, msgspec.NODEFAULT))
             for f in msgspec.structs.fields(hint)
         )
-    hints = {name: _bind(one, _variables(hint)) for name, one in hints_of(kind).items()}
+    hints = {name: _bind_type_variables(one, _read_type_variables(hint)) for name, one in get_hints(kind).items()}
     if is_typed_dict(kind):
-        return tuple(_key(name, one, name in kind.__required_keys__) for name, one in hints.items())
+        return tuple(_read_typed_dict_key(name, one, name in kind.__required_keys__) for name, one in hints.items())
     return tuple(
-        Field(name, name, hints.get(name, Any), default is NOTHING and required, default)
-        for name, required, default in _members(kind)
+        Field(name, name, hints.get(name, Any), default is NO_DEFAULT and required, default)
+        for name, required, default in _list_members(kind)
     )
 
 
-def _members(kind: Any) -> list[tuple[str, bool, Any]]:
-    """Name, whether it must be said, and its default (NOTHING if there is none, or a factory makes it)."""
+def _list_members(kind: Any) -> list[tuple[str, bool, Any]]:
+    """Name, whether it is required, and its default (NO_DEFAULT if there is none, or if a factory makes it)."""
     if dataclasses.is_dataclass(kind):
         missing = dataclasses.MISSING
         return [
-            (f.name, f.default_factory is missing, _said(f.default, missing))
+            (f.name, f.default_factory is missing, _read_default(f.default, missing))
             for f in dataclasses.fields(kind)
             if f.init
         ]
     if is_named_tuple(kind):
-        return [(name, True, kind._field_defaults.get(name, NOTHING)) for name in kind._fields]
+        return [(name, True, kind._field_defaults.get(name, NO_DEFAULT)) for name in kind._fields]
     found = []
-    for one in kind.__attrs_attrs__:
-        if one.init:
-            made = hasattr(one.default, "factory")
-            none = one.default is type(one.default).__dict__.get("NOTHING", None) or repr(one.default) == "NOTHING"
-            found.append((one.alias or one.name, not made, NOTHING if none or made else one.default))
+    for attribute in kind.__attrs_attrs__:
+        if attribute.init:
+            has_factory = hasattr(attribute.default, "factory")
+            default = attribute.default
+            has_no_default = default is type(default).__dict__.get("NOTHING", None) or repr(default) == "NOTHING"
+            default = NO_DEFAULT if has_no_default or has_factory else default
+            found.append((attribute.alias or attribute.name, not has_factory, default))
     return found
 
 
-def _said(value: Any, missing: Any) -> Any:
-    return NOTHING if value is missing else value
+def _read_default(value: Any, missing: Any) -> Any:
+    return NO_DEFAULT if value is missing else value
 
 
-def _key(name: str, hint: Any, required: bool) -> Field:
-    while (word := getattr(get_origin(hint), "_name", None)) in _WRAPPERS:
-        required = required if word == "ReadOnly" else word == "Required"
+def _read_typed_dict_key(name: str, hint: Any, required: bool) -> Field:
+    while (wrapper := getattr(get_origin(hint), "_name", None)) in _KEY_WRAPPERS:
+        required = required if wrapper == "ReadOnly" else wrapper == "Required"
         hint = get_args(hint)[0]
     return Field(name, name, hint, required)
 
 
-def hints_of(kind: Any) -> dict[str, Any]:
+def get_hints(kind: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(kind, include_extras=True)
     except NameError as error:
         raise DragomanError(f"{kind.__qualname__}: {error} in its type hints") from error
 
 
-def _config(kind: Any, name: str) -> bool:
+def _has_struct_flag(kind: Any, name: str) -> bool:
     return bool(getattr(getattr(kind, "__struct_config__", None), name, False))
 
 
-def _tag(kind: Any) -> tuple[str, Any] | None:
+def _get_tag(kind: Any) -> tuple[str, Any] | None:
     config = getattr(kind, "__struct_config__", None)
     return (config.tag_field, config.tag) if config is not None and config.tag is not None else None
 
@@ -153,19 +155,19 @@ def _tag(kind: Any) -> tuple[str, Any] | None:
 # ---------------------------------------------------------------- generic classes
 
 
-def _variables(hint: Any) -> dict[Any, Any]:
-    """What its type variables stand for, in the class and in those it is made from."""
+def _read_type_variables(hint: Any) -> dict[Any, Any]:
+    """The types that the type variables stand for, in the class and in its base classes."""
     kind = get_origin(hint) or hint
     known = dict(zip(getattr(kind, "__parameters__", ()), get_args(hint), strict=False))
     for base in getattr(kind, "__orig_bases__", ()):
         origin = get_origin(base)
         if origin is not None and origin is not typing.Generic:
-            said = {key: _bind(value, known) for key, value in _variables(base).items()}
-            known = {**said, **known}
+            inherited = {key: _bind_type_variables(value, known) for key, value in _read_type_variables(base).items()}
+            known = {**inherited, **known}
     return known
 
 
-def _bind(hint: Any, known: dict[Any, Any]) -> Any:
+def _bind_type_variables(hint: Any, known: dict[Any, Any]) -> Any:
     if isinstance(hint, TypeVar):
         return known.get(hint, hint)
     variables = getattr(hint, "__parameters__", ())

@@ -1,4 +1,4 @@
-"""Any value a tool may return, as the parts of a ToolResult, and never more of it than a model can take."""
+"""Any value that a tool returns, as the parts of a ToolResult. Too large results are cut."""
 
 import base64
 import mimetypes
@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from dragoman.errors import DragomanError
 from dragoman.model.messages import Audio, Document, Image, Media, Opaque, Part, Text, ToolCall, ToolResult, Video
 
-RESULT_BYTES = 256 * 1024  # RELIABILITY 2.2: of text
-MEDIA_BYTES = 4 * 1024 * 1024  # of all pictures and files of a result: the strictest provider takes 5 MB each
+RESULT_BYTES = 256 * 1024  # of text (RELIABILITY 2.2)
+MEDIA_BYTES = 4 * 1024 * 1024  # of all pictures and files in a result: the strictest provider accepts 5 MB for each
 
 _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -29,89 +29,89 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xfb", "audio/mpeg"),
     (b"fLaC", "audio/flac"),
 )
-_CUT = re.compile(r"\n\[cut: the result has \d+ bytes, \d+ are shown\]\Z")
+_CUT_NOTE = re.compile(r"\n\[cut: the result has \d+ bytes, \d+ are shown\]\Z")
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
-_PARTS = (Text, Image, Document, Audio, Video)
+_PART_TYPES = (Text, Image, Document, Audio, Video)
 
 
 class File(Struct, frozen=True):
-    """A file to show to the model. A bare path is only its name: nothing is read that was not meant to be."""
+    """A file to show to the model. Return it explicitly: a plain path is only text, and the file is not read."""
 
     path: str | PathLike[str]
     media_type: str | None = None
 
 
 def make_result(call: ToolCall, value: Any) -> ToolResult:
-    """DragomanError when there is no way to say the value."""
+    """DragomanError if the value cannot be expressed as JSON."""
     if isinstance(value, ToolResult):
         return replace(value, call_id=call.id, freeform=call.freeform)
     return ToolResult(call_id=call.id, parts=make_parts(value), freeform=call.freeform)
 
 
-def fail(call: ToolCall, words: str) -> ToolResult:
-    """An error result: the model reads it and may try again."""
-    return ToolResult(call_id=call.id, parts=(Text(text=words),), failed=True, freeform=call.freeform)
+def make_failed_result(call: ToolCall, text: str) -> ToolResult:
+    """A result that tells the model what went wrong, so that it can try again."""
+    return ToolResult(call_id=call.id, parts=(Text(text=text),), failed=True, freeform=call.freeform)
 
 
 def make_parts(value: Any) -> tuple[Part, ...]:
-    one = _one_part(value)
-    if one is not None:
-        return (one,)
+    single = _make_single_part(value)
+    if single is not None:
+        return (single,)
     if isinstance(value, list | tuple) and any(_is_media(item) for item in value):
         return tuple(part for item in value for part in make_parts(item))
-    return (Text(text=dump(value)),)
+    return (Text(text=dump_value(value)),)
 
 
 def _is_media(value: Any) -> bool:
-    return isinstance(value, (*_PARTS, bytes, bytearray, memoryview, File)) or _is_picture(value)
+    return isinstance(value, (*_PART_TYPES, bytes, bytearray, memoryview, File)) or _is_pil_image(value)
 
 
-def _one_part(value: Any) -> Part | None:
+def _make_single_part(value: Any) -> Part | None:
     match value:
         case str():
             return Text(text=value)
         case Text() | Image() | Document() | Audio() | Video():
             return value
         case bytes() | bytearray() | memoryview():
-            return part_of_bytes(bytes(value))
+            return make_part_from_bytes(bytes(value))
         case File():
             return read_file(value)
-        case _ if _is_picture(value):
-            return part_of_bytes(_draw(value))
+        case _ if _is_pil_image(value):
+            return make_part_from_bytes(_encode_png(value))
         case _:
             return None
 
 
-def dump(value: Any) -> str:
-    """JSON, with what is not JSON in the words it has for itself."""
+def dump_value(value: Any) -> str:
+    """The value as JSON text. Other types are converted by their own methods (pydantic, numpy, mappings, iterables)."""
     try:
-        return msgspec.json.encode(value, enc_hook=_plain).decode()
+        return msgspec.json.encode(value, enc_hook=_make_jsonable).decode()
     except RecursionError as error:
-        raise DragomanError("the result holds itself or is nested too deeply") from error
+        raise DragomanError("the result contains itself or is nested too deeply") from error
     except (TypeError, ValueError, UnicodeEncodeError) as error:
-        raise DragomanError(f"the result cannot be said as JSON: {error}") from error
+        raise DragomanError(f"the result cannot be written as JSON: {error}") from error
 
 
-def _plain(value: Any) -> Any:
+def _make_jsonable(value: Any) -> Any:
     if hasattr(value, "model_dump"):  # pydantic
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, PathLike | complex | BaseException):
         return fspath(value) if isinstance(value, PathLike) else str(value)
-    if hasattr(value, "tolist"):  # numpy and its kin: arrays and scalars
+    if hasattr(value, "tolist"):  # arrays and scalars of numpy and similar packages
         return value.tolist()
     if hasattr(value, "__iter__") and not isinstance(value, type):
         return list(value)
-    raise TypeError(f"{type(value).__name__} is no JSON type")
+    raise TypeError(f"{type(value).__name__} is not a JSON type")
 
 
-def _is_picture(value: Any) -> bool:
+def _is_pil_image(value: Any) -> bool:
     """A PIL image, without importing PIL."""
     return type(value).__module__.startswith("PIL.") and hasattr(value, "save")
 
 
-def _draw(picture: Any) -> bytes:
+def _encode_png(picture: Any) -> bytes:
     from io import BytesIO
 
     buffer = BytesIO()
@@ -119,16 +119,16 @@ def _draw(picture: Any) -> bytes:
     return buffer.getvalue()
 
 
-def sniff(data: bytes) -> str | None:
-    """The media type the first bytes tell."""
+def sniff_media_type(data: bytes) -> str | None:
+    """The media type, judged by the first bytes."""
     if data[:4] == b"RIFF":
         return _RIFF.get(data[8:12])
     return next((kind for start, kind in _MAGIC if data.startswith(start)), None)
 
 
-def part_of_bytes(data: bytes, media_type: str | None = None, name: str | None = None) -> Part:
-    """A picture, a sound, a document or text, as its bytes or its name tell."""
-    kind = media_type or sniff(data) or (mimetypes.guess_type(name)[0] if name else None)
+def make_part_from_bytes(data: bytes, media_type: str | None = None, name: str | None = None) -> Part:
+    """A picture, a sound, a document or text, judged by the media type, the bytes or the file name."""
+    kind = media_type or sniff_media_type(data) or (mimetypes.guess_type(name)[0] if name else None)
     main = (kind or "").partition("/")[0]
     if main in ("image", "audio", "video") and kind != "image/svg+xml":
         encoded = base64.b64encode(data).decode()
@@ -143,7 +143,7 @@ def part_of_bytes(data: bytes, media_type: str | None = None, name: str | None =
         try:
             return Text(text=data.decode())
         except UnicodeDecodeError as error:
-            if len(data) > MEDIA_BYTES and error.start > MEDIA_BYTES - 4:  # read_file cut it in a character
+            if len(data) > MEDIA_BYTES and error.start > MEDIA_BYTES - 4:  # read_file cut the text inside a character
                 return Text(text=data[: error.start].decode())
     encoded = base64.b64encode(data).decode()
     return Document(data=encoded, media_type=kind or "application/octet-stream", name=name)
@@ -156,24 +156,24 @@ def read_file(file: File) -> Part:
             data = handle.read(MEDIA_BYTES + 1)
     except OSError as error:
         raise DragomanError(f"the file {path.name} cannot be read: {error.strerror}") from error
-    return part_of_bytes(data, file.media_type, path.name)
+    return make_part_from_bytes(data, file.media_type, path.name)
 
 
-# ---------------------------------------------------------------- never more than a model can take
+# ---------------------------------------------------------------- size limits
 
 
-def limit(result: ToolResult, text_bytes: int = RESULT_BYTES, media_bytes: int = MEDIA_BYTES) -> ToolResult:
-    """The same result, its text cut and its pictures left out where they are more than allowed, and saying so."""
-    text_left, media_left = text_bytes, media_bytes
+def limit_result(result: ToolResult, text_bytes: int = RESULT_BYTES, media_bytes: int = MEDIA_BYTES) -> ToolResult:
+    """The result within the limits: its text is cut and media are left out, and a note in the text says so."""
+    remaining_text, remaining_media = text_bytes, media_bytes
     parts: list[Part] = []
     for part in result.parts:
         if isinstance(part, Text):
-            kept, text_left = _cut(part, text_left)
+            kept, remaining_text = _cut_text(part, remaining_text)
             parts.append(kept)
         elif isinstance(part, Media):
-            size = _size(part)
-            if size <= media_left:
-                media_left -= size
+            size = _count_media_bytes(part)
+            if size <= remaining_media:
+                remaining_media -= size
                 parts.append(part)
             else:
                 parts.append(Text(text=f"[left out: {part.media_type or 'a file'} of {size} bytes, too large to show]"))
@@ -184,19 +184,19 @@ def limit(result: ToolResult, text_bytes: int = RESULT_BYTES, media_bytes: int =
     return replace(result, parts=tuple(parts))
 
 
-def _cut(part: Text, left: int) -> tuple[Text, int]:
+def _cut_text(part: Text, remaining: int) -> tuple[Text, int]:
     text = part.text
-    data = text.encode("utf-8", "replace") if not text.isascii() or len(text) > left else b""
+    data = text.encode("utf-8", "replace") if not text.isascii() or len(text) > remaining else b""
     size = len(data) or len(text)
-    if size <= left:
-        return part, left - size
-    done = _CUT.search(text)
-    if done is not None and size - len(done[0]) <= left:
-        return part, 0  # the tool has cut it already, and says from what
-    shown = data[: max(left, 0)].decode("utf-8", "ignore")
-    return Text(text=f"{shown}\n[cut: the result has {size} bytes, {max(left, 0)} are shown]"), 0
+    if size <= remaining:
+        return part, remaining - size
+    earlier_cut = _CUT_NOTE.search(text)
+    if earlier_cut is not None and size - len(earlier_cut[0]) <= remaining:
+        return part, 0  # the tool has already cut it, and the note says so
+    shown = data[: max(remaining, 0)].decode("utf-8", "ignore")
+    return Text(text=f"{shown}\n[cut: the result has {size} bytes, {max(remaining, 0)} are shown]"), 0
 
 
-def _size(part: Media) -> int:
+def _count_media_bytes(part: Media) -> int:
     data = part.data or ""
     return len(data) * 3 // 4 + len(getattr(part, "text", None) or "")

@@ -1,5 +1,5 @@
-"""What a schema accepts the function takes: every kind of hint, alone and inside others, with values made from its
-schema, and with values near them that another judge finds valid."""
+"""A function accepts every value that its schema accepts: for every kind of hint, alone and inside others, with values
+made from its schema, and with similar values that the package jsonschema accepts."""
 
 import dataclasses
 import datetime
@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from dragoman.errors import DragomanError
 from dragoman.tools.hints import read_hint
 from dragoman.tools.records import is_record, is_typed_dict
-from dragoman.tools.schemas import describe
-from dragoman.tools.values import WrongValue, convert
+from dragoman.tools.schemas import write_schemas
+from dragoman.tools.values import WrongValueError, make_value
 
 T = TypeVar("T")
 
@@ -163,7 +163,7 @@ HINTS: list[Any] = [
 
 
 def schema_of(hint: Any) -> dict[str, Any]:
-    (schema,), definitions = describe([read_hint(hint, globals())])
+    (schema,), definitions = write_schemas([read_hint(hint, globals())])
     return {**schema, "$defs": definitions} if definitions else schema
 
 
@@ -203,7 +203,7 @@ def values(schema: dict[str, Any], root: dict[str, Any], depth: int = 0) -> st.S
 
 
 def later(schema: dict[str, Any], root: dict[str, Any], depth: int) -> st.SearchStrategy[Any]:
-    """Types may be in themselves."""
+    """Types may contain themselves."""
     return st.deferred(lambda: values(schema, root, depth))
 
 
@@ -264,11 +264,11 @@ each_hint = pytest.mark.parametrize("number", range(len(HINTS)), ids=[name(hint)
 @each_hint
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_what_the_schema_accepts_the_function_takes(number: int, data: st.DataObject) -> None:
+def test_a_function_accepts_the_values_that_its_schema_accepts(number: int, data: st.DataObject) -> None:
     hint, (read, schema, judge) = HINTS[number], READ[number]
     value = data.draw(values(schema, schema))
     assert judge.is_valid(value), "the test's own values"
-    made = convert(value, read)
+    made = make_value(value, read)
     members = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     kinds = [typing.get_origin(one) or one for one in members]
     if all(is_record(kind) and not is_typed_dict(kind) for kind in kinds):
@@ -281,13 +281,13 @@ ODD = st.sampled_from([None, True, 0, 1, 1.0, 2.5, "x", "1", [], [1], {}, {"x": 
 @each_hint
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(value=ODD | st.lists(ODD, max_size=2) | st.dictionaries(st.sampled_from(["x", "name", "items", "1"]), ODD))
-def test_any_other_value_that_a_judge_of_schemas_accepts_too(number: int, value: Any) -> None:
+def test_a_function_accepts_other_values_that_jsonschema_accepts(number: int, value: Any) -> None:
     read, schema, judge = READ[number]
     if FORMATS.intersection(_formats(schema)):
         return  # what is text to the judge may still be no date
     try:
-        convert(value, read)
-    except WrongValue:
+        make_value(value, read)
+    except WrongValueError:
         assert not judge.is_valid(value)
 
 
@@ -333,8 +333,8 @@ MADE: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("hint", "value", "made"), MADE, ids=[f"{name(case[0])} {case[1]}" for case in MADE])
-def test_unions_at_any_depth_give_the_member_that_was_meant(hint: Any, value: Any, made: Any) -> None:
-    got = convert(value, read_hint(hint, globals()))
+def test_unions_at_any_depth_give_the_member_that_fits_best(hint: Any, value: Any, made: Any) -> None:
+    got = make_value(value, read_hint(hint, globals()))
     assert got == made
     assert type(got) is type(made)
 
@@ -353,12 +353,12 @@ WRONG: list[tuple[Any, Any, str]] = [
 
 
 @pytest.mark.parametrize(("hint", "value", "words"), WRONG, ids=[f"{name(case[0])} {case[1]}" for case in WRONG])
-def test_what_fits_no_member_says_why_and_where(hint: Any, value: Any, words: str) -> None:
-    with pytest.raises(WrongValue, match=words):
-        convert(value, read_hint(hint, globals()), "value")
+def test_a_value_that_fits_no_member_says_why_and_where(hint: Any, value: Any, words: str) -> None:
+    with pytest.raises(WrongValueError, match=words):
+        make_value(value, read_hint(hint, globals()), "value")
 
 
-def test_a_class_tells_what_its_docstring_says_about_its_fields() -> None:
+def test_the_docstring_of_a_class_describes_its_fields() -> None:
     held = schema_of(Holder)["$defs"]["Holder"]
     assert held["description"] == "Holds."
     assert held["properties"]["one"]["description"] == "the first"
@@ -368,7 +368,7 @@ def test_a_class_tells_what_its_docstring_says_about_its_fields() -> None:
     assert held["required"] == ["one"]
 
 
-def test_two_classes_of_one_name_do_not_stand_for_each_other() -> None:
+def test_two_classes_with_the_same_name_are_kept_apart() -> None:
     class Item(pydantic.BaseModel):
         price: float
 
@@ -389,22 +389,22 @@ def test_two_classes_of_one_name_do_not_stand_for_each_other() -> None:
 
 
 REFUSED: list[tuple[Any, str]] = [
-    (complex, "complex cannot be described as JSON: write str, or another type that JSON has, and make the complex"),
+    (complex, "complex cannot be described as JSON: use str, or another type that JSON has, and make the complex"),
     (list[Cat | complex], "complex cannot be described"),
-    (typing.Callable[[int], int], "a model cannot write a function; take its name"),
+    (typing.Callable[[int], int], "a model cannot write a function: take its name"),
     (type[int], "a model cannot write a type"),
     (typing.Iterator[int], r"write list\[...\]"),
     (dataclasses.make_dataclass("Odd", [("a", int | Cat | Dog), ("b", complex)]), "Odd.b: complex cannot be described"),
-    (enum.Enum("Pairs", {"A": (1, 2)}), "give its members text or numbers as values"),
+    (enum.Enum("Pairs", {"A": (1, 2)}), "use text or numbers as the values of its members"),
     (dict[str, list[type]], "a model cannot write a type"),
-    (msgspec.defstruct("Row", [("a", Cat | Dog)], array_like=True), "leave array_like away"),
-    (Annotated[bool, msgspec.Meta(ge=1)], "says nothing about bool"),
-    (list["Nowhere"], "'Nowhere' is only a name here: write the type itself"),  # type: ignore[name-defined]  # noqa: F821
-    (set[Point], r"Point cannot be in a set; write list\[Point\]"),
+    (msgspec.defstruct("Row", [("a", Cat | Dog)], array_like=True), "remove array_like"),
+    (Annotated[bool, msgspec.Meta(ge=1)], "does not apply to bool"),
+    (list["Nowhere"], "the type 'Nowhere' is not defined here: write the type itself"),  # type: ignore[name-defined]  # noqa: F821
+    (set[Point], r"Point cannot be in a set: write list\[Point\]"),
 ]
 
 
 @pytest.mark.parametrize(("hint", "words"), REFUSED, ids=[name(case[0]) for case in REFUSED])
-def test_what_json_cannot_say_is_refused_with_what_to_write_instead(hint: Any, words: str) -> None:
+def test_a_type_that_json_cannot_express_is_refused_with_advice(hint: Any, words: str) -> None:
     with pytest.raises(DragomanError, match=words):
         read_hint(hint)

@@ -1,4 +1,4 @@
-"""A schema from type hints: what it says, that it is a schema, and that what fits it is what the function gets."""
+"""Schemas from type hints, and the values that a function gets."""
 
 import datetime
 import decimal
@@ -182,18 +182,18 @@ LENIENT: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("hint", "said", "meant"), LENIENT, ids=str)
-def test_what_a_model_meant_is_understood(hint: Any, said: Any, meant: Any) -> None:
+def test_near_misses_of_a_model_are_accepted(hint: Any, said: Any, meant: Any) -> None:
     assert bind(make(hint), value=said)[1] == {"value": meant}
 
 
 @pytest.mark.parametrize("hint", [typing.Callable, type, complex, list[complex]], ids=str)
-def test_a_type_json_cannot_say_is_refused_when_the_tool_is_made(hint: Any) -> None:
+def test_a_type_that_json_cannot_express_is_refused_when_the_tool_is_made(hint: Any) -> None:
     with pytest.raises(DragomanError, match=r"take: argument value: .* cannot be described as JSON"):
         make(hint)
 
 
 def test_a_function_without_arguments_has_an_empty_object() -> None:
-    """Anthropic wants `type`, OpenAI `properties` too (seed 001)."""
+    """Anthropic requires `type`, OpenAI also requires `properties`. (seed 001)"""
     assert FunctionTool(lambda: 1, name="now").parameters == {
         "type": "object",
         "properties": {},
@@ -201,7 +201,7 @@ def test_a_function_without_arguments_has_an_empty_object() -> None:
     }
 
 
-def test_defaults_are_told_and_not_required() -> None:
+def test_defaults_are_in_the_schema_and_not_required() -> None:
     def book(city: str, when: datetime.date = datetime.date(2026, 1, 2), colour: Colour = Colour.RED, n: int | None = None) -> None:  # fmt: skip # noqa: E501
         """Books."""
 
@@ -240,7 +240,7 @@ def test_hints_as_strings_are_resolved_in_the_scope_of_the_function() -> None:
     assert bind(FunctionTool(take), value={"x": 1})[1] == {"value": Here(1)}
 
 
-def test_a_hint_nobody_knows_is_refused() -> None:
+def test_an_unknown_type_name_is_refused() -> None:
     def take(value: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821
         """Takes."""
 

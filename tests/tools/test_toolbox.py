@@ -1,4 +1,4 @@
-"""Collections: unique names, choosing, merging, running."""
+"""Collections: unique names, selecting, merging, running."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ import pytest
 from dragoman.errors import DragomanError
 from dragoman.model.messages import Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, Tool
-from dragoman.tools import FunctionTool, RunnableTool, Toolbox, ToolCollection, collect
+from dragoman.tools import FunctionTool, RunnableTool, Toolbox, ToolCollection, make_toolbox
 
 
 def get_time() -> str:
@@ -30,7 +30,7 @@ def call(name: str, arguments: str = "{}", call_id: str = "c") -> ToolCall:
 
 
 class Elsewhere:
-    """A toolbox that is no collection, as an MCP server is one."""
+    """A toolbox that is not a collection, such as an MCP server."""
 
     async def list_tools(self) -> Sequence[AnyTool]:
         return [Tool(name="search", parameters={"type": "object", "properties": {}})]
@@ -39,7 +39,7 @@ class Elsewhere:
         return ToolResult(call_id=call.id, parts=(Text(text="found"),))
 
 
-def test_a_collection_and_a_function_are_what_the_loop_wants() -> None:
+def test_a_collection_and_a_function_have_the_protocols_of_the_loop() -> None:
     assert isinstance(FunctionTool(get_time), RunnableTool)
     assert isinstance(ToolCollection(), Toolbox)
     assert isinstance(Elsewhere(), Toolbox)
@@ -55,7 +55,7 @@ def test_names_are_unique() -> None:
     assert len(tools) == 1
 
 
-def test_a_prefix_is_in_front_of_every_name_the_model_sees() -> None:
+def test_a_prefix_is_in_front_of_every_name_that_the_model_sees() -> None:
     tools = ToolCollection([get_time, get_weather], prefix="func_")
     assert (
         tools.names == ToolCollection.prefixed([get_time, get_weather]).names == ("func_get_time", "func_get_weather")
@@ -66,7 +66,7 @@ def test_a_prefix_is_in_front_of_every_name_the_model_sees() -> None:
     assert asyncio.run(tools.run(call("get_time"))).failed
 
 
-def test_a_collection_can_be_chosen_from() -> None:
+def test_tools_can_be_selected_from_a_collection() -> None:
     tools = ToolCollection([get_time, get_weather, send_mail])
     assert tools.only("get_*").names == ("get_time", "get_weather")
     assert tools.without("get_time", "send_*").names == ("get_weather",)
@@ -74,7 +74,7 @@ def test_a_collection_can_be_chosen_from() -> None:
     assert "send_mail" in tools
     assert tools["send_mail"].name == "send_mail"
     assert tools.get("other") is None
-    with pytest.raises(KeyError, match=r"no tool other; there are: get_time, get_weather, send_mail"):
+    with pytest.raises(KeyError, match=r"no tool other; the tools are: get_time, get_weather, send_mail"):
         tools["other"]
     tools.remove("send_mail")
     assert list(tools) == ["get_time", "get_weather"]
@@ -85,10 +85,10 @@ def test_collections_can_be_merged() -> None:
     assert merged.names == ("a_get_time", "b_get_time", "a_send_mail")
 
 
-def test_a_name_nobody_knows_is_an_error_result_that_lists_the_names() -> None:
+def test_an_unknown_name_gives_a_failed_result_that_lists_the_names() -> None:
     result = asyncio.run(ToolCollection([get_time, get_weather]).run(call("get_tme")))
     assert result.failed
-    assert result.parts == (Text(text="there is no tool get_tme; there are: get_time, get_weather"),)
+    assert result.parts == (Text(text="there is no tool get_tme; the tools are: get_time, get_weather"),)
 
 
 def test_calls_run_at_the_same_time_and_answer_in_order() -> None:
@@ -104,7 +104,7 @@ def test_calls_run_at_the_same_time_and_answer_in_order() -> None:
     assert [(r.call_id, r.parts) for r in results] == [(str(i), (Text(text=str(i)),)) for i in range(5)]
 
 
-def test_no_more_run_at_once_than_may() -> None:
+def test_the_number_of_calls_at_once_is_limited() -> None:
     running: list[int] = []
     most = 0
 
@@ -133,8 +133,8 @@ def test_no_more_run_at_once_than_may() -> None:
         ([Elsewhere()], ["search"]),
     ],
 )
-def test_whatever_people_pass_as_tools_becomes_a_toolbox(tools: Any, names: list[str]) -> None:
-    box = collect(tools)
+def test_every_form_of_tools_becomes_a_toolbox(tools: Any, names: list[str]) -> None:
+    box = make_toolbox(tools)
     assert [getattr(tool, "name", "") for tool in asyncio.run(box.list_tools())] == names
     for name in names:
         assert asyncio.run(box.run(call(name))).call_id == "c"
