@@ -27,6 +27,8 @@ RANKS = {
     "demo": 3,
     "dialects": 3,
     "convert": 4,
+    "learner": 4,
+    "exchange": 4,
     "upstream": 5,
     "tools": 5,
     "mcp": 5,

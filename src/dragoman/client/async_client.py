@@ -21,6 +21,7 @@ from dragoman.client.wiring import GATEWAY, Wiring, wire
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
+from dragoman.exchange import ClientRequest, UpstreamCall
 from dragoman.failure import Failure
 from dragoman.jsontypes import load_json
 from dragoman.model.events import Event
@@ -29,9 +30,9 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Note, NoteKind
 from dragoman.upstream.answer import OpenAnswer
-from dragoman.upstream.attempts import Job, UpstreamCall
+from dragoman.upstream.attempts import Job
 from dragoman.upstream.fan_out import ask_each
-from dragoman.upstream.render import ClientRequest, render, split
+from dragoman.upstream.render import render, split
 from dragoman.upstream.send import Sender
 from dragoman.upstream.spec import Target, Timeouts, Upstream
 from dragoman.upstream.speech import Sound

@@ -6,9 +6,10 @@ from dragoman.client.wiring import GATEWAY
 from dragoman.dialects import find_dialect
 from dragoman.dialects._openai_services import SPEECH_PATH
 from dragoman.errors import DragomanError
+from dragoman.exchange import UpstreamCall
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.notes import Notes
-from dragoman.upstream.attempts import Job, UpstreamCall
+from dragoman.upstream.attempts import Job
 from dragoman.upstream.spec import DEMO, Target
 from dragoman.upstream.speech import FORMS, Sound, find_speech, hear_answer, shape_sound, speak_demo
 from dragoman.upstream.upstream_state import UpstreamState

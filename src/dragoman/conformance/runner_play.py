@@ -18,6 +18,7 @@ from dragoman.errors import DecodeError, LossError
 from dragoman.failure import Failure
 from dragoman.framing.sse import SseDecoder
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
+from dragoman.learner import learn
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyFailed
 from dragoman.model.fold import GrammarError, fold
 from dragoman.model.messages import Image, Message
@@ -26,7 +27,6 @@ from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
 from dragoman.passes.prepare import prepare
 from dragoman.passes.undo import StreamUndo, undo_reply
-from dragoman.upstream.learner import learn
 from dragoman.wire import WireReply, WireRequest
 
 Outcome: TypeAlias = Literal["PASS", "FAIL", "SKIP"]

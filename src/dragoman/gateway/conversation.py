@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
+from dragoman.exchange import HOP, ClientRequest
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, put_model, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write
@@ -28,7 +29,7 @@ from dragoman.notes import Note, Notes
 from dragoman.upstream.answer import OpenAnswer, Piece
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.fan_out import ask_each
-from dragoman.upstream.render import HOP, ClientRequest, render, split
+from dragoman.upstream.render import render, split
 from dragoman.wire import WireRequest
 
 log = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ from dragoman.agent.driver import get_turn_notes
 from dragoman.agent.merge_turns import ReportedStep, ShowCalls, describe_step
 from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
+from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
 from dragoman.gateway.conversation import answer_with, count_estimate, no_model, respond
 from dragoman.gateway.error_responses import classify
@@ -36,7 +37,7 @@ from dragoman.model.request import Request, ServerTool
 from dragoman.notes import Note, Notes
 from dragoman.upstream.answer import Piece
 from dragoman.upstream.attempts import Job
-from dragoman.upstream.render import ClientRequest, render
+from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target
 
 HEADER, SHOW_HEADER, MODE_HEADER = "x-dragoman-mcp", "x-dragoman-mcp-show", "x-dragoman-mcp-mode"

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
+from dragoman.exchange import UpstreamCall
 from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.conversation import no_model
 from dragoman.gateway.http import HttpRequest
@@ -13,7 +14,7 @@ from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.notes import Notes
 from dragoman.upstream.answer import UpstreamAnswer
-from dragoman.upstream.attempts import Job, UpstreamCall
+from dragoman.upstream.attempts import Job
 from dragoman.upstream.spec import Target
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest

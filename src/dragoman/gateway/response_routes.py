@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import DecodeError, UpstreamError
+from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.response_store import StoredResponse
@@ -15,7 +16,7 @@ from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.messages import Message
 from dragoman.model.reply import Reply
 from dragoman.upstream.answer import OpenAnswer
-from dragoman.upstream.render import ClientRequest, choose_dialect
+from dragoman.upstream.render import choose_dialect
 
 RESPONSES = "openai_responses"
 PREVIOUS = "previous_response_id"

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError
+from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.response_routes import Resolved
@@ -19,7 +20,6 @@ from dragoman.model.reply import Usage
 from dragoman.notes import Note, NoteKind
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Attempt
-from dragoman.upstream.render import ClientRequest
 
 log = logging.getLogger(__name__)
 MOST_MENDED = 5  # that a line of the log tells

@@ -12,8 +12,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from dragoman.demo.model import demo_events
 from dragoman.dialects._base import Dialect, StreamDecoder
 from dragoman.errors import DecodeError, UpstreamError
+from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
 from dragoman.log_line import LogLine
 from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed
@@ -21,8 +23,8 @@ from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
 from dragoman.upstream.admission import Ticket
-from dragoman.upstream.attempts import Attempt, Job, UpstreamCall
-from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, too_late, unreadable
+from dragoman.upstream.attempts import Attempt, Job
+from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, redact_error, too_late, unreadable
 from dragoman.upstream.key_ring import Key
 from dragoman.upstream.read_reply import (
     MAX_MESSAGE,
@@ -33,7 +35,7 @@ from dragoman.upstream.read_reply import (
     read_refusal,
     says_something,
 )
-from dragoman.upstream.spec import Auth, Target
+from dragoman.upstream.spec import DEMO, Auth, Target
 from dragoman.upstream.transport import Opened, Transport
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.upstream.urls import join_url
@@ -123,6 +125,7 @@ class UpstreamAnswer:
         self._request_hash: int | None = None  # set when the request is released
         self._opened: Opened | None = None
         self._decoder: StreamDecoder | None = None
+        self._way_back = call.way_back.open_stream() if job.stream and call.way_back is not None else None
         self._read_ahead: list[Piece] = []  # before the commit point
         self._demo: Iterator[Event] | None = None
         self._ticket: Ticket | None = None
@@ -147,16 +150,17 @@ class UpstreamAnswer:
         self._state.breaker(self._key, self.target.model).begin(self._clock())
         try:
             await self._enter(job, attempt)
-            if self.call.events is not None:
-                self._take_demo(job, self.call.events())
+            if self._state.spec.kind == DEMO and self.call.request is not None:
+                self._take_demo(job, demo_events(self.call.request))
             else:
                 await self._send(job, transport, attempt, wall)
         except UpstreamError as error:
-            failure = error.failure if secret is None else redact(error.failure, secret)
-            attempt.failure = failure.code or failure.kind
-            _log_attempt(attempt, failure.message)
+            if secret is not None:
+                redact_error(error, secret)
+            attempt.failure = error.failure.code or error.failure.kind
+            _log_attempt(attempt, error.failure.message)
             self._drop()
-            raise UpstreamError(failure) from error
+            raise
         except BaseException:
             self._state.breaker(self._key, self.target.model).abandoned()
             self.close()
@@ -271,8 +275,7 @@ class UpstreamAnswer:
 
     def _take_reply(self, reply: Reply) -> None:
         self.usage = reply.usage
-        restore = self.call.restore_reply
-        self.reply = restore(reply) if restore is not None else reply
+        self.reply = self.call.way_back.reply(reply) if self.call.way_back is not None else reply
         self._ended = True
 
     # ---------------------------------------------------------------- after its first words
@@ -336,15 +339,15 @@ class UpstreamAnswer:
                 self._finished = True
             elif isinstance(last, ReplyFailed):
                 self.failure = last.failure
-            if self.call.restore is not None:
-                return self.call.restore(events)
+            if self._way_back is not None:
+                return self._way_back.feed(events)
         return events
 
     # ---------------------------------------------------------------- its end
 
     def release_request(self) -> None:
         self._request_hash, self._request = _hash(self._request), b""
-        self.call.body, self.call.learn = b"", None
+        self.call.body, self.call.request = b"", None
 
     def close(self) -> None:
         """Gives back the socket and the place, settles the tokens, tells the breaker."""

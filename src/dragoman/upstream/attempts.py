@@ -1,15 +1,12 @@
 """One request while it is sent: what is to be sent (Job), each try (Attempt), where it may still go (Attempts)."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 
-from dragoman.dialects._base import Dialect
+from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
-from dragoman.model.events import Event
-from dragoman.model.reply import Reply
-from dragoman.notes import Notes
 from dragoman.upstream.key_ring import Key
 from dragoman.upstream.retry import MOST_ATTEMPTS, RetryBudget
 from dragoman.upstream.spec import Target
@@ -17,22 +14,6 @@ from dragoman.upstream.upstream_state import UpstreamState
 
 Pair = tuple[UpstreamState, Target]
 NO_KEYS: frozenset[int] = frozenset()
-
-
-class UpstreamCall(Struct, kw_only=True):
-    """A request as one target wants it, made afresh for each attempt."""
-
-    dialect: Dialect
-    path: str
-    body: bytes
-    headers: dict[str, str]
-    notes: Notes
-    opaque: bool = False  # the answer's body is not a reply: embeddings, sound
-    as_is: bool = False  # the client's own bytes: the reply's bytes may go back as they are
-    restore: Callable[[list[Event]], list[Event]] | None = None
-    restore_reply: Callable[[Reply], Reply] | None = None
-    events: Callable[[], Iterator[Event]] | None = None  # the demo model answers by itself
-    learn: Callable[[Failure], "UpstreamCall | None"] | None = None  # what to send instead, if a refusal tells
 
 
 class Attempt(Struct, kw_only=True):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from dragoman.errors import DecodeError
+from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.upstream.secret import Secret
 
@@ -46,6 +46,11 @@ def for_client(failure: Failure, name: str) -> Failure:
             words = f"{name} does not allow this: {failure.message}"
         return Failure(kind="server_error", status=502, code="upstream_auth", message=words)
     return failure
+
+
+def redact_error(error: UpstreamError, secret: Secret) -> None:
+    error.failure = redact(error.failure, secret)
+    error.args = (error.failure.message,)
 
 
 def redact(failure: Failure, secret: Secret) -> Failure:

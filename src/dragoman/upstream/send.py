@@ -8,17 +8,16 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from dragoman.errors import UpstreamError
+from dragoman.exchange import UpstreamCall, send_corrected
 from dragoman.failure import Failure
 from dragoman.upstream.answer import UpstreamAnswer
-from dragoman.upstream.attempts import Attempts, Job, UpstreamCall
+from dragoman.upstream.attempts import Attempts, Job
 from dragoman.upstream.failures import for_client, left_alone
 from dragoman.upstream.key_ring import Key
 from dragoman.upstream.retry import LONGEST_HINT_S, Again, GiveUp, decide
 from dragoman.upstream.spec import Target
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
-
-MOST_LESSONS = 3  # things a model refuses that one request may teach
 
 
 class Sender:
@@ -117,23 +116,13 @@ class Sender:
             state.waiting_for_cooldown -= 1
 
     async def _try(self, job: Job, state: UpstreamState, target: Target, key: Key) -> UpstreamAnswer:
-        call = job.render(state, target)
-        for _ in range(MOST_LESSONS):
-            try:
-                return await self._begin(job, state, target, key, call)
-            except UpstreamError as error:
-                again = call.learn(error.failure) if call.learn is not None else None
-                if again is None:
-                    raise
-                call = again
-        return await self._begin(job, state, target, key, call)
+        async def begin(call: UpstreamCall) -> UpstreamAnswer:
+            state.remember(call.dialect.name, target.model, call.learned)
+            answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
+            await answer.begin(job, self.transport, self.wall)
+            return answer
 
-    async def _begin(
-        self, job: Job, state: UpstreamState, target: Target, key: Key, call: UpstreamCall
-    ) -> UpstreamAnswer:
-        answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
-        await answer.begin(job, self.transport, self.wall)
-        return answer
+        return await send_corrected(job.render(state, target), begin)
 
 
 def _soonest(failure: Failure, job: Job, now: float) -> Failure:

@@ -13,10 +13,11 @@ from msgspec import Struct
 from dragoman.convert import Converted, convert, convert_failure, convert_reply, convert_stream
 from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError
+from dragoman.exchange import ClientRequest
 from dragoman.gateway.bodies import put_model
 from dragoman.notes import Note, Notes
 from dragoman.upstream.profiles import load_rows
-from dragoman.upstream.render import ClientRequest, render, split
+from dragoman.upstream.render import render, split
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from dragoman.dialects import NAMES, find_dialect
-from dragoman.errors import DecodeError
+from dragoman.errors import DecodeError, UpstreamError
+from dragoman.exchange import ClientRequest, UpstreamCall
 from dragoman.failure import Failure
+from dragoman.learner import learn
 from dragoman.model.messages import Extras, Message, Reasoning, Seal, Text, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.model.request import ReasoningSetting, Request, ToolChoice
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
-from dragoman.upstream.attempts import UpstreamCall
-from dragoman.upstream.learner import learn
 from dragoman.upstream.profiles import profile_for
-from dragoman.upstream.render import ClientRequest, render
+from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 from tests.gaps import check_problems
@@ -98,14 +98,14 @@ def test_case_54_what_is_learned_is_sent_restored_and_remembered() -> None:
 
     first = made()
     assert json.loads(first.body)["stop"] == ["END"]
-    assert first.learn is not None
-    second = first.learn(refusal("Unsupported parameter: 'stop' is not supported with this model."))
+    second = first.correct(UpstreamError(refusal("Unsupported parameter: 'stop' is not supported with this model.")))
     assert second is not None
-    assert second.restore_reply is not None
+    assert second.way_back is not None
+    state.remember("openai_chat", "m", second.learned)
     answer = Reply(
         id="r", model="m", choices=(Choice(parts=(Text(text="one END two"),), finish=Finish(reason="stop")),)
     )
-    assert second.restore_reply(answer).choices[0].parts == (Text(text="one "),)
+    assert second.way_back.reply(answer).choices[0].parts == (Text(text="one "),)
     for body in (second.body, made().body):
         assert "stop" not in json.loads(body)
 
@@ -394,11 +394,11 @@ def test_what_was_renamed_before_a_lesson_is_the_clients_again_after_it() -> Non
         put_model=lambda data, model, old: data,
     )
     first = render(asked, state, Target(state.spec, "m"), stream=False, refuse=frozenset())
-    assert first.learn is not None
-    second = first.learn(refusal("Unsupported parameter: 'stop' is not supported with this model."))
+    second = first.correct(UpstreamError(refusal("Unsupported parameter: 'stop' is not supported with this model.")))
     assert second is not None
-    assert second.restore_reply is not None
+    assert second.way_back is not None
+    state.remember("openai_chat", "m", second.learned)
     alias = json.loads(second.body)["tools"][0]["function"]["name"]
     called = Choice(parts=(ToolCall(id="c2", name=alias, arguments="{}"),), finish=Finish(reason="tool_call"))
     assert alias != "a.b"
-    assert second.restore_reply(Reply(id="r", model="m", choices=(called,))).choices[0].parts[0] == call("c2", "a.b")
+    assert second.way_back.reply(Reply(id="r", model="m", choices=(called,))).choices[0].parts[0] == call("c2", "a.b")

@@ -1,0 +1,310 @@
+"""One exchange: a client's request on its way to a server, and the server's answer on its way back.
+
+    call = write_call(client_request, destination, notes, stream=False)     # path, headers and body to send
+    answer = await send_corrected(call, send)                               # once more if a refusal says what is wrong
+    reply = call.way_back.reply(reply)                                      # a whole answer, as the client asked for it
+    events = call.way_back.open_stream().feed(events)                       # or a streamed one
+
+Nothing is sent here. The gateway, the client and `dragoman verify` each send in their own way and share all of this.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.dialects._base import Dialect
+from dragoman.dialects._seals import WORD, strip_side
+from dragoman.errors import LossError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.jsontypes import JsonObject, dump_json, load_json
+from dragoman.learner import learn
+from dragoman.model.events import Event, ReplyFailed
+from dragoman.model.reply import Reply, Usage, add_usage
+from dragoman.model.request import Request
+from dragoman.notes import Note, Notes
+from dragoman.passes.emulate import Undo
+from dragoman.passes.json_answers import ask_again
+from dragoman.passes.prepare import prepare
+from dragoman.passes.profile import Profile
+from dragoman.passes.rename import NOTHING
+from dragoman.passes.think_tags import ThoughtFinder, find_thoughts
+from dragoman.passes.undo import StreamRenamer, StreamUndo, undo_reply
+
+HOP = "x-dragoman-hop"  # counts the gateways on the way: a gateway that is its own upstream must notice (T41)
+MISFIT = "answer_misfit"
+MOST_CORRECTIONS = 3  # of one request: a model may refuse several things, one after the other
+T = TypeVar("T")
+
+
+class ClientRequest(Struct, kw_only=True):
+    """What the client asked, in its own dialect and in ours."""
+
+    dialect: Dialect
+    request: Request
+    raw: bytes = b""  # the body as it came
+    headers: dict[str, str] = {}  # those of the dialect
+    notes: tuple[Note, ...] = ()  # of decoding it
+    same_wire: bool = True  # whether `raw` still says what `request` says
+    put_model: Callable[[bytes, str, str], bytes] = lambda raw, model, old: raw
+    hops: int = 0  # gateways of ours it has been through
+    path: str = ""  # the plain path of its route; Gemini's with what its query says
+
+
+class Destination(Struct, frozen=True, kw_only=True):
+    """One model at one server, as far as the wire depends on it."""
+
+    dialect: Dialect
+    model: str
+    profile: Profile  # see `bind_profile`
+    stream_usage: bool = True  # a stream may be asked to tell its usage
+
+
+def bind_profile(profile: Profile, upstream: str, *, native: bool) -> Profile:
+    """A profile for one server. Seals stay with the server that made them, and a request in the client's own dialect
+    (`native`) is changed as little as possible. Several answers from a server that gives one are no matter of a single
+    call: the request was split before."""
+    policy = profile.policy
+    if profile.policy_of("choices") == "emulate":
+        policy = {**policy, "choices": "drop"}
+    return replace(profile, upstream=upstream, native=native, policy=policy)
+
+
+# ---------------------------------------------------------------- the way back
+
+
+class AnswerMisfit(UpstreamError):
+    """The answer is not what was asked for, and can be asked for once more."""
+
+    def __init__(self, why: str, again: Request, spent: Usage | None) -> None:
+        super().__init__(_misfit(why))
+        self.again = again
+        self.spent = spent
+
+
+class WayBack(Struct, frozen=True, kw_only=True):
+    """How a server's answer becomes the answer to what the client asked.
+
+    Thoughts are found first, because a thought is no text (FIELD-CASES 73). Then what the passes changed is undone, and
+    then an answer that should be JSON is checked, where the server did not hold the model to it."""
+
+    notes: Notes
+    undo: Undo = Undo()
+    think_tags: tuple[str, ...] = ()
+    think_opened: bool = False
+    asked: Request | None = None  # if its answer is wrong, it is asked once more
+    spent: Usage | None = None  # by the first answer, which was wrong
+
+    @property
+    def changes_nothing(self) -> bool:
+        return not self.think_tags and self.undo.is_nothing() and self.spent is None
+
+    def reply(self, reply: Reply) -> Reply:
+        """A whole answer. An UpstreamError when it is not what was asked for and the client takes nothing else."""
+        if self.spent is not None:
+            reply = replace(reply, usage=add_usage(self.spent, reply.usage))
+        if self.think_tags:
+            reply = find_thoughts(reply, self.think_tags, opened=self.think_opened)
+        if self.asked is not None:
+            self._check(reply, self.asked)
+        try:
+            return undo_reply(reply, self.undo, self.notes)
+        except LossError as error:
+            raise UpstreamError(_misfit(error.why)) from error
+
+    def _check(self, reply: Reply, asked: Request) -> None:
+        trial = Notes()
+        undone = undo_reply(reply, self.undo, trial)
+        why = next((note.why for note in trial if note.kind == "dropped"), None)
+        again = ask_again(asked, undone, why) if why is not None else None
+        if why is not None and again is not None:
+            raise AnswerMisfit(why, again, reply.usage)
+
+    def open_stream(self) -> "StreamWayBack":
+        """For one streamed answer."""
+        return StreamWayBack(self)
+
+
+class StreamWayBack:
+    """The way back for the events of one stream, in the order they come."""
+
+    def __init__(self, way: WayBack) -> None:
+        self._thoughts = ThoughtFinder(way.think_tags, opened=way.think_opened) if way.think_tags else None
+        self._undo: StreamRenamer | StreamUndo = (
+            StreamRenamer(way.undo.renames) if way.undo.is_only_names() else StreamUndo(way.undo, way.notes)
+        )
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        if self._thoughts is not None:
+            events = [out for event in events for out in self._thoughts.feed(event)]
+        undo = self._undo
+        if isinstance(undo, StreamRenamer):  # fast path: only names to undo
+            return undo.feed_all(events)
+        undone: list[Event] = []
+        try:
+            for event in events:
+                undone.extend(undo.feed(event))
+        except LossError as error:
+            undone.append(ReplyFailed(failure=_misfit(error.why)))
+        return undone
+
+
+def _misfit(why: str) -> Failure:
+    """The model's mistake: neither the caller's fault nor the upstream's."""
+    return Failure(kind="refused", status=502, code=MISFIT, message=why)
+
+
+# ---------------------------------------------------------------- the way there
+
+
+class UpstreamCall(Struct, kw_only=True):
+    """A request as one server wants it, made afresh for each attempt, and the way back for its answer."""
+
+    dialect: Dialect
+    path: str
+    body: bytes
+    headers: dict[str, str]
+    notes: Notes
+    way_back: WayBack | None = None  # None: the answer stays as it is
+    request: Request | None = None  # what the body says, in our own form
+    opaque: bool = False  # the answer's body is not a reply: embeddings, sound
+    as_is: bool = False  # the client's own bytes: the reply's bytes may go back as they are
+    learned: dict[str, object] = {}  # fields of a profile: what a refusal has taught about the model
+    exchange: "Exchange | None" = None
+    corrections_left: int = MOST_CORRECTIONS
+
+    def correct(self, error: UpstreamError) -> "UpstreamCall | None":
+        """What to send instead of this, if the error tells what is wrong with it."""
+        exchange, request, left = self.exchange, self.request, self.corrections_left - 1
+        if exchange is None or request is None or left < 0:
+            return None
+        if isinstance(error, AnswerMisfit):
+            return exchange.encode(error.again, corrections_left=0, spent=error.spent)
+        lesson = learn(error.failure, request, exchange.to.profile, exchange.notes)
+        if lesson is None:
+            return None
+        if not lesson.undo.is_nothing():
+            exchange = replace(exchange, undo=_combine(exchange.undo, lesson.undo))
+        return exchange.encode(lesson.request, corrections_left=left, learned=lesson.remember)
+
+
+async def send_corrected(call: UpstreamCall, send: Callable[[UpstreamCall], Awaitable[T]]) -> T:
+    """Sends a call, and again as long as the errors tell what to send instead."""
+    while True:
+        try:
+            return await send(call)
+        except UpstreamError as error:
+            corrected = call.correct(error)
+            if corrected is None:
+                raise
+            call = corrected
+
+
+class Exchange(Struct, frozen=True, kw_only=True):
+    """What all calls have in common that are made for one client request at one destination."""
+
+    to: Destination
+    notes: Notes
+    undo: Undo
+    asks_usage: bool
+    hops: int
+
+    def encode(
+        self,
+        request: Request,
+        *,
+        corrections_left: int = MOST_CORRECTIONS,
+        learned: dict[str, object] | None = None,
+        spent: Usage | None = None,
+    ) -> UpstreamCall:
+        """`spent`: by an answer that was wrong and is asked for once more."""
+        dialect, profile = self.to.dialect, self.to.profile
+        wire = dialect.encode_request(request, self.notes)
+        if self.asks_usage and dialect.usage_option is not None:
+            _ask_for_usage(wire.body, *dialect.usage_option)
+        body = dump_json(wire.body)
+        way_back = WayBack(
+            notes=self.notes,
+            undo=self.undo,
+            think_tags=profile.think_tags,
+            think_opened=profile.think_opened,
+            asked=request if self.undo.expected is not None and corrections_left else None,
+            spent=spent,
+        )
+        return UpstreamCall(
+            dialect=dialect,
+            path=wire.path,
+            body=without_side(body) if profile.native else body,  # other dialects do not say it anyway
+            headers={**wire.headers, HOP: str(self.hops + 1)},
+            notes=self.notes,
+            way_back=None if way_back.changes_nothing else way_back,
+            request=request,
+            learned=learned or {},
+            exchange=self,
+            corrections_left=corrections_left,
+        )
+
+    def copy_bytes(self, client_request: ClientRequest, request: Request) -> UpstreamCall:
+        """The client's own bytes, with the model's name as the only change."""
+        dialect, model = self.to.dialect, self.to.model
+        path, body = client_request.path, client_request.raw
+        if dialect.put_model is None:
+            body = client_request.put_model(body, model, client_request.request.model)
+        else:
+            path = dialect.put_model(path, model)
+        return UpstreamCall(
+            dialect=dialect,
+            path=path,
+            body=without_side(body),
+            headers={**dialect.default_headers, **client_request.headers, HOP: str(self.hops + 1)},
+            notes=self.notes,
+            request=request,
+            as_is=True,
+            exchange=self,
+        )
+
+
+def write_call(client_request: ClientRequest, to: Destination, notes: Notes, *, stream: bool) -> UpstreamCall:
+    """The client's request as its destination wants it: the client's own bytes if nothing has to change."""
+    asked = client_request.request
+    request = replace(asked, model=to.model, stream=stream or asked.stream)
+    prepared = prepare(request, to.profile, notes)
+    exchange = Exchange(
+        to=to,
+        notes=notes,
+        undo=prepared.undo,
+        asks_usage=stream and to.stream_usage and _takes_usage_option(to),
+        hops=client_request.hops,
+    )
+    same_dialect = to.dialect.name == client_request.dialect.name
+    unchanged = prepared.request is request or prepared.request == request
+    if same_dialect and client_request.same_wire and not to.profile.think_tags and unchanged:
+        return exchange.copy_bytes(client_request, prepared.request)
+    return exchange.encode(prepared.request)
+
+
+def _takes_usage_option(to: Destination) -> bool:
+    """Mistral refuses `stream_options`, and tells usage unasked."""
+    option, taken = to.dialect.usage_option, to.profile.takes_extras
+    return option is not None and (taken is None or option[0] in taken)
+
+
+def _ask_for_usage(body: JsonObject, key: str, inside: str) -> None:
+    options = body.get(key)
+    body[key] = {**(options if type(options) is dict else {}), inside: True}
+
+
+def without_side(body: bytes) -> bytes:
+    """No provider sees our side field; a body without it keeps every byte."""
+    if WORD not in body:  # fast path: no side field
+        return body
+    value = load_json(body)
+    return dump_json(value) if strip_side(value) else body
+
+
+def _combine(first: Undo, second: Undo) -> Undo:
+    """What the profile made necessary, and what a lesson did besides. Names were made legal the first time."""
+    said = {f: getattr(second, f) for f in Undo.__struct_fields__ if getattr(second, f) != getattr(Undo(), f)}
+    said |= {"custom": first.custom | second.custom, "stops": first.stops + second.stops}
+    return replace(first, **{**said, "renames": first.renames if first.renames != NOTHING else second.renames})
