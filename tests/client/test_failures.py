@@ -75,6 +75,18 @@ def test_a_lasting_fault_is_told(name: str, fault: ScriptedFault, kind: str) -> 
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_provider_that_forbids_something_keeps_its_403_whatever_its_words(name: str) -> None:
+    async def main() -> None:
+        async with room(name) as (client, provider, model):
+            provider.always(faults.failing(403, "Project policy refuses this model"))
+            error = await fails(client, model)
+            assert (error.failure.kind, error.failure.status) == ("forbidden", 403)
+            assert error.failure.message.endswith("does not allow this: Project policy refuses this model")
+
+    asyncio.run(main())
+
+
 def test_an_answer_that_is_no_answer_is_asked_for_once_more_and_then_a_failure() -> None:
     async def main() -> None:
         async with room("openai_chat") as (client, provider, model):

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Any, Literal, Unpack, overload
+from typing import Literal, Unpack, overload
 
 from msgspec.structs import replace
 
@@ -40,7 +40,7 @@ from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
 
 TIMEOUT_S = 600.0
-_ANYBODY = "the upstream"
+OUR_WORDS = "the upstream"  # so begin our own messages about an upstream
 
 
 class AsyncClient:
@@ -224,12 +224,11 @@ class AsyncClient:
 
     async def ask(self, job: Job, copies: int = 1) -> OpenAnswer:
         """Whoever calls this closes what it gives (`done`). A gateway has tried again already when it says no."""
-        if self.wiring.only == GATEWAY:
-            job = replace(job, most=1)
+        job = replace(job, report=tell_refused_key, most=1 if self.wiring.only == GATEWAY else job.most)
         try:
             sent = await (self._sender.ask(job) if copies == 1 else ask_each(self._sender, job, copies))
         except UpstreamError as error:
-            raise UpstreamError(own_words(error.failure, job)) from error
+            raise UpstreamError(name_upstream(error.failure, job)) from error
         self._live.add(sent)
         return sent
 
@@ -345,16 +344,21 @@ def notes_of(sent: OpenAnswer) -> tuple[Note, ...]:
     return (*notes, *more)
 
 
-def own_words(failure: Failure, job: Job) -> Failure:
-    """What a gateway tells its clients, for whoever has no gateway but upstreams of their own."""
-    names = [state.spec.name for state, _ in job.targets]
-    if failure.code == "upstream_auth" and failure.message.startswith(tuple(f"{name} " for name in names)):
-        words = failure.message.replace("the key dragoman has for it", "the key")
-        kind: Any = "unauthenticated" if "refuses" in failure.message else "forbidden"
-        return replace(failure, kind=kind, status=401 if kind == "unauthenticated" else 403, message=words)
-    if failure.message.startswith(_ANYBODY) and len(job.targets) == 1:
-        spec = job.targets[0][0].spec
-        who = f"the gateway at {spec.base_url}" if spec.name.startswith(GATEWAY) else f"{spec.name} ({spec.base_url})"
-        rest = failure.message.removeprefix(_ANYBODY)
-        return replace(failure, message=who + (f": its {rest[3:]}" if rest.startswith("'s ") else rest))
+def tell_refused_key(failure: Failure, name: str) -> Failure:
+    """The caller of a library owns the key: a refusal keeps its kind and its status, in the provider's words."""
+    if failure.kind == "unauthenticated":
+        return replace(failure, message=f"{name} refuses the key: {failure.message}")
+    if failure.kind == "forbidden":
+        return replace(failure, message=f"{name} does not allow this: {failure.message}")
     return failure
+
+
+def name_upstream(failure: Failure, job: Job) -> Failure:
+    """Says which server could not be reached. Without a response the message is ours, so we may rewrite it."""
+    answered = any(attempt.status is not None for attempt in job.attempts[-1:])
+    if answered or len(job.targets) != 1 or not failure.message.startswith(OUR_WORDS):
+        return failure
+    spec = job.targets[0][0].spec
+    server = f"the gateway at {spec.base_url}" if spec.name.startswith(GATEWAY) else f"{spec.name} ({spec.base_url})"
+    rest = failure.message.removeprefix(OUR_WORDS)
+    return replace(failure, message=server + (f": its {rest[3:]}" if rest.startswith("'s ") else rest))

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
+from dragoman.upstream.failures import hide_refused_key
 from dragoman.upstream.key_ring import Key
 from dragoman.upstream.retry import MOST_ATTEMPTS, RetryBudget
 from dragoman.upstream.spec import Target
@@ -42,6 +43,7 @@ class Job(Struct, kw_only=True):
     attempts: list[Attempt] = []
     keep_wire: bool = False  # for X-ray
     most: int = MOST_ATTEMPTS  # 1: the upstream is a gateway, which retries by itself
+    report: Callable[[Failure, str], Failure] = hide_refused_key  # the last failure and its upstream, for the asker
 
     @property
     def request_hash(self) -> int | None:

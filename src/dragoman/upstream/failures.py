@@ -38,8 +38,8 @@ def left_alone(names: list[str], wait: float, *, resting: bool) -> Failure:
     return Failure(kind="overloaded", status=503, code="upstream_closed", message=words, retry_after_s=max(wait, 1.0))
 
 
-def for_client(failure: Failure, name: str) -> Failure:
-    """An upstream's refusal of our key is not the client's fault and not its 401 (F18)."""
+def hide_refused_key(failure: Failure, name: str) -> Failure:
+    """For a gateway's client: it does not own the key that the upstream refuses, so this is no 401 of its own (F18)."""
     if failure.kind in ("unauthenticated", "forbidden"):
         words = f"{name} refuses the key dragoman has for it"
         if failure.kind == "forbidden" and failure.message:

@@ -12,7 +12,7 @@ from dragoman.exchange import UpstreamCall, send_corrected
 from dragoman.failure import Failure
 from dragoman.upstream.answer import UpstreamAnswer
 from dragoman.upstream.attempts import Attempts, Job
-from dragoman.upstream.failures import for_client, left_alone
+from dragoman.upstream.failures import left_alone
 from dragoman.upstream.key_ring import Key
 from dragoman.upstream.retry import LONGEST_HINT_S, Again, GiveUp, decide
 from dragoman.upstream.spec import Target
@@ -75,7 +75,7 @@ class Sender:
         )
         match decision:
             case GiveUp():
-                raise UpstreamError(for_client(reported, name))
+                raise UpstreamError(job.report(reported, name))
             case Again() if failure.kind == "rate_limited":
                 attempts.start_again(state.budget)  # `_choose` waits for the first target that may be asked
             case Again(wait_s=wait):
