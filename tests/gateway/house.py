@@ -13,12 +13,12 @@ from typing import Any
 
 from dragoman.gateway.app import App
 from dragoman.gateway.auth import Access, KeyStore
-from dragoman.gateway.config import demo
 from dragoman.gateway.listening import bind
 from dragoman.gateway.log import Log
 from dragoman.gateway.server import Server, make_server
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.state import Gateway
+from dragoman.upstream.discovery import demo_upstream
 from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import Timeouts, Upstream
 
@@ -93,7 +93,7 @@ AUTHS: dict[str, Any] = {
 def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: Any) -> Iterator[House]:
     """A running gateway; without upstreams it has the demo model."""
     loop = Loop()
-    config = Settings(upstreams=upstreams or (demo(),), port=0, **settings)
+    config = Settings(upstreams=upstreams or (demo_upstream(),), port=0, **settings)
     known = keys or KeyStore(None, config.client_keys)
     doorman = Access(known, config.hosts, config.origins, config.limits.wrong_keys)
     listener = bind("127.0.0.1", 0)

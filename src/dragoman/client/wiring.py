@@ -10,22 +10,27 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.demo.model import MODELS as DEMO_MODELS
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.upstream.discovery import (
+    BASE_URL,
+    DEFAULT_KIND,
+    KIND_ALIASES,
+    LOCAL,
+    demo_upstream,
+    find_key,
+    find_url,
+    make_upstream,
+)
 from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, kind_of_model, load_rows
 from dragoman.upstream.routing import is_legal_model
-from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import DEMO, Target, Timeouts, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 
-LOCAL = ("ollama", "lmstudio", "vllm", "llamacpp")
 GATEWAY = "gateway"
 WHERE = "Client"
 # A gateway takes everything and decides itself what to leave out.
 _OPEN = {"developer": True, "omit_neutral": False, "rejects": [], "lacks": []}
-_NAMES = {"google": "gemini", "openai-compatible": "compatible", "llama.cpp": "llamacpp", "grok": "xai"}
-_URL = re.compile(r"https?://[^\s/@?#]+[^\s#@]*")
 
 
 class Wiring(Struct, kw_only=True):
@@ -104,15 +109,15 @@ def wire(
         found = tuple(upstreams)
         only = found[0].name if len(found) == 1 else None
     elif provider == DEMO:
-        found, only = (demo(),), DEMO
+        found, only = (demo_upstream(),), DEMO
     elif provider is None and base_url is not None:
         made = _gateway(base_url, api_key or env.get("DRAGOMAN_KEY"), dialect, timeouts)
         found, only = (replace(made, headers=headers),), GATEWAY
     elif provider is not None:
         kind = _kind(provider)
-        key = api_key or keys.get(provider) or keys.get(kind.name) or _env_key(kind, env)
-        made = _upstream(provider, kind, key, base_url or _env_url(kind, env), dialect, timeouts)
-        found, only = (replace(made, headers=headers), demo()), provider
+        key = api_key or keys.get(provider) or keys.get(kind.name) or find_key(kind, env)
+        made = _upstream(provider, kind, key, base_url or find_url(kind, env), dialect, timeouts)
+        found, only = (replace(made, headers=headers), demo_upstream()), provider
     else:
         found = discover(keys, env, timeouts)
     named = {name: (to,) if isinstance(to, str) else tuple(to) for name, to in aliases.items()}
@@ -120,40 +125,25 @@ def wire(
 
 
 def discover(keys: Mapping[str, str], env: Mapping[str, str], timeouts: Timeouts) -> tuple[Upstream, ...]:
-    known = {_NAMES.get(name, name): key for name, key in keys.items()}
+    known = {KIND_ALIASES.get(name, name): key for name, key in keys.items()}
     for name in known:
         _kind(name)
     found: list[Upstream] = []
     for kind in load_rows().kinds.values():
-        key = known.get(kind.name) or _env_key(kind, env)
-        url = _env_url(kind, env) or kind.base_url
-        if "{" in url or not url or (key is None and kind.name not in LOCAL) or kind.name == "compatible":
+        key = known.get(kind.name) or find_key(kind, env)
+        url = find_url(kind, env) or kind.base_url
+        if "{" in url or not url or (key is None and kind.name not in LOCAL) or kind.name == DEFAULT_KIND:
             continue
         found.append(_upstream(kind.name, kind, key, url, None, timeouts))
-    return (*found, demo())
-
-
-def demo() -> Upstream:
-    return Upstream(name=DEMO, kind=DEMO, dialect="canonical", models=DEMO_MODELS)
+    return (*found, demo_upstream())
 
 
 def _kind(name: str) -> Kind:
     try:
-        return find_kind(_NAMES.get(name, name))
+        return find_kind(KIND_ALIASES.get(name, name))
     except ConfigError as error:
         known = ", ".join(load_rows().kinds)
         raise ConfigError(WHERE, "provider", f"no such kind of server {name!r}; there are {known}") from error
-
-
-def _env_key(kind: Kind, env: Mapping[str, str]) -> str | None:
-    return next((env[name] for name in kind.keys if env.get(name)), None)
-
-
-def _env_url(kind: Kind, env: Mapping[str, str]) -> str | None:
-    """OPENAI_BASE_URL and its kin, as the vendors' own clients read them."""
-    if kind.name == "ollama" and (said := env.get("OLLAMA_HOST")) and not said.startswith("0."):
-        return said if said.startswith("http") else f"http://{said}"
-    return env.get(f"{kind.name.upper()}_BASE_URL") or None
 
 
 def _upstream(
@@ -161,27 +151,17 @@ def _upstream(
 ) -> Upstream:
     dialects = (dialect.replace("-", "_"),) if dialect is not None else kind.dialects
     url = base_url or kind.url_of(dialects[0])
-    if not _URL.fullmatch(url) or "{" in url:
+    if not BASE_URL.fullmatch(url) or "{" in url:
         raise ConfigError(WHERE, "base_url", f"{name} needs one: http(s)://host[:port][/path]")
-    auth = "bearer" if kind.auth == "none" and key is not None else kind.auth
-    return Upstream(
-        name=name,
-        kind=kind.name,
-        dialect=dialects[0],
-        dialects=dialects,
-        base_url=url,
-        keys=() if key is None else (Secret(key, origin_of(url)),),
-        auth=auth,
-        timeouts=timeouts,
-    )
+    return make_upstream(name, kind, key=key, base_url=url, dialects=dialects, timeouts=timeouts)
 
 
 def _gateway(base_url: str, key: str | None, dialect: str | None, timeouts: Timeouts) -> Upstream:
     url = base_url.rstrip("/")
-    if not _URL.fullmatch(url):
+    if not BASE_URL.fullmatch(url):
         raise ConfigError(WHERE, "base_url", "expected http(s)://host[:port]")
     url = re.sub(r"/v1$", "", url)  # each door has a path of its own
-    kind = find_kind("compatible")
+    kind = find_kind(DEFAULT_KIND)
     made = _upstream(GATEWAY, kind, key, url, dialect or "openai_chat", timeouts)
     return replace(made, overrides=_OPEN if dialect is None else {})
 

@@ -11,25 +11,34 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from dragoman.demo.model import MODELS as DEMO_MODELS
-from dragoman.dialects import CANONICAL, SPOKEN, find_dialect
-from dragoman.errors import ConfigError, DecodeError
+from dragoman.dialects import SPOKEN
+from dragoman.errors import ConfigError
 from dragoman.gateway.auth import weak_secret
 from dragoman.gateway.config_file import find_line, parse, read_text
 from dragoman.gateway.mcp_settings import read_mcp
 from dragoman.gateway.settings import PORT, RequestLimits, Settings
-from dragoman.jsontypes import kind_of, load_json
-from dragoman.upstream.profiles import Kind, find_kind, load_rows, profile_for
+from dragoman.jsontypes import kind_of
+from dragoman.upstream.discovery import (
+    BASE_URL,
+    DEFAULT_KIND,
+    KIND_ALIASES,
+    demo_upstream,
+    find_key,
+    local_url,
+    make_upstream,
+    probe_local,
+    remote_kinds,
+)
+from dragoman.upstream.profiles import find_kind, load_rows, profile_for
 from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import DEMO, Caps, Timeouts, Upstream
 
 FILES = ("dragoman.toml", "config.json")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-PROBE_S = 0.25
-DEFAULT_KIND = "compatible"
-ALIASES_OF_KINDS = {"google": "gemini", "openai-compatible": DEFAULT_KIND, "llama.cpp": "llamacpp", "grok": "xai"}
 
 _TOP = {
     "providers", "upstreams", "api_key", "models", "rpm", "http_port", "port", "host", "aliases", "server", "keys",
@@ -147,7 +156,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         providers = {_guess_provider(merged.get("models")): legacy}  # one provider, as seed 003 has it
     upstreams = [read_upstream(name, row, file, env) for name, row in providers.items()]
     if top.flag("demo", default=not upstreams):
-        upstreams.append(demo())
+        upstreams.append(demo_upstream())
     if not upstreams:
         raise ConfigError(file, "providers", "there is none")
     keys = top.texts("client_keys") or top.texts("keys")
@@ -210,9 +219,9 @@ def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str]) -> Ups
         raise ConfigError(file, at, "a name without spaces and slashes is needed: models are asked for as name/model")
     reader = _Reader(row, file, at, _PROVIDER, env)
     kinds = load_rows().kinds
-    said = reader.text("kind") or ALIASES_OF_KINDS.get(name, name)
+    said = reader.text("kind") or KIND_ALIASES.get(name, name)
     if said == DEMO:
-        return demo(name, reader.texts("models") or DEMO_MODELS)
+        return demo_upstream(name, reader.texts("models") or DEMO_MODELS)
     if reader.data.get("kind") is not None and said not in kinds:
         raise ConfigError(file, reader.key("kind"), f"no such kind {said!r}; there are {', '.join(kinds)}")
     kind = kinds.get(said, kinds[DEFAULT_KIND])
@@ -223,12 +232,14 @@ def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str]) -> Ups
         raise ConfigError(
             file, reader.key("base_url"), f"is needed for {name}" + (f" ({base_url})" if base_url else "")
         )
-    if not re.fullmatch(r"https?://[^\s/@?#]+[^\s#@]*", base_url):
+    if not BASE_URL.fullmatch(base_url):
         raise ConfigError(file, reader.key("base_url"), "expected http(s)://host[:port][/path]")
     if wrong := [word for word in dialects if word not in SPOKEN]:
         raise ConfigError(file, reader.key("dialect"), f"no such dialect {wrong[0]!r}")
     auth = reader.text("auth", kind.auth)
-    keys = reader.texts("api_keys") or reader.texts("keys") or reader.texts("api_key") or _env_keys(kind, env)
+    keys = reader.texts("api_keys") or reader.texts("keys") or reader.texts("api_key")
+    if not keys and (found := find_key(kind, env)):
+        keys = (found,)
     if any(not key.strip() for key in keys):
         raise ConfigError(file, reader.key("api_key"), "is empty")
     if auth == "none" and keys:
@@ -299,95 +310,23 @@ def _sized(reader: _Reader, name: str, usual: object) -> Any:
     return usual if value is None else value
 
 
-def _env_keys(kind: Kind, env: Mapping[str, str]) -> tuple[str, ...]:
-    return next(((env[name],) for name in kind.keys if env.get(name)), ())
-
-
-def demo(name: str = DEMO, models: tuple[str, ...] = DEMO_MODELS) -> Upstream:
-    return Upstream(name=name, kind=DEMO, dialect=CANONICAL, models=models)
-
-
 # ---------------------------------------------------------------- without a file
-
-LOCAL = ("ollama", "lmstudio", "vllm", "llamacpp")
-PORTS = {"ollama": 11434, "lmstudio": 1234, "vllm": 8000, "llamacpp": 8080}
 
 
 def discover(env: Mapping[str, str]) -> Settings:
     """Every provider whose key is in the environment, every local server that answers, and the demo model."""
     upstreams: list[Upstream] = []
     found: list[str] = []
-    for kind in load_rows().kinds.values():
-        keys = _env_keys(kind, env)
-        if keys and kind.name not in LOCAL and "{" not in kind.base_url and kind.base_url:
-            secret = Secret(keys[0], origin_of(kind.base_url))
-            upstreams.append(
-                Upstream(
-                    name=kind.name,
-                    kind=kind.name,
-                    dialect=kind.dialects[0],
-                    dialects=kind.dialects,
-                    base_url=kind.base_url,
-                    keys=(secret,),
-                    auth=kind.auth,
-                )
-            )
+    for kind in remote_kinds():
+        if key := find_key(kind, env):
+            upstreams.append(make_upstream(kind.name, kind, key=key, base_url=kind.base_url))
             found.append(f"{kind.name}: key in the environment")
     for name, models in asyncio.run(probe_local(env)).items():
-        kind = load_rows().kinds[name]
-        upstreams.append(
-            Upstream(
-                name=name,
-                kind=name,
-                dialect=kind.dialects[0],
-                dialects=kind.dialects,
-                base_url=_local_url(name, env),
-                auth="none",
-                models=models,
-            )
-        )
+        local = make_upstream(name, find_kind(name), base_url=local_url(name, env), models=models)
+        upstreams.append(replace(local, auth="none"))  # it answered without a key
         found.append(f"{name}: answers on this machine")
-    upstreams.append(demo())
+    upstreams.append(demo_upstream())
     return Settings(upstreams=tuple(upstreams), found=tuple(found))
-
-
-def _local_url(name: str, env: Mapping[str, str]) -> str:
-    said = env.get("OLLAMA_HOST", "") if name == "ollama" else ""
-    if said and not said.startswith("0."):  # what a server listens on is no address to call
-        return said if said.startswith("http") else f"http://{said}"
-    return f"http://127.0.0.1:{PORTS[name]}"
-
-
-async def probe_local(env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Which local servers answer, and with which models; all at once and quickly."""
-    if env.get("DRAGOMAN_NO_PROBE"):
-        return {}
-    results = await asyncio.gather(*(_probe(name, _local_url(name, env)) for name in LOCAL))
-    return {name: models for name, models in zip(LOCAL, results, strict=True) if models is not None}
-
-
-async def _probe(name: str, url: str) -> tuple[str, ...] | None:
-    parts = urlsplit(url)
-    codec = find_dialect(find_kind(name).dialects[0]).models
-    if codec is None:
-        return None
-    try:
-        async with asyncio.timeout(PROBE_S):
-            reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
-            try:
-                head = f"GET {codec.path} HTTP/1.0\r\nHost: {parts.netloc}\r\nAccept: application/json\r\n\r\n"
-                writer.write(head.encode())
-                data = await reader.read(1024 * 1024)
-                while more := await reader.read(1024 * 1024):
-                    data += more
-            finally:
-                writer.close()
-        status, _, rest = data.partition(b"\r\n")
-        if b" 200" not in status:
-            return None
-        return tuple(codec.decode(load_json(rest.partition(b"\r\n\r\n")[2])))
-    except (OSError, TimeoutError, DecodeError):
-        return None
 
 
 def state_folder(env: Mapping[str, str]) -> Path:
