@@ -10,22 +10,33 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import pointer
 from dragoman.jsontypes import Json, JsonObject, dump_json, dump_text, kind_of, load_json
-from dragoman.passes.schema_clean import LISTED, NAMED, ONE, SAME_VALUE, clean, compile_schema, find_error, fits
+from dragoman.passes.schema_clean import (
+    LISTED,
+    NAMED,
+    ONE,
+    SAME_VALUE,
+    clean,
+    compile_schema,
+    find_error,
+    fits,
+    is_library_error,
+)
 
 if TYPE_CHECKING:
-    from jsonschema_rs import ValidationError
+    from jsonschema_rs import ValidationError, Validator
 
-LARGEST_SCHEMA = 100_000  # bytes
-LARGE_SCHEMA = 20_000  # bytes: of these only a few are kept, since a compiled schema takes 30 times its size
-MOST_STEPS = 2_000_000  # schemas applied to values: about 60 ns each
-MOST_EXPLAINED = 10_000  # schemas in alternatives, applied to say why none fits: 20 to 100 µs each
-MOST_SEARCHED = 100_000  # characters searched for patterns: at worst 4 µs each
-DEEPEST_VALUE = 100
+MAX_SCHEMA_BYTES = 100_000
+LARGE_SCHEMA_BYTES = 20_000  # of these only a few are kept, since a compiled schema takes 30 times its size
+MAX_STEPS = 2_000_000  # schemas applied to values: about 60 ns each
+MAX_EXPLAINED = 10_000  # schemas in alternatives, applied to say why none fits: 20 to 100 µs each
+MAX_SEARCHED_CHARS = 100_000  # searched for patterns: at worst 4 µs each
+MAX_VALUE_DEPTH = 100
 NEVER_ENDS = 10**12
-SHOWN = 60  # characters of a value in words
+MAX_SHOWN_CHARS = 80  # of a value in words
 
 
 class SchemaViolation(Struct, frozen=True):
@@ -45,9 +56,9 @@ def check_for(schema: Json, root: Json = None) -> "SchemaCheck":
     text = dump_json(schema)
     root_text = dump_json(root) if root is not None and b'"$ref"' in text else b""
     size = len(text) + len(root_text)
-    if size > LARGEST_SCHEMA:
+    if size > MAX_SCHEMA_BYTES:
         return _small(b"true", b"")
-    return (_small if size < LARGE_SCHEMA else _large)(text, root_text)
+    return (_small if size < LARGE_SCHEMA_BYTES else _large)(text, root_text)
 
 
 def _compile(schema: bytes, root: bytes) -> "SchemaCheck":
@@ -64,30 +75,37 @@ class SchemaCheck:
     def __init__(self, schema: Json, root: Json = None) -> None:
         self._given = (schema, root)
         cleaned = clean(schema, root)
-        self.faults = cleaned.faults  # why it is no JSON Schema, in words
         self._schema = cleaned.schema
-        self._validator = compile_schema(cleaned.schema)
+        self._validator: Validator | None = None
         self._costs: dict[int, Cost] = {}  # by the depth of the value
+        self.faults = cleaned.bad_refs  # why it is no JSON Schema, in words
+        try:
+            self._validator = compile_schema(cleaned.schema)
+        except ValueError as error:
+            found = explain(error, {}) if is_library_error(error) else SchemaViolation((), str(error))
+            self.faults.append(str(replace(found, path=cleaned.original_path(found.path))))
 
     def find_violation(self, value: Json) -> SchemaViolation | None:
+        if self._validator is None:
+            return None
         size = measure(value)
         cost = self._cost(size.depth)
-        if self._validator is None or cost.steps * size.values > MOST_STEPS:
+        if cost.steps * size.values > MAX_STEPS:
             return None
         schema, validator = self._schema, self._validator
-        if cost.searches * size.characters > MOST_SEARCHED:
+        if cost.searches * size.chars > MAX_SEARCHED_CHARS:
             schema = clean(*self._given, patterns=False).schema
-            validator = compile_schema(schema) or validator
+            validator = compile_schema(schema)
         if fits(validator, value):
             return None
-        if cost.explained * size.values > MOST_EXPLAINED:
+        if cost.explained * size.values > MAX_EXPLAINED:
             return SchemaViolation((), "it does not fit the schema")
         error = find_error(validator, value)
         return None if error is None else explain(error, schema)
 
     def _cost(self, depth: int) -> "Cost":
         if depth not in self._costs:
-            self._costs[depth] = CostCount(self._schema).count(self._schema, depth)
+            self._costs[depth] = CostCount(self._schema).count(depth)
         return self._costs[depth]
 
 
@@ -97,11 +115,11 @@ class SchemaCheck:
 class Size(NamedTuple):
     values: int
     depth: int
-    characters: int
+    chars: int
 
 
 def measure(value: Json) -> Size:
-    values = depth = characters = 0
+    values = depth = chars = 0
     level = [value]
     while level:
         values += len(level)
@@ -109,18 +127,18 @@ def measure(value: Json) -> Size:
         below: list[Json] = []
         for one in level:
             if isinstance(one, str):
-                characters += len(one)
+                chars += len(one)
             elif isinstance(one, list):
                 below += one
             elif isinstance(one, dict):
                 below += one.values()
-                characters += sum(map(len, one))
+                chars += sum(map(len, one))
         level = below
-    return Size(values, depth, characters)
+    return Size(values, depth, chars)
 
 
 class Cost(NamedTuple):
-    """How often schemas are applied to a value of some depth, in the worst case and for each part of the value."""
+    """How often schemas are applied to each part of a value, in the worst case."""
 
     steps: int
     explained: int = 0  # of them in alternatives
@@ -130,15 +148,14 @@ class Cost(NamedTuple):
 class CostCount:
     """References multiply: 60 definitions, each of two references to the next, are 2**60 steps."""
 
-    def __init__(self, schema: JsonObject) -> None:
-        self._targets: JsonObject = schema.get("$defs", {})
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
         self._known: dict[tuple[int, int], Cost] = {}
 
-    def count(self, schema: Json, depth: int) -> Cost:
-        if depth > DEEPEST_VALUE:
-            return Cost(NEVER_ENDS)
+    def count(self, depth: int) -> Cost:
+        """For values of a depth."""
         try:
-            return self._count(schema, depth)
+            return self._count(self._root, depth) if depth <= MAX_VALUE_DEPTH else Cost(NEVER_ENDS)
         except RecursionError:
             return Cost(NEVER_ENDS)
 
@@ -148,7 +165,7 @@ class CostCount:
         known = self._known.get((id(schema), depth))
         if known is not None:
             return known
-        self._known[id(schema), depth] = Cost(NEVER_ENDS)  # met again meanwhile: it contains itself without an end
+        self._known[id(schema), depth] = Cost(NEVER_ENDS)  # for a schema that leads back to itself
         steps, explained, searches = 1, 0, int("pattern" in schema) + len(schema.get("patternProperties", ()))
         for keyword, inner in self._inner(schema):
             cost = self._count(inner, depth - (keyword not in SAME_VALUE))
@@ -156,7 +173,7 @@ class CostCount:
             explained += cost.steps if keyword in ("anyOf", "oneOf") else cost.explained
             searches += cost.searches
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
-            steps *= 2  # what the other keywords have looked at is found out by looking again
+            steps *= 2  # the other keywords are looked at again
         cost = Cost(min(steps, NEVER_ENDS), min(explained, NEVER_ENDS), min(searches, NEVER_ENDS))
         self._known[id(schema), depth] = cost
         return cost
@@ -164,10 +181,10 @@ class CostCount:
     def _inner(self, schema: JsonObject) -> Iterator[tuple[str, Json]]:
         for keyword, value in schema.items():
             if keyword == "$ref":
-                yield keyword, self._targets[value.rpartition("/")[2]]
+                yield keyword, self._root["$defs"][value.rpartition("/")[2]]
             elif keyword in NAMED:
                 yield from ((keyword, inner) for inner in value.values())
-            elif keyword in LISTED or (keyword == "items" and isinstance(value, list)):
+            elif keyword in LISTED and isinstance(value, list):
                 yield from ((keyword, inner) for inner in value)
             elif keyword in ONE:
                 yield keyword, value
@@ -175,20 +192,27 @@ class CostCount:
 
 # ---------------------------------------------------------------- words
 
-_LIMITS = {
-    "minimum": "is less than",
-    "maximum": "is more than",
-    "exclusiveMinimum": "is not more than",
-    "exclusiveMaximum": "is not less than",
-    "multipleOf": "is no multiple of",
-}
-_COUNTS = {
-    "minLength": "characters, expected at least",
-    "maxLength": "characters, expected at most",
-    "minItems": "items, expected at least",
-    "maxItems": "items, expected at most",
-    "minProperties": "properties, expected at least",
-    "maxProperties": "properties, expected at most",
+_WORDS = {
+    "enum": "{value} is none of {told}",
+    "const": "expected {told}, found {value}",
+    "pattern": "{value} does not match {told}",
+    "not": "is what it must not be: {told}",
+    "falseSchema": "nothing is allowed here",
+    "uniqueItems": "an item stands there twice",
+    "contains": "too few or too many items are what `contains` says",
+    "additionalItems": "more items than are allowed",
+    "unevaluatedItems": "more items than are allowed",
+    "minimum": "{value} is less than {told}",
+    "maximum": "{value} is more than {told}",
+    "exclusiveMinimum": "{value} is not more than {told}",
+    "exclusiveMaximum": "{value} is not less than {told}",
+    "multipleOf": "{value} is no multiple of {told}",
+    "minLength": "{size} characters, expected at least {told}",
+    "maxLength": "{size} characters, expected at most {told}",
+    "minItems": "{size} items, expected at least {told}",
+    "maxItems": "{size} items, expected at most {told}",
+    "minProperties": "{size} properties, expected at least {told}",
+    "maxProperties": "{size} properties, expected at most {told}",
 }
 
 
@@ -200,14 +224,6 @@ def explain(error: "ValidationError", root: JsonObject) -> SchemaViolation:
     return SchemaViolation(path, _words(error.kind.name, told, error.instance, _schema_of(error, root)))
 
 
-def _schema_of(error: "ValidationError", root: Json) -> JsonObject:
-    """The schema with the keyword that does not fit."""
-    found = root
-    for step in error.schema_path[:-1]:
-        found = found[int(step)] if isinstance(found, list) else found.get(str(step), {})
-    return found if isinstance(found, dict) else {}
-
-
 def _explain_alternatives(path: tuple[str | int, ...], branches: list[list[SchemaViolation]]) -> SchemaViolation:
     """The error that lies deepest: it belongs to the alternative that was meant."""
     if not all(branches):
@@ -217,7 +233,15 @@ def _explain_alternatives(path: tuple[str | int, ...], branches: list[list[Schem
     if len(found) == 1 or len(nearest.path) > len(path):
         return nearest
     words = "; ".join(violation.words for violation in found[:3])
-    return SchemaViolation(path, f"fits none of {len(found)} alternatives ({words})")
+    return SchemaViolation(path, f"fits none of {len(found)} alternatives ({_cut(words, 3 * MAX_SHOWN_CHARS)})")
+
+
+def _schema_of(error: "ValidationError", root: Json) -> JsonObject:
+    """The schema with the keyword that does not fit."""
+    found = root
+    for step in error.schema_path[:-1]:
+        found = found[int(step)] if isinstance(found, list) else found.get(str(step), {})
+    return found if isinstance(found, dict) else {}
 
 
 def _words(keyword: str, told: Json, value: Json, schema: JsonObject) -> str:
@@ -225,39 +249,20 @@ def _words(keyword: str, told: Json, value: Json, schema: JsonObject) -> str:
         case "type":
             kinds = sorted(told, key="null".__eq__)  # null comes last
             return f"expected {' or '.join(kinds)}, found {kind_of(value)}"
-        case "enum":
-            return f"{_show(value)} is none of {_show(told)}"
-        case "const":
-            return f"expected {_show(told)}, found {_show(value)}"
         case "required":
             missing = [name for name in schema.get("required", ()) if name not in value]  # the library names one
             return f"{_enumerate(missing or [told])} missing"
         case "additionalProperties" if "patternProperties" not in schema:
-            return (
-                f"{_enumerate([name for name in value if name not in schema['properties']])} not among the properties"
-            )
+            extra = [name for name in value if name not in schema["properties"]]  # the library names one here too
+            return f"{_enumerate(extra)} not among the properties"
         case "additionalProperties" | "unevaluatedProperties":
             return f"{_enumerate(told)} not among the properties"
-        case "pattern":
-            return f"{_show(value)} does not match {told}"
         case "propertyNames":
             return f"the name {_show(told.instance)}: {explain(told, schema).words}"
-        case "uniqueItems":
-            return "an item stands there twice"
-        case "contains":
-            return "too few or too many items are what `contains` says"
-        case "not" if told != {}:
-            return f"is what it must not be: {_show(told)}"
-        case "not" | "falseSchema":
-            return "nothing is allowed here"
-        case "additionalItems" | "unevaluatedItems":
-            return "more items than are allowed"
-        case _ if keyword in _LIMITS:
-            return f"{_show(value)} {_LIMITS[keyword]} {_show(told)}"
-        case _ if keyword in _COUNTS:
-            return f"{len(value)} {_COUNTS[keyword]} {told}"
         case _:
-            return f"does not fit `{keyword}`"
+            size = len(value) if isinstance(value, str | list | dict) else 0
+            words = _WORDS.get(keyword, f"does not fit `{keyword}`")
+            return words.format(value=_show(value), told=_show(told), size=size)
 
 
 def _enumerate(names: list[str]) -> str:
@@ -268,5 +273,5 @@ def _show(value: Json) -> str:
     return _cut(dump_text(value))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+def _cut(text: str, chars: int = MAX_SHOWN_CHARS) -> str:
+    return text if len(text) <= chars else f"{text[:chars]}…"
