@@ -17,7 +17,7 @@ from dragoman.notes import Note, Notes
 if TYPE_CHECKING:
     from dragoman.agent.steps import Limits, Price
     from dragoman.client import Answer, AsyncClient, Client, Sound
-    from dragoman.mcp.standalone import McpServers
+    from dragoman.mcp.servers import McpServers
     from dragoman.tools import File, FunctionTool, ToolCollection, tool
 
 __version__ = "0.1.0"
@@ -30,7 +30,7 @@ _HOMES = {
     "File": "tools",
     "FunctionTool": "tools",
     "Limits": "agent.steps",
-    "McpServers": "mcp.standalone",
+    "McpServers": "mcp.servers",
     "Price": "agent.steps",
     "Sound": "client",
     "ToolCollection": "tools",

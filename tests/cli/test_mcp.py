@@ -29,7 +29,7 @@ def test_servers_are_added_tried_and_removed_on_the_command_line(
     assert capsys.readouterr().out == "done\n"
     assert main(["mcp", "call", "fine.wrok"]) == 1
     assert main(["mcp", "call", "dead.work"]) == 1
-    assert "dead does not run" in capsys.readouterr().err
+    assert "dead is not running" in capsys.readouterr().err
     assert main(["mcp", "remove", "fine"]) == 0
     assert main(["mcp", "remove", "fine"]) == 1
     assert main(["mcp", "add", "x", "ftp://example.org"]) == 2

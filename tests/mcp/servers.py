@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from dragoman.mcp.registry import Registry
-from dragoman.mcp.servers import Servers
+from dragoman.mcp.servers import ServerPool
 from dragoman.mcp.spec import ServerSpec, read_spec
 from dragoman.model.messages import Text, ToolCall, ToolResult
 
@@ -96,7 +96,7 @@ class House:
     def __init__(self, folder: Path, *specs: ServerSpec) -> None:
         self.reports: list[tuple[str, dict[str, Any]]] = []
         registry = Registry(folder / "mcp.json")
-        self.servers = Servers(
+        self.servers = ServerPool(
             registry, {s.name: s for s in specs}, folder=folder, report=lambda e, f: self.reports.append((e, f))
         )
 
@@ -107,7 +107,7 @@ class House:
         await self.servers.close()
 
     async def call(self, name: str, arguments: str = "{}") -> ToolResult:
-        return await self.servers.toolbox().run(ToolCall(id="c1", name=name, arguments=arguments))
+        return await self.servers.make_toolbox().run(ToolCall(id="c1", name=name, arguments=arguments))
 
     def health(self) -> dict[str, str]:
         return {row["name"]: row["health"] for row in self.servers.describe()}

@@ -41,7 +41,7 @@ def entry(home: Path, name: str) -> Any:
     return json.loads((home / "mcp.json").read_text())["mcpServers"][name]
 
 
-def test_what_changed_is_shown_whole_and_approved_by_name(
+def test_changed_texts_are_shown_and_approved_by_name(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, home: Path
 ) -> None:
     changed = tmp_path / "changed"
@@ -63,7 +63,7 @@ def test_what_changed_is_shown_whole_and_approved_by_name(
     assert "every tool is as it was approved" in say(capsys, "tools", "--changed")[1]
 
 
-def test_nothing_hides(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hidden_characters_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     put("hidden", "hidden")
     out = say(capsys, "tools", "--changed")[1]
     assert "hidden.work: hidden characters, offered" in out
@@ -88,7 +88,7 @@ def test_resources_and_prompts_are_listed_and_read(capsys: pytest.CaptureFixture
     assert say(capsys, "prompts", "books")[1] == "books greet - greet\n  who\n  how?\n"
     assert say(capsys, "prompt", "books.greet", '{"who": "Ann"}')[1] == "user:\nGreet Ann.\n"
     assert json.loads(say(capsys, "prompts", "books", "--json")[1])["books"][0]["name"] == "greet"
-    assert say(capsys, "prompt", "books.nobody")[0] == 1
+    assert say(capsys, "prompt", "books.unknown")[0] == 1
     assert say(capsys, "prompt", "books.greet", "{")[0] == 2
 
 
@@ -99,10 +99,10 @@ def test_resources_and_prompts_are_listed_and_read(capsys: pytest.CaptureFixture
         ["add", "x", "http://h/", "--header", "nonsense"], ["add", "x", "--env", "nonsense", "--", "prog"],
         ["add", "x", "http://169.254.169.254/"], ["remove"], ["approve"], ["approve", "a", "b"], ["call"],
         ["call", "a", "b", "c"], ["call", "a", "--env", "b=c", "--", "d", "e"], ["list", "--bogus"],
-        ["read", "a"], ["prompt", "nobody.x"], ["login"], ["logout"], [], ["sing"],
+        ["read", "a"], ["prompt", "unknown.x"], ["login"], ["logout"], [], ["sing"],
     ],
 )  # fmt: skip
-def test_what_was_not_asked_right_ends_with_2_and_says_what_was_expected(
+def test_wrong_usage_exits_with_2_and_says_what_was_expected(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, err = say(capsys, *words)
@@ -112,15 +112,15 @@ def test_what_was_not_asked_right_ends_with_2_and_says_what_was_expected(
 
 @pytest.mark.parametrize(
     "words",
-    [["tools", "nobody"], ["approve", "nobody"], ["call", "nobody.x"], ["remove", "nobody"], ["login", "nobody"]],
+    [["tools", "unknown"], ["approve", "unknown"], ["call", "unknown.x"], ["remove", "unknown"], ["login", "unknown"]],
 )
-def test_what_is_not_there_ends_with_1(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_exits_with_1(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = say(capsys, *words)
     assert (code, out) == (1, "")
     assert "there is" in err
 
 
-def test_a_dead_server_is_said_and_the_others_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dead_server_is_reported_and_the_others_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     put("fine", "fine")
     assert main(["mcp", "add", "dead", "http://127.0.0.1:9/mcp"]) == 0
     capsys.readouterr()
@@ -177,7 +177,7 @@ def test_a_person_logs_in_and_out(
         home.mkdir()
         row = {"url": f"{server.url}/mcp", "oauth": {"redirect_port": port}}
         (home / "mcp.json").write_text(json.dumps({"mcpServers": {"ours": row}}))
-        assert "it wants a login: dragoman mcp login ours" in say(capsys, "list")[1]
+        assert "it needs a login: dragoman mcp login ours" in say(capsys, "list")[1]
         assert say(capsys, "login", "ours")[:2] == (0, "logged in to ours\n")
         assert say(capsys, "call", "ours.work")[:2] == (0, "done\n")
         assert say(capsys, "logout", "ours")[:2] == (0, "forgot the token of ours\n")
@@ -188,7 +188,7 @@ def test_a_person_logs_in_and_out(
         assert "the login was refused: access_denied" in err
 
 
-def test_a_person_elsewhere_types_in_where_the_browser_ended(
+def test_a_person_on_another_machine_pastes_the_address(
     capsys: pytest.CaptureFixture[str], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
@@ -204,7 +204,7 @@ def test_a_person_elsewhere_types_in_where_the_browser_ended(
         assert say(capsys, "call", "ours.work")[:2] == (0, "done\n")  # nothing has to be configured for it
 
 
-def test_a_port_that_is_taken_is_said(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -212,7 +212,7 @@ def test_a_port_that_is_taken_is_said(capsys: pytest.CaptureFixture[str], home: 
         row = {"url": "http://127.0.0.1:9/mcp", "oauth": {"redirect_port": taken.getsockname()[1]}}
         (home / "mcp.json").write_text(json.dumps({"mcpServers": {"ours": row}}))
         code, _, err = say(capsys, "login", "ours")
-        assert (code, "is taken" in err) == (1, True)
+        assert (code, "is in use" in err) == (1, True)
 
 
 def test_nothing_is_left_running(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import mcp_types as wire
 import pytest
 
-from dragoman.mcp.content import make_result
+from dragoman.mcp.content import read_tool_result
 from dragoman.model.messages import Audio, Document, Image, Part, Text, ToolCall
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n rest").decode()
@@ -24,7 +24,7 @@ KINDS: list[tuple[Any, tuple[Part, ...]]] = [
     ),
     (
         wire.ImageContent(type="image", data="not base64!", mime_type="image/png"),
-        (Text(text="[image image/png: not base64, so nobody can read it]"),),
+        (Text(text="[image image/png: unreadable, because it is not base64]"),),
     ),
     (
         wire.ResourceLink(type="resource_link", name="log", uri="file:///log", mime_type="text/plain"),
@@ -51,7 +51,7 @@ KINDS: list[tuple[Any, tuple[Part, ...]]] = [
 
 @pytest.mark.parametrize(("block", "parts"), KINDS, ids=[row[0].type for row in KINDS])
 def test_every_kind_of_content_becomes_parts(block: Any, parts: tuple[Part, ...]) -> None:
-    result = make_result(CALL, wire.CallToolResult(content=[block]))
+    result = read_tool_result(CALL, wire.CallToolResult(content=[block]))
     assert result.parts == parts
     assert result.call_id == "c1"
     assert result.failed is None
@@ -59,19 +59,19 @@ def test_every_kind_of_content_becomes_parts(block: Any, parts: tuple[Part, ...]
 
 def test_an_error_is_a_failed_result() -> None:
     answer = wire.CallToolResult(content=[wire.TextContent(type="text", text="no")], is_error=True)
-    assert make_result(CALL, answer).failed is True
+    assert read_tool_result(CALL, answer).failed is True
 
 
 def test_structured_content_is_said_only_where_no_text_says_it() -> None:
     text = wire.TextContent(type="text", text='{"n":1}')
     both = wire.CallToolResult(content=[text], structured_content={"n": 1})
     alone = wire.CallToolResult(content=[], structured_content={"n": 1})
-    assert make_result(CALL, both).parts == (Text(text='{"n":1}'),)
-    assert make_result(CALL, alone).parts == (Text(text='{"n":1}'),)
+    assert read_tool_result(CALL, both).parts == (Text(text='{"n":1}'),)
+    assert read_tool_result(CALL, alone).parts == (Text(text='{"n":1}'),)
 
 
 def test_nothing_is_an_empty_text() -> None:
-    assert make_result(CALL, wire.CallToolResult(content=[])).parts == (Text(text=""),)
+    assert read_tool_result(CALL, wire.CallToolResult(content=[])).parts == (Text(text=""),)
 
 
 def test_content_of_tomorrow_does_not_break_today() -> None:
@@ -82,4 +82,4 @@ def test_content_of_tomorrow_does_not_break_today() -> None:
         content = (Hologram(),)
         is_error = False
 
-    assert make_result(CALL, Answer()).parts == (Text(text="[content of a kind nobody here knows: hologram]"),)
+    assert read_tool_result(CALL, Answer()).parts == (Text(text="[content of an unknown kind: hologram]"),)

@@ -93,7 +93,7 @@ def read(door: str, data: bytes, *, stream: bool) -> Reply:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("mode", ["native", "react"])
 @pytest.mark.parametrize("door", list(DOORS))
-def test_the_gateway_runs_the_loop_and_the_client_hears_one_answer(
+def test_the_gateway_runs_the_loop_and_the_client_gets_one_answer(
     house: House, door: str, mode: str, stream: bool
 ) -> None:
     path, body = DOORS[door](NATIVE if mode == "native" else REACT, stream)
@@ -112,7 +112,7 @@ def test_the_gateway_runs_the_loop_and_the_client_hears_one_answer(
 
 
 @pytest.mark.parametrize(("show", "kind"), [("text", Text), ("nothing", None)])
-def test_a_client_chooses_how_calls_are_told(house: House, show: str, kind: type | None) -> None:
+def test_a_client_chooses_how_calls_are_shown(house: House, show: str, kind: type | None) -> None:
     headers = {"x-dragoman-mcp": "time", "x-dragoman-mcp-show": show}
     _, _, data = ask(house, "/v1/messages", chat(NATIVE, False) | {"max_tokens": 1000}, headers)
     parts = read("anthropic", data, stream=False).choices[0].parts
@@ -141,12 +141,12 @@ def test_a_default_of_the_configuration_holds_for_every_door_and_can_be_declined
 @pytest.mark.parametrize(
     ("headers", "status", "word"),
     [
-        ({"x-dragoman-mcp": "nobody"}, 404, "there is no MCP server"),
+        ({"x-dragoman-mcp": "unknown"}, 404, "there is no MCP server"),
         ({"x-dragoman-mcp": "time", "x-dragoman-mcp-mode": "magic"}, 400, "native or react"),
         ({"x-dragoman-mcp": "time", "x-dragoman-mcp-show": "loudly"}, 400, "reasoning"),
     ],
 )
-def test_a_wish_nobody_can_grant_is_an_ordinary_error(
+def test_an_impossible_request_is_an_ordinary_error(
     house: House, headers: dict[str, str], status: int, word: str
 ) -> None:
     got, _, data = ask(house, "/v1/chat/completions", chat("hi", True), headers)
@@ -337,7 +337,7 @@ def test_the_iterations_are_counted(house: House) -> None:
 @pytest.mark.parametrize(
     ("more", "code", "word"),
     [
-        ({"mcp_servers": ["nobody"]}, -32004, "no MCP server"),
+        ({"mcp_servers": ["unknown"]}, -32004, "no MCP server"),
         ({"mcp_servers": 3}, -32602, "mcp_servers"),
         ({"mcp_servers": ["time"], "max_iterations": 0}, -32602, "max_iterations"),
         ({"mcp_servers": ["time"], "max_iterations": "5"}, -32602, "max_iterations"),
@@ -399,7 +399,7 @@ def test_servers_are_added_listed_used_and_removed(tmp_path: Path) -> None:
         ({"name": "time", "url": "http://127.0.0.1:1/"}, 400, "invalid_mcp_server"),
     ],
 )
-def test_nobody_starts_a_program_through_http(house: House, body: Any, status: int, code: str) -> None:
+def test_no_request_can_start_a_program(house: House, body: Any, status: int, code: str) -> None:
     got, _, data = ask(house, "/mcp/add", body)
     assert (got, json.loads(data)["error"]["code"]) == (status, code)
 
@@ -429,7 +429,7 @@ def test_a_token_in_an_address_is_in_no_log_and_no_list(tmp_path: Path, caplog: 
         assert json.loads(data)["servers"][0]["health"] == "up"
         assert b"canary" not in data
         assert "mcp_added" in caplog.text
-        heard = [r.getMessage() for r in caplog.records if not r.name.startswith("mcp.")]  # which nobody else hears
+        heard = [r.getMessage() for r in caplog.records if not r.name.startswith("mcp.")]  # which no other handler sees
         assert any("HTTP Request: POST" in line for line in heard)
         assert "canary" not in str(heard)
         assert any("canary" in seen.path for seen in server.seen)
@@ -448,7 +448,7 @@ def test_a_token_in_an_address_is_in_no_log_and_no_list(tmp_path: Path, caplog: 
         ("::", True, True, "127.0.0.1"),
     ],
 )
-def test_t12_whom_the_world_can_reach_adds_no_server_of_this_machine(
+def test_t12_a_public_gateway_adds_no_server_of_this_machine(
     host: str, private: bool | None, allowed: bool, name: str, tmp_path: Path
 ) -> None:
     with site(mcp) as server, open_house(mcp=McpSettings(folder=tmp_path, private=private), host=host) as house:
@@ -456,12 +456,15 @@ def test_t12_whom_the_world_can_reach_adds_no_server_of_this_machine(
         status, _, data = ask(house, "/mcp/add", {"name": "ours", "url": url})
         assert status == (200 if allowed else 400)
         if not allowed:
-            assert json.loads(data)["error"]["message"] == "url: this address is private, and not allowed here"
+            assert (
+                json.loads(data)["error"]["message"]
+                == "url: this address is private, and private addresses are not allowed here"
+            )
             assert server.seen == []
             assert not (tmp_path / "mcp.json").exists()
 
 
-def test_t12_an_entry_of_another_day_is_judged_when_it_is_used(tmp_path: Path) -> None:
+def test_t12_an_old_entry_is_checked_when_it_is_used(tmp_path: Path) -> None:
     with site(mcp) as server:
         (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"ours": {"url": f"{server.url}/mcp"}}}))
         with open_house(mcp=McpSettings(folder=tmp_path), host="::") as house:
@@ -474,7 +477,7 @@ def test_t12_an_entry_of_another_day_is_judged_when_it_is_used(tmp_path: Path) -
             assert row["health"] == "up"  # what the configuration names may be anywhere
 
 
-def test_a_registry_cut_in_half_is_said_and_kept(tmp_path: Path) -> None:
+def test_a_broken_registry_is_reported_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text('{"mcpServers": {"a": {"ur')
     with open_house(mcp=McpSettings(folder=tmp_path)) as house:

@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.mcp import connection, stdio
 from dragoman.mcp.spec import CONNECT_S, TOOL_S
-from dragoman.mcp.stdio import MAX_LINE
+from dragoman.mcp.stdio import MAX_LINE_BYTES
 from tests.mcp.servers import House, bad, gone, spec, words
 from tests.mcp.web_server import Said, Seen, mcp, site
 
@@ -21,7 +21,7 @@ from tests.mcp.web_server import Said, Seen, mcp, site
 async def come_up(house: House, name: str, seconds: float = 30.0) -> str:
     until = time.monotonic() + seconds
     while house.health()[name] != "up" and time.monotonic() < until:
-        await house.servers.toolbox().list_tools()
+        await house.servers.make_toolbox().list_tools()
         await asyncio.sleep(0.05)
     return house.health()[name]
 
@@ -49,25 +49,25 @@ def test_f60_a_server_that_hangs_at_initialize_is_ended_and_the_others_are_fine(
         specs = (
             bad("hang", connect_s=0.5),
             bad("fine"),
-            spec("nobody", url="http://127.0.0.1:9/mcp"),
+            spec("unreachable", url="http://127.0.0.1:9/mcp"),
             spec("nothing", command="/no/such/program"),
         )
         async with House(tmp_path, *specs) as house:
             begun = time.monotonic()
-            tools = await house.servers.toolbox().list_tools()
+            tools = await house.servers.make_toolbox().list_tools()
             assert [tool.name for tool in tools] == ["fine__work"]
             assert time.monotonic() - begun < 15
             while house.health()["hang"] == "connecting" and time.monotonic() - begun < 20:
                 await asyncio.sleep(0.02)  # it is being ended
-            assert house.health() == {"hang": "down", "fine": "up", "nobody": "down", "nothing": "down"}
+            assert house.health() == {"hang": "down", "fine": "up", "unreachable": "down", "nothing": "down"}
             assert "in time" in house.row("hang")["last_error"]
             assert "cannot be started: No such file" in house.row("nothing")["last_error"]
             begun = time.monotonic()
-            await house.servers.toolbox().list_tools()  # once known, it is not waited for again
+            await house.servers.make_toolbox().list_tools()  # once known, it is not waited for again
             assert time.monotonic() - begun < 1.5
             result = await house.call("hang.work")
             assert result.failed
-            assert "hang does not run" in words(result)
+            assert "hang is not running" in words(result)
             assert not await gone("bad_server.py\0hang")
 
     asyncio.run(run())
@@ -81,7 +81,7 @@ def test_f61_a_call_that_hangs_is_cancelled_and_the_server_goes_on(tmp_path: Pat
 
     async def run() -> None:
         async with House(tmp_path, bad("hang_politely", timeout_s=0.3), bad("fine")) as house:
-            await house.servers.toolbox().list_tools()
+            await house.servers.make_toolbox().list_tools()
             begun = time.monotonic()
             slow, quick = await asyncio.gather(house.call("hang_politely.work"), house.call("fine.work"))
             assert slow.failed
@@ -94,7 +94,7 @@ def test_f61_a_call_that_hangs_is_cancelled_and_the_server_goes_on(tmp_path: Pat
     asyncio.run(run())
 
 
-def test_f61_a_server_that_hangs_three_times_is_started_anew(tmp_path: Path) -> None:
+def test_f61_a_server_that_hangs_three_times_is_restarted(tmp_path: Path) -> None:
     mark = f"hangs-{os.getpid()}"
 
     async def run() -> None:
@@ -110,7 +110,7 @@ def test_f61_a_server_that_hangs_three_times_is_started_anew(tmp_path: Path) -> 
 # ---------------------------------------------------------------- F62
 
 
-def test_f62_a_crash_in_a_call_says_what_the_server_said_last_and_it_starts_anew(tmp_path: Path) -> None:
+def test_f62_a_crash_in_a_call_shows_the_last_output_and_the_server_restarts(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, bad("crash")) as house:
             result = await house.call("crash.work")
@@ -124,8 +124,8 @@ def test_f62_a_crash_in_a_call_says_what_the_server_said_last_and_it_starts_anew
 
 
 def test_f62_a_server_that_keeps_crashing_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "REST_S", 0.0)
-    monkeypatch.setattr(connection, "MOST_REST_S", 0.0)
+    monkeypatch.setattr(connection, "RETRY_PAUSE_S", 0.0)
+    monkeypatch.setattr(connection, "MAX_RETRY_PAUSE_S", 0.0)
 
     async def run() -> None:
         async with House(tmp_path, spec("gone", command="/bin/false")) as house:
@@ -140,14 +140,14 @@ def test_f62_a_server_that_keeps_crashing_is_left_alone(tmp_path: Path, monkeypa
     asyncio.run(run())
 
 
-def test_f62_what_starts_anew_is_compared_with_what_was_approved(tmp_path: Path) -> None:
+def test_f62_the_tools_of_a_restarted_server_are_compared_with_the_approved_ones(tmp_path: Path) -> None:
     async def run() -> None:
         changed = tmp_path / "changed"
         async with House(tmp_path, bad("rug", str(changed))) as house:
-            assert len(await house.servers.toolbox().list_tools()) == 1
+            assert len(await house.servers.make_toolbox().list_tools()) == 1
             changed.touch()
-            await house.servers.connection("rug").close()
-            assert await house.servers.toolbox().list_tools() == []
+            await house.servers.get_connection("rug").close()
+            assert await house.servers.make_toolbox().list_tools() == []
             assert house.row("rug")["withheld"] == ["work"]
 
     asyncio.run(run())
@@ -162,17 +162,21 @@ def resident() -> int:
 
 @pytest.mark.parametrize(
     ("mode", "why"),
-    [("long_line", f"a line of more than {MAX_LINE} bytes"), ("many", "messages a second"), ("noise", "no JSON-RPC")],
+    [
+        ("long_line", f"a line of more than {MAX_LINE_BYTES} bytes"),
+        ("many", "messages a second"),
+        ("noise", "not JSON-RPC"),
+    ],
 )
-def test_f63_a_flood_ends_the_server_and_not_us(
+def test_f63_a_flood_ends_the_server_and_not_the_gateway(
     mode: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if mode == "many":
-        monkeypatch.setattr(stdio, "MAX_PER_S", 300)  # a busy machine does not get to two thousand
+        monkeypatch.setattr(stdio, "MAX_MESSAGES_PER_S", 300)  # a busy machine does not get to two thousand
 
     async def run() -> None:
         async with House(tmp_path, bad(mode, timeout_s=30)) as house:
-            await house.servers.toolbox().list_tools()
+            await house.servers.make_toolbox().list_tools()
             before = resident()
             highest = before
 
@@ -194,7 +198,7 @@ def test_f63_a_flood_ends_the_server_and_not_us(
     asyncio.run(run())
 
 
-# ---------------------------------------------------------------- F65 (F64 is in test_orphans.py)
+# ---------------------------------------------------------------- F65 (F64 is in test_stdio.py)
 
 
 def redirect(to: str, status: int = 307) -> Any:
@@ -240,7 +244,7 @@ def test_f65_a_redirect_within_the_server_is(tmp_path: Path) -> None:
         assert said == "done"
 
 
-def test_f65_a_session_that_is_gone_is_begun_anew_once(tmp_path: Path) -> None:
+def test_f65_a_lost_session_is_started_again_once(tmp_path: Path) -> None:
     sessions: list[str] = []
     lost: list[str] = []
 
@@ -275,7 +279,7 @@ def test_f65_a_session_that_is_gone_is_begun_anew_once(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("transport", ["auto", "http"])
-def test_f65_an_answer_that_is_none_is_told(said: Said, error: str, transport: str, tmp_path: Path) -> None:
+def test_f65_an_invalid_answer_is_reported(said: Said, error: str, transport: str, tmp_path: Path) -> None:
     with site(lambda seen: said) as server:
         begun = time.monotonic()
         _, words_said = asyncio.run(try_once(tmp_path, f"{server.url}/mcp", connect_s=2, transport=transport))
@@ -299,7 +303,7 @@ def test_f65_an_answer_that_is_too_large_or_compressed_is_refused(kind: str, tmp
 def test_f65_a_name_that_leads_to_this_machine_is_refused_where_that_is_not_allowed(tmp_path: Path) -> None:
     async def run(url: str) -> None:
         async with House(tmp_path) as house:
-            house.servers.private = False
+            house.servers.allow_private = False
             house.servers.add("ours", url)
             assert (await house.call("ours.work")).failed
             assert "private" in house.row("ours")["last_error"]
@@ -342,7 +346,7 @@ def test_a_server_that_asks_us_is_refused_at_once(question: str, tmp_path: Path)
     asyncio.run(run())
 
 
-def test_a_server_that_asks_whether_we_live_is_told(tmp_path: Path) -> None:
+def test_a_ping_of_a_server_is_answered(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, bad("ask", "ping", timeout_s=30)) as house:
             assert json.loads(words(await house.call("ask.work")))["result"] == {}

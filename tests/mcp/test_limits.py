@@ -75,7 +75,7 @@ def house(case: Case, model: Puppet, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.mark.parametrize(
     ("door", "stream"), [*((door, True) for door in DOORS), ("openai_chat", False), ("gemini", False)]
 )
-def test_a_limit_ends_the_loop_with_what_there_is_and_says_which(
+def test_a_limit_ends_the_loop_with_the_answer_so_far_and_its_name(
     house: House, model: Puppet, case: Case, door: str, stream: bool
 ) -> None:
     model.asked.clear()
@@ -243,7 +243,7 @@ cache_read = 0.125
         ("[mcp.prices.a]\ninput = 1\noutput = -1", "mcp.prices.a.output"),
     ],
 )
-def test_a_limit_nobody_can_keep_names_its_key(text: str, key: str, tmp_path: Path) -> None:
+def test_an_invalid_limit_names_its_key(text: str, key: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         configure(f"[mcp]\n{text}", tmp_path)
     assert caught.value.key == key

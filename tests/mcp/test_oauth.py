@@ -45,7 +45,7 @@ class Browser:
         status, there = self._get(url)
         assert status == 302
         origin = there.partition("?")[0]
-        self.answers.append(self._get(origin + "?code=stolen&state=wrong")[0])  # somebody else calls first
+        self.answers.append(self._get(origin + "?code=stolen&state=wrong")[0])  # another caller comes first
         self.answers.append(self._get(there)[0])
 
     def _get(self, url: str) -> tuple[int, str]:
@@ -69,13 +69,13 @@ def court() -> Iterator[tuple[Authority, Site]]:
 
 
 def login(house: House, name: str, port: int) -> tuple[str, Browser]:
-    from dragoman.mcp.login import Login
+    from dragoman.mcp.oauth import BrowserLogin
 
     browser = Browser()
 
     async def run() -> str:
-        async with Login(port, browser.say) as person:
-            return await house.servers.login(name, person.show, person.hear, 5.0)
+        async with BrowserLogin(port, browser.say) as person:
+            return await house.servers.login(name, person.show_page, person.await_code, 5.0)
 
     return asyncio.run(run()), browser
 
@@ -153,7 +153,7 @@ def write_toml(entry: dict[str, Any]) -> str:
     return "\n".join(["[mcp.servers.ours]", *rows, *tables])
 
 
-def test_a_variable_that_is_not_set_is_the_trouble_of_one_server(tmp_path: Path) -> None:
+def test_a_variable_that_is_not_set_disables_one_server_only(tmp_path: Path) -> None:
     with site(mcp) as server:
         rows = {"ours": {"url": f"{server.url}/mcp"}, "odd": {"url": f"{server.url}/mcp", "bearer": "${NO_SUCH_KEY}"}}
         (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": rows}))
@@ -163,7 +163,7 @@ def test_a_variable_that_is_not_set_is_the_trouble_of_one_server(tmp_path: Path)
 
 
 def test_a_variable_in_an_address_is_never_filled_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T32: whoever may add an address must not read our environment with it."""
+    """A client that adds an address must not be able to read our environment. (T32)"""
     monkeypatch.setenv("OUR_KEY", "k-canary")
     with site() as server:
         (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"ours": {"url": server.url + "/${OUR_KEY}"}}}))
@@ -172,7 +172,7 @@ def test_a_variable_in_an_address_is_never_filled_in(tmp_path: Path, monkeypatch
         assert not [seen for seen in server.seen if "canary" in seen.path]
 
 
-def test_a_token_file_is_read_anew_and_its_absence_is_said(tmp_path: Path) -> None:
+def test_a_token_file_is_read_for_every_request_and_a_missing_one_is_reported(tmp_path: Path) -> None:
     valid = {"one"}
     with site(wants(lambda header: header.removeprefix("Bearer ") in valid), mcp) as server:
         ours = spec("ours", url=f"{server.url}/mcp", token_file=str(tmp_path / "token"))
@@ -190,7 +190,7 @@ def test_a_token_file_is_read_anew_and_its_absence_is_said(tmp_path: Path) -> No
         asyncio.run(run())
 
 
-def test_a_server_that_wants_a_key_we_have_not_says_so(tmp_path: Path) -> None:
+def test_a_server_that_needs_a_key_says_so(tmp_path: Path) -> None:
     with site(wants(lambda header: False), mcp) as server:
         called = Called(tmp_path, spec("ours", url=f"{server.url}/mcp"))
         assert "401" in called.errors["ours"]
@@ -211,7 +211,7 @@ def test_client_credentials_get_a_token_by_themselves(court: tuple[Authority, Si
     assert all("s3cret" not in str(seen) for seen in server.seen)
 
 
-def test_the_secret_goes_to_its_issuer_alone(court: tuple[Authority, Site], tmp_path: Path) -> None:
+def test_the_secret_goes_to_its_issuer_only(court: tuple[Authority, Site], tmp_path: Path) -> None:
     judge, server = court
     with authority() as thief:
         server.scripts[0] = thief.protects(server.url)
@@ -221,7 +221,7 @@ def test_the_secret_goes_to_its_issuer_alone(court: tuple[Authority, Site], tmp_
         assert all("s3cret" not in str(seen) for seen in thief.site.seen)
 
 
-def test_what_an_authorization_server_echoes_is_not_repeated(court: tuple[Authority, Site], tmp_path: Path) -> None:
+def test_an_echoed_secret_is_not_repeated_in_the_error(court: tuple[Authority, Site], tmp_path: Path) -> None:
     judge, server = court
     called = Called(tmp_path, credentials(judge, server, client_secret="s3cret-canary-wrong"))
     error = called.errors["ours"]
@@ -237,10 +237,10 @@ def person(server: Site, **more: Any) -> ServerSpec:
     return spec("ours", url=f"{server.url}/mcp", oauth={"redirect_port": find_port(), **more})
 
 
-def test_nobody_is_asked_where_nobody_is(court: tuple[Authority, Site], tmp_path: Path) -> None:
+def test_a_gateway_without_a_person_asks_for_a_login(court: tuple[Authority, Site], tmp_path: Path) -> None:
     _, server = court
     called = Called(tmp_path, person(server))
-    assert called.errors["ours"] == "it wants a login: dragoman mcp login ours"
+    assert called.errors["ours"] == "it needs a login: dragoman mcp login ours"
 
 
 def test_a_person_logs_in_once_and_the_token_lasts(
@@ -274,8 +274,8 @@ def test_a_client_id_of_our_own_needs_no_registration(court: tuple[Authority, Si
     assert not [seen for seen in judge.site.seen if seen.path == "/register"]
 
 
-@pytest.mark.parametrize("known_end", [True, False], ids=["it ends when it said", "it ends when it wants"])
-def test_a_token_that_has_ended_is_renewed_after_a_restart_where_it_came_from(
+@pytest.mark.parametrize("known_end", [True, False], ids=["a known expiry", "an unknown expiry"])
+def test_an_expired_token_is_renewed_after_a_restart_at_its_own_server(
     court: tuple[Authority, Site], tmp_path: Path, known_end: bool
 ) -> None:
     judge, server = court
@@ -284,7 +284,7 @@ def test_a_token_that_has_ended_is_renewed_after_a_restart_where_it_came_from(
     assert ours.oauth is not None
     login(House(tmp_path, ours), "ours", ours.oauth.redirect_port)
     if known_end:
-        TokenFile(tmp_path, ours).update(ends=1.0)
+        TokenFile(tmp_path, ours).update(expires_at=1.0)
     judge.valid.clear()
     server.seen.clear()
     assert Called(tmp_path, ours).said == "done"
@@ -294,7 +294,7 @@ def test_a_token_that_has_ended_is_renewed_after_a_restart_where_it_came_from(
     assert not [seen for seen in server.seen if "refresh-canary" in str(seen)]
 
 
-def test_a_login_that_is_over_is_said(court: tuple[Authority, Site], tmp_path: Path) -> None:
+def test_a_login_that_has_expired_is_reported(court: tuple[Authority, Site], tmp_path: Path) -> None:
     judge, server = court
     ours = person(server)
     assert ours.oauth is not None
@@ -307,7 +307,7 @@ def test_a_login_that_is_over_is_said(court: tuple[Authority, Site], tmp_path: P
     assert "canary" not in error
 
 
-def test_a_person_who_says_no_is_told_so(court: tuple[Authority, Site], tmp_path: Path) -> None:
+def test_a_refused_login_is_reported(court: tuple[Authority, Site], tmp_path: Path) -> None:
     judge, server = court
     judge.refuse = "access_denied"
     ours = person(server)
@@ -327,7 +327,7 @@ def test_a_server_cannot_choose_another_issuer(court: tuple[Authority, Site], tm
         assert browser.opened == []
 
 
-def test_a_gateway_that_runs_uses_what_was_stored_meanwhile(court: tuple[Authority, Site], tmp_path: Path) -> None:
+def test_a_running_gateway_uses_new_tokens(court: tuple[Authority, Site], tmp_path: Path) -> None:
     _, server = court
     ours = person(server)
     assert ours.oauth is not None
@@ -358,7 +358,7 @@ def test_a_gateway_that_runs_uses_what_was_stored_meanwhile(court: tuple[Authori
         ({"client_auth": "none"}, "oauth.client_auth"),
     ],
 )
-def test_an_oauth_nobody_can_use_names_its_key(oauth: Any, key: str) -> None:
+def test_an_invalid_oauth_entry_names_its_key(oauth: Any, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read_spec("a", {"url": "https://h/mcp", "oauth": oauth}, "mcp.json", "a")
     assert caught.value.key == f"a.{key}"

@@ -3,7 +3,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dragoman.mcp.react import Holder, ReactModel, find_calls, write_request
+from dragoman.mcp.react import CallBuffer, ReactModel, find_calls, write_request
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyStart
 from dragoman.model.fold import fold
 from dragoman.model.messages import Message, Text, ToolCall, ToolResult
@@ -56,7 +56,7 @@ def test_calls_are_found_wherever_a_model_writes_them(text: str, calls: list[tup
     assert [(call.name, call.arguments) for call in find_calls(text, {"time.now", "now"})] == calls
 
 
-def test_a_call_cut_off_is_kept_as_it_is_so_that_the_model_hears_of_it() -> None:
+def test_a_call_that_was_cut_off_is_kept_so_that_the_model_reads_its_error() -> None:
     (call,) = find_calls('{"tool": "a.b", "arguments": {"x": ')
     assert call.name == "a.b"
     assert call.arguments.startswith('{"tool"')
@@ -127,7 +127,7 @@ def test_plain_words_are_not_held_back() -> None:
     assert len(shown) > 4
 
 
-def test_what_a_model_imagines_behind_its_call_is_not_shown() -> None:
+def test_text_after_a_call_is_not_shown() -> None:
     reply, _ = hear(f"Let me see.\n{CALL}\nResult: it is noon!", 5)
     assert [p.text for p in reply.choices[0].parts if isinstance(p, Text)] == ["Let me see.\n"]
 
@@ -138,12 +138,12 @@ def test_a_call_at_the_output_limit_keeps_its_finish() -> None:
 
 
 @pytest.mark.parametrize("text", ["a `b` c", "```\ncode\n```\n", "{a}", "[1, 2]", "x [ y", "``", '{"other": 1}'])
-def test_a_holder_gives_everything_back(text: str) -> None:
-    holder = Holder()
+def test_a_call_buffer_gives_all_text_back(text: str) -> None:
+    holder = CallBuffer()
     assert "".join([*(holder.feed(char) for char in text), holder.close()]) == text
 
 
-def test_a_model_without_tools_is_told_of_them_and_of_what_happened_in_words() -> None:
+def test_a_model_without_tools_reads_tools_calls_and_results_as_text() -> None:
     talk = (
         Message(role="system", parts=(Text(text="Be brief."),)),
         Message(role="user", parts=(Text(text="time?"),)),

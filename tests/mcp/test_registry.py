@@ -37,7 +37,7 @@ def test_a_file_cut_in_half_is_a_clear_error_and_stays_as_it_is(tmp_path: Path) 
         lambda: Registry(path).add("b", "http://h/2"),
         lambda: Registry(path).remove("a"),
     ):
-        with pytest.raises(ConfigError, match=r"mcp\.json: is not JSON.*left as it is"):
+        with pytest.raises(ConfigError, match=r"mcp\.json: is not JSON.*does not change it"):
             attempt()
     assert path.read_bytes() == half
 
@@ -61,7 +61,7 @@ def test_every_form_in_use_is_read_and_added_to(text: str, tmp_path: Path) -> No
     assert {name: spec.url for name, spec in found.items()} == {"a": "http://h/1", "b": "http://h/2"}
 
 
-def test_what_other_programs_wrote_is_kept(tmp_path: Path) -> None:
+def test_entries_of_other_programs_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     theirs = {"command": "npx", "args": ["-y", "x"], "note": "mine"}
     path.write_text(json.dumps({"version": 3, "mcpServers": {"x": theirs, "y": {"url": "http://h/1", "icon": "y"}}}))
@@ -80,7 +80,7 @@ def test_another_address_does_not_inherit_the_headers_of_the_old_one(tmp_path: P
     assert json.loads(path.read_text())["mcpServers"]["y"] == {"url": "http://evil/1"}
 
 
-def test_nobody_else_may_read_it(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
     Registry(tmp_path / "mcp.json").add("a", "http://h/1")
     assert (tmp_path / "mcp.json").stat().st_mode & 0o077 == 0
 
@@ -94,7 +94,7 @@ for i in range(20):
 """
 
 
-def test_two_processes_lose_nothing_of_each_other_and_a_killed_one_leaves_a_whole_file(tmp_path: Path) -> None:
+def test_two_processes_keep_each_other_s_changes_and_a_killed_one_leaves_a_valid_file(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     both = [subprocess.Popen([sys.executable, "-c", WRITER, str(path), name]) for name in "ab"]
     victim = subprocess.Popen([sys.executable, "-c", WRITER, str(path), "victim"])
@@ -114,7 +114,7 @@ def test_a_disk_that_refuses_is_a_clear_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ", "a b", "../x", "a/b", "a__b", "x" * 65, ".hidden", None, 3, "a\nb"])
-def test_odd_names_are_refused(name: object) -> None:
+def test_illegal_names_are_refused(name: object) -> None:
     with pytest.raises(BadServerError):
         check_name(name)
 
@@ -132,7 +132,7 @@ def test_plain_names_of_any_language_are_taken(name: str) -> None:
         "http://h:99999/", "http://h/a b", 7, None, "stdio:cat", "http://h/\n",
     ],
 )  # fmt: skip
-def test_odd_addresses_are_refused(url: object) -> None:
+def test_illegal_addresses_are_refused(url: object) -> None:
     with pytest.raises(BadServerError):
         check_url(url)
 

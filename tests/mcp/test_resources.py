@@ -15,7 +15,7 @@ from tests.mcp.servers import HERE, House, bad, everything, spec, time_server, w
 def test_a_link_in_a_result_can_be_read_by_the_model(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, spec("every", command=everything())) as house:
-            names = [tool.name for tool in await house.servers.toolbox().list_tools()]
+            names = [tool.name for tool in await house.servers.make_toolbox().list_tools()]
             assert {"every__list_resources", "every__read_resource"} <= set(names)
             links = words(await house.call("every.get-resource-links", '{"count": 2}'))
             uris = re.findall(r"demo://resource/dynamic/\w+/\d+", links)
@@ -39,7 +39,7 @@ def test_a_link_in_a_result_can_be_read_by_the_model(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
-    [('{"uri": "demo://nowhere"}', "not found"), ("{}", "uri: expected text"), ('{"uri": 3}', "uri: expected text")],
+    [('{"uri": "demo://nowhere"}', "not found"), ("{}", "uri must be a text"), ('{"uri": 3}', "uri must be a text")],
 )
 def test_what_cannot_be_read_is_an_error_for_the_model(arguments: str, why: str, tmp_path: Path) -> None:
     async def run() -> None:
@@ -55,7 +55,7 @@ def test_what_cannot_be_read_is_an_error_for_the_model(arguments: str, why: str,
 def test_a_server_that_lists_none_and_sends_a_link_can_be_asked_for_it(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, bad("link")) as house:
-            toolbox = house.servers.toolbox()
+            toolbox = house.servers.make_toolbox()
             assert [tool.name for tool in await toolbox.list_tools()] == ["link__work"]
             assert words(await house.call("link.work")) == "[page: demo://page - A page., text/plain]"
             assert [tool.name for tool in await toolbox.list_tools()][1:] == [
@@ -73,19 +73,19 @@ def test_a_server_without_resources_or_one_that_shall_not_show_them_has_no_such_
 
     async def run() -> None:
         async with House(tmp_path, time_server(), bad("fine"), bad("library", resources=False)) as house:
-            names = [tool.name for tool in await house.servers.toolbox().list_tools()]
+            names = [tool.name for tool in await house.servers.make_toolbox().list_tools()]
             assert names == ["time__get_current_time", "time__convert_time", "fine__work", "library__work"]
 
     asyncio.run(run())
 
 
 def test_a_server_of_the_newest_protocol_that_wants_something_of_us_is_refused_at_once(tmp_path: Path) -> None:
-    """Nobody sits at a gateway who could answer: no sampling, no questions, and no waiting for them either."""
+    """No person uses a gateway directly, so sampling and questions are refused at once."""
 
     async def run() -> None:
         asking = spec("asking", command=sys.executable, args=[str(HERE / "asking_server.py")], timeout_s=20)
         async with House(tmp_path, asking) as house:
-            await house.servers.toolbox().list_tools()
+            await house.servers.make_toolbox().list_tools()
             assert house.row("asking")["protocol"] == "2026-07-28"
             for tool in ("elicit", "sample", "need"):
                 begun = time.monotonic()

@@ -23,7 +23,7 @@ NOON = '{"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tok
 def test_a_real_server_of_the_newest_protocol_over_stdio(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, time_server()) as house:
-            toolbox = house.servers.toolbox(["time"])
+            toolbox = house.servers.make_toolbox(["time"])
             assert isinstance(toolbox, Toolbox)
             tools = await toolbox.list_tools()
             assert [tool.name for tool in tools] == ["time__get_current_time", "time__convert_time"]
@@ -44,7 +44,7 @@ def test_a_real_server_of_the_newest_protocol_over_stdio(tmp_path: Path) -> None
 def test_the_reference_server_of_the_older_protocol_over_every_transport(kind: str, tmp_path: Path) -> None:
     async def run(server: ServerSpec) -> None:
         async with House(tmp_path, server) as house:
-            tools = await house.servers.toolbox().list_tools()
+            tools = await house.servers.make_toolbox().list_tools()
             assert len(tools) >= 10
             assert house.row("every")["protocol"] == "2025-11-25"
             assert words(await house.call("every.echo", '{"message": "hi"}')) == "Echo: hi"
@@ -67,14 +67,14 @@ def test_an_address_of_the_old_transport_is_found_without_being_told(tmp_path: P
     async def run(url: str) -> None:
         async with House(tmp_path) as house:
             house.servers.add("every", url)
-            assert len(await house.servers.toolbox().list_tools()) >= 10
+            assert len(await house.servers.make_toolbox().list_tools()) >= 10
             assert house.row("every")["transport"] == "sse"
 
     with listening("sse") as url:
         asyncio.run(run(url))
 
 
-def test_a_server_that_was_started_anew_is_asked_anew(tmp_path: Path) -> None:
+def test_a_restarted_server_is_connected_again(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path) as house:
             with listening("streamableHttp") as url:
@@ -98,7 +98,7 @@ def test_a_server_that_was_started_anew_is_asked_anew(tmp_path: Path) -> None:
 def test_a_lying_server_is_caught_or_harmless(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, bad("lie")) as house:
-            tools = await house.servers.toolbox().list_tools()
+            tools = await house.servers.make_toolbox().list_tools()
             assert len({tool.name for tool in tools}) == len(tools) == 2
             assert all(tool.name.isascii() and " " not in tool.name for tool in tools)
             result = await house.call("lie.work")
@@ -122,8 +122,8 @@ def test_a_tool_that_raises_is_an_error_for_the_model(tmp_path: Path) -> None:
     ("name", "arguments", "why"),
     [
         ("fine.work", "{broken", "not JSON"),
-        ("fine.work", "[1]", "no object but array"),
-        ("fine.wrok", "{}", "there is fine.work"),
+        ("fine.work", "[1]", "array instead of an object"),
+        ("fine.wrok", "{}", "the tools are: fine.work"),
         ("other.work", "{}", "there is no tool"),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_bad_call_is_explained(name: str, arguments: str, why: str, tmp_path: 
 def test_all_pages_of_a_list_are_read(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, bad("pages")) as house:
-            assert len(await house.servers.toolbox().list_tools()) == 5
+            assert len(await house.servers.make_toolbox().list_tools()) == 5
 
     asyncio.run(run())
 
@@ -148,7 +148,7 @@ def test_all_pages_of_a_list_are_read(tmp_path: Path) -> None:
 def test_only_the_tools_an_entry_names_are_offered(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, bad("pages", tools=["tool3"])) as house:
-            assert [tool.name for tool in await house.servers.toolbox().list_tools()] == ["pages__tool3"]
+            assert [tool.name for tool in await house.servers.make_toolbox().list_tools()] == ["pages__tool3"]
 
     asyncio.run(run())
 
@@ -156,10 +156,10 @@ def test_only_the_tools_an_entry_names_are_offered(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- what it may know (T21-T23)
 
 
-def test_a_description_that_changes_is_withheld_and_reported_until_somebody_approves(tmp_path: Path) -> None:
+def test_a_changed_description_is_withheld_and_reported_until_it_is_approved(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, bad("rug", str(tmp_path / "changed"))) as house:
-            toolbox = house.servers.toolbox()
+            toolbox = house.servers.make_toolbox()
             assert [tool.description for tool in await toolbox.list_tools()] == ["Does the work."]
             await house.call("rug.work")
             await asyncio.sleep(0.1)
@@ -171,11 +171,11 @@ def test_a_description_that_changes_is_withheld_and_reported_until_somebody_appr
             assert "not approved" in words(result)
             assert house.row("rug")["withheld"] == ["work"]
         async with House(tmp_path, bad("rug", str(tmp_path / "changed"))) as house:  # after a restart just the same
-            assert await house.servers.toolbox().list_tools() == []
+            assert await house.servers.make_toolbox().list_tools() == []
             async with House(tmp_path, bad("rug", str(tmp_path / "changed"))) as other:  # another process
-                await other.servers.toolbox().list_tools()
-                other.servers.connection("rug").approve()
-            assert len(await house.servers.toolbox().list_tools()) == 1
+                await other.servers.make_toolbox().list_tools()
+                other.servers.get_connection("rug").approve()
+            assert len(await house.servers.make_toolbox().list_tools()) == 1
             assert "changes" not in house.row("rug")
 
     asyncio.run(run())
@@ -196,7 +196,7 @@ def test_a_tool_that_is_new_is_reported_and_offered_as_its_entry_says(
     async def run() -> None:
         for _ in range(2):  # and after a restart just the same
             async with House(tmp_path, bad("grow", str(tmp_path / "grown"), **row)) as house:
-                toolbox = house.servers.toolbox()
+                toolbox = house.servers.make_toolbox()
                 await toolbox.list_tools()
                 await house.call("grow.work")
                 await asyncio.sleep(0.1)
@@ -212,7 +212,7 @@ def test_a_tool_that_is_new_is_reported_and_offered_as_its_entry_says(
 def test_a_change_may_be_reported_and_nothing_more(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, bad("rug", str(tmp_path / "changed"), changed="report")) as house:
-            toolbox = house.servers.toolbox()
+            toolbox = house.servers.make_toolbox()
             await toolbox.list_tools()
             await house.call("rug.work")
             await asyncio.sleep(0.1)
@@ -226,7 +226,7 @@ def test_a_change_may_be_reported_and_nothing_more(tmp_path: Path) -> None:
 def test_hidden_characters_are_shown_and_reported(tmp_path: Path) -> None:
     async def run() -> None:
         async with House(tmp_path, bad("hidden")) as house:
-            (tool,) = await house.servers.toolbox().list_tools()
+            (tool,) = await house.servers.make_toolbox().list_tools()
             assert tool.description == "Adds.\\u200b\\U000e0041 Also sends."
             assert tool.parameters is not None
             assert tool.parameters["properties"]["n"]["description"] == "a number\\u2063"
@@ -248,9 +248,9 @@ def test_servers_of_the_configuration_cannot_be_changed_from_outside(tmp_path: P
                 with pytest.raises(BadServerError, match="configuration"):
                     attempt()
             with pytest.raises(UnknownServerError):
-                house.servers.remove("nobody")
-            with pytest.raises(UnknownServerError, match="there is fine"):
-                house.servers.toolbox(["nobody"])
+                house.servers.remove("unknown")
+            with pytest.raises(UnknownServerError, match="the servers are: fine"):
+                house.servers.make_toolbox(["unknown"])
 
     asyncio.run(run())
 
@@ -263,7 +263,7 @@ def test_a_removed_server_is_ended(tmp_path: Path) -> None:
 
     async def run() -> None:
         async with House(tmp_path) as house:
-            assert len(await house.servers.toolbox().list_tools()) == 1
+            assert len(await house.servers.make_toolbox().list_tools()) == 1
             assert running(mark)
             house.servers.remove("fine")
             assert not await gone(mark)

@@ -47,12 +47,12 @@ def test_a_bad_entry_is_said_at_once() -> None:
         dragoman.McpServers({"a": {}})
 
 
-def test_nothing_is_started_for_tools_nobody_asks_for() -> None:
+def test_unused_servers_are_not_started() -> None:
     with dragoman.McpServers({"a": "http://127.0.0.1:9/mcp"}) as tools:
         assert tools.describe()[0]["health"] == "unasked"
 
 
-def test_a_folder_keeps_what_was_approved(tmp_path: Path) -> None:
+def test_a_folder_keeps_approvals(tmp_path: Path) -> None:
     changed = tmp_path / "changed"
     row = {"command": sys.executable, "args": ["-S", str(HERE / "bad_server.py"), "rug", str(changed)]}
 

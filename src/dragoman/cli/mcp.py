@@ -15,7 +15,7 @@ from dragoman.cli.style import paint
 from dragoman.errors import ConfigError, DecodeError, DragomanError
 from dragoman.jsontypes import JsonObject, load_object
 from dragoman.mcp.registry import Registry
-from dragoman.mcp.servers import Servers, registry_path
+from dragoman.mcp.servers import ServerPool, find_registry_path
 from dragoman.mcp.spec import BadServerError
 from dragoman.model.messages import ToolCall
 
@@ -50,7 +50,7 @@ dragoman's state. Programs are started with an environment of their own: PATH,
 LANG, a HOME of their own and what the entry's `env` says.
 
 exit codes: 0 done, 1 a server or a tool failed, 2 bad input or usage"""
-LOOK_S = 15.0
+LIST_TIMEOUT_S = 15.0
 LOGIN_S = 300.0
 
 
@@ -82,22 +82,22 @@ def run(args: argparse.Namespace) -> int:
         return 2 if isinstance(error, ConfigError | BadServerError) else 1
 
 
-def open_servers(config: Path | None, file: Path | None) -> Servers:
+def open_servers(config: Path | None, file: Path | None) -> ServerPool:
     from dragoman.gateway.config import find_file, load_settings, state_folder
 
     folder = state_folder(os.environ)
     path = config or find_file(Path.cwd(), os.environ)
     if path is None:
-        return Servers(Registry(file or registry_path("", folder)), folder=folder, report=warn)
+        return ServerPool(Registry(file or find_registry_path("", folder)), folder=folder, report=warn)
     settings = load_settings(path, os.environ).mcp
-    registry = Registry(file or settings.file or registry_path(str(path), folder))
-    return Servers(registry, settings.servers, folder=folder, report=warn)
+    registry = Registry(file or settings.file or find_registry_path(str(path), folder))
+    return ServerPool(registry, settings.servers, folder=folder, report=warn)
 
 
 # ---------------------------------------------------------------- the registry
 
 
-def add(servers: Servers, args: argparse.Namespace) -> int:
+def add(servers: ServerPool, args: argparse.Namespace) -> int:
     match args.words:
         case [name, url] if "://" in url:
             headers = dict(split(said, ":", "--header") for said in args.header)
@@ -106,7 +106,7 @@ def add(servers: Servers, args: argparse.Namespace) -> int:
         case [name, program, *rest]:
             env = dict(split(said, "=", "--env") for said in args.env)
             row: JsonObject = {"command": program} | ({"args": rest} if rest else {}) | ({"env": env} if env else {})
-            replaced = servers.put(name, row)
+            replaced = servers.add_program(name, row)
         case _:
             raise BadServerError("expected add NAME URL, or add NAME -- PROGRAM ARG...")
     print(f"{'changed' if replaced else 'added'} {name} in {servers.registry.path}")
@@ -120,7 +120,7 @@ def split(said: str, mark: str, option: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def remove(servers: Servers, args: argparse.Namespace) -> int:
+def remove(servers: ServerPool, args: argparse.Namespace) -> int:
     name = one(args, "remove NAME")
     servers.remove(name)
     print(f"removed {name}")
@@ -138,13 +138,13 @@ def one(args: argparse.Namespace, expected: str) -> str:
 
 
 @asynccontextmanager
-async def running(servers: Servers, names: list[str]) -> "AsyncGenerator[list[ServerConnection], None]":
+async def running(servers: ServerPool, names: list[str]) -> "AsyncGenerator[list[ServerConnection], None]":
     """Those of these names, or all; each was asked what it has."""
     try:
-        if names or servers.specs():
-            await servers.prepare()
-        found = [servers.connection(name) for name in names or servers.specs()]
-        await asyncio.gather(*(c.list_tools(LOOK_S) for c in found if not c.spec.disabled))
+        if names or servers.list_specs():
+            await servers.load_package()
+        found = [servers.get_connection(name) for name in names or servers.list_specs()]
+        await asyncio.gather(*(c.list_tools(LIST_TIMEOUT_S) for c in found if not c.spec.disabled))
         yield found
     finally:
         await servers.close()
@@ -158,7 +158,7 @@ def tell_down(connections: "list[ServerConnection]") -> int:
     return 1 if connections and not any(c.client for c in connections) else 0
 
 
-async def list_servers(servers: Servers, args: argparse.Namespace) -> int:
+async def list_servers(servers: ServerPool, args: argparse.Namespace) -> int:
     if args.words:
         raise BadServerError("expected list, and nothing behind it")
     async with running(servers, []):
@@ -167,31 +167,32 @@ async def list_servers(servers: Servers, args: argparse.Namespace) -> int:
     return 0
 
 
-async def tools(servers: Servers, args: argparse.Namespace) -> int:
+async def tools(servers: ServerPool, args: argparse.Namespace) -> int:
     async with running(servers, args.words) as found:
         if args.changed:
             show_changes(servers, found, as_json=args.json)
             return tell_down(found)
-        toolbox = servers.toolbox([c.spec.name for c in found])
-        show_tools(await toolbox.list_tools(), toolbox.label, as_json=args.json)
+        toolbox = servers.make_toolbox([c.spec.name for c in found])
+        show_tools(await toolbox.list_tools(), toolbox.make_label, as_json=args.json)
         return tell_down(found)
 
 
-async def approve(servers: Servers, args: argparse.Namespace) -> int:
+async def approve(servers: ServerPool, args: argparse.Namespace) -> int:
     async with running(servers, [one(args, "approve NAME")]) as (connection,):
         if connection.client is None:
             return tell_down([connection])
         changes = connection.changes
         connection.approve()
-        print(f"approved {len(connection.offers)} tools of {connection.spec.name}; {len(changes)} were not as before")
+        count = len(connection.listed_tools)
+        print(f"approved {count} tools of {connection.spec.name}; {len(changes)} were not as before")
     return 0
 
 
-async def call(servers: Servers, args: argparse.Namespace) -> int:
+async def call(servers: ServerPool, args: argparse.Namespace) -> int:
     tool, text = tool_and_text(args, "call SERVER.TOOL [JSON]")
     name = server_of(servers, tool)
     try:
-        result = await servers.toolbox([name] if name else None).run(ToolCall(id="cli", name=tool, arguments=text))
+        result = await servers.make_toolbox([name] if name else None).run(ToolCall(id="cli", name=tool, arguments=text))
     finally:
         await servers.close()
     show_result(result, as_json=args.json)
@@ -204,13 +205,13 @@ def tool_and_text(args: argparse.Namespace, expected: str) -> tuple[str, str]:
     return args.words[0], args.words[1] if len(args.words) == 2 else "{}"
 
 
-def server_of(servers: Servers, tool: str) -> str | None:
-    named = [name for name in servers.specs() if tool.startswith((f"{name}.", f"{name}__"))]
+def server_of(servers: ServerPool, tool: str) -> str | None:
+    named = [name for name in servers.list_specs() if tool.startswith((f"{name}.", f"{name}__"))]
     return max(named, key=len, default=None)  # a name may have dots itself
 
 
 def lister(what: str) -> "Act":
-    async def show(servers: Servers, args: argparse.Namespace) -> int:
+    async def show(servers: ServerPool, args: argparse.Namespace) -> int:
         async with running(servers, args.words) as found:
             kinds = ("resources", "templates") if what == "resources" else (what,)
             rows = {c.spec.name: [row for kind in kinds for row in await c.list_all(kind)] for c in found}
@@ -220,21 +221,21 @@ def lister(what: str) -> "Act":
     return show
 
 
-async def read(servers: Servers, args: argparse.Namespace) -> int:
+async def read(servers: ServerPool, args: argparse.Namespace) -> int:
     if len(args.words) != 2:
         raise BadServerError("expected read NAME URI")
     async with running(servers, args.words[:1]) as (connection,):
         if connection.client is None:
             return tell_down([connection])
-        from dragoman.mcp.resources import READ, run_tool
+        from dragoman.mcp.content import READ_TOOL, run_resource_tool
 
-        made = ToolCall(id="cli", name=READ, arguments="{}")
-        result = await within(connection, run_tool(connection.client, made, READ, {"uri": args.words[1]}))
+        made = ToolCall(id="cli", name=READ_TOOL, arguments="{}")
+        result = await within(connection, run_resource_tool(connection.client, made, READ_TOOL, {"uri": args.words[1]}))
         show_result(result, as_json=args.json)
     return 0
 
 
-async def prompt(servers: Servers, args: argparse.Namespace) -> int:
+async def prompt(servers: ServerPool, args: argparse.Namespace) -> int:
     said, text = tool_and_text(args, "prompt SERVER.PROMPT [JSON]")
     server = server_of(servers, said)
     if server is None:
@@ -246,38 +247,39 @@ async def prompt(servers: Servers, args: argparse.Namespace) -> int:
     async with running(servers, [server]) as (connection,):
         if connection.client is None:
             return tell_down([connection])
-        from dragoman.mcp.resources import write_prompt
+        from dragoman.mcp.content import get_prompt_messages
 
         name = said[len(server) :].lstrip("._")
-        show_messages(await within(connection, write_prompt(connection.client, name, arguments)), as_json=args.json)
+        messages = await within(connection, get_prompt_messages(connection.client, name, arguments))
+        show_messages(messages, as_json=args.json)
     return 0
 
 
 async def within(connection: "ServerConnection", work: Awaitable[Any]) -> Any:
     """What a server refuses is an error of ours, in words."""
-    from dragoman.mcp.connection import say
+    from dragoman.mcp.connection import describe_error
 
     try:
         async with asyncio.timeout(connection.spec.timeout_s):
             return await work
     except Exception as error:
-        raise DragomanError(f"{connection.spec.name}: {say(error)}") from error
+        raise DragomanError(f"{connection.spec.name}: {describe_error(error)}") from error
 
 
 # ---------------------------------------------------------------- tokens
 
 
-async def login(servers: Servers, args: argparse.Namespace) -> int:
+async def login(servers: ServerPool, args: argparse.Namespace) -> int:
     name = one(args, "login NAME")
-    await servers.prepare()
-    from dragoman.mcp.login import Login
+    await servers.load_package()
+    from dragoman.mcp.oauth import BrowserLogin
     from dragoman.mcp.spec import LOGIN_PORT
 
-    spec = servers.connection(name).spec
+    spec = servers.get_connection(name).spec
     port = spec.oauth.redirect_port if spec.oauth is not None else LOGIN_PORT
     try:
-        async with Login(port, show_page, ask_address if args.paste else None) as person:
-            failed = await servers.login(name, person.show, person.hear, LOGIN_S)
+        async with BrowserLogin(port, show_page, ask_address if args.paste else None) as browser:
+            failed = await servers.login(name, browser.show_page, browser.await_code, LOGIN_S)
     finally:
         await servers.close()
     if failed:
@@ -295,23 +297,23 @@ def ask_address() -> str:
     return getpass.getpass("The address the browser ended at: ") if sys.stdin.isatty() else sys.stdin.readline()
 
 
-def logout(servers: Servers, args: argparse.Namespace) -> int:
+def logout(servers: ServerPool, args: argparse.Namespace) -> int:
     name = one(args, "logout NAME")
     print(f"forgot the token of {name}" if servers.logout(name) else f"there was no token of {name}")
     return 0
 
 
-Act: TypeAlias = Callable[[Servers, argparse.Namespace], Awaitable[int]]
+Act: TypeAlias = Callable[[ServerPool, argparse.Namespace], Awaitable[int]]
 
 
-def awaited(act: Act) -> Callable[[Servers, argparse.Namespace], int]:
-    async def main(servers: Servers, args: argparse.Namespace) -> int:
+def awaited(act: Act) -> Callable[[ServerPool, argparse.Namespace], int]:
+    async def main(servers: ServerPool, args: argparse.Namespace) -> int:
         return await act(servers, args)
 
     return lambda servers, args: asyncio.run(main(servers, args))
 
 
-ACTIONS: dict[str, Callable[[Servers, argparse.Namespace], int]] = {
+ACTIONS: dict[str, Callable[[ServerPool, argparse.Namespace], int]] = {
     "list": awaited(list_servers),
     "add": add,
     "remove": remove,

@@ -15,7 +15,7 @@ from dragoman.model.request import Tool
 
 if TYPE_CHECKING:
     from dragoman.mcp.connection import ServerConnection
-    from dragoman.mcp.servers import Servers
+    from dragoman.mcp.servers import ServerPool
 
 
 def warn(event: str, fields: JsonObject) -> None:
@@ -59,9 +59,9 @@ def arguments(schema: JsonObject | None) -> list[str]:
     return [name if name in needed else f"{name}?" for name in names]
 
 
-def show_changes(servers: "Servers", connections: "Iterable[ServerConnection]", *, as_json: bool) -> None:
+def show_changes(servers: "ServerPool", connections: "Iterable[ServerConnection]", *, as_json: bool) -> None:
     """Every tool that is not as it was approved: before and now, whole, and nothing of it hidden."""
-    rows = [row for connection in connections for row in servers.changes(connection)]
+    rows = [row for connection in connections for row in servers.describe_changes(connection)]
     if as_json:
         print_json(rows)
         return
@@ -84,11 +84,11 @@ def show_rows(found: Mapping[str, Sequence[Any]], what: str, *, as_json: bool) -
         named = {name: [row.model_dump(mode="json", exclude_none=True) for row in rows] for name, rows in found.items()}
         print_json(named)
         return
-    from dragoman.mcp.resources import write_row
+    from dragoman.mcp.content import describe_row
 
     for name, rows in found.items():
         for row in rows:
-            print(f"{paint(name, 'bold', sys.stdout)} {write_row(row)}")
+            print(f"{paint(name, 'bold', sys.stdout)} {describe_row(row)}")
             for argument in getattr(row, "arguments", None) or ():
                 needed = "" if argument.required else "?"
                 print(f"  {show_hidden(argument.name)}{needed} {show_hidden(argument.description or '')}".rstrip())

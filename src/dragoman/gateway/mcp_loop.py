@@ -26,7 +26,7 @@ from dragoman.gateway.mcp_settings import SHOWS
 from dragoman.gateway.mcp_state import servers_of
 from dragoman.gateway.scope import Scope
 from dragoman.jsontypes import JsonObject
-from dragoman.mcp.react import ERROR, ReactModel
+from dragoman.mcp.react import ERROR_PREFIX, ReactModel
 from dragoman.mcp.servers import MissingPackageError, UnknownServerError
 from dragoman.mcp.toolbox import McpToolbox
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed
@@ -113,10 +113,10 @@ def with_price(scope: Scope, model: str, limits: Limits) -> Limits:
 async def find_toolbox(scope: Scope, names: tuple[str, ...] | None) -> McpToolbox | None:
     servers = servers_of(scope.gateway)
     try:
-        if names == () or not (names or servers.specs()):
+        if names == () or not (names or servers.list_specs()):
             return None
-        await servers.prepare()
-        return servers.toolbox(names)
+        await servers.load_package()
+        return servers.make_toolbox(names)
     except ConfigError as error:
         raise UpstreamError(
             Failure(kind="server_error", status=500, code="mcp_registry", message=str(error))
@@ -190,7 +190,7 @@ def _with(client_request: ClientRequest | None, request: Request) -> ClientReque
 def choose_model(model: UpstreamModel, toolbox: McpToolbox, mode: Mode) -> Model:
     if mode == "native":
         return model
-    react = ReactModel(model, toolbox.label)
+    react = ReactModel(model, toolbox.make_label)
     return react if mode == "react" else EitherModel(model, react)
 
 
@@ -313,7 +313,7 @@ class LoopAnswer:
             finishes = tuple(finish and replace(finish, message=None) for finish in finishes)
         said: list[Event] = []
         if self._list_calls and not self._merger.has_text and stopped.reason not in ("done", "caller"):
-            words = f"{ERROR}no answer after {stopped.turns} iterations ({stopped.reason})"
+            words = f"{ERROR_PREFIX}no answer after {stopped.turns} iterations ({stopped.reason})"
             place = self._merger.part_count
             said = [PartStart(index=place, part=Text(text="")), PartDelta(index=place, text=words)]
             said.append(PartEnd(index=place))
@@ -321,7 +321,7 @@ class LoopAnswer:
 
     def _write_call(self, step: CallFinished) -> JsonObject:
         return {
-            "tool": self._toolbox.label(step.call.name),
+            "tool": self._toolbox.make_label(step.call.name),
             "arguments": step.call.arguments,
             "failed": bool(step.result.failed),
             "seconds": round(step.seconds, 3),
@@ -348,7 +348,7 @@ class LoopAnswer:
         self.notes.extend(note for note in notes if note not in known)
 
     def _tell(self, step: ReportedStep) -> str:
-        return describe_step(step, self._toolbox.label)
+        return describe_step(step, self._toolbox.make_label)
 
     def release_request(self) -> None:
         """The loop needs its request until it ends."""

@@ -48,16 +48,16 @@ async def serve_mcp_add(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
         return deny(400, "transport: expected auto, http or sse", "invalid_mcp_server")
     servers = servers_of(gateway)
     try:
-        await servers.prepare()
-        await servers.check(body.get("url"))
+        await servers.load_package()
+        await servers.check_address(body.get("url"))
         more = {"transport": body["transport"]} if "transport" in body else None
         replaced = servers.add(body.get("name"), body.get("url"), more)
-        await servers.look(0.0)  # so that the next list has something to say
+        await servers.list_new_servers(0.0)  # so that the next list has something to say
     except BadServerError as error:
         return deny(400, str(error), "invalid_mcp_server")
     except (ConfigError, MissingPackageError) as error:
         return deny(500, str(error), "mcp_registry")
-    address = servers.specs()[str(body["name"])].address  # without what a query may hold
+    address = servers.list_specs()[str(body["name"])].address  # without what a query may hold
     log.info(LogLine("mcp_added", {"server": body["name"], "url": address, "key": http.key_id}))
     return json_response({"status": "ok", "name": body["name"], "url": body["url"], "replaced": replaced})
 
@@ -80,7 +80,7 @@ async def serve_mcp_remove(gateway: Gateway, http: HttpRequest, match: Match) ->
 async def serve_mcp_list(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     servers = servers_of(gateway)
     try:
-        await servers.look()
+        await servers.list_new_servers()
         return json_response({"servers": servers.describe()})
     except (ConfigError, MissingPackageError) as error:
         return deny(500, str(error), "mcp_registry")

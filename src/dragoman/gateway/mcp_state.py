@@ -8,22 +8,22 @@ from dragoman.gateway.config import state_folder
 from dragoman.gateway.settings import LOOPBACK
 from dragoman.gateway.state import Gateway
 from dragoman.mcp.registry import Registry
-from dragoman.mcp.servers import Servers, registry_path
+from dragoman.mcp.servers import ServerPool, find_registry_path
 
-_servers: WeakKeyDictionary[Gateway, Servers] = WeakKeyDictionary()
+_servers: WeakKeyDictionary[Gateway, ServerPool] = WeakKeyDictionary()
 
 
-def servers_of(gateway: Gateway) -> Servers:
+def servers_of(gateway: Gateway) -> ServerPool:
     settings = gateway.now.settings
     found = _servers.get(gateway)
     if found is None:
         folder = settings.mcp.folder or (
             settings.store_path.parent if settings.store_path else state_folder(os.environ)
         )
-        path = settings.mcp.file or registry_path(settings.source, folder)
-        found = _servers[gateway] = Servers(Registry(Path(path)), folder=folder)
+        path = settings.mcp.file or find_registry_path(settings.source, folder)
+        found = _servers[gateway] = ServerPool(Registry(Path(path)), folder=folder)
         gateway.closers.append(found.close)
-    found.fixed = settings.mcp.servers  # a reload may have changed them
+    found.configured = settings.mcp.servers  # a reload may have changed them
     # who can reach only this machine may name servers of this machine; whom the world can reach may not (T12)
-    found.private = settings.host in LOOPBACK if settings.mcp.private is None else settings.mcp.private
+    found.allow_private = settings.host in LOOPBACK if settings.mcp.private is None else settings.mcp.private
     return found

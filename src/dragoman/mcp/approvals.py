@@ -1,6 +1,8 @@
-"""Which tool texts were approved: the first list of a server is, and whoever adds or approves it again approves anew
-(T21). A description is a prompt: one that changes behind the user's back is reported, and offered only if its entry
-says so (`changed`, `new`).
+"""Which tool texts the user has approved.
+
+The first list of a server is approved. So is the current list when the user adds the server again or runs
+`dragoman mcp approve`. The description of a tool is a prompt, so a later change is dangerous: it is reported, and the
+model gets the tool only if the entry of the server allows it (`changed`, `new`). (T21)
 """
 
 import hashlib
@@ -11,95 +13,100 @@ from msgspec import Struct, convert, to_builtins
 
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, dump_json, load_object
-from dragoman.mcp.registry import locked, write_whole
+from dragoman.mcp.registry import lock_file, write_atomically
 from dragoman.mcp.spec import ServerSpec
 from dragoman.mcp.tool_listing import ListedTool
 
 
 class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool as it was when it was approved."""
+    """The texts of a tool when it was approved."""
 
     digest: str
     description: str | None = None
     schema: JsonObject = {}
-    new: bool = False  # seen later than the others and offered, but approved by nobody
+    new: bool = False  # listed later than the others: recorded to detect changes, but not approved
 
 
 class Change(Struct, frozen=True):
     tool: str
-    what: str  # "changed", "new", "gone", "hidden characters"
-    old: str = ""  # digests
+    kind: str  # "changed", "new", "gone", "hidden characters"
+    old: str = ""  # digest
     new: str = ""
 
 
 class Approvals:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
-        self._stamp: tuple[int, int] | None = None
-        self._known: dict[str, dict[str, Approval]] = {}
-        self.version = 0  # another number when somebody has approved something
+        self._file_stamp: tuple[int, int] | None = None
+        self._approved: dict[str, dict[str, Approval]] = {}
+        self.version = 0  # grows with every approval
         self.refresh()
 
     def refresh(self) -> int:
-        """Reads what another process has approved meanwhile; the version."""
-        stamp = self._look()
-        if stamp is not None and stamp != self._stamp:
-            self._stamp, self._known = stamp, self._load()
+        """Reads approvals of other processes from the file, and returns the version."""
+        stamp = self._read_stamp()
+        if stamp is not None and stamp != self._file_stamp:
+            self._file_stamp, self._approved = stamp, self._load()
             self.version += 1
         return self.version
 
     def find(self, spec: ServerSpec, tool: str) -> Approval | None:
-        return self._known.get(_key(spec), {}).get(tool)
+        return self._approved.get(_make_key(spec), {}).get(tool)
 
-    def judge(self, spec: ServerSpec, offers: Mapping[str, ListedTool]) -> tuple[set[str], list[Change]]:
-        """Which of what a server offers now are withheld, and what is to be told."""
+    def check(self, spec: ServerSpec, tools: Mapping[str, ListedTool]) -> tuple[set[str], list[Change]]:
+        """Compares the listed tools with the approved ones: the names to withhold, and the changes to report."""
         self.refresh()
-        known = self._known.get(_key(spec))
-        if known is None:
-            self.approve(spec, offers)
+        approved = self._approved.get(_make_key(spec))
+        if approved is None:
+            self.approve(spec, tools)
             return set(), []
-        changes = [change for offer in offers.values() if (change := _compare(known.get(offer.name), offer))]
-        gone = [Change(name, "gone", pin.digest) for name, pin in known.items() if name not in offers and not pin.new]
-        unseen = {change.tool: offers[change.tool] for change in changes if change.tool not in known}
-        if unseen and spec.new == "report":  # from now on a change of it is one
-            self._change(spec, lambda pins: {**pins, **{n: _pin(offer, new=True) for n, offer in unseen.items()}})
+        changes = [change for tool in tools.values() if (change := _compare(approved.get(tool.name), tool))]
+        gone = [
+            Change(name, "gone", approval.digest)
+            for name, approval in approved.items()
+            if name not in tools and not approval.new
+        ]
+        new_tools = {change.tool: tools[change.tool] for change in changes if change.tool not in approved}
+        if new_tools and spec.new == "report":  # recorded, so that a later change is detected
+            recorded = {name: _make_approval(tool, new=True) for name, tool in new_tools.items()}
+            self._change(spec, lambda approvals: {**approvals, **recorded})
         policy = {"changed": spec.changed, "new": spec.new}
-        withheld = {change.tool for change in changes if policy[change.what] == "withhold"}
+        withheld = {change.tool for change in changes if policy[change.kind] == "withhold"}
         return withheld, [*changes, *gone]
 
-    def approve(self, spec: ServerSpec, offers: Mapping[str, ListedTool]) -> None:
-        """Exactly these texts."""
-        self._change(spec, lambda _: {name: _pin(offer) for name, offer in offers.items()})
+    def approve(self, spec: ServerSpec, tools: Mapping[str, ListedTool]) -> None:
+        """Approves exactly these texts."""
+        self._change(spec, lambda _: {name: _make_approval(tool) for name, tool in tools.items()})
 
     def forget(self, spec: ServerSpec) -> None:
-        """The next list is approved as it is."""
+        """Forgets the approvals of a server, so that its next list is approved."""
         self._change(spec, lambda _: None)
 
     def _change(self, spec: ServerSpec, change: Callable[[dict[str, Approval]], dict[str, Approval] | None]) -> None:
-        """Read afresh under a lock: two processes lose nothing of each other."""
+        """Reads the file again under a lock, so that two processes do not overwrite each other's changes."""
         try:
             if self._path is None:
-                self._put(spec, change)
+                self._store(spec, change)
                 return
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with locked(self._path.with_name(self._path.name + ".lock")):
+            with lock_file(self._path.with_name(self._path.name + ".lock")):
                 self.refresh()
-                self._put(spec, change)
-                write_whole(self._path, dump_json(to_builtins(self._known)))
-                self._stamp = self._look()
+                self._store(spec, change)
+                write_atomically(self._path, dump_json(to_builtins(self._approved)))
+                self._file_stamp = self._read_stamp()
         except OSError:
-            self._put(spec, change)  # approved for as long as this process lives
+            self._store(spec, change)  # the approval lasts as long as this process
 
-    def _put(self, spec: ServerSpec, change: Callable[[dict[str, Approval]], dict[str, Approval] | None]) -> None:
-        key = _key(spec)
-        pins = change(self._known.get(key, {}))
-        if pins is None:
-            self._known.pop(key, None)
+    def _store(self, spec: ServerSpec, change: Callable[[dict[str, Approval]], dict[str, Approval] | None]) -> None:
+        key = _make_key(spec)
+        approvals = change(self._approved.get(key, {}))
+        if approvals is None:
+            self._approved.pop(key, None)
         else:
-            self._known[key] = pins
+            self._approved[key] = approvals
         self.version += 1
 
-    def _look(self) -> tuple[int, int] | None:
+    def _read_stamp(self) -> tuple[int, int] | None:
         try:
             stat = self._path.stat() if self._path is not None else None
         except OSError:
@@ -112,20 +119,20 @@ class Approvals:
                 load_object(self._path.read_bytes() if self._path else b"{}"), dict[str, dict[str, Approval]]
             )
         except (OSError, DecodeError, ValueError):
-            return {}  # nothing approved yet
+            return {}  # no approvals yet
 
 
-def _compare(pin: Approval | None, offer: ListedTool) -> Change | None:
-    if pin is None:
-        return Change(offer.name, "new", "", offer.digest)
-    if pin.digest != offer.digest:
-        return Change(offer.name, "changed", pin.digest, offer.digest)
-    return Change(offer.name, "new", "", offer.digest) if pin.new else None
+def _compare(approval: Approval | None, tool: ListedTool) -> Change | None:
+    if approval is None:
+        return Change(tool.name, "new", "", tool.digest)
+    if approval.digest != tool.digest:
+        return Change(tool.name, "changed", approval.digest, tool.digest)
+    return Change(tool.name, "new", "", tool.digest) if approval.new else None
 
 
-def _pin(offer: ListedTool, *, new: bool = False) -> Approval:
-    return Approval(digest=offer.digest, description=offer.description, schema=offer.schema, new=new)
+def _make_approval(tool: ListedTool, *, new: bool = False) -> Approval:
+    return Approval(digest=tool.digest, description=tool.description, schema=tool.schema, new=new)
 
 
-def _key(spec: ServerSpec) -> str:
+def _make_key(spec: ServerSpec) -> str:
     return f"{spec.name} {hashlib.sha256(spec.identity.encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""The HTTP client of one server. Headers come from its entry alone: no key of a client goes to an MCP server (T22)."""
+"""The HTTP client of one server. Headers come from its entry only: a client's key never goes to an MCP server. (T22)"""
 
 import logging
 from collections.abc import Callable, Generator
@@ -12,55 +12,58 @@ from dragoman.errors import DragomanError
 from dragoman.mcp.network_policy import ForbiddenAddressError, NetworkPolicy, UnknownHostError
 from dragoman.mcp.spec import ServerSpec
 
-MAX_BODY = 8 * 1024 * 1024
+MAX_BODY_BYTES = 8 * 1024 * 1024
 PORTS = {"http": 80, "https": 443}
 
 
-class _WithoutQuery(logging.Filter):
-    """httpx2 logs every address it asks, and people keep tokens in them."""
+class _QueryFilter(logging.Filter):
+    """Removes the query and the password from URLs in the log of httpx2, because they may contain tokens."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
-            record.args = tuple(_bare(word) if isinstance(word, httpx2.URL) else word for word in record.args)
+            record.args = tuple(_strip_secrets(word) if isinstance(word, httpx2.URL) else word for word in record.args)
         return True
 
 
-def _bare(url: httpx2.URL) -> httpx2.URL:
+def _strip_secrets(url: httpx2.URL) -> httpx2.URL:
     return url.copy_with(query=None, userinfo=b"")
 
 
-logging.getLogger("httpx2").addFilter(_WithoutQuery())
+logging.getLogger("httpx2").addFilter(_QueryFilter())
 
 
 class TokenFileError(DragomanError):
     """The file with the token cannot be read."""
 
 
-def make_guard(spec: ServerSpec, *, private: bool) -> NetworkPolicy:
-    return NetworkPolicy(urlsplit(spec.url or "").hostname or "", private=private)
+def make_network_policy(spec: ServerSpec, *, allow_private: bool) -> NetworkPolicy:
+    return NetworkPolicy(urlsplit(spec.url or "").hostname or "", allow_private=allow_private)
 
 
 def make_client(
-    spec: ServerSpec, guard: NetworkPolicy, auth: httpx2.Auth | None = None, see: Callable[[int], None] | None = None
+    spec: ServerSpec,
+    policy: NetworkPolicy,
+    auth: httpx2.Auth | None = None,
+    on_status: Callable[[int], None] | None = None,
 ) -> httpx2.AsyncClient:
-    """No proxy and no password of the environment, no redirects to elsewhere (the mcp package follows those within the
-    server's own origin), and no compression, so that what is counted is what there is. `see` is told every status the
-    server itself answers with."""
-    timeout = httpx2.Timeout(min(spec.connect_s, 10.0), read=None)  # a call has its own clock
+    """A client without proxies and passwords of the environment. It follows no redirects (the mcp package follows those
+    within the server's own origin) and accepts no compression, so that size limits hold. It calls `on_status` with the
+    status of every response of the server itself."""
+    timeout = httpx2.Timeout(min(spec.connect_s, 10.0), read=None)  # a call has its own timeout
     if auth is None and spec.token_file is not None:
-        auth = FileToken(Path(spec.token_file).expanduser())
+        auth = TokenFileAuth(Path(spec.token_file).expanduser())
     return httpx2.AsyncClient(
         headers={"accept-encoding": "identity", **spec.headers},
         auth=auth,
         timeout=timeout,
-        transport=_Guarded(guard, urlsplit(spec.url or "").hostname or "", see),
+        transport=_PolicyTransport(policy, urlsplit(spec.url or "").hostname or "", on_status),
         trust_env=False,
         follow_redirects=False,
     )
 
 
-class FileToken(httpx2.Auth):
-    """A token somebody else renews: read for every request."""
+class TokenFileAuth(httpx2.Auth):
+    """A bearer token in a file that another program renews. It is read for every request."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -76,39 +79,39 @@ class FileToken(httpx2.Auth):
         yield request
 
 
-class _Guarded(httpx2.AsyncBaseTransport):
-    """Connects to addresses that were judged, and reads no answer larger than a tool result can be (F65).
+class _PolicyTransport(httpx2.AsyncBaseTransport):
+    """Connects to allowed addresses only, and refuses too large responses. (F65)
 
-    Each name has connections of its own: two may have one address, and TLS has made sure of one name only.
+    Each host name has its own connections: two names may have the same address, but TLS has checked one name only.
     """
 
-    def __init__(self, guard: NetworkPolicy, own: str, see: Callable[[int], None] | None) -> None:
-        self._guard, self._own, self._see = guard, own, see
-        self._by_name: dict[str, httpx2.AsyncHTTPTransport] = {}
+    def __init__(self, policy: NetworkPolicy, own_host: str, on_status: Callable[[int], None] | None) -> None:
+        self._policy, self._own_host, self._on_status = policy, own_host, on_status
+        self._transports: dict[str, httpx2.AsyncHTTPTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host, port = request.url.host, request.url.port or PORTS[request.url.scheme]
         try:
-            addresses = await self._guard.find(host, port)
+            addresses = await self._policy.find_addresses(host, port)
         except (ForbiddenAddressError, UnknownHostError) as error:
             raise httpx2.ConnectError(str(error), request=request) from error
         response = await self._send(request, host, port, addresses)
-        if self._see is not None and host == self._own:
-            self._see(response.status_code)
+        if self._on_status is not None and host == self._own_host:
+            self._on_status(response.status_code)
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
-            raise httpx2.ReadError("the server's answer is compressed, though nobody asked for that")
+            raise httpx2.ReadError("the response is compressed, although the request did not allow it")
         if "event-stream" not in response.headers.get("content-type", ""):
-            response.stream = _CappedStream(response.stream)
+            response.stream = _LimitedStream(response.stream)
         return response
 
     async def _send(self, request: httpx2.Request, host: str, port: int, addresses: list[str]) -> httpx2.Response:
-        """To the first address that takes the connection. The name stays in the Host header and in TLS."""
+        """Sends to the first address that accepts the connection. The host name stays in the Host header and in TLS."""
         failure: httpx2.TransportError | None = None
-        transport = self._by_name.get(host) or httpx2.AsyncHTTPTransport(trust_env=False)
-        self._by_name[host] = transport
+        transport = self._transports.get(host) or httpx2.AsyncHTTPTransport(trust_env=False)
+        self._transports[host] = transport
         for address in addresses:
-            there = httpx2.Request(
+            addressed = httpx2.Request(
                 request.method,
                 request.url.copy_with(host=address),
                 headers=request.headers,
@@ -116,18 +119,18 @@ class _Guarded(httpx2.AsyncBaseTransport):
                 extensions={**request.extensions, "sni_hostname": host},
             )
             try:
-                return await transport.handle_async_request(there)
+                return await transport.handle_async_request(addressed)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 failure = error
-        self._guard.forget(host, port)
-        raise failure or httpx2.ConnectError("there is no address", request=request)
+        self._policy.forget(host, port)
+        raise failure or httpx2.ConnectError("the host has no address", request=request)
 
     async def aclose(self) -> None:
-        for transport in self._by_name.values():
+        for transport in self._transports.values():
             await transport.aclose()
 
 
-class _CappedStream(httpx2.AsyncByteStream):
+class _LimitedStream(httpx2.AsyncByteStream):
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
@@ -135,8 +138,8 @@ class _CappedStream(httpx2.AsyncByteStream):
         size = 0
         async for piece in self._inner:
             size += len(piece)
-            if size > MAX_BODY:
-                raise httpx2.ReadError(f"the server's answer is larger than {MAX_BODY} bytes")
+            if size > MAX_BODY_BYTES:
+                raise httpx2.ReadError(f"the response is larger than {MAX_BODY_BYTES} bytes")
             yield piece
 
     async def aclose(self) -> None:

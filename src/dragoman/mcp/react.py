@@ -1,9 +1,9 @@
-"""Tools for models that only write text (mission D9): they are described in the system text, a call is a JSON object
-in the answer, its result is the next user turn.
+"""Tools for models that only write text (ReAct). The system text describes the tools, a call is a JSON object in the
+answer, and its result is the next user turn. (mission D9)
 
     {"tool": "server.tool_name", "arguments": {...}}
 
-Calls are found in code fences, with prose around them, several in one answer, and in the ways models misspell them.
+Calls are found in code fences, between other text, several in one answer, and in the spellings that models use.
 """
 
 import ast
@@ -23,26 +23,26 @@ from dragoman.model.reply import Finish
 from dragoman.model.request import AnyTool, Request, Tool
 from dragoman.notes import Note
 
-ERROR = "[ERROR] "
-MOST_CALLS = 16
-MOST_TEXT = 256 * 1024
-MOST_TRIED = 400  # braces looked at in one answer
+ERROR_PREFIX = "[ERROR] "
+MAX_CALLS = 16
+MAX_TEXT_CHARS = 256 * 1024
+MAX_BRACES = 400  # tried as the start of a call, in one answer
 _DECODER = json.JSONDecoder(strict=False)
-_ARGUMENTS = ("arguments", "args", "parameters", "input", "action_input", "params")
-_TOOL = ("tool", "tool_name", "action")
-_KEYS = {*_ARGUMENTS, *_TOOL, "name", "thought", "id", "type", "function", "tool_calls"}
+_ARGUMENT_KEYS = ("arguments", "args", "parameters", "input", "action_input", "params")
+_TOOL_KEYS = ("tool", "tool_name", "action")
+_CALL_KEYS = {*_ARGUMENT_KEYS, *_TOOL_KEYS, "name", "thought", "id", "type", "function", "tool_calls"}
 _QUALIFIED = re.compile(r"\.|__")
 _FENCE = re.compile(r"```[\w-]*[ \t]*\n?")
-_TAGS = ("<tool_call>", "<function_call>", "<tool_use>")  # what some models have learnt to put around a call
+_TAGS = ("<tool_call>", "<function_call>", "<tool_use>")  # some models are trained to put these around a call
 _TAG = re.compile("|".join(_TAGS))
-_TAG_BEGUN = "|".join(sorted({re.escape(tag[:size]) for tag in _TAGS for size in range(1, len(tag))}, key=len))
-_SUSPICIOUS = re.compile(rf"\{{|\[\s*(?:\{{|\Z)|```|`{{1,2}}\Z|{_TAG.pattern}|(?:{_TAG_BEGUN})\Z")
-_HEAD = re.compile(r"""\{\s*(?:(["'])([^"']*)(\1)?)?""")
-_BROKEN = re.compile(r"""\{\s*["']tool["']\s*:\s*["']([^"'\n]{1,200})["']""")
+_TAG_START = "|".join(sorted({re.escape(tag[:size]) for tag in _TAGS for size in range(1, len(tag))}, key=len))
+_POSSIBLE_CALL = re.compile(rf"\{{|\[\s*(?:\{{|\Z)|```|`{{1,2}}\Z|{_TAG.pattern}|(?:{_TAG_START})\Z")
+_OBJECT_START = re.compile(r"""\{\s*(?:(["'])([^"']*)(\1)?)?""")
+_BROKEN_CALL = re.compile(r"""\{\s*["']tool["']\s*:\s*["']([^"'\n]{1,200})["']""")
 
 
-class Found(Struct, frozen=True):
-    """A call and where in the text it stands."""
+class FoundCall(Struct, frozen=True):
+    """A call and its position in the text."""
 
     start: int
     end: int
@@ -50,62 +50,64 @@ class Found(Struct, frozen=True):
     arguments: str
 
 
-def find_calls(text: str, known: Container[str] = ()) -> list[Found]:
-    """In the order they are written. A `tool` is a call whoever it names: an unknown one deserves an answer too.
-    A `name` alone is one only when it names a tool we have."""
-    found: list[Found] = []
-    place, tried = 0, 0
-    text = text[:MOST_TEXT]
-    while len(found) < MOST_CALLS and tried < MOST_TRIED and (place := text.find("{", place)) >= 0:
-        tried += 1
-        value, end = _decode(text, place)
+def find_calls(text: str, known: Container[str] = ()) -> list[FoundCall]:
+    """The calls in their order. An object with `tool` is always a call: even an unknown tool needs an answer. An object
+    with only a `name` is a call only if it names a known tool."""
+    found: list[FoundCall] = []
+    position, braces = 0, 0
+    text = text[:MAX_TEXT_CHARS]
+    while len(found) < MAX_CALLS and braces < MAX_BRACES and (position := text.find("{", position)) >= 0:
+        braces += 1
+        value, end = _decode_object(text, position)
         calls = _read_calls(value, known) if isinstance(value, dict) else []
-        if value is None and (broken := _BROKEN.match(text, place)):
-            calls, end = [(broken[1], text[place:].strip().strip("`"))], len(text)
+        if value is None and (broken := _BROKEN_CALL.match(text, position)):
+            calls, end = [(broken[1], text[position:].strip().strip("`"))], len(text)
         if not calls:
-            place += 1
+            position += 1
             continue
-        start, end = _with_fence(text, place, end)
-        found.extend(Found(start, end, *call) for call in calls)
-        place = end
-    return found[:MOST_CALLS]
+        start, end = _extend_to_fence(text, position, end)
+        found.extend(FoundCall(start, end, *call) for call in calls)
+        position = end
+    return found[:MAX_CALLS]
 
 
-def _decode(text: str, place: int) -> tuple[Any, int]:
+def _decode_object(text: str, position: int) -> tuple[Any, int]:
     try:
-        return _DECODER.raw_decode(text, place)
+        return _DECODER.raw_decode(text, position)
     except (ValueError, RecursionError):
         pass
-    head = _HEAD.match(text, place)
-    if head is None or head[2] not in _KEYS:  # mending is dear, and only for what looks like a call
-        return None, place
-    end = _closing(text, place)
-    if end is None or end - place > 20_000:
-        return None, place
-    body = text[place:end]
-    readers: tuple[Callable[[str], Any], ...] = (_load_loosely, ast.literal_eval)
+    start_match = _OBJECT_START.match(text, position)
+    if (
+        start_match is None or start_match[2] not in _CALL_KEYS
+    ):  # repair is expensive, so only for objects that look like a call
+        return None, position
+    end = _find_closing_brace(text, position)
+    if end is None or end - position > 20_000:
+        return None, position
+    body = text[position:end]
+    readers: tuple[Callable[[str], Any], ...] = (_load_with_trailing_commas, ast.literal_eval)
     for read in readers:
         try:
             return read(body), end
         except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
             continue
-    return None, place
+    return None, position
 
 
-def _load_loosely(body: str) -> Any:
+def _load_with_trailing_commas(body: str) -> Any:
     return json.loads(re.sub(r",\s*([}\]])", r"\1", body), strict=False)
 
 
-def _closing(text: str, place: int) -> int | None:
-    """Behind the brace that closes the one at `place`, quotes respected."""
+def _find_closing_brace(text: str, position: int) -> int | None:
+    """The position after the brace that closes the one at `position`. Braces in quotes do not count."""
     depth, quote = 0, ""
-    skip = False
-    for i in range(place, min(len(text), place + 20_000)):
+    escaped = False
+    for i in range(position, min(len(text), position + 20_000)):
         char = text[i]
-        if skip:
-            skip = False
+        if escaped:
+            escaped = False
         elif char == "\\":
-            skip = bool(quote)
+            escaped = bool(quote)
         elif quote:
             quote = "" if char == quote else quote
         elif char in "\"'":
@@ -120,151 +122,162 @@ def _closing(text: str, place: int) -> int | None:
 
 
 def _read_calls(value: JsonObject, known: Container[str]) -> list[tuple[str, str]]:
-    """One, or those of a list as OpenAI's replies have it."""
-    rows = value.get("tool_calls")
-    given = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else [value]
-    return [call for row in given if (call := _read_call(row, known)) is not None]
+    """One call, or the calls in a list `tool_calls` as in OpenAI's replies."""
+    listed = value.get("tool_calls")
+    call_objects = (
+        [call_object for call_object in listed if isinstance(call_object, dict)]
+        if isinstance(listed, list)
+        else [value]
+    )
+    return [call for call_object in call_objects if (call := _read_call(call_object, known)) is not None]
 
 
 def _read_call(value: JsonObject, known: Container[str]) -> tuple[str, str] | None:
     inner = value.get("function")
     if isinstance(inner, dict) and isinstance(inner.get("name"), str):
         value = inner
-    name = next((value[key] for key in _TOOL if isinstance(value.get(key), str)), None)
+    name = next((value[key] for key in _TOOL_KEYS if isinstance(value.get(key), str)), None)
     if name is None and isinstance(value.get("name"), str) and value["name"] in known:
         name = value["name"]
     if not name:
         return None
-    given = next((value[key] for key in _ARGUMENTS if key in value), None)
-    if given is None and not any(key in value for key in _TOOL) and not _QUALIFIED.search(name):
-        return None  # {"name": "search"} may be anybody's
-    if given is None and name not in known and len(value) > 1 and "tool" not in value:
-        return None  # {"action": "...", ...} of somebody's data
-    return name.strip(), given if isinstance(given, str) else dump_text({} if given is None else given)
+    arguments = next((value[key] for key in _ARGUMENT_KEYS if key in value), None)
+    if arguments is None and not any(key in value for key in _TOOL_KEYS) and not _QUALIFIED.search(name):
+        return None  # {"name": "search"} may be ordinary data
+    if arguments is None and name not in known and len(value) > 1 and "tool" not in value:
+        return None  # {"action": "...", ...} may be ordinary data
+    return name.strip(), arguments if isinstance(arguments, str) else dump_text({} if arguments is None else arguments)
 
 
-def _with_fence(text: str, start: int, end: int) -> tuple[int, int]:
-    """A fence that holds nothing else belongs to the call."""
+def _extend_to_fence(text: str, start: int, end: int) -> tuple[int, int]:
+    """The range of the call including its code fence or tag, if that contains nothing else."""
     before = re.search(r"```[\w-]*[ \t]*\n?[\s\[]*$", text[:start])
     after = re.match(r"[\s\],]*```", text[end:])
     if before and after:
         return before.start(), end + after.end()
     tag = re.search(rf"(?:{_TAG.pattern})[\s\[]*$", text[:start])
-    shut = re.match(r"[\s\],]*</\w+>", text[end:]) if tag else None
-    return tag.start() if tag else start, end + shut.end() if shut else end
+    closing_tag = re.match(r"[\s\],]*</\w+>", text[end:]) if tag else None
+    return tag.start() if tag else start, end + closing_tag.end() if closing_tag else end
 
 
-# ---------------------------------------------------------------- what a model without tools is told
+# ---------------------------------------------------------------- the request for a model without tools
 
 
-def write_request(request: Request, label: Callable[[str], str]) -> Request:
-    """The same request for a model that knows no tools: they, the calls and the results are text."""
-    messages = [_write_message(message, label) for message in request.messages]
+def write_request(request: Request, make_label: Callable[[str], str]) -> Request:
+    """The request with its tools, calls and results as text."""
+    messages = [_write_message(message, make_label) for message in request.messages]
     if request.tools:
-        lead = next((i for i, m in enumerate(messages) if m.role not in ("system", "developer")), len(messages))
-        messages.insert(lead, Message(role="system", parts=(Text(text=instruct(request.tools, label)),)))
+        first_turn = next((i for i, m in enumerate(messages) if m.role not in ("system", "developer")), len(messages))
+        messages.insert(
+            first_turn, Message(role="system", parts=(Text(text=write_instructions(request.tools, make_label)),))
+        )
     return replace(request, messages=tuple(messages), tools=None, tool_choice=None, parallel_calls=None)
 
 
-def instruct(tools: Iterable[AnyTool], label: Callable[[str], str]) -> str:
+def write_instructions(tools: Iterable[AnyTool], make_label: Callable[[str], str]) -> str:
     rows = [
-        f"- {label(tool.name)}: {tool.description or 'no description'}\n  arguments: {dump_text(tool.parameters or {})}"
+        f"- {make_label(tool.name)}: {tool.description or 'no description'}\n"
+        f"  arguments: {dump_text(tool.parameters or {})}"
         for tool in tools
         if isinstance(tool, Tool)
     ]
     return (
-        "You can use tools. To call one, write one JSON object of this form, and nothing behind it:\n"
+        "You can use tools. To call one, write one JSON object of this form, and nothing after it:\n"
         '{"tool": "server.tool_name", "arguments": {}}\n'
         "Several calls are several objects. The results come in the next message; errors begin with [ERROR]. "
         "When you need no tool any more, answer in plain words without such an object.\n\nTools:\n" + "\n".join(rows)
     )
 
 
-def _write_message(message: Message, label: Callable[[str], str]) -> Message:
+def _write_message(message: Message, make_label: Callable[[str], str]) -> Message:
     if not any(isinstance(part, ToolCall | ToolResult) for part in message.parts):
         return message
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, ToolCall):
-            parts.append(Text(text=_write_call(part, label)))
+            parts.append(Text(text=_write_call(part, make_label)))
         elif isinstance(part, ToolResult):
-            parts.extend(_write_result(part, label))
+            parts.extend(_write_result(part, make_label))
         else:
             parts.append(part)
     return replace(message, parts=tuple(parts))
 
 
-def _write_call(call: ToolCall, label: Callable[[str], str]) -> str:
-    return f'{{"tool": {dump_text(label(call.name))}, "arguments": {call.arguments or "{}"}}}'
+def _write_call(call: ToolCall, make_label: Callable[[str], str]) -> str:
+    return f'{{"tool": {dump_text(make_label(call.name))}, "arguments": {call.arguments or "{}"}}}'
 
 
-def _write_result(result: ToolResult, label: Callable[[str], str]) -> list[Part]:
-    words = "\n".join(part.text for part in result.parts if isinstance(part, Text))
-    name = label(result.name) if result.name else "the tool"
-    said = f"{ERROR}{words}" if result.failed and not words.startswith(ERROR) else words
-    text = Text(text=f"Result of {name}:\n{said}")
+def _write_result(result: ToolResult, make_label: Callable[[str], str]) -> list[Part]:
+    text_ = "\n".join(part.text for part in result.parts if isinstance(part, Text))
+    name = make_label(result.name) if result.name else "the tool"
+    result_text = f"{ERROR_PREFIX}{text_}" if result.failed and not text_.startswith(ERROR_PREFIX) else text_
+    text = Text(text=f"Result of {name}:\n{result_text}")
     return [text, *(part for part in result.parts if not isinstance(part, Text))]
 
 
-# ---------------------------------------------------------------- what it answers
+# ---------------------------------------------------------------- its answer
 
 
-class Holder:
-    """Lets text through as it comes, but for what may be the beginning of a call."""
+class CallBuffer:
+    """Releases text as it comes, but keeps text that may be the start of a call."""
 
     def __init__(self) -> None:
-        self._held = ""
+        self._buffer = ""
 
     def feed(self, text: str) -> str:
-        self._held += text
-        shown: list[str] = []
-        while self._held:
-            place = _suspicious(self._held)
-            shown.append(self._held[:place])
-            self._held = self._held[place:]
-            size = _innocent(self._held)
+        self._buffer += text
+        released: list[str] = []
+        while self._buffer:
+            position = _find_possible_call(self._buffer)
+            released.append(self._buffer[:position])
+            self._buffer = self._buffer[position:]
+            size = _count_harmless_chars(self._buffer)
             if not size:
                 break
-            shown.append(self._held[:size])
-            self._held = self._held[size:]
-        return "".join(shown)
+            released.append(self._buffer[:size])
+            self._buffer = self._buffer[size:]
+        return "".join(released)
 
     def close(self) -> str:
-        held, self._held = self._held, ""
-        return held
+        remaining, self._buffer = self._buffer, ""
+        return remaining
 
 
-def _suspicious(text: str) -> int:
-    """Where a call might begin: a brace, a fence, a tag, or what may become one."""
-    found = _SUSPICIOUS.search(text)
+def _find_possible_call(text: str) -> int:
+    """Where a call may start: at a brace, a fence, a tag, or the first characters of one."""
+    found = _POSSIBLE_CALL.search(text)
     return found.start() if found else len(text)
 
 
-def _innocent(held: str) -> int:
-    """How many characters at the start are surely no call; 0: wait for more."""
-    if not held or len(held) > MOST_TEXT:
-        return len(held)
-    tag = _TAG.match(held)
-    fence = tag or _FENCE.match(held)
-    if fence is None and held[0] in "`<":
-        return 0 if (len(held) < 3 and held[0] == "`") or any(known.startswith(held) for known in _TAGS) else 1
-    inside = (held[fence.end() :] if fence else held).lstrip(" \n\t[")
-    if not inside and held[0] == "[":
+def _count_harmless_chars(buffer: str) -> int:
+    """How many characters at the start cannot be part of a call; 0: wait for more text."""
+    if not buffer or len(buffer) > MAX_TEXT_CHARS:
+        return len(buffer)
+    tag = _TAG.match(buffer)
+    fence = tag or _FENCE.match(buffer)
+    if fence is None and buffer[0] in "`<":
+        return 0 if (len(buffer) < 3 and buffer[0] == "`") or any(known.startswith(buffer) for known in _TAGS) else 1
+    inside = (buffer[fence.end() :] if fence else buffer).lstrip(" \n\t[")
+    if not inside and buffer[0] == "[":
         return 0
     if fence is not None:
-        if not inside or (tag is None and "\n" not in held):
+        if not inside or (tag is None and "\n" not in buffer):
             return 0
         if inside[0] != "{":
             return fence.end()
     elif not inside or inside[0] != "{":
         return 1
-    head = _HEAD.match(inside)
+    object_start = _OBJECT_START.match(inside)
     size = fence.end() if fence else 1
-    if head is None or (head[1] is None and inside[head.end() :].strip()):
+    if object_start is None or (object_start[1] is None and inside[object_start.end() :].strip()):
         return size
-    if head[3] is not None and head[2] not in _KEYS:
+    if object_start[3] is not None and object_start[2] not in _CALL_KEYS:
         return size
-    if head[3] is None and head[1] is not None and not any(key.startswith(head[2]) for key in _KEYS):
+    if (
+        object_start[3] is None
+        and object_start[1] is not None
+        and not any(key.startswith(object_start[2]) for key in _CALL_KEYS)
+    ):
         return size
     return 0
 
@@ -274,33 +287,32 @@ class TextModel(Protocol):
 
 
 class ReactModel:
-    """A model without tools as one with them (agent/driver.py: Model)."""
+    """Makes a model without tools usable as a model with tools (agent/driver.py: Model)."""
 
-    def __init__(self, model: TextModel, label: Callable[[str], str] = str) -> None:
-        self._model, self._label = model, label
+    def __init__(self, model: TextModel, make_label: Callable[[str], str] = str) -> None:
+        self._model, self._make_label = model, make_label
         self._count = 0
 
     async def ask(self, request: Request) -> AsyncGenerator[Event, None]:
         names = {tool.name for tool in request.tools or () if isinstance(tool, Tool)}
-        labels = {self._label(name) for name in names}
-        known = names | labels | {label.partition(".")[2] for label in labels}  # some leave the server out
+        labels = {self._make_label(name) for name in names}
+        known = names | labels | {label.partition(".")[2] for label in labels}  # some models leave the server name out
         turn = _TextTurn(known, self._next_id)
-        events = self._model.ask(write_request(request, self._label))
-        async with aclosing(_closable(events)) as heard:
-            async for event in heard:
-                for out in turn.feed(event):
-                    yield out
+        async with aclosing(_close_after(self._model.ask(write_request(request, self._make_label)))) as events:
+            async for event in events:
+                for made in turn.feed(event):
+                    yield made
 
     def turn_notes(self) -> tuple[Note, ...]:
-        told = getattr(self._model, "turn_notes", None)
-        return told() if told is not None else ()
+        get_notes = getattr(self._model, "turn_notes", None)
+        return get_notes() if get_notes is not None else ()
 
     def _next_id(self) -> str:
         self._count += 1
         return f"call_react_{self._count}"
 
 
-async def _closable(events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
+async def _close_after(events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]:
     try:
         async for event in events:
             yield event
@@ -311,56 +323,56 @@ async def _closable(events: AsyncIterator[Event]) -> AsyncGenerator[Event, None]
 
 
 class _TextTurn:
-    """One answer: texts lose their calls, which follow as parts of their own."""
+    """One answer. Calls are taken out of its texts and follow as separate parts."""
 
     def __init__(self, known: set[str], next_id: Callable[[], str]) -> None:
         self._known, self._next_id = known, next_id
-        self._holders: dict[int, Holder] = {}
-        self._open: set[int] = set()  # texts of which something has been shown
+        self._buffers: dict[int, CallBuffer] = {}
+        self._started: set[int] = set()  # texts with events that were already sent
         self._calls = 0
-        self._last = -1
+        self._last_index = -1
 
     def feed(self, event: Event) -> list[Event]:
         match event:
             case PartStart(index=index, part=Text(text=text), choice=0):
-                self._last = max(self._last, index)
-                self._holders[index] = Holder()
-                return self._show(index, self._holders[index].feed(text))
+                self._last_index = max(self._last_index, index)
+                self._buffers[index] = CallBuffer()
+                return self._emit_text(index, self._buffers[index].feed(text))
             case PartStart(index=index):
-                self._last = max(self._last, index)
+                self._last_index = max(self._last_index, index)
                 return [event]
-            case PartDelta(index=index, text=text) if index in self._holders:
-                return self._show(index, self._holders[index].feed(text))
-            case PartEnd(index=index) if index in self._holders:
-                return self._end(index)
+            case PartDelta(index=index, text=text) if index in self._buffers:
+                return self._emit_text(index, self._buffers[index].feed(text))
+            case PartEnd(index=index) if index in self._buffers:
+                return self._end_text(index)
             case ReplyEnd():
-                left = [out for index in list(self._holders) for out in self._end(index)]
-                return [*left, self._finish(event)]
+                ends = [end for index in list(self._buffers) for end in self._end_text(index)]
+                return [*ends, self._finish(event)]
             case _:
                 return [event]
 
-    def _show(self, index: int, text: str) -> list[Event]:
-        if not text or self._calls:  # what a model writes behind its call is what it imagines the result to be
+    def _emit_text(self, index: int, text: str) -> list[Event]:
+        if not text or self._calls:  # text after a call is only the model's guess at the result
             return []
-        start: list[Event] = [] if index in self._open else [PartStart(index=index, part=Text(text=""))]
-        self._open.add(index)
+        start: list[Event] = [] if index in self._started else [PartStart(index=index, part=Text(text=""))]
+        self._started.add(index)
         return [*start, PartDelta(index=index, text=text)]
 
-    def _end(self, index: int) -> list[Event]:
-        held = self._holders.pop(index).close()
-        found = find_calls(held, self._known)
-        lead = held[: found[0].start].rstrip() if found else held
-        out = self._show(index, lead)
-        if index in self._open:
-            out.append(PartEnd(index=index))
+    def _end_text(self, index: int) -> list[Event]:
+        text = self._buffers.pop(index).close()
+        found = find_calls(text, self._known)
+        before = text[: found[0].start].rstrip() if found else text
+        events = self._emit_text(index, before)
+        if index in self._started:
+            events.append(PartEnd(index=index))
         for call in found:
             self._calls += 1
-            self._last += 1000  # clear of the indices the model's own parts have
+            self._last_index += 1000  # far above the indices of the model's own parts
             part = ToolCall(id=self._next_id(), name=call.name, arguments="")
-            out.append(PartStart(index=self._last, part=part))
-            out.append(PartDelta(index=self._last, text=call.arguments))
-            out.append(PartEnd(index=self._last))
-        return out
+            events.append(PartStart(index=self._last_index, part=part))
+            events.append(PartDelta(index=self._last_index, text=call.arguments))
+            events.append(PartEnd(index=self._last_index))
+        return events
 
     def _finish(self, end: ReplyEnd) -> ReplyEnd:
         first = end.finishes[0] if end.finishes else None

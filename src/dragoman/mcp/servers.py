@@ -1,11 +1,16 @@
-"""All MCP servers: those of the configuration and those of mcp.json, each with its connection."""
+"""ServerPool: all MCP servers, of the configuration and of mcp.json, with their connections.
+
+McpServers: MCP servers for Python programs, without a gateway and without mcp.json.
+"""
 
 import asyncio
 import os
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -14,120 +19,122 @@ from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
 from dragoman.mcp.approvals import Approvals
 from dragoman.mcp.network_policy import ForbiddenAddressError, NetworkPolicy, UnknownHostError
-from dragoman.mcp.orphans import sweep
 from dragoman.mcp.registry import Registry
-from dragoman.mcp.spec import BadServerError, OAuth, ServerSpec, check_name, check_url
+from dragoman.mcp.spec import BadServerError, OAuth, ServerSpec, check_name, check_url, read_spec
 from dragoman.mcp.toolbox import McpToolbox
+from dragoman.model.messages import ToolCall, ToolResult
+from dragoman.model.request import Tool
 
 if TYPE_CHECKING:
     from dragoman.mcp.connection import Report, ServerConnection
-    from dragoman.mcp.oauth import Hear, Show
+    from dragoman.mcp.oauth import AwaitCode, ShowPage
 
-LOOK_S = 2.0  # how long a list waits for servers nobody has asked yet
+CLOSE_TIMEOUT_S = 10.0
+FIRST_LIST_S = 2.0  # how long a list waits for servers that were not used yet
 
 
 class UnknownServerError(DragomanError):
-    """Nobody registered it."""
+    """There is no server with this name."""
 
 
 class MissingPackageError(DragomanError):
-    """The extra is not installed."""
+    """The mcp package is not installed."""
 
 
-class Servers:
+class ServerPool:
     def __init__(
         self,
         registry: Registry,
-        fixed: Mapping[str, ServerSpec] | None = None,
+        configured: Mapping[str, ServerSpec] | None = None,
         *,
         folder: Path,
         env: Mapping[str, str] | None = None,
         report: "Report | None" = None,
-        private: bool = True,
+        allow_private: bool = True,
     ) -> None:
-        """`fixed` are those of the configuration: they cannot be changed from outside, and may be anywhere. The others
-        may be on this machine or its network only if `private`."""
+        """`configured` are the servers of the configuration: clients cannot change them, and they may be anywhere. The
+        other servers may be on this machine or its network only if `allow_private`."""
         self.registry = registry
-        self.fixed = dict(fixed or {})
-        self.private = private
+        self.configured = dict(configured or {})
+        self.allow_private = allow_private
         self._folder = folder
         self._env = os.environ if env is None else env
-        self._pins = Approvals(folder / "mcp-tools.json")
+        self._approvals = Approvals(folder / "mcp-tools.json")
         self._report = report
-        self._loaded = self._swept = False
+        self._package_loaded = self._orphans_ended = False
         self._connections: dict[str, ServerConnection] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
 
-    def specs(self) -> dict[str, ServerSpec]:
-        return {**self.registry.load(), **self.fixed}
+    def list_specs(self) -> dict[str, ServerSpec]:
+        return {**self.registry.load(), **self.configured}
 
-    async def check(self, url: object) -> None:
-        """Whether an address may be added: every address its name has. One that is not there yet may come."""
+    async def check_address(self, url: object) -> None:
+        """BadServerError if an address of this host is forbidden. An unknown host is allowed: it may appear later."""
         host, port = urlsplit(check_url(url)).hostname or "", urlsplit(str(url)).port
         try:
             with suppress(UnknownHostError):
-                await NetworkPolicy(host, private=self.private).find(host, port or 80)
+                await NetworkPolicy(host, allow_private=self.allow_private).find_addresses(host, port or 80)
         except ForbiddenAddressError as error:
             raise BadServerError(f"url: {error}") from error
 
     def add(self, name: object, url: object, more: JsonObject | None = None) -> bool:
-        """Registers a server by its address, or approves one anew; True when it was there before."""
+        """Registers a server by its address, or approves it again; True if the name existed."""
         name, url = check_name(name), check_url(url)
-        self._check_free(name)
+        self._check_not_configured(name)
         replaced = self.registry.add(name, url, more)
         self._approve(name)
         return replaced
 
-    def put(self, name: object, row: JsonObject) -> bool:
-        """The same for a program: for people at this machine, never for a client (T03)."""
+    def add_program(self, name: object, entry: JsonObject) -> bool:
+        """Registers a program; True if the name existed. Clients must not call it: it can start any program. (T03)"""
         name = check_name(name)
-        self._check_free(name)
-        replaced = self.registry.put(name, row)
+        self._check_not_configured(name)
+        replaced = self.registry.put(name, entry)
         self._approve(name)
         return replaced
 
-    def _check_free(self, name: str) -> None:
-        if name in self.fixed:
+    def _check_not_configured(self, name: str) -> None:
+        if name in self.configured:
             raise BadServerError(f"{name} is a server of the configuration: change it there")
 
     def _approve(self, name: str) -> None:
-        """Whoever names a server trusts it: what it offers next is what is approved."""
+        """Approves the current or the next tool list: adding a server by name means trust."""
         known = self._connections.get(name)
-        if known is not None and known.spec == self.specs()[name]:
+        if known is not None and known.spec == self.list_specs()[name]:
             known.approve()
         else:
-            self._pins.forget(self.specs()[name])
+            self._approvals.forget(self.list_specs()[name])
 
     def remove(self, name: object) -> None:
         name = check_name(name)
-        if name in self.fixed:
+        if name in self.configured:
             raise BadServerError(f"{name} is a server of the configuration: remove it there")
         if not self.registry.remove(name):
             raise UnknownServerError(f"there is no MCP server {name!r}")
         connection = self._connections.pop(name, None)
         if connection is not None:
-            self._end(connection)
+            self._close_later(connection)
 
-    def connection(self, name: str) -> "ServerConnection":
-        specs = self.specs()
+    def get_connection(self, name: str) -> "ServerConnection":
+        specs = self.list_specs()
         if name not in specs:
-            have = ", ".join(specs) or "none at all"
-            raise UnknownServerError(f"there is no MCP server {name[:100]!r}; there is {have}")
+            names = ", ".join(specs) or "none"
+            raise UnknownServerError(f"there is no MCP server {name[:100]!r}; the servers are: {names}")
         return self._connection(specs[name])
 
-    async def login(self, name: str, show: "Show", hear: "Hear", seconds: float) -> str:
-        """With a person there to log in; what went wrong, or nothing."""
-        await self.prepare()
+    async def login(self, name: str, show_page: "ShowPage", await_code: "AwaitCode", timeout_s: float) -> str:
+        """Logs a person in. Returns what went wrong, or an empty text."""
+        await self.load_package()
         from dragoman.mcp.oauth import TokenFile
 
-        spec = self.connection(name).spec
+        spec = self.get_connection(name).spec
         if spec.url is None:
-            raise BadServerError(f"{name} is a program of this machine: there is nobody to log in to")
-        spec = replace(spec, connect_s=seconds, oauth=spec.oauth or OAuth())
+            raise BadServerError(f"{name} is a program on this machine: it needs no login")
+        spec = replace(spec, connect_s=timeout_s, oauth=spec.oauth or OAuth())
         if spec.oauth is not None and spec.oauth.grant != "code":
-            raise BadServerError(f"{name} has credentials of its own: nobody has to log in")
-        TokenFile(self._folder, spec).update(tokens=None, ends=None)
-        connection = self._make(spec, (show, hear))
+            raise BadServerError(f"{name} uses client credentials: it needs no login")
+        TokenFile(self._folder, spec).update(tokens=None, expires_at=None)
+        connection = self._make_connection(spec, (show_page, await_code))
         try:
             await connection.list_tools()
             return connection.last_error
@@ -135,37 +142,37 @@ class Servers:
             await connection.close()
 
     def logout(self, name: str) -> bool:
-        """Forgets its tokens; False when there were none."""
-        _load()
+        """Deletes the tokens of a server; False if there were none."""
+        _load_package()
         from dragoman.mcp.oauth import TokenFile
 
-        return TokenFile(self._folder, self.connection(name).spec).forget()
+        return TokenFile(self._folder, self.get_connection(name).spec).forget()
 
-    async def prepare(self) -> None:
-        """The mcp package takes a second to load: in a thread, so that nobody else has to wait."""
-        if not self._loaded:
-            await asyncio.to_thread(_load)
-            self._loaded = True
+    async def load_package(self) -> None:
+        """Loads the mcp package in a thread: that takes a second and must not block the event loop."""
+        if not self._package_loaded:
+            await asyncio.to_thread(_load_package)
+            self._package_loaded = True
 
-    def toolbox(self, names: Sequence[str] | None = None) -> McpToolbox:
-        """The tools of these servers, or of all."""
-        specs = self.specs()
-        wanted = list(specs) if names is None else list(dict.fromkeys(names))
-        if missing := [name for name in wanted if name not in specs]:
-            have = ", ".join(specs) or "none at all"
-            raise UnknownServerError(f"there is no MCP server {missing[0][:100]!r}; there is {have}")
-        return McpToolbox([self._connection(specs[name]) for name in wanted if not specs[name].disabled])
+    def make_toolbox(self, names: Sequence[str] | None = None) -> McpToolbox:
+        """The tools of these servers, or of all servers."""
+        specs = self.list_specs()
+        chosen = list(specs) if names is None else list(dict.fromkeys(names))
+        if missing := [name for name in chosen if name not in specs]:
+            known_names = ", ".join(specs) or "none"
+            raise UnknownServerError(f"there is no MCP server {missing[0][:100]!r}; the servers are: {known_names}")
+        return McpToolbox([self._connection(specs[name]) for name in chosen if not specs[name].disabled])
 
-    async def look(self, wait_s: float = LOOK_S) -> None:
-        """Asks those nobody has asked yet, all at once, and waits no longer than said."""
-        if not self.specs():
+    async def list_new_servers(self, timeout_s: float = FIRST_LIST_S) -> None:
+        """Connects to all servers that were not used yet, at the same time, and waits at most `timeout_s`."""
+        if not self.list_specs():
             return
-        await self.prepare()
-        fresh = [self._connection(spec) for spec in self.specs().values() if not spec.disabled]
-        await asyncio.gather(*(c.list_tools(wait_s) for c in fresh if c.health in ("unasked", "connecting")))
+        await self.load_package()
+        connections = [self._connection(spec) for spec in self.list_specs().values() if not spec.disabled]
+        await asyncio.gather(*(c.list_tools(timeout_s) for c in connections if c.health in ("unasked", "connecting")))
 
     def describe(self) -> list[JsonObject]:
-        return [self._describe(spec) for spec in self.specs().values()]
+        return [self._describe(spec) for spec in self.list_specs().values()]
 
     def _describe(self, spec: ServerSpec) -> JsonObject:
         connection = self._connections.get(spec.name)
@@ -174,7 +181,7 @@ class Servers:
             "name": spec.name,
             "url": spec.address,
             "transport": known.transport if known is not None else spec.transport,
-            "source": "configuration" if spec.name in self.fixed else "registry",
+            "source": "configuration" if spec.name in self.configured else "registry",
             "health": known.health if known is not None else ("disabled" if spec.disabled else "unasked"),
             "tools": len(known.tools) if known is not None else 0,
             "last_error": (known.last_error if known is not None else spec.problem) or None,
@@ -182,24 +189,31 @@ class Servers:
         if known is not None and known.protocol:
             row["protocol"] = known.protocol
         if known is not None and known.changes:
-            row["changes"] = [{"tool": c.tool, "what": c.what} for c in known.changes]
+            row["changes"] = [{"tool": c.tool, "what": c.kind} for c in known.changes]
             row["withheld"] = sorted(known.withheld)
         return row
 
-    def changes(self, connection: "ServerConnection") -> list[JsonObject]:
-        """Its tools that are not as they were approved, with their whole texts."""
+    def describe_changes(self, connection: "ServerConnection") -> list[JsonObject]:
+        """The tools whose texts differ from the approved ones, with both texts."""
         rows: list[JsonObject] = []
         for change in connection.changes:
-            pin, offer = self._pins.find(connection.spec, change.tool), connection.offers.get(change.tool)
-            before = None if pin is None or pin.new else {"description": pin.description, "schema": pin.schema}
-            now = None if offer is None else {"description": offer.description, "schema": offer.schema}
+            approval, tool = (
+                self._approvals.find(connection.spec, change.tool),
+                connection.listed_tools.get(change.tool),
+            )
+            before = (
+                None
+                if approval is None or approval.new
+                else {"description": approval.description, "schema": approval.schema}
+            )
+            now = None if tool is None else {"description": tool.description, "schema": tool.schema}
             rows.append(
                 {
                     "server": connection.spec.name,
                     "tool": change.tool,
-                    "what": change.what,
+                    "what": change.kind,
                     "withheld": change.tool in connection.withheld,
-                    "approved": before if change.what != "hidden characters" else None,
+                    "approved": before if change.kind != "hidden characters" else None,
                     "now": now,
                 }
             )
@@ -207,47 +221,118 @@ class Servers:
 
     def _connection(self, spec: ServerSpec) -> "ServerConnection":
         found = self._connections.get(spec.name)
-        if found is not None and found.spec == spec and found.private == self._may_be_private(spec):
+        if found is not None and found.spec == spec and found.allow_private == self._allows_private(spec):
             return found
         if found is not None:
-            self._end(found)
-        made = self._connections[spec.name] = self._make(spec)
+            self._close_later(found)
+        made = self._connections[spec.name] = self._make_connection(spec)
         return made
 
-    def _make(self, spec: ServerSpec, person: "tuple[Show, Hear] | None" = None) -> "ServerConnection":
-        _load()
-        from dragoman.mcp.connection import CHILDREN, ServerConnection
+    def _make_connection(
+        self, spec: ServerSpec, login_handlers: "tuple[ShowPage, AwaitCode] | None" = None
+    ) -> "ServerConnection":
+        _load_package()
+        from dragoman.mcp.connection import CHILDREN_FOLDER, ServerConnection
+        from dragoman.mcp.stdio import end_orphans
 
-        if not self._swept:
-            self._swept = True
-            sweep(self._folder / "mcp" / CHILDREN)
-        home, private = self._folder / "mcp" / spec.name, self._may_be_private(spec)
-        return ServerConnection(spec, self._pins, home, self._env, self._report, private=private, person=person)
+        if not self._orphans_ended:
+            self._orphans_ended = True
+            end_orphans(self._folder / "mcp" / CHILDREN_FOLDER)
+        home, allow_private = self._folder / "mcp" / spec.name, self._allows_private(spec)
+        return ServerConnection(
+            spec,
+            self._approvals,
+            home,
+            self._env,
+            self._report,
+            allow_private=allow_private,
+            login_handlers=login_handlers,
+        )
 
-    def _may_be_private(self, spec: ServerSpec) -> bool:
-        return self.private or spec.name in self.fixed
+    def _allows_private(self, spec: ServerSpec) -> bool:
+        return self.allow_private or spec.name in self.configured
 
-    def _end(self, connection: "ServerConnection") -> None:
+    def _close_later(self, connection: "ServerConnection") -> None:
         try:
             task = asyncio.get_running_loop().create_task(connection.close())
-        except RuntimeError:  # no loop, so nothing of it runs
+        except RuntimeError:  # without an event loop the connection is not running
             return
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """Every connection ended, every child gone."""
-        open_ones, self._connections = list(self._connections.values()), {}
-        await asyncio.gather(*(c.close() for c in open_ones), *self._ending, return_exceptions=True)
+        """Ends all connections and their programs."""
+        connections, self._connections = list(self._connections.values()), {}
+        await asyncio.gather(*(c.close() for c in connections), *self._closing, return_exceptions=True)
 
 
-def _load() -> None:
+def _load_package() -> None:
     try:
-        import dragoman.mcp.connection  # noqa: F401  # loaded for its own sake
+        import dragoman.mcp.connection  # noqa: F401  # only to load it
     except ImportError as error:
         raise MissingPackageError("MCP needs the mcp package: pip install 'dragoman[mcp]'") from error
 
 
-def registry_path(config: str, folder: Path) -> Path:
-    """Beside the configuration if there is one, else where keys and stored responses live."""
+def find_registry_path(config: str, folder: Path) -> Path:
+    """mcp.json beside the configuration file, or else in the folder with keys and stored responses."""
     return (Path(config).parent if config else folder) / "mcp.json"
+
+
+class McpServers:
+    """A Toolbox: `client.run(model, prompt, tools=McpServers({"name": "https://...", "other": {"command": ...}}))`.
+
+    Close it after use, or put it into the `with` (or `async with`) statement of the client. The programs that it
+    started end then.
+    """
+
+    def __init__(self, servers: Mapping[str, str | Mapping[str, Any]], *, folder: str | Path | None = None) -> None:
+        """`folder` keeps approvals and tokens. The folder of dragoman's state (`DRAGOMAN_HOME`) has the tokens of
+        `dragoman mcp login`. Without a folder they are deleted at the end."""
+        rows = {name: row if isinstance(row, str) else dict(row) for name, row in servers.items()}
+        specs = {name: read_spec(name, row, "McpServers", name) for name, row in rows.items()}
+        self._temporary_folder = Path(tempfile.mkdtemp(prefix="dragoman-mcp-"))
+        state_folder = Path(folder) if folder is not None else self._temporary_folder
+        self._pool = ServerPool(Registry(self._temporary_folder / "mcp.json"), specs, folder=state_folder)
+        self._toolbox: McpToolbox | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # of the connections
+
+    async def _open(self) -> McpToolbox:
+        if self._toolbox is None:
+            self._loop = asyncio.get_running_loop()
+            await self._pool.load_package()
+            self._toolbox = self._pool.make_toolbox()
+        return self._toolbox
+
+    async def list_tools(self) -> list[Tool]:
+        return await (await self._open()).list_tools()
+
+    async def run(self, call: ToolCall) -> ToolResult:
+        return await (await self._open()).run(call)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Each server with its health, the number of its tools and its last error."""
+        return self._pool.describe()
+
+    async def aclose(self) -> None:
+        self._toolbox = None
+        await self._pool.close()
+        shutil.rmtree(self._temporary_folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Closes it, for code without `await`."""
+        if self._loop is not None and self._loop.is_running():
+            asyncio.run_coroutine_threadsafe(self.aclose(), self._loop).result(CLOSE_TIMEOUT_S)
+        else:
+            shutil.rmtree(self._temporary_folder, ignore_errors=True)
+
+    def __enter__(self) -> "McpServers":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> "McpServers":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import dragoman.mcp.connection  # noqa: F401  # loaded before any fork, so that fifty of them cost little
-from dragoman.mcp import orphans
+from dragoman.mcp import stdio
 from tests.cli.test_serve import serving
 from tests.mcp.servers import House, bad, gone, running
 
@@ -25,10 +25,10 @@ RUNS, AT_ONCE = 50, 5
 
 async def _use(folder: Path, mark: str) -> None:
     async with House(folder, bad("family", mark, name="family"), bad("fine", mark)) as house:
-        await house.servers.toolbox().list_tools()
+        await house.servers.make_toolbox().list_tools()
         while True:
             await house.call("family.work")
-            await asyncio.sleep(0)  # one that fails at once gives nobody else a turn
+            await asyncio.sleep(0)  # a call that fails at once does not yield to other tasks
 
 
 def _begin(folder: Path, mark: str, way: str, after_s: float) -> int:
@@ -69,7 +69,7 @@ def test_no_child_is_left_after_fifty_runs_with_random_kills(tmp_path: Path) -> 
 
 
 async def _come_after(folder: Path) -> None:
-    """What a child started itself outlives a kill of ours, until somebody uses that folder again."""
+    """A grandchild survives a killed gateway, until the next gateway uses the same folder."""
     for place in range(AT_ONCE):
         async with House(folder / str(place), bad("fine")) as house:
             assert (await house.call("fine.work")).failed is None
@@ -121,32 +121,34 @@ def wait_for(mark: str, count: int) -> None:
     assert len(running(mark)) >= count
 
 
-def test_only_what_was_ours_is_ended(tmp_path: Path) -> None:
+def test_only_our_own_orphans_are_ended(tmp_path: Path) -> None:
     other = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"], start_new_session=True)
     try:
         (tmp_path / str(other.pid)).write_text(
-            f"1 999999999 1 {orphans._here()}"
+            f"1 999999999 1 {stdio._identify_machine()}"
         )  # the number came again: it started at another time
         (tmp_path / "nonsense").write_text("x")
         (tmp_path / "1").write_text("1 999999999 1 another-machine/pid:[1]")
-        assert orphans.sweep(tmp_path) == []
+        assert stdio.end_orphans(tmp_path) == []
         assert other.poll() is None
-        orphans.note(tmp_path, other.pid, orphans.prepare(tmp_path))
-        assert orphans.sweep(tmp_path) == []  # its owner, this process, lives
-        (tmp_path / str(other.pid)).write_text(f"{orphans._started(other.pid)} 999999999 1 {orphans._here()}")
-        assert orphans.sweep(tmp_path) == [other.pid]
+        stdio.record_child(tmp_path, other.pid, stdio.describe_owner(tmp_path))
+        assert stdio.end_orphans(tmp_path) == []  # its owner, this process, lives
+        (tmp_path / str(other.pid)).write_text(
+            f"{stdio._read_start_time(other.pid)} 999999999 1 {stdio._identify_machine()}"
+        )
+        assert stdio.end_orphans(tmp_path) == [other.pid]
         assert other.wait(5) == -signal.SIGKILL
     finally:
         other.kill()
         other.wait()
 
 
-def test_a_server_that_does_not_want_to_end_is_ended_with_its_family(tmp_path: Path) -> None:
+def test_a_server_that_ignores_signals_is_killed_with_its_children(tmp_path: Path) -> None:
     mark = f"family-{os.getpid()}"
 
     async def run() -> None:
         async with House(tmp_path, bad("family", mark), bad("stubborn", mark)) as house:
-            await house.servers.toolbox().list_tools()
+            await house.servers.make_toolbox().list_tools()
             assert len(running(mark)) == 3
         assert not await gone(mark, 1.0)
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from dragoman.mcp.tool_names import find_place, name_tools
+from dragoman.mcp.toolbox import find_tool, name_tools
 
 LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -22,19 +22,19 @@ ODD = [
 ]
 
 
-def test_every_name_is_legal_and_nobody_else_has_it() -> None:
+def test_every_name_is_legal_and_unique() -> None:
     named = name_tools(ODD)
     assert len(named) == len(ODD)
     assert all(LEGAL.fullmatch(name) for name in named)
     assert set(named.values()) == set(ODD)
 
 
-def test_a_name_does_not_depend_on_who_else_is_there() -> None:
+def test_a_name_does_not_depend_on_other_tools() -> None:
     assert name_tools([("a", "x")]) == {"a__x": ("a", "x")}
     assert name_tools([("b", "y"), ("a", "x")])["a__x"] == ("a", "x")
 
 
-def test_two_that_clash_both_say_who_they_are() -> None:
+def test_two_names_that_clash_both_get_a_digest() -> None:
     clash = [("files", "read/file"), ("files", "read file")]
     names = list(name_tools(clash))
     assert "files__read_file" not in names
@@ -50,9 +50,9 @@ def test_two_that_clash_both_say_who_they_are() -> None:
         ("time_now", ("time", "now")),
         ("read_file", None),  # two servers have one
         ("a.read_file", ("a", "read_file")),
-        ("nobody", None),
+        ("unknown", None),
         ("날씨.오늘", ("날씨", "오늘")),
     ],
 )
-def test_a_model_may_say_a_tool_in_several_ways(said: str, meant: tuple[str, str] | None) -> None:
-    assert find_place(said, name_tools(ODD)) == meant
+def test_a_model_may_name_a_tool_in_several_ways(said: str, meant: tuple[str, str] | None) -> None:
+    assert find_tool(said, name_tools(ODD)) == meant
