@@ -265,7 +265,9 @@ class Exchange(Struct, frozen=True, kw_only=True):
         )
 
 
-def write_call(client_request: ClientRequest, to: Destination, notes: Notes, *, stream: bool) -> UpstreamCall:
+def write_call(
+    client_request: ClientRequest, to: Destination, notes: Notes, *, stream: bool, corrections: int = MOST_CORRECTIONS
+) -> UpstreamCall:
     """The client's request as its destination wants it: the client's own bytes if nothing has to change."""
     asked = client_request.request
     request = replace(asked, model=to.model, stream=stream or asked.stream)
@@ -281,7 +283,7 @@ def write_call(client_request: ClientRequest, to: Destination, notes: Notes, *, 
     unchanged = prepared.request is request or prepared.request == request
     if same_dialect and client_request.same_wire and not to.profile.think_tags and unchanged:
         return exchange.copy_bytes(client_request, prepared.request)
-    return exchange.encode(prepared.request)
+    return exchange.encode(prepared.request, corrections_left=corrections)
 
 
 def _takes_usage_option(to: Destination) -> bool:

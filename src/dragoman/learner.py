@@ -123,6 +123,17 @@ class Lesson(Struct, frozen=True, kw_only=True):
     undo: Undo = Undo()
 
 
+def add_lesson(known: dict[str, object], fields: dict[str, object]) -> dict[str, object]:
+    """All that is known about a model. A list of what it refuses grows: each lesson was learned without the others."""
+    return {**known, **{key: _both(known.get(key), value) for key, value in fields.items()}}
+
+
+def _both(known: object, fresh: object) -> object:
+    if isinstance(known, tuple) and isinstance(fresh, tuple):
+        return (*known, *(item for item in fresh if item not in known))
+    return fresh
+
+
 def learn(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
     """The request that this refusal asks for, or None: then it is an ordinary failure."""
     if failure.kind != "invalid_request" or failure.status not in (400, 422, None):

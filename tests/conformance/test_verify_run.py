@@ -117,7 +117,7 @@ def test_whatever_a_conversion_loses_is_seen(
     kind: str, field: str, scenario: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lossy = partial(lose, field)
-    monkeypatch.setattr("dragoman.conformance.runner_play.prepare", lambda r, *more: prepare(lossy(r), *more))
+    monkeypatch.setattr("dragoman.exchange.prepare", lambda r, *more: prepare(lossy(r), *more))
     run, _ = play(kind, scenario)
     assert only(run).outcome == "FAIL"
     assert words in only(run).words

@@ -1,4 +1,4 @@
-"""One scenario at one target, once: encode with the dialect, send, decode, judge."""
+"""One scenario at one target, once: written and read as the gateway does it (exchange.py), sent here, and judged."""
 
 import asyncio
 import re
@@ -14,11 +14,20 @@ from dragoman.conformance.runner_wire import WireExchange, WireLine, WireRequest
 from dragoman.conformance.scenario import Expect, Mode, Results, Scenario, ScenarioTurn, build_request, say_turn
 from dragoman.conformance.scenario_checks import ScenarioRequest, check_events, check_failure, check_reply
 from dragoman.dialects import find_dialect
-from dragoman.errors import DecodeError, LossError
+from dragoman.errors import DecodeError, LossError, UpstreamError
+from dragoman.exchange import (
+    MOST_CORRECTIONS,
+    ClientRequest,
+    Destination,
+    UpstreamCall,
+    bind_profile,
+    send_corrected,
+    write_call,
+)
 from dragoman.failure import Failure
 from dragoman.framing.sse import SseDecoder
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
-from dragoman.learner import learn
+from dragoman.learner import add_lesson
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyFailed
 from dragoman.model.fold import GrammarError, fold
 from dragoman.model.messages import Image, Message
@@ -26,8 +35,8 @@ from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
 from dragoman.passes.prepare import prepare
-from dragoman.passes.undo import StreamUndo, undo_reply
-from dragoman.wire import WireReply, WireRequest
+from dragoman.upstream.read_reply import says_something
+from dragoman.wire import WireReply
 
 Outcome: TypeAlias = Literal["PASS", "FAIL", "SKIP"]
 UNKNOWN_MODEL = "no-such-model-4711"
@@ -77,6 +86,7 @@ class Player:
         self.meaning, self.timeout_s = meaning, timeout_s
         self.dialect = JSONRPC if target.dialect == JSONRPC.name else find_dialect(target.dialect)
         self.model = UNKNOWN_MODEL if scenario.model == "unknown" else target.model
+        self.learned: dict[str, object] = {}  # fields of the target's profile, from its refusals
         self.done = Try(mode=mode, exchanges=[], notes=[])
 
     async def play(self) -> Try:
@@ -177,45 +187,45 @@ class Player:
         raise PlayFailed(f"it took {what}" if self.scenario.key != "wrong" else "it took a key that is none")
 
     async def _ask(self, said: tuple[Message, ...]) -> PlayedAnswer:
-        request = build_request(self.scenario, self.model, said)
-        request = replace(request, stream=self.mode == "streamed")
-        notes = Notes()
-        profile = self.target.profile(self.model)
+        call = self._write_call(build_request(self.scenario, self.model, said), stream=self.mode == "streamed")
+        try:
+            return await send_corrected(call, self._exchange)
+        except UpstreamError as error:
+            return PlayedAnswer(reply=error.failure)
+
+    def _write_call(self, request: Request, *, stream: bool) -> UpstreamCall:
+        """As the gateway writes it. A server of no known kind gets it once: nothing is learned about such a server."""
+        profile = self.target.profile(self.model, self.learned)
         if self.target.gateway and self.scenario.unpaired:
             profile = replace(profile, pairing="keep")
-        prepared = prepare(request, profile, notes)
-        answer = await self._exchange(prepared.request, notes)
-        if isinstance(answer.reply, Failure) and self.target.kind and not self.scenario.model:
-            # as dragoman does it: a refusal that names a parameter is taken at its word, once
-            lesson = learn(answer.reply, prepared.request, profile, notes)
-            if lesson is not None:
-                answer = await self._exchange(lesson.request, notes)
-        if isinstance(answer.reply, Reply) and not prepared.undo.is_nothing():
-            if answer.events:
-                restorer = StreamUndo(prepared.undo, notes)
-                answer.events = [event for old in answer.events for event in restorer.feed(old)]
-                return PlayedAnswer(reply=_fold(answer.events), events=answer.events)
-            answer.reply = undo_reply(answer.reply, prepared.undo, notes)
-        return answer
+        destination = Destination(
+            dialect=self.dialect,
+            model=self.model,
+            profile=bind_profile(profile, self.target.name, native=False),
+            stream_usage=self.target.stream_usage,
+        )
+        client_request = ClientRequest(dialect=find_dialect("canonical"), request=replace(request, stream=stream))
+        corrections = MOST_CORRECTIONS if self.target.kind and not self.scenario.model else 0
+        return write_call(client_request, destination, Notes(), stream=stream, corrections=corrections)
 
-    async def _exchange(self, request: Request, notes: Notes) -> PlayedAnswer:
-        wire = self._encode(request, notes)
-        self.done.notes += [note for note in notes if note not in self.done.notes]
-        lost = next((note for note in notes if self.scenario.is_about(note)), None)
+    async def _exchange(self, call: UpstreamCall) -> PlayedAnswer:
+        """One call and its answer; an UpstreamError when it is refused, or when its answer is asked for once more."""
+        self.learned = add_lesson(self.learned, call.learned)
+        self.done.notes += [note for note in call.notes if note not in self.done.notes]
+        lost = next((note for note in call.notes if self.scenario.is_about(note)), None)
         if lost is not None:
             raise Skipped(f"cannot be said there: {lost.why} ({lost.where})")
-        return self._read(await self._send(wire.path, dump_json(wire.body), wire.headers))
-
-    def _encode(self, request: Request, notes: Notes) -> WireRequest:
-        wire = self.dialect.encode_request(request, notes)
-        option = self.dialect.usage_option
-        if option is not None and request.stream and self._may_ask_for_usage(option[0]):
-            wire.body[option[0]] = {option[1]: True}
-        return wire
-
-    def _may_ask_for_usage(self, key: str) -> bool:
-        taken = self.target.profile(self.model).takes_extras
-        return self.target.stream_usage and (taken is None or key in taken)
+        answer = self._read(await self._send(call.path, call.body, call.headers))
+        if isinstance(answer.reply, Failure):
+            if any(says_something(event) for event in answer.events):
+                return answer
+            raise UpstreamError(answer.reply)
+        if call.way_back is None:
+            return answer
+        if answer.events:
+            events = call.way_back.open_stream().feed(answer.events)
+            return PlayedAnswer(reply=_fold(events), events=events)
+        return PlayedAnswer(reply=call.way_back.reply(answer.reply))
 
     def _read(self, exchange: WireExchange) -> PlayedAnswer:
         """The answer as our own decoders see it; theirs to blame is what they cannot."""
@@ -258,12 +268,9 @@ class Player:
                 began.append(True)
             return bool(began)
 
-        request = build_request(self.scenario, self.model, say_turn(first, ()))
-        notes = Notes()
-        prepared = prepare(replace(request, stream=True), self.target.profile(self.model), notes)
-        wire = self._encode(prepared.request, notes)
-        self.done.notes += list(notes)
-        exchange = await self._send(wire.path, dump_json(wire.body), wire.headers, hang_up)
+        call = self._write_call(build_request(self.scenario, self.model, say_turn(first, ())), stream=True)
+        self.done.notes += list(call.notes)
+        exchange = await self._send(call.path, call.body, call.headers, hang_up)
         if exchange.failure is not None or exchange.status >= 400:
             answer = self._read(exchange)
             if isinstance(answer.reply, Failure):

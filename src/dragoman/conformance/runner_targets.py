@@ -45,9 +45,9 @@ class VerifyTarget(Struct, frozen=True, kw_only=True):
     gateway: bool = False  # it says it takes whatever its dialect can say: nothing is mended for it
     skip: str = ""  # why it cannot be asked
 
-    def profile(self, model: str) -> Profile:
+    def profile(self, model: str, learned: Mapping[str, object] | None = None) -> Profile:
         if self.kind:
-            return profile_for(self.kind, model, self.dialect, self.overrides)
+            return profile_for(self.kind, model, self.dialect, {**self.overrides, **(learned or {})})
         return find_dialect(self.dialect).profile
 
 

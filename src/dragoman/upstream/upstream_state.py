@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 from dragoman.failure import Failure
+from dragoman.learner import add_lesson
 from dragoman.log_line import LogLine
 from dragoman.passes.profile import Profile
 from dragoman.upstream.admission import Admission, AdmissionWaiter
@@ -121,18 +122,11 @@ class UpstreamState:
             log.info(LogLine("learned", {"upstream": self.spec.name, "model": model, "fields": ", ".join(fields)}))
             self.profiles.clear()
             known = self.learned.get((dialect, model), {})
-            self.learned[dialect, model] = {**known, **{key: _both(known.get(key), fields[key]) for key in fields}}
+            self.learned[dialect, model] = add_lesson(known, fields)
 
     def worst_state(self) -> str:
         states = {breaker.state for breaker in self._breakers.values()}
         return "open" if "open" in states else "half_open" if "half_open" in states else "closed"
-
-
-def _both(known: object, fresh: object) -> object:
-    """A list of what is refused grows: a request may teach several lessons, each made without the others."""
-    if isinstance(known, tuple) and isinstance(fresh, tuple):
-        return (*known, *(item for item in fresh if item not in known))
-    return fresh
 
 
 def _part(limit: int | None, share: int) -> int | None:
