@@ -23,6 +23,7 @@ class Anything:
 
 ANYTHING = Anything()
 GONE = object()
+_QUIET = [(quiet.path.split("/")[1:], quiet.values) for quiet in QUIET]
 EMPTIED = object()  # a list all of whose items were dropped: empty or absent, as the default has it
 
 
@@ -37,8 +38,8 @@ def differences(original: Any, returned: Any, notes: Iterable[Note]) -> list[str
             problems.append(problem)
     expected, found = _purge(expected), _purge(found)
     for value in (expected, found):
-        for quiet in QUIET:
-            _hush(value, quiet.path.split("/")[1:], quiet.values)
+        for path, values in _QUIET:
+            _hush(value, path, values)
         _hush_names(value, called)
     expected, found = _normal(expected), _normal(found)
     _compare(expected, found, "", problems)

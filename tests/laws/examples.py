@@ -136,6 +136,12 @@ def places(value: Any, kind: Kind) -> list[Path]:
     return [path for path, found in walk(value) if type(found) is kind]
 
 
+def at_place(value: Any, path: Path) -> Any:
+    for step in path:
+        value = value[step] if isinstance(step, int) else getattr(value, step)
+    return value
+
+
 def change(value: Any, path: Path, fields: dict[str, Any]) -> Any:
     """The value with other fields in the Struct at a place."""
     if not path:

@@ -25,7 +25,10 @@ ANSWERED = {**ASKED, "jsonrpc": JSONRPC}
 
 def request_differences(request: Request, there: Dialect) -> list[str]:
     """After the passes: what they change is theirs to note."""
-    legal = make_legal(request, there, Notes())
+    return legal_differences(make_legal(request, there, Notes()), there)
+
+
+def legal_differences(legal: Request, there: Dialect) -> list[str]:
     notes = Notes()
     wire = there.encode_request(legal, notes)
     again = WireRequest(body=load_json(dump_json(wire.body)), path=wire.path, headers=wire.headers)
@@ -39,12 +42,16 @@ def reply_differences(reply: Reply, there: Dialect) -> list[str]:
 
 
 def stream_differences(reply: Reply, there: Dialect) -> list[str]:
-    return event_differences(tuple(unfold(reply)), there)
+    return _compare(reply, unfold(reply), there)
 
 
 def event_differences(events: tuple[Event, ...], there: Dialect) -> list[str]:
+    return _compare(fold(events), events, there)
+
+
+def _compare(said: Reply | Failure, events: Iterable[Event], there: Dialect) -> list[str]:
     notes = Notes()
-    said, heard = fold(events), fold(through(there, events, notes))
+    heard = fold(through(there, events, notes))
     if isinstance(said, Failure) or isinstance(heard, Failure):
         return [] if type(said) is type(heard) else [f"{said} became {heard}"]
     return differences(said, heard, notes)

@@ -25,7 +25,6 @@ from dragoman.model.messages import Document, Image, Opaque, Part, Reasoning, Re
 from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
-from tests.laws.compare import differences
 from tests.laws.strategies import replies
 
 DOCS = Path(__file__).parents[3] / "docs" / "jsonrpc.md"
@@ -76,16 +75,7 @@ def test_usage_counts_in_all() -> None:
     }
 
 
-often = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-
-
-@often
-@given(reply=replies())
-def test_no_result_loses_anything_in_silence(reply: Reply) -> None:
-    notes = Notes()
-    result = load_json(dump_json(encode_reply(reply, notes).body))
-    assert not differences(reply, decode_reply(WireReply(body=result), Notes()), notes)
-
+often = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 # ---------------------------------------------------------------- failures
 
