@@ -25,7 +25,9 @@ from tests.passes.talk import assistant, call, parts_of, result, talk, tool, use
 from tests.passes.wires import write
 from tests.recorded import cases, needs_corpus
 
-CHAT = Profile(kind="compatible", dialect="openai_chat", schema="openai")
+CHAT = Profile(
+    kind="compatible", dialect="openai_chat", schema="openai", limit_keys=("max_tokens", "max_completion_tokens")
+)
 
 
 def refusal(message: str, **more: Any) -> Failure:

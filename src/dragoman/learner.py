@@ -212,14 +212,15 @@ def _names(failure: Failure) -> list[str]:
 
 def _learn_limit(name: str, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
     """`max_tokens` or `max_completion_tokens`: the other one."""
-    if profile.dialect != "openai_chat" or request.max_output is None:
+    keys = profile.limit_keys
+    if name not in keys or request.max_output is None:
         return None
-    own = request.extras.get("openai_chat", {})
-    if own.get("~limit", LIMITS[0]) != name:
+    own = request.extras.get(profile.dialect, {})
+    if own.get("~limit", keys[0]) != name:
         return None  # not what we sent
-    other = LIMITS[1 - LIMITS.index(name)]
+    other = keys[1 - keys.index(name)]
     notes.repaired((ROOT, "max_output"), f"said as {other}: {name} is refused")
-    extras = {**request.extras, "openai_chat": {**own, "~limit": other}}
+    extras = {**request.extras, profile.dialect: {**own, "~limit": other}}
     remember: dict[str, object] = {"spelling": {**profile.spelling, "~limit": other}}
     return Lesson(request=replace(request, extras=extras), what=f"{other} instead of {name}", remember=remember)
 
@@ -285,7 +286,7 @@ def _learn_effort(failure: Failure, request: Request, profile: Profile, notes: N
 
 def _learn_beta(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
     found = _BETA.search(failure.message)
-    own = request.extras.get("anthropic", {})
+    own = request.extras.get(profile.dialect, {})
     if found is None or not isinstance(own.get(BETA), str):
         return None
     refused = {value.strip(" `'\"") for value in found.group(1).split(",")}
@@ -293,9 +294,9 @@ def _learn_beta(failure: Failure, request: Request, profile: Profile, notes: Not
     left = [beta for beta in betas if beta not in refused]
     if len(left) == len(betas):
         return None
-    notes.altered((((ROOT, "extras"), "anthropic"), BETA), f"refused: {', '.join(sorted(refused))}")
+    notes.altered((((ROOT, "extras"), profile.dialect), BETA), f"refused: {', '.join(sorted(refused))}")
     kept = {key: value for key, value in own.items() if key != BETA} | ({BETA: ",".join(left)} if left else {})
-    changed = replace(request, extras={**request.extras, "anthropic": kept})
+    changed = replace(request, extras={**request.extras, profile.dialect: kept})
     return Lesson(request=changed, what=f"without the betas {', '.join(sorted(refused))}")
 
 
@@ -319,10 +320,12 @@ def _learn_signature(failure: Failure, request: Request, profile: Profile, notes
         bare = _without_seals(request, notes)
         if bare is None:
             return None
-        return Lesson(request=sign_calls(bare, _SENTINEL, "gemini", notes), what="without the refused signatures")
+        return Lesson(
+            request=sign_calls(bare, _SENTINEL, profile.dialect, notes), what="without the refused signatures"
+        )
     if not _UNSIGNED.search(failure.message):
         return None
-    changed = sign_calls(request, _SENTINEL, "gemini", notes)
+    changed = sign_calls(request, _SENTINEL, profile.dialect, notes)
     if changed is request:
         return None
     return Lesson(request=changed, what="calls marked as unsigned", remember={"sentinel": _SENTINEL})

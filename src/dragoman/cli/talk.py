@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from dragoman.cli.local import GatewayError, say_refusal
 from dragoman.convert import make_legal
-from dragoman.dialects import find_dialect
+from dragoman.dialects import USUAL, find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.dialects.jsonrpc import dialect_for
 from dragoman.errors import DragomanError
@@ -22,7 +22,7 @@ from dragoman.notes import Notes
 
 Via: TypeAlias = Literal["ollama", "jsonrpc", "mcp", "openai", "anthropic", "gemini"]
 VIAS: tuple[Via, ...] = get_args(Via)
-DIALECTS = {"ollama": "ollama", "openai": "openai_chat", "anthropic": "anthropic", "gemini": "gemini"}
+DIALECTS = {"openai": USUAL}  # the others are called as their dialects are
 TIMEOUT_S = 600.0
 ITERATIONS = 5
 
@@ -73,7 +73,7 @@ class Talk:
     def _write(self, messages: list[Message]) -> tuple[str, JsonObject, Dialect]:
         if self.via in ("jsonrpc", "mcp"):
             return self._write_call(messages)
-        dialect = find_dialect(DIALECTS[self.via])
+        dialect = find_dialect(DIALECTS.get(self.via, self.via))
         request = Request(model=self.model, messages=tuple(messages), stream=True)
         wire = dialect.encode_request(make_legal(request, dialect, Notes()), Notes())
         return wire.path, wire.body, dialect

@@ -12,7 +12,7 @@ from msgspec import convert as to_type
 from msgspec.structs import replace
 
 from dragoman.client.outputs import output_format
-from dragoman.dialects import NAMES, find_dialect
+from dragoman.dialects import NAMES, USUAL, find_dialect
 from dragoman.errors import DecodeError, DragomanError
 from dragoman.jsontypes import JsonObject, copy_json
 from dragoman.model.messages import Document, Image, Message, Part, Role, Text
@@ -151,7 +151,7 @@ def _decode_messages(objects: list[Any]) -> list[Message]:
         except ValueError as error:
             raise DecodeError(f"not a message: {error}") from error
     body: JsonObject = {"model": "", "messages": [copy_json(dict(one)) for one in objects]}
-    return list(find_dialect("openai_chat").decode_request(WireRequest(body=body), Notes()).messages)
+    return list(find_dialect(USUAL).decode_request(WireRequest(body=body), Notes()).messages)
 
 
 def _say(role: Role, text: str) -> Message:
@@ -212,7 +212,7 @@ def split_tools(tools: Any) -> tuple[tuple[AnyTool, ...], Toolbox]:
             declared.append(tool)
         elif isinstance(tool, Mapping):
             body: JsonObject = {"model": "", "messages": [], "tools": [copy_json(dict(tool))]}
-            declared.extend(find_dialect("openai_chat").decode_request(WireRequest(body=body), Notes()).tools or ())
+            declared.extend(find_dialect(USUAL).decode_request(WireRequest(body=body), Notes()).tools or ())
         else:
             runnable.append(tool)
     return tuple(declared), make_toolbox(runnable)

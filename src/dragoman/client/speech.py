@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dragoman.client.wiring import GATEWAY
-from dragoman.dialects import find_dialect
+from dragoman.dialects import USUAL, find_dialect
 from dragoman.dialects._openai_services import SPEECH_PATH
 from dragoman.errors import DragomanError
 from dragoman.exchange import UpstreamCall
@@ -49,7 +49,7 @@ async def speak(
 def _render(state: UpstreamState, target: Target, body: JsonObject) -> UpstreamCall:
     spec = state.spec
     if spec.name.startswith(GATEWAY):  # it takes every form, and OpenAI's door is the one for speech
-        dialect = find_dialect("openai_chat")
+        dialect = find_dialect(USUAL)
         wire = WireRequest(path=SPEECH_PATH, body={**body, "model": target.model})
     else:
         dialect = find_dialect((spec.dialects or (spec.dialect,))[0])

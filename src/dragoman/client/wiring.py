@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.dialects import USUAL
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.upstream.discovery import (
@@ -162,7 +163,7 @@ def _gateway(base_url: str, key: str | None, dialect: str | None, timeouts: Time
         raise ConfigError(WHERE, "base_url", "expected http(s)://host[:port]")
     url = re.sub(r"/v1$", "", url)  # each door has a path of its own
     kind = find_kind(DEFAULT_KIND)
-    made = _upstream(GATEWAY, kind, key, url, dialect or "openai_chat", timeouts)
+    made = _upstream(GATEWAY, kind, key, url, dialect or USUAL, timeouts)
     return replace(made, overrides=_OPEN if dialect is None else {})
 
 
@@ -173,7 +174,7 @@ def _at_gateway(gateway: Upstream, model: str) -> Upstream:
     if kind is None or not gateway.overrides:
         return gateway
     dialect = choose_dialect(kind, model)
-    if dialect == "openai_chat":
+    if dialect == USUAL:
         return gateway
     name = f"{GATEWAY}:{dialect}"
     return replace(gateway, name=name, kind=kind, dialect=dialect, dialects=(dialect,), overrides={})

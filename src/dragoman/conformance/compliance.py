@@ -18,6 +18,7 @@ class Demand(Struct, frozen=True):
     means: Any
 
 
+ASKED_IN, ANSWERED_IN = "anthropic", "openai_chat"  # the client's dialect, and the provider's
 ASKED: JsonObject = {
     "model": "claude-sonnet-4-5",
     "max_tokens": 1024,
@@ -107,14 +108,12 @@ class Met(Struct, frozen=True):
 
 
 def check_request() -> list[Met]:
-    bodies = [(demand, convert({**ASKED, **demand.says}, source="anthropic", to="openai_chat")) for demand in REQUEST]
+    bodies = [(demand, convert({**ASKED, **demand.says}, source=ASKED_IN, to=ANSWERED_IN)) for demand in REQUEST]
     return [_check(demand, load_json(result.json())) for demand, result in bodies]
 
 
 def check_reply() -> list[Met]:
-    bodies = [
-        (demand, convert_reply({**ANSWERED, **demand.says}, source="openai_chat", to="anthropic")) for demand in REPLY
-    ]
+    bodies = [(demand, convert_reply({**ANSWERED, **demand.says}, source=ANSWERED_IN, to=ASKED_IN)) for demand in REPLY]
     return [_check(demand, load_json(result.json())) for demand, result in bodies]
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from dragoman.conformance.probes import CALL, FORMS, PAPER, PIXEL, RAIN, SCHEMA, SOUND, WEATHER
+from dragoman.conformance.probes import CALL, PAPER, PIXEL, RAIN, SCHEMA, SOUND, WEATHER
 from dragoman.convert import make_sayable
 from dragoman.dialects import find_dialect
 from dragoman.failure import Failure
@@ -167,7 +167,7 @@ def _said(origin: str) -> Iterator[Sample]:
     for part, names in user:
         request = replace(ASK, messages=(Message(role="user", parts=(part,)),))
         yield from _of_part(part, names, request, "/messages/0/parts/0")
-    seal = Seal(origin=origin, value="c2VhbGVk", form=FORMS[origin]) if origin in FORMS else None
+    seal = Seal(origin=origin, value="c2VhbGVk", form=form) if (form := find_dialect(origin).seal_form) else None
     own: list[tuple[Part, tuple[str, ...]]] = [
         (replace(CALL, cache=CACHE), ("id", "name", "arguments", "cache")),
         (replace(CALL, seal=seal), ("seal",)),
@@ -213,7 +213,7 @@ def _heard(origin: str) -> Iterator[Sample]:
     yield Sample("service_tier", replace(ANSWER, service_tier="default"), "/service_tier")
     two = replace(ANSWER, choices=ANSWER.choices * 2)
     yield Sample("choices[], a second", two, "/choices/1")
-    seal = Seal(origin=origin, value="c2VhbGVk", form=FORMS[origin]) if origin in FORMS else None
+    seal = Seal(origin=origin, value="c2VhbGVk", form=form) if (form := find_dialect(origin).seal_form) else None
     cited = Citation(url="https://example.org/a", title="A", start=0, end=5)
     if origin == "anthropic":
         own = {"anthropic": {"type": "web_search_result_location", "encrypted_index": "aWR4"}}

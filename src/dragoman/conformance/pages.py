@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from dragoman.conformance.accounts import WORDS, Account, Accounts, read_accounts
-from dragoman.conformance.compliance import Met, check_reply, check_request
+from dragoman.conformance.compliance import ANSWERED_IN, ASKED_IN, Met, check_reply, check_request
 from dragoman.conformance.fields import FateRow, measure_fields
 from dragoman.conformance.pairs import DIALECTS, Row, measure_pairs
 from dragoman.conformance.recorded import Tally
@@ -40,10 +40,10 @@ def dialect_page(dialect: str) -> str:
     accounts = read_accounts(dialect)
     lines = [f"# {title_of(dialect)}", "", GENERATED, ""]
     lines += _summary(accounts)
-    if dialect == "anthropic":
-        lines += ["", "## The request, as OpenAI Chat", "", *_compliance(check_request(), "openai_chat")]
-    if dialect == "openai_chat":
-        lines += ["", "## The reply, as Anthropic Messages", "", *_compliance(check_reply(), "anthropic")]
+    if dialect == ASKED_IN:
+        lines += ["", "## The request, as OpenAI Chat", "", *_compliance(check_request(), ANSWERED_IN)]
+    if dialect == ANSWERED_IN:
+        lines += ["", "## The reply, as Anthropic Messages", "", *_compliance(check_reply(), ASKED_IN)]
     lines += ["", "## To the other dialects", "", FATES, ""]
     lines += _fates(dialect)
     lines += ["", "## Every field", "", WORDS_EXPLAINED]

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from dragoman.dialects import find_dialect
 from dragoman.dialects._results import FAILED
 from dragoman.failure import Failure
 from dragoman.model.messages import (
@@ -163,24 +164,18 @@ def _asks(*messages: Message, **settings: Any) -> Callable[[str], Request]:
 
 
 def _thought(origin: str) -> Reasoning:
-    return Reasoning(text="Bergen means rain.", seal=Seal(origin=origin, value="c2VhbGVk", form=FORMS[origin]))
-
-
-# each dialect has its own kind of seal
-FORMS = {
-    "openai_chat": "signature",
-    "anthropic": "signature",
-    "openai_responses": "encrypted",
-    "gemini": "thought_signature",
-}
+    return Reasoning(
+        text="Bergen means rain.", seal=Seal(origin=origin, value="c2VhbGVk", form=find_dialect(origin).seal_form)
+    )
 
 
 def _signed_turn(origin: str) -> tuple[Part, ...]:
     """A thought and a call as their dialect signs them: Gemini signs the call itself."""
-    if origin == "gemini":
-        seal = Seal(origin=origin, value="c2VhbGVk", form=FORMS[origin])
+    dialect = find_dialect(origin)
+    if dialect.seals_calls:
+        seal = Seal(origin=origin, value="c2VhbGVk", form=find_dialect(origin).seal_form)
         return (ToolCall(id="call_1", name="weather", arguments='{"city":"Bergen"}', seal=seal),)
-    if origin in FORMS:
+    if dialect.seal_form:
         return (_thought(origin), CALL)
     return (Reasoning(text="Bergen means rain."), CALL)
 
@@ -369,7 +364,7 @@ REPLIES = (
     Probe(
         feature="reasoning",
         build=lambda origin: _answer(
-            _thought(origin) if origin in ("anthropic", "openai_responses") else Reasoning(text="Bergen means rain."),
+            _thought(origin) if find_dialect(origin).profile.echo == "signed" else Reasoning(text="Bergen means rain."),
             _SAID,
         ),
         look=_all(Reasoning, "text"),

@@ -8,6 +8,7 @@ from dragoman.errors import DragomanError
 NAMES = ("canonical", "openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
 CANONICAL = "canonical"
 SPOKEN = tuple(name for name in NAMES if name != CANONICAL)  # by clients and providers
+USUAL = "openai_chat"  # most servers speak it too; taken where no dialect is named
 CLIENT_ONLY = ("jsonrpc",)  # clients speak it, no provider does: no request is converted to it
 
 _loaded: dict[str, Dialect] = {}

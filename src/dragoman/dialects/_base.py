@@ -109,6 +109,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     # replies
     dated: bool = False  # they say when they were made; encoders have no clock
     reply_id_prefix: str = ""
+    call_id_prefix: str = "call_"
+    seal_form: str = ""  # of its seals; "" is: it has none
+    seals_calls: bool = False  # a call is sealed, and not the thought before it
     stores_replies: bool = False  # a later request may continue one by its id
     explains_finish: bool = False  # they have a place for why an answer ended
     searches_web: bool = False  # its maker's own server does so; servers of others mostly do not

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from dragoman.dialects import CLIENT_ONLY, NAMES, find_dialect
+from dragoman.dialects import CLIENT_ONLY, NAMES, USUAL, find_dialect
 from dragoman.dialects._base import Dialect, Door
 from dragoman.errors import DragomanError
 from dragoman.gateway.http import HttpRequest
@@ -43,8 +43,7 @@ class Match(Struct, frozen=True):
         return door.path if door.write_path is None else door.write_path(self.groups, query)
 
 
-# Errors at the gateway's own routes are said in this dialect, as are those of clients we cannot tell.
-USUAL = "openai_chat"
+# Errors at these routes are said in the usual dialect, as are errors to clients we cannot tell.
 OWN: tuple[tuple[AccessClass, Door], ...] = (
     ("admin", Door(path="/mcp/add", serves="mcp_add")),
     ("admin", Door(path="/mcp/remove", methods=("DELETE",), serves="mcp_remove")),

@@ -124,6 +124,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     takes_tool_extras: tuple[str, ...] | None = None
     takes_betas: tuple[str, ...] | None = None
     ranges: dict[str, tuple[float | None, float | None]] = {}
+    limit_keys: tuple[str, ...] = ()  # the two wire names of max_output, the usual one first
     words: dict[str, tuple[str, ...]] = {}  # the only values a word may have
     forced_word: str | None = None  # how it says that a call must be made
     off: dict[str, Any] = {}  # keys of the dialect's own that switch thinking off, where no common word does

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.dialects import USUAL, find_dialect
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.events import Event, PartStart, ReplyStart
 from dragoman.model.messages import ToolCall
@@ -270,7 +271,7 @@ ODDITIES: dict[str, Oddity] = {
 
 
 def find_oddity(kind: str, dialect: str, wanted: bool) -> Oddity:
-    known = ODDITIES.get(kind) if dialect == "openai_chat" else DIALECTS.get(dialect)
+    known = ODDITIES.get(kind) if dialect == USUAL else DIALECTS.get(dialect)
     return known if wanted and known is not None else Oddity()
 
 
@@ -285,14 +286,12 @@ def edit_frames(frames: list[bytes], odd: Oddity) -> list[bytes]:
     return odd.frames([*(head + dump_json(chunk) + end for chunk in odd.chunks(chunks)), *rest])
 
 
-_REPLY_IDS = {"openai_chat": "chatcmpl-", "openai_responses": "resp_", "anthropic": "msg_"}
-
-
 def dress_events(events: Iterable[Event], kind: str, dialect: str) -> Iterator[Event]:
     """The demo model's ids as the vendor spells them, and a day on which it answered."""
     for event in events:
         if isinstance(event, ReplyStart):
-            name = _REPLY_IDS.get(dialect, "") + event.id.removeprefix("demo-") if event.id[:5] == "demo-" else event.id
+            prefix = find_dialect(dialect).reply_id_prefix
+            name = prefix + event.id.removeprefix("demo-") if event.id[:5] == "demo-" else event.id
             yield replace(event, id=name, created=event.created if event.created is not None else CREATED)
         elif isinstance(event, PartStart) and isinstance(event.part, ToolCall):
             yield replace(event, part=replace(event.part, id=_spell_id(event.part.id, kind, dialect)))
@@ -304,4 +303,4 @@ def _spell_id(name: str, kind: str, dialect: str) -> str:
     bare = name.removeprefix("call_")
     if kind == "mistral":
         return bare[:9]
-    return f"toolu_{bare}" if dialect == "anthropic" and name != bare else name
+    return find_dialect(dialect).call_id_prefix + bare if name != bare else name

@@ -23,7 +23,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from dragoman.demo.model import count_tokens, demo_events
-from dragoman.dialects import find_dialect
+from dragoman.dialects import USUAL, find_dialect
 from dragoman.dialects.ollama.models import encode_shown
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import copy_json, dump_json, load_json
@@ -38,25 +38,23 @@ from dragoman.testing.faults import ScriptedFault
 from dragoman.testing.lists import describe_model, embed, list_models
 from dragoman.testing.oddities import dress_events, edit_frames, find_oddity
 from dragoman.testing.recorded import Recorded
-from dragoman.testing.refusals import VendorRefusal, refuse, refuse_model
+from dragoman.testing.refusals import VendorRefusal, refuse, refuse_key, refuse_model
 from dragoman.testing.rules import check, warn
 from dragoman.testing.seals import check_seals, seal_events
 from dragoman.testing.sending import NO_FAULT, AnswerSender, send_instead, send_refusal
 from dragoman.testing.speech import complain_gemini, complain_openai, speak_gemini, speak_openai
 from dragoman.testing.stored import StoredResponses
-from dragoman.upstream.profiles import find_kind, profile_for
+from dragoman.upstream.profiles import find_kind, load_rows, profile_for
 from dragoman.wire import WireRequest
 
 Said: TypeAlias = str | bytes | Reply | Iterable[Event]
 DecodeRequest: TypeAlias = Callable[[WireRequest, Notes], Request]
 Brain: TypeAlias = Callable[[Request], Said]
 
-_KINDS = {"openai_chat": "openai", "openai_responses": "openai"}
 _MODELS = {"openai": "gpt-4o", "anthropic": "claude-sonnet-4-6", "gemini": "gemini-2.5-flash", "ollama": "qwen3"}
-_USUAL = "openai_chat"  # its paths for models, embeddings and speech are those of servers of other dialects too
 SSE_TYPE = "text/event-stream"
 _TALKS = ("conversation", "cached_conversation")
-_ANY_SERVER = ("models", "model", "embeddings", "speech")
+_ANY_SERVER = ("models", "model", "embeddings", "speech")  # behind OpenAI's paths, whatever else a server speaks
 
 
 class Provider:
@@ -74,9 +72,10 @@ class Provider:
         pace_s: float = 0.0,
         brain: Brain | None = None,
     ) -> None:
-        self.kind = _KINDS.get(kind, kind)
+        rows = load_rows().kinds
+        self.kind = kind if kind in rows else next((row.name for row in rows.values() if kind in row.dialects), kind)
         row = find_kind(self.kind)
-        self.dialect = kind if kind in _KINDS else row.dialects[0]
+        self.dialect = kind if kind in row.dialects else row.dialects[0]
         self.dialects = row.dialects
         self.auth = row.auth
         self.key = key
@@ -192,7 +191,7 @@ class Provider:
     def _route(self, path: str) -> tuple[str, str]:
         """The dialect of a path, and what a request there asks for."""
         paths = [path, *(f"/v1{path.removeprefix(p)}" for p in (self._prefix, "/v1") if path.startswith(p))]
-        for name in dict.fromkeys((*self.dialects, _USUAL)):
+        for name in dict.fromkeys((*self.dialects, USUAL)):
             doors = [door for door in find_dialect(name).doors if name in self.dialects or door.serves in _ANY_SERVER]
             serves = next((d.serves for d in doors for spelled in paths if re.fullmatch(d.path, spelled)), None)
             if serves is not None:
@@ -214,12 +213,8 @@ class Provider:
         given = own or query or bearer
         if given == self.key:
             return
-        words = {
-            "anthropic": "invalid x-api-key" if given else "x-api-key header is required",
-            "gemini": "API key not valid. Please pass a valid API key.",
-        }.get(dialect, f"Incorrect API key provided: {given[:4]}***. You can find your API key in your dashboard.")
-        info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
-        raise self._refuse(dialect, 400 if dialect == "gemini" or self.kind == "xai" else 401, words, details=[info])
+        refusal = refuse_key(self.kind, dialect, given)
+        raise _RefusedError(refusal, "wrong key" if given else "no key")
 
     async def _respond(
         self, http: web.Request, seen: Recorded, dialect: str, what: str, fault: ScriptedFault | None
@@ -330,7 +325,7 @@ class Provider:
                 raise self._refuse(dialect, 400, words, code=code)
         request = _think_unasked(self._decode(seen, dialect, body), profile_for(self.kind, model, dialect))
         said = self._said.popleft() if self._said else (self._brain or demo_events)(request)
-        streamed = bool(request.stream if request.stream is not None else dialect == "ollama")
+        streamed = bool(request.stream)
         if isinstance(said, bytes):
             frames = cut_frames(said, dialect) if streamed else [said]
             return await self._write(http, seen, frames, streamed, fault)

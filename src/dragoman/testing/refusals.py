@@ -1,9 +1,11 @@
 """How each vendor's server says no: status, headers and body, written by hand and not by the encoders under test."""
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
 
+from dragoman.dialects import USUAL
 from dragoman.failure import FailureKind
 from dragoman.jsontypes import dump_json
 
@@ -52,19 +54,9 @@ WORDS: dict[FailureKind, tuple[int, str]] = {
 }
 
 
-# "It does not fit": the words, and the code where there is one (recorded traffic; FIELD-CASES 20 and appendix B).
+# "It does not fit", from servers that speak OpenAI Chat: the words, and the code where there is one (recorded traffic;
+# FIELD-CASES 20 and appendix B).
 OVERFLOWS: dict[str, tuple[str, str | None]] = {
-    "openai_chat": (
-        "This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens.",
-        "context_length_exceeded",
-    ),
-    "openai_responses": (
-        "Your input exceeds the context window of this model. Please adjust your input and try again.",
-        "context_length_exceeded",
-    ),
-    "anthropic": ("prompt is too long: 230462 tokens > 200000 maximum", None),
-    "gemini": ("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", None),
-    "ollama": ("the input length exceeds the context length", None),
     "groq": ("Please reduce the length of the messages or completion.", "context_length_exceeded"),
     "xai": ("This model's maximum prompt length is 131072 but the request contains 140000 tokens.", "invalid-argument"),
     "mistral": ("Prompt contains 40000 tokens, too large for model with 32768 maximum context length", "3051"),
@@ -86,6 +78,141 @@ class VendorRefusal(Struct, frozen=True, kw_only=True):
         return dump_json(self.body)
 
 
+class Complaining(Struct, frozen=True, kw_only=True):
+    """What is to be said, and who says it: `kind` is a row of profiles.toml, for servers of one dialect do not agree on
+    the shape of an error."""
+
+    kind: str
+    status: int
+    message: str
+    code: str | None = None
+    param: str | None = None
+    details: list[dict[str, Any]] | None = None
+
+
+class Manner(Struct, frozen=True, kw_only=True):
+    """How the vendor of a dialect says no."""
+
+    body: Callable[[Complaining], Any]
+    frame: Callable[[str, Any], bytes]  # kind and body -> an error in the middle of a stream
+    overflow: tuple[str, str | None]  # "it does not fit", and its code
+    overflow_param: str | None = None
+    no_model: str  # `{}` is the model
+    no_model_status: int = 404
+    no_model_code: str | None = None
+    wrong_key: str  # `{}` is how the key begins
+    no_key: str | None = None
+    wrong_key_status: int = 401
+    overloaded: int = 503
+    headers: dict[str, str] = {}  # of a refusal
+    reply_headers: dict[str, str] = {}  # of an answer
+
+
+def _chat_body(said: Complaining) -> Any:
+    return _compatible(said.kind, said.status, said.message, said.code, said.param)
+
+
+def _anthropic_body(said: Complaining) -> Any:
+    error: dict[str, Any] = {"type": _ANTHROPIC.get(said.status, "api_error"), "message": said.message}
+    if said.code is not None:
+        error["details"] = {"error_code": said.code}
+    return {"type": "error", "error": error, "request_id": "req_011scripted"}
+
+
+def _google_body(said: Complaining) -> Any:
+    error = {"code": said.status, "message": said.message, "status": _GOOGLE.get(said.status, "UNKNOWN")}
+    return {"error": error if said.details is None else {**error, "details": said.details}}
+
+
+def _ollama_body(said: Complaining) -> Any:
+    return {"error": said.message}
+
+
+def _chat_frame(kind: str, body: Any) -> bytes:
+    if kind == "groq":
+        return _named_frame(kind, body)
+    if kind == "gpustack":
+        return b"error: %b\n\n" % dump_json(body["error"])
+    if kind == "openrouter":
+        choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
+        return b"data: %b\n\n" % dump_json({"id": "gen-1", "choices": [choice], **body})
+    return b"data: %b\n\n" % dump_json(body)
+
+
+def _named_frame(kind: str, body: Any) -> bytes:
+    return b"event: error\ndata: %b\n\n" % dump_json({k: v for k, v in body.items() if k != "request_id"})
+
+
+def _responses_frame(kind: str, body: Any) -> bytes:
+    error = body["error"]
+    told = {"code": error["code"] or "server_error", "message": error["message"], "param": None}
+    return _named_frame(kind, {"type": "error", **told, "sequence_number": 0})
+
+
+def _ollama_frame(kind: str, body: Any) -> bytes:
+    return dump_json(body) + b"\n"
+
+
+_OPENAI_KEY = "Incorrect API key provided: {}***. You can find your API key in your dashboard."
+_OPENAI_ID = {"x-request-id": "req_scripted"}
+_ANTHROPIC_ID = {"request-id": "req_011scripted"}
+MANNERS: dict[str, Manner] = {
+    "openai_chat": Manner(
+        body=_chat_body,
+        frame=_chat_frame,
+        overflow=(
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens.",
+            "context_length_exceeded",
+        ),
+        overflow_param="messages",
+        no_model="The model `{}` does not exist or you do not have access to it.",
+        wrong_key=_OPENAI_KEY,
+        headers=_OPENAI_ID,
+        reply_headers={**_OPENAI_ID, "openai-processing-ms": "1"},
+    ),
+    "openai_responses": Manner(
+        body=_chat_body,
+        frame=_responses_frame,
+        overflow=(
+            "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            "context_length_exceeded",
+        ),
+        no_model="The requested model '{}' does not exist.",
+        no_model_status=400,
+        no_model_code="model_not_found",
+        wrong_key=_OPENAI_KEY,
+        headers=_OPENAI_ID,
+        reply_headers={**_OPENAI_ID, "openai-processing-ms": "1"},
+    ),
+    "anthropic": Manner(
+        body=_anthropic_body,
+        frame=_named_frame,
+        overflow=("prompt is too long: 230462 tokens > 200000 maximum", None),
+        no_model="model: {}",
+        wrong_key="invalid x-api-key",
+        no_key="x-api-key header is required",
+        overloaded=529,
+        headers=_ANTHROPIC_ID,
+        reply_headers=_ANTHROPIC_ID,
+    ),
+    "gemini": Manner(
+        body=_google_body,
+        frame=_chat_frame,
+        overflow=("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", None),
+        no_model="models/{} is not found for API version v1beta, or is not supported for generateContent.",
+        wrong_key="API key not valid. Please pass a valid API key.",
+        wrong_key_status=400,
+    ),
+    "ollama": Manner(
+        body=_ollama_body,
+        frame=_ollama_frame,
+        overflow=("the input length exceeds the context length", None),
+        no_model="model '{}' not found",
+        wrong_key=_OPENAI_KEY,
+    ),
+}
+
+
 def refuse(
     kind: str,
     dialect: str,
@@ -97,68 +224,50 @@ def refuse(
     headers: dict[str, str] | None = None,
     details: list[dict[str, Any]] | None = None,
 ) -> VendorRefusal:
-    """`kind` is a row of profiles.toml: servers of one dialect do not agree on the shape of an error."""
-    body = error_body(kind, dialect, status, message, code=code, param=param, details=details)
-    if dialect == "anthropic":
-        headers = {"request-id": "req_011scripted", **(headers or {})}
-    if dialect.startswith("openai"):
-        headers = {"x-request-id": "req_scripted", **(headers or {})}
-    return VendorRefusal(status=status, body=body, headers=headers or {})
+    said = Complaining(kind=kind, status=status, message=message, code=code, param=param, details=details)
+    manner = MANNERS[dialect]
+    return VendorRefusal(status=status, body=manner.body(said), headers={**manner.headers, **(headers or {})})
 
 
 def refuse_model(kind: str, dialect: str, model: str) -> VendorRefusal:
-    """Nobody agrees on how to say that there is no such model (recorded traffic)."""
-    match kind, dialect:
-        case "mistral", _:
+    """Servers do not agree on how to say that there is no such model (recorded traffic)."""
+    manner = MANNERS[dialect]
+    match kind:
+        case "mistral":
             refusal = refuse(kind, dialect, 400, f"Invalid model: {model}", code="1500")
             refusal.body["type"] = "invalid_model"
             return refusal
-        case "xai", _:
+        case "xai":
             return refuse(kind, dialect, 400, f"Model not found: {model}")
-        case _, "anthropic":
-            return refuse(kind, dialect, 404, f"model: {model}")
-        case _, "gemini":
-            words = "is not found for API version v1beta, or is not supported for generateContent."
-            return refuse(kind, dialect, 404, f"models/{model} {words}")
-        case _, "ollama":
-            return refuse(kind, dialect, 404, f"model '{model}' not found")
-        case "openai", "openai_responses":
-            words = f"The requested model '{model}' does not exist."
-            return refuse(kind, dialect, 400, words, code="model_not_found", param="model")
+        case _ if manner.no_model_code is not None and kind != "openai":
+            manner = MANNERS[USUAL]
         case _:
-            return refuse(kind, dialect, 404, f"The model `{model}` does not exist or you do not have access to it.")
+            pass
+    code, param = manner.no_model_code, "model" if manner.no_model_code else None
+    return refuse(kind, dialect, manner.no_model_status, manner.no_model.format(model), code=code, param=param)
 
 
 def refuse_overflow(kind: str, dialect: str) -> VendorRefusal:
-    message, code = OVERFLOWS.get(kind if dialect == "openai_chat" else dialect) or OVERFLOWS[dialect]
-    return refuse(kind, dialect, 400, message, code=code, param="messages" if dialect == "openai_chat" else None)
+    manner = MANNERS[dialect]
+    message, code = (OVERFLOWS.get(kind) if dialect == USUAL else None) or manner.overflow
+    return refuse(kind, dialect, 400, message, code=code, param=manner.overflow_param)
 
 
-def error_body(
-    kind: str,
-    dialect: str,
-    status: int,
-    message: str,
-    *,
-    code: str | None = None,
-    param: str | None = None,
-    details: list[dict[str, Any]] | None = None,
-) -> Any:
-    match dialect:
-        case "anthropic":
-            error: dict[str, Any] = {"type": _ANTHROPIC.get(status, "api_error"), "message": message}
-            if code is not None:
-                error["details"] = {"error_code": code}
-            return {"type": "error", "error": error, "request_id": "req_011scripted"}
-        case "gemini":
-            error = {"code": status, "message": message, "status": _GOOGLE.get(status, "UNKNOWN")}
-            if details is not None:
-                error["details"] = details
-            return {"error": error}
-        case "ollama":
-            return {"error": message}
-        case _:
-            return _compatible(kind, status, message, code, param)
+def refuse_key(kind: str, dialect: str, given: str) -> VendorRefusal:
+    manner = MANNERS[dialect]
+    words = manner.no_key if not given and manner.no_key is not None else manner.wrong_key.format(given[:4])
+    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+    status = 400 if kind == "xai" else manner.wrong_key_status
+    return refuse(kind, dialect, status, words, details=[info])
+
+
+def error_frame(kind: str, dialect: str, failure: FailureKind) -> bytes:
+    """An error in the middle of a stream."""
+    manner = MANNERS[dialect]
+    status, message = WORDS.get(failure, (500, "Internal server error"))
+    if failure == "overloaded":
+        status = manner.overloaded
+    return manner.frame(kind, manner.body(Complaining(kind=kind, status=status, message=message)))
 
 
 def _compatible(kind: str, status: int, message: str, code: str | None, param: str | None) -> Any:
@@ -184,30 +293,3 @@ def _compatible(kind: str, status: int, message: str, code: str | None, param: s
             return {"error": {"code": status, "message": message, "metadata": {"provider_name": "scripted"}}}
         case _:
             return {"error": {"message": message, "type": word, "param": param, "code": code or usual}}
-
-
-def error_frame(kind: str, dialect: str, failure: FailureKind) -> bytes:
-    """The same in the middle of a stream."""
-    status, message = WORDS.get(failure, (500, "Internal server error"))
-    if dialect == "anthropic" and failure == "overloaded":
-        status = 529
-    body = error_body(kind, dialect, status, message)
-    match dialect:
-        case "anthropic":
-            body.pop("request_id")
-            return b"event: error\ndata: %b\n\n" % dump_json(body)
-        case "openai_responses":
-            told = {"code": body["error"]["code"] or "server_error", "message": message, "param": None}
-            event = {"type": "error", **told, "sequence_number": 0}
-            return b"event: error\ndata: %b\n\n" % dump_json(event)
-        case "ollama":
-            return dump_json(body) + b"\n"
-        case _:
-            if kind == "groq":
-                return b"event: error\ndata: %b\n\n" % dump_json(body)
-            if kind == "gpustack":
-                return b"error: %b\n\n" % dump_json(body["error"])
-            if kind == "openrouter":
-                choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
-                return b"data: %b\n\n" % dump_json({"id": "gen-1", "choices": [choice], **body})
-            return b"data: %b\n\n" % dump_json(body)

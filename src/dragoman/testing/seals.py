@@ -5,9 +5,10 @@ They are a hash of what they stand for: another provider's, a made-up one, or on
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart
@@ -30,55 +31,71 @@ def is_ours(value: object, dialect: str) -> bool:
     return plain.startswith(f"{dialect} ".encode())
 
 
+def _complain_anthropic(body: dict[str, Any], dialect: str) -> list[str]:
+    return [
+        f"messages.{i}.content.{j}: Invalid `signature` in `thinking` block"
+        for i, message in enumerate(objects(body.get("messages")))
+        for j, block in enumerate(blocks(message.get("content")))
+        if block.get("type") == "thinking" and block.get("signature") != sign(dialect, str(block.get("thinking", "")))
+    ]
+
+
+def _complain_responses(body: dict[str, Any], dialect: str) -> list[str]:
+    return [
+        f"The encrypted content for item {item.get('id', '')} could not be verified."
+        for item in objects(body.get("input"))
+        if item.get("type") == "reasoning"
+        and item.get("encrypted_content") is not None
+        and not is_ours(item["encrypted_content"], dialect)
+    ]
+
+
+def _complain_gemini(body: dict[str, Any], dialect: str) -> list[str]:
+    parts = [part for turn in objects(body.get("contents")) for part in objects(turn.get("parts"))]
+    return [
+        "Corrupted thought signature."
+        for part in parts
+        if part.get("thoughtSignature") not in (None, SENTINEL) and not is_ours(part["thoughtSignature"], dialect)
+    ]
+
+
+class Sealing(Struct, frozen=True):
+    """What a vendor seals, in which form, and what it says to a seal that is not its own."""
+
+    what: type[Reasoning] | type[ToolCall]  # every thought, or the first call of a turn
+    form: str
+    complain: Callable[[dict[str, Any], str], list[str]]
+
+
+SEALINGS = {
+    "anthropic": Sealing(Reasoning, "signature", _complain_anthropic),
+    "openai_responses": Sealing(Reasoning, "encrypted", _complain_responses),
+    "gemini": Sealing(ToolCall, "signature", _complain_gemini),
+}
+
+
 def seal_events(events: Iterable[Event], dialect: str) -> Iterator[Event]:
-    """Thoughts sealed at Anthropic and in Responses; at Gemini the first call of a turn."""
-    texts: dict[int, list[str]] = {}
-    open_call: int | None = None
-    calls = 0
+    sealing = SEALINGS.get(dialect)
+    return iter(events) if sealing is None else _seal(events, dialect, sealing)
+
+
+def _seal(events: Iterable[Event], dialect: str, sealing: Sealing) -> Iterator[Event]:
+    texts: dict[int, list[str]] = {}  # of the parts to seal
+    sealed_call = False
     for event in events:
-        if isinstance(event, PartStart):
-            if isinstance(event.part, Reasoning) and dialect in ("anthropic", "openai_responses"):
-                texts[event.index] = [event.part.text]
-            elif isinstance(event.part, ToolCall) and dialect == "gemini":
-                calls += 1
-                if calls == 1:
-                    open_call = event.index
-                    texts[event.index] = [event.part.name]
-        elif isinstance(event, PartDelta) and event.index in texts and event.index != open_call:
+        if isinstance(event, PartStart) and isinstance(event.part, sealing.what) and not sealed_call:
+            part = event.part
+            sealed_call = isinstance(part, ToolCall)
+            texts[event.index] = [part.name if isinstance(part, ToolCall) else part.text]
+        elif isinstance(event, PartDelta) and event.index in texts and not sealed_call:
             texts[event.index].append(event.text)
         elif isinstance(event, PartEnd) and event.index in texts and event.seal is None:
-            form = "encrypted" if dialect == "openai_responses" else "signature"
             value = sign(dialect, "".join(texts[event.index]))
-            event = replace(event, seal=Seal(origin=dialect, value=value, form=form))
+            event = replace(event, seal=Seal(origin=dialect, value=value, form=sealing.form))
         yield event
 
 
 def check_seals(body: dict[str, Any], dialect: str) -> list[str]:
     """What the vendor says to a signature that is not its own."""
-    match dialect:
-        case "anthropic":
-            return [
-                f"messages.{i}.content.{j}: Invalid `signature` in `thinking` block"
-                for i, message in enumerate(objects(body.get("messages")))
-                for j, block in enumerate(blocks(message.get("content")))
-                if block.get("type") == "thinking"
-                and block.get("signature") != sign(dialect, str(block.get("thinking", "")))
-            ]
-        case "openai_responses":
-            return [
-                f"The encrypted content for item {item.get('id', '')} could not be verified."
-                for item in objects(body.get("input"))
-                if item.get("type") == "reasoning"
-                and item.get("encrypted_content") is not None
-                and not is_ours(item["encrypted_content"], dialect)
-            ]
-        case "gemini":
-            parts = [part for turn in objects(body.get("contents")) for part in objects(turn.get("parts"))]
-            return [
-                "Corrupted thought signature."
-                for part in parts
-                if part.get("thoughtSignature") not in (None, SENTINEL)
-                and not is_ours(part["thoughtSignature"], dialect)
-            ]
-        case _:
-            return []
+    sealing = SEALINGS.get(dialect)
+    return [] if sealing is None else sealing.complain(body, dialect)

@@ -11,14 +11,9 @@ from msgspec.structs import replace
 from dragoman.dialects import find_dialect
 from dragoman.testing.faults import ScriptedFault
 from dragoman.testing.recorded import Recorded
-from dragoman.testing.refusals import VendorRefusal, error_frame, refuse, refuse_overflow
+from dragoman.testing.refusals import MANNERS, VendorRefusal, error_frame, refuse, refuse_overflow
 
 NO_FAULT = ScriptedFault(name="")
-_HEADERS = {
-    "anthropic": {"request-id": "req_011scripted"},
-    "openai_chat": {"x-request-id": "req_scripted", "openai-processing-ms": "1"},
-    "openai_responses": {"x-request-id": "req_scripted", "openai-processing-ms": "1"},
-}
 
 
 def send_refusal(refusal: VendorRefusal) -> web.Response:
@@ -64,7 +59,7 @@ class AnswerSender:
 
     async def send_whole(self, body: bytes) -> web.StreamResponse:
         fault = self._fault
-        headers = {"content-type": fault.media_type or "application/json", **_HEADERS.get(self._dialect, {})}
+        headers = {"content-type": fault.media_type or "application/json", **MANNERS[self._dialect].reply_headers}
         if fault.gzip:
             body = zlib.compress(body, wbits=31)
             headers["content-encoding"] = "gzip"
@@ -83,7 +78,7 @@ class AnswerSender:
         media_type = find_dialect(self._dialect).media_type
         if frames and frames[0][:1] == b"[":
             media_type = "application/json"  # Google without alt=sse
-        headers = {"content-type": fault.media_type or media_type, **_HEADERS.get(self._dialect, {})}
+        headers = {"content-type": fault.media_type or media_type, **MANNERS[self._dialect].reply_headers}
         if fault.edit is not None:
             frames = fault.edit(frames)
         if fault.gzip:

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from dragoman.dialects import find_dialect
+from dragoman.dialects import CANONICAL, USUAL, find_dialect
 from dragoman.exchange import ClientRequest, Destination, UpstreamCall, bind_profile, write_call
 from dragoman.notes import Notes
 from dragoman.passes.emulate import split_choices
@@ -25,7 +25,7 @@ def render(
     notes.extend(client_request.notes)
     if state.spec.kind == DEMO:  # it reads the canonical request
         request = replace(client_request.request, model=target.model, stream=stream or client_request.request.stream)
-        canonical = find_dialect("canonical")
+        canonical = find_dialect(CANONICAL)
         return UpstreamCall(dialect=canonical, path="", body=b"", headers={}, notes=notes, request=request)
     client = client_request.dialect.name
     name = choose_dialect(state.spec, client, target.model)
@@ -75,7 +75,7 @@ def choose_dialect(upstream: Upstream, client: str, model: str) -> str:
     spoken = upstream.dialects or (upstream.dialect,)
     if len(spoken) == 1:
         return spoken[0]
-    if client in spoken and client != "openai_chat" and _is_native(upstream.kind, client):
+    if client in spoken and client != USUAL and _is_native(upstream.kind, client):
         return client
     wanted = dialect_of_model(upstream.kind, model)
     return wanted if wanted in spoken else upstream.dialect

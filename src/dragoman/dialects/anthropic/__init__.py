@@ -73,5 +73,7 @@ DIALECT = Dialect(
     ping=b'event: ping\ndata: {"type": "ping"}\n\n',
     counts_first=True,  # Claude Code's context meter believes the first number it sees (FIELD-CASES 27)
     reply_id_prefix="msg_",
+    call_id_prefix="toolu_",
     searches_web=True,
+    seal_form="signature",
 )

@@ -14,7 +14,7 @@ from dragoman.dialects.gemini.reply import decode_reply, encode_reply
 from dragoman.dialects.gemini.request import decode_request, encode_request
 from dragoman.dialects.gemini.speech import SPEECH
 from dragoman.dialects.gemini.stream import StreamDecoder, StreamEncoder
-from dragoman.dialects.gemini.words import FAILURES, NAME
+from dragoman.dialects.gemini.words import FAILURES, NAME, SIGNATURE
 from dragoman.jsontypes import JsonObject
 from dragoman.passes.roles import say_developer_as_system
 from dragoman.passes.turn_joining import join_apart
@@ -63,4 +63,6 @@ DIALECT = Dialect(
     sse_query=SSE,
     explains_finish=True,
     searches_web=True,
+    seal_form=SIGNATURE,
+    seals_calls=True,
 )

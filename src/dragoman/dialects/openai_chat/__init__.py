@@ -89,4 +89,5 @@ DIALECT = Dialect(
     usage_option=("stream_options", "include_usage"),
     dated=True,
     reply_id_prefix="chatcmpl-",
+    seal_form="signature",
 )

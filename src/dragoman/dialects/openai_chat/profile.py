@@ -3,7 +3,7 @@
 Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
-from dragoman.dialects.openai_chat.words import NAME
+from dragoman.dialects.openai_chat.words import LIMITS, NAME
 from dragoman.passes.profile import VISIBLE, Media, Profile, Spelling
 
 PROFILE = Profile(
@@ -17,6 +17,7 @@ PROFILE = Profile(
     schema="openai",
     strict_schema="openai_strict",
     thoughts="not_alone",
+    limit_keys=LIMITS,
     stops=4,
     media=Media(images=("data", "url"), documents=("data", "file_id"), audio=("data", "id"), video=()),
     lacks=("server_tools",),

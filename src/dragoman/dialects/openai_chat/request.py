@@ -16,7 +16,7 @@ from dragoman.dialects.openai_chat.tools import (
     take_tool_choice,
     take_tools,
 )
-from dragoman.dialects.openai_chat.words import EFFORTS, NAME, NO_EFFORT, OWN_TTLS, TTLS
+from dragoman.dialects.openai_chat.words import EFFORTS, LIMITS, NAME, NO_EFFORT, OWN_TTLS, TTLS
 from dragoman.fields import (
     add_extras,
     leftovers,
@@ -40,7 +40,6 @@ from dragoman.wire import WireRequest
 PATH = "/v1/chat/completions"
 
 # One meaning, two names: the first is taken, and written when nobody said how.
-LIMITS = ("max_tokens", "max_completion_tokens")
 USERS = ("safety_identifier", "user")
 # Not OpenAI's, but read by many servers: written back only to those who said them.
 GUESTS = ("top_k", "min_p")

@@ -9,6 +9,8 @@ from dragoman.model.reply import FinishReason
 
 NAME = "openai_chat"
 
+LIMITS = ("max_tokens", "max_completion_tokens")  # both say max_output; servers take one or the other
+
 SPEAKERS: dict[str, Role] = {
     "system": "system",
     "developer": "developer",

@@ -78,4 +78,5 @@ DIALECT = Dialect(
     reply_id_prefix="resp_",
     stores_replies=True,
     searches_web=True,
+    seal_form="encrypted",
 )
