@@ -95,11 +95,11 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
     loop = Loop()
     config = Settings(upstreams=upstreams or (demo_upstream(),), port=0, **settings)
     known = keys or KeyStore(None, config.client_keys)
-    doorman = Access(known, config.hosts, config.origins, config.limits.wrong_keys)
+    access = Access(known, config.hosts, config.origins, config.limits.wrong_keys)
     listener = bind("127.0.0.1", 0)
 
     async def start() -> tuple[Gateway, Server]:
-        gateway = Gateway(config, doorman, log=Log("json", verbose=True))
+        gateway = Gateway(config, access, log=Log("json", verbose=True))
         server = make_server(gateway, App(gateway))
         return gateway, server
 

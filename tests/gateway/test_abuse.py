@@ -602,7 +602,7 @@ def test_t41_a_gateway_behind_itself_ends_after_few_rounds() -> None:
     with open_house(upstream("self", "openai_chat", "http://127.0.0.1:9", models=("m",))) as house:
         settings = house.gateway.now.settings
         spec = upstream("self", "openai_chat", house.url, models=("m",), timeouts=Timeouts(headers_s=5))
-        house.gateway.replace(type(settings)(upstreams=(spec,), port=0), house.gateway.now.doorman)
+        house.gateway.replace(type(settings)(upstreams=(spec,), port=0), house.gateway.now.access)
         with dice(house, 0.0):
             got = ask(house)
         assert got.status == 508

@@ -71,7 +71,7 @@ def test_a_wrong_key_is_401_in_the_doors_own_words(wrong: str, keys: KeyStore) -
     keys.new("a", admin=False)
     with open_house(keys=keys) as house:
         for door, body in DOORS.items():
-            house.gateway.now.doorman._failures.clear()
+            house.gateway.now.access._failures.clear()
             got = post(house.url, door, body, WRONG[wrong])
             assert got.status == 401, door
             assert got.json["error"], door
@@ -101,7 +101,7 @@ def test_every_route_lets_in_whom_it_should(keys: KeyStore) -> None:
         for route in all_routes():
             path = _example(route)
             body = b"{}" if route.method == "POST" else None
-            house.gateway.now.doorman._failures.clear()
+            house.gateway.now.access._failures.clear()
             seen = tuple(
                 send(house.url, route.method, path, body, who).status not in (401, 403) for who in ({}, client, admin)
             )
@@ -503,7 +503,7 @@ def test_metrics_do_not_grow_with_what_clients_say() -> None:
 
 
 def test_wrong_addresses_are_forgotten(keys: KeyStore) -> None:
-    doorman = Access(keys)
+    access = Access(keys)
     for i in range(20_000):
-        doorman._too_many(f"10.0.{i // 256}.{i % 256}")
-    assert len(doorman._failures) <= 10_000
+        access._too_many(f"10.0.{i // 256}.{i % 256}")
+    assert len(access._failures) <= 10_000

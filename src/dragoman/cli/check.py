@@ -29,13 +29,13 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         settings = settle(ServeOptions(config=args.file), os.environ)
-        doorman = make_access(settings, os.environ)
-        check_exposure(settings, doorman)
+        access = make_access(settings, os.environ)
+        check_exposure(settings, access)
     except ConfigError as error:
         print(f"{paint('dragoman check:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return MISCONFIGURED
     print(f"{settings.source or 'no file'}: good")
-    needed = "needed" if doorman.keys.configured else "not needed"
+    needed = "needed" if access.keys.configured else "not needed"
     print(f"  listens on {settings.host}:{settings.port}, client keys {needed}")
     for upstream in settings.upstreams:
         print(f"  {upstream.name}: {', '.join(describe(upstream))}")

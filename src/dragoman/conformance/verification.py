@@ -73,8 +73,8 @@ async def gateway_targets(behind: Sequence[VerifyTarget]) -> AsyncIterator[list[
     """A gateway in this process in front of these targets, and a target for each door to each of them."""
     upstreams = tuple(_upstream(f"u{i}", target) for i, target in enumerate(behind))
     settings = Settings(upstreams=upstreams, port=0, client_keys=(CLIENT_KEY,))
-    doorman = Access(KeyStore(None, settings.client_keys), settings.hosts, settings.origins)
-    gateway = Gateway(settings, doorman, log=Log("json", verbose=False))
+    access = Access(KeyStore(None, settings.client_keys), settings.hosts, settings.origins)
+    gateway = Gateway(settings, access, log=Log("json", verbose=False))
     models = [target.model for target in behind]
     async with _serving(gateway) as url:
         yield [

@@ -42,7 +42,7 @@ async def serve_unknown_verb(gateway: Gateway, http: HttpRequest, match: Match) 
 
 
 async def serve_websocket(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    """Codex tries a WebSocket first; 426 makes it go over to HTTP at once instead of trying again."""
+    """Codex tries a WebSocket first. A 426 makes it use HTTP at once instead of trying again."""
     if http.headers.get("upgrade", "").lower() == "websocket":
         words_ = "no WebSocket here: POST /v1/responses with stream: true"
         headers = {"upgrade": "HTTP/1.1", "connection": "close"}
@@ -51,7 +51,7 @@ async def serve_websocket(gateway: Gateway, http: HttpRequest, match: Match) -> 
     raise UpstreamError(Failure(kind="invalid_request", status=405, message="POST here"))
 
 
-# By what a door serves. The first ones ask the record of the door's dialect; the others are of one dialect, or ours.
+# Handlers by what a route serves. The first ones ask the Dialect record; the others belong to one dialect, or to us.
 HANDLERS: dict[str, Handler] = {
     "conversation": serve_conversation,
     "count": count_routes.serve_count,
@@ -88,11 +88,11 @@ HANDLERS: dict[str, Handler] = {
     "xray_list": status_routes.serve_xray_list,
     "xray": status_routes.serve_xray,
 }
-SHARED = ("models", "model")  # at these paths the client's headers tell its dialect
+SHARED = ("models", "model")  # at these paths the client's headers say which dialect it speaks
 
 
 class _Ids:
-    """Unguessable ids; the operating system is asked for randomness once for many of them."""
+    """Makes unguessable ids, with one system call for many of them."""
 
     SIZE, COUNT = 12, 512
 
@@ -114,7 +114,7 @@ class App:
         self.new_id = self._ids.next
 
     async def handle(self, http: HttpRequest) -> HttpResponse:
-        """Never raises, unless it is cancelled: then the client is gone and everything has been given back."""
+        """Never raises, except CancelledError: then the client has left and everything is released."""
         given = http.headers.get("x-request-id", "")
         http.id = given if given and _ID.fullmatch(given) else self._ids.next()
         match = self.table.find(http.method, http.path)
@@ -137,12 +137,12 @@ class App:
         return response
 
     def _judge(self, http: HttpRequest, match: Match | None) -> None:
-        """Whether this request may be served at all, before its body is read."""
+        """Checks host, key and content type before the body is read."""
         gateway = self.gateway
-        doorman = gateway.now.doorman
-        verdict = doorman.judge_host(http) or doorman.judge_origin(http)
+        access = gateway.now.access
+        verdict = access.judge_host(http) or access.judge_origin(http)
         if verdict is None and match is not None:
-            verdict = doorman.admit(http, match.route.access)
+            verdict = access.admit(http, match.route.access)
         if verdict is not None:
             raise UpstreamError(_turned_away(*verdict))
         if match is None or match.route.access == "public":
@@ -170,7 +170,7 @@ class App:
 
     def _cors(self, http: HttpRequest) -> dict[str, str]:
         origin = http.headers.get("origin", "")
-        if origin not in self.gateway.now.doorman.origins:
+        if origin not in self.gateway.now.access.origins:
             return {}
         return {
             "access-control-allow-origin": origin,
@@ -181,7 +181,7 @@ class App:
 
 
 def dialect_of(match: Match | None, http: HttpRequest) -> Dialect:
-    """In which dialect to say an error."""
+    """The dialect for an error message."""
     if match is None:
         return guess_client(http)
     route = match.route

@@ -1,4 +1,4 @@
-"""Who may come in: client keys, admin keys, and what keeps web pages out.
+"""Access: client keys, admin keys, and the checks that keep web pages out.
 
 A key is `dk-<id>-<secret>` (an admin's `dka-...`). Only HMAC-SHA256(pepper, key) is kept, so a stolen table opens
 nothing; the id finds the row, the digest is compared in constant time, and unknown, wrong and revoked look the same.
@@ -45,7 +45,7 @@ class KeyFile(Struct, kw_only=True):
 
 
 class KeyStore:
-    """Keys in one file that only its owner reads; a change on disk counts within a second."""
+    """Keys in one file, readable by its owner only. A change on disk takes effect within a second."""
 
     def __init__(self, path: Path | None, literal: Iterable[str] = (), clock: Callable[[], float] = time.time) -> None:
         self.path = path
@@ -59,7 +59,7 @@ class KeyStore:
 
     @property
     def configured(self) -> bool:
-        """Whether anybody needs a key at all."""
+        """Whether requests need a key."""
         self._refresh()
         return bool(self._literal) or any(not row.revoked for row in self._rows.values())
 
@@ -67,7 +67,7 @@ class KeyStore:
         return list(self._rows.values())
 
     def check(self, key: str) -> tuple[str, bool] | None:
-        """(id, whether an admin's), or None."""
+        """The id of a key and whether it is an admin key; None for an unknown one."""
         self._refresh()
         name = self._literal.get(self._digest_with("literal", key)) if self._literal else None
         if name is not None:
@@ -80,7 +80,7 @@ class KeyStore:
         return (row.id, row.admin) if row and same and not row.revoked else None
 
     def new(self, name: str, *, admin: bool) -> str:
-        """A new key: the only time it is seen."""
+        """Makes a key. This is the only time it can be read."""
         key_id = "".join(secrets.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(8))
         key = f"{'dka' if admin else 'dk'}-{key_id}-{secrets.token_urlsafe(32)}"
         self._rows[key_id] = KeyRow(id=key_id, digest=self._digest(key), name=name, admin=admin, created=self._clock())
@@ -137,7 +137,7 @@ class KeyStore:
 
 
 def weak_secret(key: str) -> str | None:
-    """What is wrong with a key somebody chose, or None (T36)."""
+    """Why a hand-written key is too weak, or None (T36)."""
     if not key.strip():
         return "is empty"
     if key in KNOWN_SECRETS:
@@ -187,7 +187,7 @@ class Access:
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
 
     def judge_host(self, http: HttpRequest) -> tuple[int, str] | None:
-        """A status and words when the request did not mean us; keeps rebinding web pages out (T06, T13)."""
+        """A status and a message if the Host or Origin header is not ours. This stops DNS rebinding (T06, T13)."""
         host = http.headers.get("host")
         if host is None or "host" in http.repeated:
             return 400, "exactly one Host header is needed"
@@ -207,15 +207,15 @@ class Access:
         return None
 
     def _own(self, origin: str) -> bool:
-        """A page this gateway itself serves, or a desktop program's."""
+        """Whether the Origin is a page of this gateway, or a desktop program."""
         return origin.startswith(("app://", "vscode-webview://", "tauri://"))
 
     def admit(self, http: HttpRequest, access: AccessClass) -> tuple[int, str] | None:
-        """None when it may come in; else a status and words that are the same for every kind of wrong key."""
+        """None if the key is good; else a status and a message, the same for every kind of wrong key."""
         if access == "public":
             return None
         if not self.keys.configured:
-            return None  # loopback only, or the server would not have started
+            return None  # the server listens on loopback only, else it would not have started
         key = find_key(http)
         found = self.keys.check(key) if key else None
         if found is not None:

@@ -1,4 +1,4 @@
-"""What a person needs to know when the gateway starts: where, what, who, and one line to try."""
+"""The text a person sees when the gateway starts: address, upstreams, keys, and one command to try."""
 
 from collections.abc import Mapping
 
@@ -9,10 +9,10 @@ from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.spec import Upstream
 
 
-def banner(settings: Settings, doorman: Access, env: Mapping[str, str]) -> str:
+def banner(settings: Settings, access: Access, env: Mapping[str, str]) -> str:
     base = f"http://{_host(settings.host)}:{settings.port}"
     first = next((m for u in settings.upstreams for m in u.models), "demo")
-    needed = doorman.keys.configured
+    needed = access.keys.configured
     key = ' -H "Authorization: Bearer $DRAGOMAN_KEY"' if needed else ""
     where = f"one of {state_folder(env) / 'keys.json'} or of the configuration" if needed else "none on this machine"
     lines = [
@@ -59,7 +59,7 @@ def _aliases(settings: Settings) -> list[str]:
 
 
 def missing_key(upstream: Upstream) -> str | None:
-    """What to do about an upstream that will most likely want a key and has none."""
+    """Advice for an upstream that probably needs a key and has none."""
     kind = load_rows().kinds.get(upstream.kind)
     if upstream.keys or upstream.auth == "none" or kind is None or not kind.keys:
         return None

@@ -1,4 +1,4 @@
-"""Bodies as they arrive: inflated within bounds, read as strict JSON, and edited in place where only a word changes."""
+"""Request bodies: decompressed within limits, parsed as strict JSON, and edited in place to change the model name."""
 
 import re
 import zlib
@@ -18,18 +18,18 @@ ZSTD_WINDOW_BITS = 23  # "an encoder must not use a window of more than 8 MB" (R
 # Where a request goes is configured, never said by a client (T04).
 _DESTINATIONS = frozenset({"api_base", "base_url", "apiBase", "baseURL", "api_key", "endpoint", "custom_host"})
 
-_MEMBER = re.compile(rb'[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*', re.DOTALL)  # what stands before a value
+_MEMBER = re.compile(rb'[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*', re.DOTALL)  # a key and its colon
 
 
 async def read_body(http: HttpRequest, settings: Settings) -> bytes:
-    """A request's body, plain."""
+    """Reads the body of a request, decompressed."""
     raw = await http.read()
     encoding = http.headers.get("content-encoding", "")
     return inflate(raw, encoding, settings.max_body_bytes, settings.limits.inflate_ratio) if encoding else raw
 
 
 def inflate(data: bytes, encoding: str, limit: int, ratio: int = 100) -> bytes:
-    """A body without its Content-Encoding. The size is counted while inflating, so a bomb never goes off."""
+    """Decompresses a body. The size is checked while decompressing, so a bomb stops at the limit."""
     match encoding.strip().lower():
         case "" | "identity":
             return data
@@ -44,7 +44,7 @@ def inflate(data: bytes, encoding: str, limit: int, ratio: int = 100) -> bytes:
 
 
 def _unpack(data: bytes, make: Callable[[], Any], wrong: type[Exception], limit: int, ratio: int) -> bytes:
-    """One frame after the other, as both formats allow, and no more than may come out of so few bytes."""
+    """Decompresses frame after frame, within the size limit."""
     most = min(limit, max(RATIO_FREE_BYTES, len(data) * ratio))
     plain, rest = b"", data
     while rest:
@@ -71,7 +71,7 @@ def _unzstd(data: bytes, limit: int, ratio: int) -> bytes:
 
 
 def _find_zstd() -> Any:
-    """The module, loaded when somebody sends such a body."""
+    """Loads the zstd module when the first such body arrives."""
     for name in ("compression.zstd", "backports.zstd"):  # Python has it from 3.14 on
         try:
             return import_module(name)
@@ -81,11 +81,11 @@ def _find_zstd() -> Any:
 
 
 def load_body(data: bytes, limits: RequestLimits) -> JsonObject:
-    """The object a client sent. Nothing in it may mean two things, and nothing names a destination."""
+    """Parses the client's JSON object. Refuses duplicate keys and keys that name a destination."""
     body = load_json(data)
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
-    check_keys(data)  # a second `model` could be read by us and by a provider in two ways
+    check_keys(data)  # with two `model` keys, we might read one and the provider the other
     found = _DESTINATIONS & body.keys()
     if found:
         raise DecodeError("where a request goes is configured, not asked for", min(found))
@@ -138,7 +138,7 @@ def _value_at(data: bytes, at: int, key: str | None) -> int:
 
 
 def put_model(data: bytes, model: str, old: str) -> bytes:
-    """The same bytes with another model's name in them."""
+    """Replaces the model's name and keeps every other byte."""
     spans = {} if model == old else top_spans(data)
     if "model" not in spans:
         return data

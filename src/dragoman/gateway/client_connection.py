@@ -1,4 +1,4 @@
-"""Protocol: one client's connection, HTTP/1.1 on httptools' parser, straight to the app and back.
+"""ClientConnection: one client's HTTP/1.1 connection, on httptools' parser. It hands requests straight to the app.
 
 uvicorn's Server makes these and drains them; its own protocol and ASGI's messages between it and the app took a third
 of the server's time. Header caps, deadlines, back pressure and ending what a client left are here (T26-T29, F34).
@@ -26,11 +26,11 @@ from dragoman.upstream.http.head import write_head
 
 log = logging.getLogger(__name__)
 
-UNREAD_BYTES = 64 * 1024  # of a body nobody reads yet: then its client waits
-MOST_AHEAD = 16  # requests that came while another is answered
-LINGER_S = 1.0  # a connection that is open when the server leaves may ask once more
+UNREAD_BYTES = 64 * 1024  # of a body that the app has not read yet; above this the client has to wait
+MOST_AHEAD = 16  # pipelined requests that wait for the one before them
+LINGER_S = 1.0  # when the server shuts down, an open connection may send one more request
 
-_BUSY = inf  # no deadline: an answer is being made
+_BUSY = inf  # no deadline while the app works on an answer
 _STATUS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
 _USUAL = ("host", "content-type", "content-length", "authorization", "user-agent", "accept", "connection", "x-api-key")
 _NAMES = {spelt: name for name in _USUAL for spelt in (name.encode(), name.title().encode())}
@@ -45,12 +45,12 @@ _WORDS = {
 
 
 async def nothing_more() -> bytes:
-    """The body of a request that is over."""
+    """Stands in for the body of a finished request."""
     return b""
 
 
 class ClientExchange:
-    """One request as it arrives, and the way its answer goes back."""
+    """One request as it arrives, and how its answer is written back."""
 
     __slots__ = (
         *("_pieces", "_protocol", "_size", "_waiter"),
@@ -66,9 +66,9 @@ class ClientExchange:
         self.limit = limit  # of the body
         self.length = _length(http.headers.get("content-length", ""))
         self.expects = http.headers.get("expect", "").lower() == "100-continue"
-        self.done = False  # it has arrived whole
-        self.keep = True  # the connection, for another one
-        self.begun = False  # its answer
+        self.done = False  # the whole body has arrived
+        self.keep = True  # keep the connection for the next request
+        self.begun = False  # the answer has begun
         self.chunked = True
 
     def feed(self, data: bytes) -> None:
@@ -85,12 +85,12 @@ class ClientExchange:
             self._waiter.set_result(None)
 
     async def read(self) -> bytes:
-        """The body, once; too much of it is an error as soon as that is known."""
+        """Reads the body, once. A body over the limit is an error as soon as its size is known."""
         if self.length > self.limit:
             raise UpstreamError(too_large(self.limit))
         if not self.done and self._size <= self.limit:
             await self._arrive()
-        self._protocol.resume_reading()  # from here on to hear that its client leaves
+        self._protocol.resume_reading()  # from here on we must notice when the client leaves
         if self._size > self.limit:
             raise UpstreamError(too_large(self.limit))
         pieces, self._pieces = self._pieces, []
@@ -105,7 +105,7 @@ class ClientExchange:
         await self._waiter
 
     async def write(self, data: bytes) -> None:
-        """A piece of a streamed answer; waits while its client does not read."""
+        """Writes a piece of a streamed answer. Waits while the client does not read."""
         protocol = self._protocol
         if protocol.stalled is not None:
             await protocol.stalled
@@ -114,22 +114,22 @@ class ClientExchange:
 
 class ClientConnection(asyncio.Protocol):
     def __init__(self, config: uvicorn.Config, server_state: Any, app_state: Any, _loop: Any = None) -> None:
-        """As uvicorn's Server calls it."""
+        """uvicorn's Server calls it with these arguments."""
         self.app: App = config.loaded_app
         self._limits: RequestLimits = self.app.gateway.now.settings.limits
         self.loop: asyncio.AbstractEventLoop = _loop or asyncio.get_running_loop()
         self.transport: Any = None
-        self.stalled: asyncio.Future[None] | None = None  # the client does not read what is written
+        self.stalled: asyncio.Future[None] | None = None  # set while the client does not read
         self._state = server_state
         self._parser: Any = httptools.HttpRequestParser(self)
         self._client = ""
         self._url = b""
         self._headers: dict[str, str] = {}
         self._repeated: frozenset[str] = NOBODY
-        self._again: list[int] = []  # sizes of the headers that were there already
+        self._again: list[int] = []  # header sizes already counted
         self._head_size = 0
-        self._heading = False  # a head has begun and is not whole
-        self._incoming: ClientExchange | None = None  # its body is not whole
+        self._heading = False  # part of a head has arrived
+        self._incoming: ClientExchange | None = None  # the request whose body is still arriving
         self._queue: deque[ClientExchange] = deque()
         self._task: asyncio.Task[None] | None = None
         self._paused = self._refused = self._lost = self._leaving = self._served = False
@@ -175,8 +175,8 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(400)
 
     def _decline(self, rest: bytes) -> None:
-        """Another protocol is offered. Java's client offers h2c with every request, and httptools skips the body then:
-        such a head is read again without the offer. Any other is answered, and nothing after it."""
+        """The client offers another protocol. Java's client offers h2c with every request, and httptools then skips the
+        body: we parse such a head again without the offer. Any other offer gets one answer, and then we close."""
         if self._refused:
             return
         http = self._queue[-1].http
@@ -190,7 +190,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
-        self._parser = self._incoming = None  # they know us: without them nothing is left for the collector
+        self._parser = self._incoming = None  # breaks the reference cycle, so that no garbage collection is needed
         self._state.connections.discard(self)
         self._queue.clear()
         for timer in (self._timer, self._stall_timer):
@@ -227,7 +227,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def shutdown(self) -> None:
-        """The server leaves: this connection ends with its answer, or soon."""
+        """The server shuts down: this connection ends after its answer, or after a short wait."""
         self._leaving = True
         if self._task is None:
             self._expect(LINGER_S)
@@ -297,7 +297,7 @@ class ClientConnection(asyncio.Protocol):
             self._state.tasks.add(task)
             task.add_done_callback(self._state.tasks.discard)
         if len(self._queue) > MOST_AHEAD:
-            self.pause_reading()  # who asks ahead waits
+            self.pause_reading()  # a client that pipelines has to wait
 
     async def _serve(self, exchange: ClientExchange) -> None:
         http, metrics = exchange.http, self.app.gateway.metrics
@@ -319,8 +319,8 @@ class ClientConnection(asyncio.Protocol):
             metrics.running -= 1
             if http.scope is not None:
                 http.scope.finish()
-                http.scope = None  # they know each other
-            http.read = nothing_more  # and so do these
+                http.scope = None  # breaks a reference cycle
+            http.read = nothing_more  # breaks another one
             self._end(exchange)
 
     async def _answer(self, exchange: ClientExchange, response: HttpResponse) -> None:
@@ -329,7 +329,7 @@ class ClientConnection(asyncio.Protocol):
             fields["content-length"] = str(len(response.body))
         elif exchange.chunked:
             fields["transfer-encoding"] = "chunked"
-        # the rest of a body nobody wants is not read (F37)
+        # the rest of an unwanted body is not read (F37)
         exchange.keep = exchange.keep and exchange.done and not self._leaving and fields.get("connection") != "close"
         if not exchange.keep:
             fields["connection"] = "close"
@@ -344,7 +344,7 @@ class ClientConnection(asyncio.Protocol):
             self.transport.write(b"0\r\n\r\n")
 
     def _give_up(self, exchange: ClientExchange) -> None:
-        """An answer that cannot be written, or not to its end: no client may take it for whole."""
+        """Cuts the connection if an answer cannot be written to its end, so that no client takes it for complete."""
         self._task = None
         if exchange.begun:
             self.transport.abort()
@@ -365,11 +365,11 @@ class ClientConnection(asyncio.Protocol):
         self._reckon()
 
     def _refuse(self, status: int) -> None:
-        """An answer without the app: there is no request to give it."""
+        """Answers without the app, for bytes that are no valid request."""
         if self._refused or self.transport.is_closing():
             return
         self._refused = True
-        if self._task is not None:  # not into the answer that is being written
+        if self._task is not None:  # another answer is being written: do not write into it
             self.transport.abort()
             return
         words = f'{{"error": {{"message": "{_WORDS[status]}", "type": "invalid_request_error"}}}}'
@@ -380,10 +380,10 @@ class ClientConnection(asyncio.Protocol):
         self.transport.write(write_head(_STATUS[status], fields) + words.encode())
         self.transport.close()
 
-    # ---- deadlines: one timer, moved on only when it goes off, so a request that arrives in one piece costs none
+    # ---- deadlines: one timer for all. It is moved only when it fires, so most requests never touch it
 
     def _reckon(self) -> None:
-        """What is waited for now, and how long."""
+        """What the connection waits for now, and until when."""
         if self._incoming is not None:
             size = self._incoming.length / 1024 / 1024
             self._expect(self._limits.body_s + size * self._limits.body_s_per_mib)
@@ -411,7 +411,7 @@ class ClientConnection(asyncio.Protocol):
             if self._until != _BUSY:
                 self._arm()
         elif self._task is not None:
-            self.transport.abort()  # it waits for a body that does not come
+            self.transport.abort()  # the rest of a body does not come
         elif self._served and not self._heading:
             self.transport.close()  # idle
         else:
@@ -420,7 +420,7 @@ class ClientConnection(asyncio.Protocol):
 
 @lru_cache(1)
 def most_connections() -> int:
-    """A connection needs a file, its upstream another, and there must be some left (F53)."""
+    """Leaves file descriptors for upstreams: a client connection needs one, its upstream another (F53)."""
     try:
         import resource
     except ImportError:  # not on Windows
@@ -430,7 +430,7 @@ def most_connections() -> int:
 
 
 def read_target(url: bytes) -> tuple[str, str]:
-    """Path and query of a request line; httptools judges what is not plainly a path."""
+    """Path and query of a request line; httptools parses the unusual ones."""
     raw, _, query = url.partition(b"?")
     if url[:1] != b"/" or b"#" in url:
         parsed = httptools.parse_url(url)

@@ -1,4 +1,4 @@
-"""HttpRequest, HttpResponse: what comes in and goes out, whichever server carries it."""
+"""HttpRequest and HttpResponse: independent of the server that carries them."""
 
 from collections.abc import Awaitable, Callable, Sized
 from typing import Protocol, TypeAlias
@@ -13,7 +13,7 @@ NOBODY: frozenset[str] = frozenset()
 
 
 class Ending(Protocol):
-    """What a request holds until it is over."""
+    """State that must be released when a request ends."""
 
     status: int
     failure: Failure | None
@@ -25,7 +25,7 @@ class Ending(Protocol):
 
 
 class HttpRequest:
-    """Header names are in lower case; a name said twice is in `repeated`."""
+    """Header names are in lower case; names that occur twice are in `repeated`."""
 
     __slots__ = ("client", "headers", "id", "key_id", "method", "path", "query", "read", "repeated", "scope")
 
@@ -48,8 +48,8 @@ class HttpRequest:
         self.repeated = repeated
         self.client = client
         self.id = ""
-        self.scope: Ending | None = None  # what must be ended with the request
-        self.key_id = ""  # whose key it came with; "" where none is needed
+        self.scope: Ending | None = None  # released when the request ends
+        self.key_id = ""  # the id of the client's key; "" where no key is needed
         self.read = read or _given(body)
 
 
@@ -61,7 +61,7 @@ def _given(body: bytes) -> Callable[[], Awaitable[bytes]]:
 
 
 class HttpResponse:
-    """A body, or a function that writes one piece by piece. `close` is called once it is over, however it ended."""
+    """A body, or a function that writes one piece by piece. `close` is called once at the end, whatever happened."""
 
     __slots__ = ("body", "close", "headers", "status", "stream")
 

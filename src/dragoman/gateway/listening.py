@@ -1,7 +1,7 @@
-"""Listening sockets: one's own, or one of several on a port, where the newest takes over from those before it (F40).
+"""Listening sockets. With `shared`, several processes listen on one port and the newest takes over (F40).
 
-A listening socket that closes turns away whoever has connected to it and was not let in yet. So with `shared` the
-newcomer first sees to it that the kernel brings everybody to it: socket(7), SO_ATTACH_REUSEPORT_CBPF (read 2026-11-15).
+A listening socket that closes resets the connections it has not accepted yet. So a new process first tells the kernel
+to send all new connections to its own socket: socket(7), SO_ATTACH_REUSEPORT_CBPF (read 2026-11-15).
 """
 
 import contextlib
@@ -35,10 +35,12 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def take_over(listener: socket.socket) -> bool:
-    """From now on everybody who connects comes here, and not to those who listened before; False where that cannot be
-    arranged: then the kernel takes turns."""
+    """Sends all new connections to this socket, away from older processes on the port.
+
+    False where the kernel cannot do that: then it spreads new connections over all sockets.
+    """
     try:
-        # in the order they began to listen, so this one is the last
+        # the kernel numbers sockets in the order they began to listen, so this one is the last
         last = _listeners(listener.getsockname()[1], listener.family) - 1
         program = ctypes.create_string_buffer(struct.pack("HBBI", _RETURN, 0, 0, last))
         listener.setsockopt(socket.SOL_SOCKET, _ATTACH_CBPF, struct.pack("HP", 1, ctypes.addressof(program)))
@@ -54,22 +56,22 @@ def _listeners(port: int, family: int) -> int:
     return sum(1 for row in fields if row[3] == _LISTENING and row[1].endswith(f":{port:04X}"))
 
 
-class Holding:
-    """Listening sockets, kept open while a server gives them up, so that nobody in front of the door is turned away."""
+class PendingConnections:
+    """Keeps listening sockets open while the server closes its own copies, so that no waiting connection is reset."""
 
     def __init__(self, listeners: list[socket.socket]) -> None:
-        self._held = [listener.dup() for listener in listeners]
-        self._given = [(listener.fileno(), _inode(listener.fileno())) for listener in listeners]
+        self._copies = [listener.dup() for listener in listeners]
+        self._originals = [(listener.fileno(), _inode(listener.fileno())) for listener in listeners]
 
-    def is_given_up(self) -> bool:
-        """Whether nobody else in this process has them open."""
-        return not any(_inode(number) == inode for number, inode in self._given)
+    def are_originals_closed(self) -> bool:
+        """Whether the server has closed its own copies."""
+        return not any(_inode(number) == inode for number, inode in self._originals)
 
-    def let_in(self) -> list[socket.socket]:
-        """Who has connected and was not let in yet; the door closes behind the last."""
+    def accept_all(self) -> list[socket.socket]:
+        """Accepts the connections that still wait, then closes the sockets."""
         found: list[socket.socket] = []
-        for listener in self._held:
-            with listener, contextlib.suppress(OSError):  # nobody is left
+        for listener in self._copies:
+            with listener, contextlib.suppress(OSError):  # no connection is left
                 listener.setblocking(False)
                 while len(found) < BACKLOG:
                     found.append(listener.accept()[0])

@@ -1,7 +1,8 @@
-"""Where the log goes: lines for people or as JSON, one a request. No secret, no body, no control character gets in.
+"""Where the log goes: one line for each request, for people or as JSON, without secrets, bodies or control characters.
 
-Each module has a logger of its own name (mission D11) and gives it a Line. A running server has one sink for all of
-them: bounded, many lines at once, in another thread, so that a reader that sleeps holds nobody up (F49).
+Each module has a logger of its own name (mission D11) and gives it a LogLine. A running server has one sink for all of
+them. The sink is bounded and writes batches in a thread of its own: if the log reader stalls, lines are dropped and
+requests are never delayed (F49).
 """
 
 import asyncio
@@ -24,7 +25,7 @@ from dragoman.log_line import LogLine, plain
 ROOT = "dragoman"
 FLUSH_S = 0.05
 MOST_LINES = 10_000
-LAST_S = 1.0  # for what is left when the process ends
+FLUSH_AT_END_S = 1.0
 INFO, WARNING = logging.INFO, logging.WARNING
 
 
@@ -48,14 +49,14 @@ class Sink(logging.Handler):
         self._lines: list[Entry] = []
         self._batches: SimpleQueue[list[Entry]] = SimpleQueue()
         self._writer: threading.Thread | None = None
-        self._turn = threading.Lock()  # whoever has no loop hands over at once, from any thread
+        self._lock = threading.Lock()  # threads without an event loop hand over their lines at once
         self._handing = False
         self._handed = self._written = 0  # lines; each is counted by one thread only
-        self._full = self._failed = self._told = 0  # lines dropped, and how many of them the log tells of
+        self._full = self._failed = self._told = 0  # lines dropped, and how many of them the log has told
 
     @property
     def dropped(self) -> int:
-        """Lines nobody will read: the reader slept or is gone."""
+        """Lines that were not written: the log reader stalled or is gone."""
         return self._full + self._failed
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -77,14 +78,14 @@ class Sink(logging.Handler):
             loop.call_later(FLUSH_S, self._hand_over)
 
     def flush(self) -> None:
-        """What is left, at the end; a reader that sleeps is not waited for."""
+        """Writes the rest at the end, for a bounded time."""
         self._hand_over()
-        until = time.monotonic() + LAST_S
+        until = time.monotonic() + FLUSH_AT_END_S
         while self._written < self._handed and time.monotonic() < until:
             time.sleep(0.005)
 
     def _hand_over(self) -> None:
-        with self._turn:
+        with self._lock:
             self._hand_lines()
 
     def _hand_lines(self) -> None:
@@ -96,7 +97,7 @@ class Sink(logging.Handler):
             return
         batch, self._lines = self._lines, []
         self._handed += len(batch)
-        if self._writer is None:  # not before a worker has its own process
+        if self._writer is None:  # started late: a thread does not survive the fork of a worker
             self._writer = threading.Thread(target=self._write, name="log", daemon=True)
             self._writer.start()
         self._batches.put(batch)
@@ -106,7 +107,7 @@ class Sink(logging.Handler):
             batch = self._batches.get()
             data = "".join(self._form(entry) for entry in batch).encode("utf-8", "backslashreplace")
             try:
-                while data:  # not through sys.stderr: its lock would be held for as long as the reader sleeps
+                while data:  # not through sys.stderr, which is locked while its reader stalls
                     data = data[os.write(self._file, data) :]
             except OSError:
                 self._failed += len(batch)
@@ -138,7 +139,7 @@ def clean_value(value: object) -> object:
 
 
 def foreign_line(record: logging.LogRecord) -> LogLine:
-    """What another package has to say: its words without secrets, and of an exception only its name."""
+    """A line of another package: its message without secrets, and only the name of an exception."""
     fields: dict[str, object] = {"said": hide_secrets(record.getMessage())}
     if record.exc_info and record.exc_info[0] is not None:
         fields["error"] = record.exc_info[0].__name__
@@ -154,7 +155,7 @@ class Log:
         logging.getLogger(ROOT).setLevel(logging.DEBUG if verbose else logging.INFO)
 
     def to_stderr(self) -> None:
-        """Where a server's log goes: ours, and what other packages warn of."""
+        """Sends our lines, and the warnings of other packages, to standard error."""
         self.sink = Sink(self.form, sys.stderr.fileno())
         root = logging.getLogger()
         root.handlers = [self.sink]
@@ -165,7 +166,7 @@ class Log:
             self.sink.flush()
 
     def say(self, logger: logging.Logger, event: str, **fields: Any) -> None:
-        """The line of a request: what `logger.info` would do, without its cost."""
+        """Logs the line of a request. Cheaper than `logger.info`, which looks up the caller."""
         if not logger.isEnabledFor(INFO):
             return
         if self.sink is not None:

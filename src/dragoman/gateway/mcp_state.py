@@ -24,6 +24,6 @@ def servers_of(gateway: Gateway) -> ServerPool:
         found = _servers[gateway] = ServerPool(Registry(Path(path)), folder=folder)
         gateway.closers.append(found.close)
     found.configured = settings.mcp.servers  # a reload may have changed them
-    # who can reach only this machine may name servers of this machine; whom the world can reach may not (T12)
+    # only a gateway that others cannot reach may connect to servers of this machine (T12)
     found.allow_private = settings.host in LOOPBACK if settings.mcp.private is None else settings.mcp.private
     return found

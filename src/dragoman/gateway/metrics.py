@@ -9,7 +9,7 @@ from dragoman.model.reply import Usage
 
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 MOST_TOKENS = 10_000_000  # of one reply
-MOST_SERIES = 500  # an upstream may call its failures what it likes
+MOST_SERIES = 500  # names of failures come from upstreams, so their number is bounded
 
 
 class Histogram:
@@ -33,7 +33,7 @@ class Metrics:
         self.first: dict[str, Histogram] = {}
         self.notes: dict[str, int] = {}
         self.running = 0
-        self.left = 0  # clients that did not wait
+        self.left = 0  # clients that left before their answer
 
     def request(self, door: str, upstream: str, status: int, seconds: float) -> None:
         key = (door, upstream, status)
@@ -51,7 +51,7 @@ class Metrics:
     def usage(self, upstream: str, usage: Usage) -> None:
         for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
             count = getattr(usage, kind)
-            if count and 0 < count < MOST_TOKENS:  # a counter only grows, and what an upstream counts may be nonsense
+            if count and 0 < count < MOST_TOKENS:  # a counter only grows; upstreams may report nonsense
                 self.tokens[upstream, kind] = self.tokens.get((upstream, kind), 0) + count
 
     def note(self, kind: str) -> None:
@@ -100,7 +100,7 @@ def _labels(**labels: str) -> str:
 
 
 def _number(value: float) -> str:
-    """All its digits: a sum of seconds that loses its last ones stops to grow."""
+    """Writes all digits: a rounded sum of seconds would stop growing."""
     return str(int(value)) if value == int(value) else repr(round(value, 6))
 
 

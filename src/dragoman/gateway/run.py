@@ -1,4 +1,4 @@
-"""Starting it: settings, keys, socket, workers, reload."""
+"""Starts the gateway: settings, keys, socket, workers, reload."""
 
 import asyncio
 import gc
@@ -30,8 +30,8 @@ log = logging.getLogger(__name__)
 _LITERAL_KEY = re.compile(r"""(?:keys?)["']?\s*[=:]\s*\[?\s*["'](?!\$\{)[^"']""")
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
 WATCH_S = 0.5
-SETTLE_S = 0.2  # a file that is being written may be good up to where it ends
-# What is only read when a process starts.
+SETTLE_S = 0.2  # half of a file that is being written may be valid: wait until it stops changing
+# Settings that are read only when a process starts.
 FIXED = ("host", "port", "log", "grace_s", "store_path", "store_rows", "xray_keep")
 
 
@@ -70,19 +70,19 @@ def make_access(settings: Settings, env: Mapping[str, str]) -> Access:
     keys = KeyStore(state_folder(env) / "keys.json", settings.client_keys)
     hosts = [*settings.hosts]
     if settings.host not in LOOPBACK:
-        hosts += ["*"] if not settings.hosts else [settings.host]  # with a key, any name may lead here
+        hosts += ["*"] if not settings.hosts else [settings.host]  # with a key, any host name is fine
     return Access(keys, hosts, settings.origins, settings.limits.wrong_keys)
 
 
-def check_exposure(settings: Settings, doorman: Access) -> None:
-    """Nobody but this machine comes in without a key (T01)."""
-    if settings.host not in LOOPBACK and not doorman.keys.configured:
+def check_exposure(settings: Settings, access: Access) -> None:
+    """Refuses to listen beyond this machine without client keys (T01)."""
+    if settings.host not in LOOPBACK and not access.keys.configured:
         words = f"refusing to listen on {settings.host} without client keys: make one with `dragoman keys new`"
         raise ConfigError(settings.source or "--host", "", words)
 
 
 def open_secrets(source: str) -> str | None:
-    """A file with keys in it that others on this machine can read (T33)."""
+    """A warning if the file holds keys and other users of this machine can read it (T33)."""
     path = Path(source)
     if not source or not path.is_file() or not path.stat().st_mode & 0o077:
         return None
@@ -94,11 +94,11 @@ def open_secrets(source: str) -> str | None:
 def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
     """Runs until it is told to stop; the exit code."""
     if hasattr(signal, "SIGHUP"):
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # nobody would heed it yet, and it ends a process
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # it would end a process that does not handle it yet
     try:
         settings = settle(options, env)
-        doorman = make_access(settings, env)
-        check_exposure(settings, doorman)
+        access = make_access(settings, env)
+        check_exposure(settings, access)
     except ConfigError as error:
         print(f"dragoman serve: {error}", file=err)
         return MISCONFIGURED
@@ -112,11 +112,11 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
     journal = Log(settings.log, verbose=options.verbose or bool(env.get("DRAGOMAN_VERBOSE")))
     journal.to_stderr()
     port = listener.getsockname()[1]
-    out.write(banner(replace(settings, port=port), doorman, env))
+    out.write(banner(replace(settings, port=port), access, env))
     out.flush()
 
     def work(number: int) -> None:
-        fresh, own = _read_again(options, settings, doorman, env) if options.workers > 1 else (settings, doorman)
+        fresh, own = _read_again(options, settings, access, env) if options.workers > 1 else (settings, access)
         run_loop(_main(options, fresh, own, journal, env, listener))
 
     if options.workers > 1:
@@ -126,27 +126,27 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
 
 
 def _read_again(
-    options: ServeOptions, settings: Settings, doorman: Access, env: Mapping[str, str]
+    options: ServeOptions, settings: Settings, access: Access, env: Mapping[str, str]
 ) -> tuple[Settings, Access]:
-    """For a worker that is started in another's place: what the others have read since."""
+    """For a worker that replaces another one: the configuration that the others have loaded by now."""
     if not settings.source:
-        return settings, doorman
+        return settings, access
     try:
         fresh = settle(options, env)
         own = make_access(fresh, env)
         check_exposure(fresh, own)
     except ConfigError:
-        return settings, doorman
+        return settings, access
     return fresh, own
 
 
 async def _main(
-    options: ServeOptions, settings: Settings, doorman: Access, journal: Log, env: Mapping[str, str], listener: socket
+    options: ServeOptions, settings: Settings, access: Access, journal: Log, env: Mapping[str, str], listener: socket
 ) -> None:
-    gateway = Gateway(settings, doorman, log=journal, share=max(1, options.workers))
+    gateway = Gateway(settings, access, log=journal, share=max(1, options.workers))
     server = make_server(gateway, App(gateway), lambda: reload(gateway, options, env))
     gc.collect()
-    gc.freeze()  # what is there now stays; looking through it again and again is wasted
+    gc.freeze()  # these objects live as long as the process: the collector need not look at them
     gc.set_threshold(10_000, 10, 10)
     watcher = asyncio.ensure_future(watch(gateway, options, env)) if options.watch else None
     if options.reuse_port:
@@ -161,20 +161,20 @@ async def _main(
 
 
 def reload(gateway: Gateway, options: ServeOptions, env: Mapping[str, str]) -> bool:
-    """Another configuration if it is good; else the old one stays (P10)."""
+    """Loads the configuration again. If it is bad, the old one stays (P10)."""
     try:
         if not gateway.now.settings.source:
             return False
         settings = settle(options, env)
-        doorman = make_access(settings, env)
-        check_exposure(settings, doorman)
+        access = make_access(settings, env)
+        check_exposure(settings, access)
     except ConfigError as error:
         return _reject(gateway, str(error))
     except Exception as error:  # a file must not be able to stop a running gateway
         return _reject(gateway, f"{options.config}: cannot be read ({type(error).__name__})")
     old = gateway.now.settings
     late = [name for name in FIXED if getattr(settings, name) != getattr(old, name)]
-    gateway.replace(settings, doorman)
+    gateway.replace(settings, access)
     log.info(LogLine("config_loaded", {"generation": gateway.now.number, "source": settings.source}))
     if late:
         log.warning(LogLine("config_needs_a_restart", {"keys": ", ".join(late)}))
@@ -190,7 +190,7 @@ def _reject(gateway: Gateway, why: str) -> bool:
 async def watch(
     gateway: Gateway, options: ServeOptions, env: Mapping[str, str], load: Callable[..., bool] = reload
 ) -> None:
-    """Reads the file again when it is another one and has come to rest."""
+    """Reloads when the file has changed and is no longer being written."""
     path = Path(gateway.now.settings.source) if gateway.now.settings.source else None
     if path is None:
         log.warning(LogLine("nothing_to_watch", {"why": "there is no configuration file"}))
@@ -200,7 +200,7 @@ async def watch(
         await asyncio.sleep(WATCH_S)
         stamp = _stamp(path)
         if stamp is None or stamp == seen:
-            continue  # while it is gone, the old one stays
+            continue  # without a file, the old configuration stays
         while True:
             await asyncio.sleep(SETTLE_S)
             later = _stamp(path)

@@ -1,4 +1,4 @@
-"""The server: uvicorn's, which listens, with our own Protocol for each connection and our own way to leave."""
+"""The server: uvicorn listens; each connection is a ClientConnection of ours, and the shutdown is ours too."""
 
 import asyncio
 import contextlib
@@ -11,16 +11,18 @@ import uvicorn
 
 from dragoman.gateway.app import App
 from dragoman.gateway.client_connection import LINGER_S, ClientConnection
-from dragoman.gateway.listening import BACKLOG, Holding
+from dragoman.gateway.listening import BACKLOG, PendingConnections
 from dragoman.gateway.state import Gateway
 
 AFTER_GRACE_S = 5.0
-FEW = 100  # turns of the loop
+MOST_TURNS = 100  # of the event loop, to wait for a socket to be closed
 
 
 class Server(uvicorn.Server):
-    """Leaves on SIGTERM: who has connected is served, nobody else; what runs ends by itself within the grace time or is
-    told to. Two processes on one port take over from each other without a lost request (F39, F40)."""
+    """On SIGTERM it accepts the connections that wait and no new ones. Running requests have the grace time to end.
+
+    Two processes on one port replace each other without a lost request (F39, F40).
+    """
 
     def __init__(self, config: uvicorn.Config, gateway: Gateway, on_hangup: Callable[[], object]) -> None:
         super().__init__(config)
@@ -39,12 +41,14 @@ class Server(uvicorn.Server):
         if hasattr(signal, "SIGHUP"):
             with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread: tests
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._on_hangup)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came too early is heeded now
+                signal.pthread_sigmask(
+                    signal.SIG_UNBLOCK, {signal.SIGHUP}
+                )  # a signal that came before this line is handled now
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
         self._gateway.leave()
-        await self._close_door(sockets or [])
+        await self._stop_listening(sockets or [])
         ending = loop.call_later(self._gateway.now.settings.grace_s, self._gateway.end_streams)
         closing = loop.call_later(LINGER_S, self._gateway.drain)
         try:
@@ -54,18 +58,18 @@ class Server(uvicorn.Server):
             closing.cancel()
             self._gateway.drain()
 
-    async def _close_door(self, listeners: list[socket.socket]) -> None:
-        holding = Holding(listeners)
+    async def _stop_listening(self, listeners: list[socket.socket]) -> None:
+        pending = PendingConnections(listeners)
         for server in self.servers:
             server.close()
         for listener in listeners:
             listener.close()
-        for _ in range(FEW):
-            if holding.is_given_up():  # the loop closes what it has in its own time
+        for _ in range(MOST_TURNS):
+            if pending.are_originals_closed():  # the loop closes them a little later
                 break
             await asyncio.sleep(0)
-        for client in holding.let_in():
-            with contextlib.suppress(OSError):  # gone again
+        for client in pending.accept_all():
+            with contextlib.suppress(OSError):  # the client has gone
                 await asyncio.get_running_loop().connect_accepted_socket(self._protocol, client)
 
     def _protocol(self) -> asyncio.Protocol:
@@ -74,7 +78,7 @@ class Server(uvicorn.Server):
 
 def make_server(gateway: Gateway, app: App, on_hangup: Callable[[], object] = lambda: None) -> Server:
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]  # only our Protocol calls it
+        app,  # type: ignore[arg-type]  # only ClientConnection calls it
         interface="asgi3",
         http=ClientConnection,
         ws="none",
@@ -93,7 +97,7 @@ def make_server(gateway: Gateway, app: App, on_hangup: Callable[[], object] = la
 
 
 def run_loop(main: Any) -> None:
-    """uvloop where there is one."""
+    """Runs on uvloop where it is installed."""
     factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     with contextlib.suppress(ImportError):
         import uvloop

@@ -1,4 +1,4 @@
-"""Gateway: what a running process holds. The doors are functions on it (app.py lists them)."""
+"""Gateway: the state of a running process. Routes are functions on it (app.py lists them)."""
 
 import random
 import time
@@ -20,7 +20,7 @@ MOST_KNOWN = 1000  # model names come from clients
 
 
 class Generation:
-    """Everything that comes from one configuration. A reload makes a new one; what runs keeps its own."""
+    """Everything made from one configuration. A reload makes a new one; running requests keep theirs."""
 
     def __init__(
         self,
@@ -28,19 +28,21 @@ class Generation:
         settings: Settings,
         routes: Routes,
         upstream_states: dict[str, UpstreamState],
-        doorman: Access,
+        access: Access,
     ) -> None:
         self.number = number
         self.settings = settings
         self.routes = routes
         self.upstream_states = upstream_states
-        self.doorman = doorman
+        self.access = access
         self.models = list_models(routes)
-        self._weighted = len({upstream.weight for upstream in routes.upstreams}) > 1  # then dice decide each time
+        self._weighted = (
+            len({upstream.weight for upstream in routes.upstreams}) > 1
+        )  # then each request chooses at random
         self._known: dict[str, list[tuple[UpstreamState, Target]]] = {}
 
     def targets(self, model: str, dice: Callable[[], float]) -> list[tuple[UpstreamState, Target]]:
-        """Best first; empty when no upstream may be asked for such a name."""
+        """Targets for a model, best first; empty if no upstream serves it."""
         known = self._known.get(model)
         if known is not None:
             return known
@@ -54,7 +56,7 @@ class Generation:
 
 
 class Gateway:
-    def __init__(self, settings: Settings, doorman: Access, *, log: Log, share: int = 1) -> None:
+    def __init__(self, settings: Settings, access: Access, *, log: Log, share: int = 1) -> None:
         self.clock = time.monotonic
         self.wall = time.time
         self.dice = random.random
@@ -66,36 +68,36 @@ class Gateway:
         self.store = ResponseStore(settings.store_path, settings.store_rows)
         self.xray = XrayRing(settings.xray_keep)
         self.started = self.wall()
-        self.rejected = 0  # configurations that were no good
-        self.leaving = False  # somebody else should be asked from now on
-        self.draining = False  # and nobody is served any more who is not served yet
-        self.now: Generation = self.build(settings, doorman, 1)
-        self.live: set[Callable[[], None]] = set()  # how to end each running stream
-        self.closers: list[Callable[[], Awaitable[None]]] = []  # what else must be ended
+        self.rejected = 0  # bad configurations that were refused
+        self.leaving = False  # not ready: load balancers should choose another process
+        self.draining = False  # no new requests either
+        self.now: Generation = self.build(settings, access, 1)
+        self.live: set[Callable[[], None]] = set()  # functions that end each running stream
+        self.closers: list[Callable[[], Awaitable[None]]] = []  # to be awaited at the end
 
-    def build(self, settings: Settings, doorman: Access, number: int) -> Generation:
+    def build(self, settings: Settings, access: Access, number: int) -> Generation:
         routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases)
         upstream_states = {u.name: UpstreamState(u, self.clock, self.share) for u in settings.upstreams}
-        return Generation(number, settings, routes, upstream_states, doorman)
+        return Generation(number, settings, routes, upstream_states, access)
 
-    def replace(self, settings: Settings, doorman: Access) -> None:
-        """Another configuration; an upstream that did not change keeps its windows, keys and breakers."""
-        new = self.build(settings, doorman, self.now.number + 1)
+    def replace(self, settings: Settings, access: Access) -> None:
+        """Takes a new configuration. Upstreams that did not change keep their limits, keys and breakers."""
+        new = self.build(settings, access, self.now.number + 1)
         for name, state in self.now.upstream_states.items():
             if name in new.upstream_states and new.upstream_states[name].spec == state.spec:
                 new.upstream_states[name] = state
         self.now = new
 
     def leave(self) -> None:
-        """Not ready any more: who looks goes elsewhere, who has connected is still served."""
+        """Stops being ready. Open connections are still served."""
         self.leaving = True
 
     def drain(self) -> None:
-        """No new work from here on."""
+        """Takes no new requests from here on."""
         self.leaving = self.draining = True
 
     def end_streams(self) -> None:
-        """The grace time is over: what still runs ends with an error in its own dialect."""
+        """Ends the streams that still run after the grace time, with an error in their dialect."""
         for end in list(self.live):
             end()
 

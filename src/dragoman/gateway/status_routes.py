@@ -27,8 +27,8 @@ async def serve_ready(gateway: Gateway, http: HttpRequest, match: Match) -> Http
 
 
 async def serve_health(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    """Everything for who may come in; for anybody else, that it lives (T44)."""
-    if gateway.now.doorman.admit(http, "client") and gateway.now.doorman.admit(http, "admin"):
+    """All details with a key; without one only that the gateway is alive (T44)."""
+    if gateway.now.access.admit(http, "client") and gateway.now.access.admit(http, "admin"):
         return json_response({"status": status_of(gateway)})
     now = gateway.clock()
     upstream_states = gateway.now.upstream_states
@@ -36,7 +36,7 @@ async def serve_health(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
         {
             "status": status_of(gateway),
             "uptime_s": round(gateway.wall() - gateway.started, 1),
-            "running": gateway.metrics.running - 1,  # besides this one
+            "running": gateway.metrics.running - 1,  # not counting this request
             "queue_sizes": {name: len(state.admission.queue) for name, state in upstream_states.items()},
             "rate_limits": {name: _limits(state, now) for name, state in upstream_states.items()},
             "providers": {name: _provider(state, now) for name, state in upstream_states.items()},
@@ -119,7 +119,7 @@ HELP = {
 
 
 def _process() -> Iterator[tuple[str, dict[str, str], float]]:
-    """The process itself, by the names Prometheus' own clients use; memory and files only where /proc tells."""
+    """The process, under the names of Prometheus' own clients; memory and files only where /proc exists."""
     yield "dragoman_tasks", {}, len(asyncio.all_tasks())
     for number, row in enumerate(gc.get_stats()):
         yield "python_gc_collections", {"generation": str(number)}, row["collections"]
@@ -127,7 +127,11 @@ def _process() -> Iterator[tuple[str, dict[str, str], float]]:
     if (here / "statm").exists():
         pages = int((here / "statm").read_text().split()[1])
         yield "process_resident_memory_bytes", {}, float(pages * os.sysconf("SC_PAGE_SIZE"))
-        yield "process_open_fds", {}, float(len(list((here / "fd").iterdir())) - 1)  # one is for looking
+        yield (
+            "process_open_fds",
+            {},
+            float(len(list((here / "fd").iterdir())) - 1),
+        )  # one of them is ours, for reading the folder
 
 
 def _is_browser(http: HttpRequest) -> bool:

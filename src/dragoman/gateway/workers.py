@@ -1,4 +1,4 @@
-"""Workers: several processes behind one socket; one that dies is replaced within a second (F38)."""
+"""Workers: several processes behind one socket. A worker that dies is replaced within a second (F38)."""
 
 import contextlib
 import ctypes
@@ -10,49 +10,49 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-LONG_S = 5.0  # who lived this long died by accident
-FIRST_S = 0.05
-LONGEST_S = 1.0
-LOOK_S = 0.02
+STABLE_S = 5.0  # a worker that ran this long did not fail at its start
+FIRST_WAIT_S = 0.05
+LONGEST_WAIT_S = 1.0
+POLL_S = 0.02
 _PDEATHSIG = 1  # PR_SET_PDEATHSIG of prctl(2)
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def restart_wait_s(deaths: int) -> float:
     """How long to wait before the next start, after so many early deaths in a row."""
-    return float(min(FIRST_S * 2**deaths, LONGEST_S))
+    return float(min(FIRST_WAIT_S * 2**deaths, LONGEST_WAIT_S))
 
 
 def supervise(count: int, work: Callable[[int], None]) -> int:
     """Runs `work` in `count` children until it is told to stop; the exit code."""
-    return _Crew(work).run(count)
+    return _Supervisor(work).run(count)
 
 
 def end_with(parent: int) -> None:
-    """A worker nobody looks after would keep the port: it is told to end when its supervisor is gone (Linux)."""
+    """Ends this worker when its supervisor dies; otherwise it would keep the port (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
         os._exit(1)
 
 
-class _Crew:
+class _Supervisor:
     def __init__(self, work: Callable[[int], None]) -> None:
         self._work = work
-        self._children: dict[int, tuple[int, float]] = {}  # pid -> number, since when
-        self._due: dict[int, float] = {}  # number -> when it is started again
-        self._deaths: dict[int, int] = {}  # number -> how often it died early, in a row
+        self._children: dict[int, tuple[int, float]] = {}  # pid -> number, start time
+        self._due: dict[int, float] = {}  # number -> time of its next start
+        self._deaths: dict[int, int] = {}  # number -> early deaths in a row
         self._stopping = False
 
     def run(self, count: int) -> int:
         for sig in SIGNALS:
-            signal.signal(sig, self._pass_on)
+            signal.signal(sig, self._forward)
         for number in range(count):
             self._start(number)
         while self._children or (self._due and not self._stopping):
             pid = self._next_death()
             if pid:
-                self._mourn(pid)
+                self._plan_restart(pid)
             now = time.monotonic()
             for number in [n for n, when in self._due.items() if when <= now]:
                 del self._due[number]
@@ -60,7 +60,7 @@ class _Crew:
         return 0
 
     def _start(self, number: int) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # nobody is started, and not told to stop, in one moment
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # otherwise a child that starts now would miss a stop signal
         try:
             if self._stopping:
                 return
@@ -78,7 +78,9 @@ class _Crew:
             end_with(parent)
             for sig in SIGNALS:
                 signal.signal(sig, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, set(SIGNALS) - {signal.SIGHUP})  # waits until it can be heeded
+            signal.pthread_sigmask(
+                signal.SIG_UNBLOCK, set(SIGNALS) - {signal.SIGHUP}
+            )  # SIGHUP waits until the server handles it
             self._work(number)
             code = 0
         except BaseException:
@@ -88,7 +90,7 @@ class _Crew:
             os._exit(code)
 
     def _next_death(self) -> int:
-        """The next child that ended, 0 if there is none and somebody waits to be started."""
+        """The next child that ended; 0 if none has and another one is due to start."""
         try:
             if not self._due:
                 return os.wait()[0]
@@ -96,18 +98,18 @@ class _Crew:
         except ChildProcessError:
             pid = 0
         if not pid:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         return pid
 
-    def _mourn(self, pid: int) -> None:
+    def _plan_restart(self, pid: int) -> None:
         number, began = self._children.pop(pid, (-1, 0.0))
         if number < 0 or self._stopping:
             return
         now = time.monotonic()
-        deaths = self._deaths[number] = 0 if now - began > LONG_S else self._deaths.get(number, -1) + 1
+        deaths = self._deaths[number] = 0 if now - began > STABLE_S else self._deaths.get(number, -1) + 1
         self._due[number] = now + restart_wait_s(deaths)
 
-    def _pass_on(self, sig: int, frame: Any) -> None:
+    def _forward(self, sig: int, frame: Any) -> None:
         self._stopping = self._stopping or sig != signal.SIGHUP
         for pid in list(self._children):
             with contextlib.suppress(ProcessLookupError):

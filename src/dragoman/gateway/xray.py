@@ -1,4 +1,4 @@
-"""X-ray: one request from the client's wire to the provider's and back, for people. Bounded; secrets never get in."""
+"""X-ray: one request from the client's bytes to the provider's and back, for people. Bounded, and without secrets."""
 
 import re
 from collections import OrderedDict
@@ -51,7 +51,7 @@ class XrayRing:
 
 
 def show(data: bytes) -> Json:
-    """A body as people may see it: JSON where it is, cut where it is long."""
+    """A body for display: parsed if it is JSON, shortened if it is long."""
     if len(data) > MAX_BYTES:
         return f"[{len(data)} bytes]"
     try:
