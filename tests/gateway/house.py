@@ -13,9 +13,8 @@ from typing import Any
 
 from dragoman.gateway.app import App
 from dragoman.gateway.auth import Access, KeyStore
-from dragoman.gateway.listening import bind
 from dragoman.gateway.log import Log
-from dragoman.gateway.server import Server, make_server
+from dragoman.gateway.server import Server, bind, make_server
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.state import Gateway
 from dragoman.upstream.discovery import demo_upstream

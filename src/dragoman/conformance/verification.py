@@ -14,9 +14,8 @@ from dragoman.conformance.runner_wire import WireLine
 from dragoman.conformance.scenario import Scenario, load_scenarios
 from dragoman.gateway.app import App
 from dragoman.gateway.auth import Access, KeyStore
-from dragoman.gateway.listening import bind
 from dragoman.gateway.log import Log
-from dragoman.gateway.server import make_server
+from dragoman.gateway.server import bind, make_server
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.state import Gateway
 from dragoman.testing.provider import Provider

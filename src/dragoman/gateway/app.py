@@ -11,14 +11,12 @@ from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway import (
     cache_routes,
-    compact_routes,
     count_routes,
-    embedding_routes,
     jsonrpc_routes,
     mcp_routes,
     model_routes,
+    non_chat_routes,
     response_routes,
-    speech_routes,
     status_routes,
 )
 from dragoman.gateway.conversation import SHUT, converse, read_hops
@@ -57,14 +55,14 @@ HANDLERS: dict[str, Handler] = {
     "count": count_routes.serve_count,
     "models": model_routes.serve_models,
     "model": model_routes.serve_model,
-    "embeddings": embedding_routes.serve_embeddings,
-    "speech": speech_routes.serve_speech,
+    "embeddings": non_chat_routes.serve_embeddings,
+    "speech": non_chat_routes.serve_speech,
     "websocket": serve_websocket,
     "stored_input": response_routes.serve_stored_input,
     "stored_cancel": response_routes.serve_stored_cancel,
     "stored": response_routes.serve_stored,
     "forget": response_routes.serve_forget,
-    "compact": compact_routes.serve_compact,
+    "compact": non_chat_routes.serve_compact,
     "cached_conversation": cache_routes.serve_cached_conversation,
     "cache_new": cache_routes.serve_cache_new,
     "caches": cache_routes.serve_caches,

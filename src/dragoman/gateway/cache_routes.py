@@ -16,7 +16,7 @@ from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.conversation import converse, count_estimate
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.non_chat import read_object
+from dragoman.gateway.non_chat_routes import read_object
 from dragoman.gateway.response_store import StoredResponse
 from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway

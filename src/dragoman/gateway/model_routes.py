@@ -5,7 +5,7 @@ from dragoman.dialects.ollama.models import SERVER_VERSION, encode_running, enco
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.gateway.conversation import no_model
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.non_chat import read_object
+from dragoman.gateway.non_chat_routes import read_object
 from dragoman.gateway.routes import Match, tell_client
 from dragoman.gateway.state import Gateway
 

@@ -18,9 +18,8 @@ from dragoman.gateway.app import App
 from dragoman.gateway.auth import Access, KeyStore
 from dragoman.gateway.banner import banner
 from dragoman.gateway.config import find_file, load_settings, state_folder
-from dragoman.gateway.listening import bind, take_over
 from dragoman.gateway.log import Log
-from dragoman.gateway.server import make_server, run_loop
+from dragoman.gateway.server import bind, make_server, run_loop, take_over
 from dragoman.gateway.settings import LOOPBACK, Settings
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.workers import supervise

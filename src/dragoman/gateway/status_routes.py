@@ -11,7 +11,7 @@ from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response, text_response
 from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.xray_page import show_list, show_request
+from dragoman.gateway.xray import show_list, show_request
 from dragoman.jsontypes import JsonObject
 from dragoman.upstream.upstream_state import UpstreamState
 

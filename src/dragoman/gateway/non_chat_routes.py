@@ -1,0 +1,187 @@
+"""Requests that are no conversation: embeddings, speech, compaction. Queue, keys and retries are the same as elsewhere."""
+
+import struct
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from dragoman.demo.model import demo_embedding
+from dragoman.dialects import find_dialect
+from dragoman.dialects._base import Dialect
+from dragoman.dialects._services import EmbeddingRequest, Vectors, unsupported
+from dragoman.errors import DecodeError, UpstreamError
+from dragoman.exchange import UpstreamCall
+from dragoman.failure import Failure
+from dragoman.gateway.bodies import load_body, read_body
+from dragoman.gateway.conversation import no_model
+from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, json_response
+from dragoman.gateway.routes import Match
+from dragoman.gateway.scope import Scope
+from dragoman.gateway.state import Gateway
+from dragoman.jsontypes import JsonObject, dump_json, load_json
+from dragoman.notes import Notes
+from dragoman.upstream.answer import UpstreamAnswer
+from dragoman.upstream.attempts import Job
+from dragoman.upstream.failures import malformed
+from dragoman.upstream.render import choose_dialect
+from dragoman.upstream.spec import DEMO, Target
+from dragoman.upstream.speech import FORMS, Sound, find_speech, hear_answer, shape_sound, speak_demo
+from dragoman.upstream.upstream_state import UpstreamState
+from dragoman.wire import WireRequest
+
+Form = Callable[[Dialect, str], WireRequest]  # what to send for a dialect and a model
+
+
+async def read_object(gateway: Gateway, http: HttpRequest) -> JsonObject:
+    raw = await read_body(http, gateway.now.settings)
+    return load_body(raw, gateway.now.settings.limits)
+
+
+async def ask(
+    gateway: Gateway, http: HttpRequest, door: str, dialect: Dialect, model: str, form: Form
+) -> UpstreamAnswer:
+    """The answer of the first upstream that gives one; its body is in `raw`."""
+    scope = http.scope = Scope(gateway, http, dialect, door)
+    scope.model = model
+    targets = gateway.now.targets(model, gateway.dice)
+    if not targets:
+        raise UpstreamError(no_model(model))
+
+    def render(state: UpstreamState, target: Target) -> UpstreamCall:
+        spoken = state.spec.dialects or (state.spec.dialect,)
+        own = find_dialect(spoken[0])
+        wire = form(own, target.model)
+        return UpstreamCall(
+            dialect=own, path=wire.path, body=dump_json(wire.body), headers={}, notes=Notes(), opaque=True
+        )
+
+    job = Job(
+        targets=targets,
+        render=render,
+        stream=False,
+        deadline=scope.started + gateway.now.settings.deadline_s,
+        client=http.key_id or http.client,
+        attempts=scope.attempts,
+    )
+    scope.answer = answer = await gateway.sender.ask(job)
+    scope.status = 200
+    return answer
+
+
+# ---------------------------------------------------------------- embeddings
+
+
+async def serve_embeddings(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    dialect = match.route.dialect
+    if dialect.embeddings is None:
+        raise unsupported(f"{dialect.name} has no embeddings")
+    wire = WireRequest(body=await read_object(gateway, http), path=match.path(http.query))
+    asked = dialect.embeddings.decode_request(wire)
+    found = await embed(gateway, http, dialect, asked)
+    return json_response(dialect.embeddings.encode_reply(found, asked))
+
+
+async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, asked: EmbeddingRequest) -> Vectors:
+    targets = gateway.now.targets(asked.model, lambda: 0.0)
+    if targets and targets[0][0].spec.kind == DEMO:
+        rows = [list(demo_embedding(str(text), asked.size or 8)) for text in asked.inputs]
+        return Vectors(rows=rows, model=targets[0][1].model, tokens=sum(len(str(t).split()) for t in asked.inputs))
+
+    def form(there: Dialect, model: str) -> WireRequest:
+        if there.embeddings is None:
+            raise unsupported(f"{there.name} has no embeddings")
+        return there.embeddings.encode_request(replace(asked, model=model))
+
+    answer = await ask(gateway, http, "embeddings", dialect, asked.model, form)
+    try:
+        codec = answer.dialect.embeddings
+        if codec is None:
+            raise ValueError("no embeddings")
+        found = codec.decode_reply(load_json(answer.raw), answer.target.model)
+        if len(found.rows) != len(asked.inputs):
+            raise ValueError("not one for each")
+        return found
+    except (DecodeError, KeyError, TypeError, ValueError, IndexError, struct.error) as error:
+        raise UpstreamError(malformed("the upstream's embeddings cannot be read")) from error
+    finally:
+        if http.scope is not None:
+            http.scope.finish()
+
+
+# ---------------------------------------------------------------- speech
+
+
+async def serve_speech(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    body = await read_object(gateway, http)
+    model, text, wanted = body.get("model"), body.get("input"), body.get("response_format")
+    if type(model) is not str or type(text) is not str:
+        raise DecodeError("expected `model` and `input` as strings")
+    if wanted is not None and wanted not in FORMS:
+        raise DecodeError(f"expected one of {', '.join(FORMS)}", "response_format")
+    targets = gateway.now.targets(model, lambda: 0.0)
+    if targets and targets[0][0].spec.kind == DEMO:
+        _check_whole(body)
+        return _respond(await shape_sound(speak_demo(body), wanted))
+
+    def form(there: Dialect, name: str) -> WireRequest:
+        codec = find_speech(there)
+        if codec.decode_reply is not None:
+            _check_whole(body)
+        return codec.encode_request(name, body)
+
+    answer = await ask(gateway, http, "speech", match.route.dialect, model, form)
+    try:
+        heard = hear_answer(answer.dialect, answer.raw, said=wanted or "mp3")
+        if find_speech(answer.dialect).decode_reply is not None:
+            return _respond(await shape_sound(heard, wanted))
+        if wanted is not None and _differs(heard.form, wanted):  # some servers speak one form whatever is asked
+            return _respond(await shape_sound(heard, wanted))
+        kind = answer.headers.get("content-type", heard.media_type)
+        return HttpResponse(200, answer.raw, headers={"content-type": kind})
+    finally:
+        if http.scope is not None:
+            http.scope.finish()
+
+
+def _check_whole(body: JsonObject) -> None:
+    if body.get("stream_format") == "sse":
+        raise DecodeError("only the sound itself comes from this upstream, not events", "stream_format")
+
+
+def _differs(form: str, wanted: str) -> bool:
+    return form != wanted and {form, wanted} != {"ogg", "opus"}
+
+
+def _respond(sound: Sound) -> HttpResponse:
+    return HttpResponse(200, sound.data, headers={"content-type": sound.media_type})
+
+
+# ---------------------------------------------------------------- compaction
+#
+# Codex asks the server to shorten a conversation (FIELD-CASES 148). A Responses upstream gets the request as it is,
+# because only it can read its encrypted items. Elsewhere we say plainly that we cannot, and Codex shortens it itself.
+
+
+async def serve_compact(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    dialect, path = match.route.dialect, match.path(http.query)
+    body = await read_object(gateway, http)
+    model = body.get("model")
+    if type(model) is not str:
+        raise DecodeError("expected the name of a model", "model")
+    targets = gateway.now.targets(model, lambda: 0.0)
+    if not targets:
+        raise UpstreamError(no_model(model))
+    spec, name = targets[0][0].spec, targets[0][1].model
+    if choose_dialect(spec, dialect.name, name) != dialect.name:
+        words_ = f"remote compaction ({path}) is not offered by {spec.name}: compact on your side"
+        raise UpstreamError(Failure(kind="not_found", status=404, code="compaction_unsupported", message=words_))
+
+    def form(there: Dialect, model: str) -> WireRequest:
+        return WireRequest(path=path, body={**body, "model": model})
+
+    answer = await ask(gateway, http, "compact", dialect, model, form)
+    try:
+        return HttpResponse(200, answer.raw, headers={"content-type": JSON_TYPE})
+    finally:
+        if http.scope is not None:
+            http.scope.finish()
