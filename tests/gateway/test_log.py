@@ -122,7 +122,7 @@ def test_what_other_packages_say_is_one_line_without_secrets_or_what_they_carrie
 
 def test_f49_a_reader_that_sleeps_costs_lines_not_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_module, "MOST_LINES", 50)
-    monkeypatch.setattr(log_module, "LAST_S", 0.05)
+    monkeypatch.setattr(log_module, "FLUSH_AT_END_S", 0.05)
     read = Read("human")
     fcntl.fcntl(read.file, fcntl.F_SETPIPE_SZ, 4096)
     began = time.monotonic()

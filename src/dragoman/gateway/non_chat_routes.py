@@ -1,4 +1,4 @@
-"""Requests that are no conversation: embeddings, speech, compaction. Queue, keys and retries are the same as elsewhere."""
+"""Requests that are no conversation: embeddings, speech, compaction. They have the same queue, keys and retries."""
 
 import struct
 from collections.abc import Callable
