@@ -72,6 +72,13 @@ def copy_json(value: Json) -> Json:
     return value
 
 
+def sort_keys(value: Json) -> Json:
+    """The same JSON with sorted keys, so that equal values give equal text."""
+    if isinstance(value, dict):
+        return {key: sort_keys(value[key]) for key in sorted(value)}
+    return [sort_keys(item) for item in value] if isinstance(value, list) else value
+
+
 def kind_of(value: object) -> str:
     """The JSON word for a value's type, for messages to people."""
     match value:

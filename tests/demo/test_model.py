@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
 
-from dragoman.demo.model import count_tokens, demo_embedding, demo_events, demo_reply
+from dragoman.demo.model import count_tokens, demo_embedding, demo_events
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.events import PartDelta
@@ -52,6 +52,12 @@ REQUESTS: dict[str, Request] = {
     "picture": talk(user("What is this?", PICTURE, PICTURE)),
     "logprobs": talk(user("Hello!"), logprobs=True, top_logprobs=2),
 }
+
+
+def demo_reply(request: Request) -> Reply:
+    reply = fold(demo_events(request))
+    assert isinstance(reply, Reply)
+    return reply
 
 
 def answer_text(request: Request) -> str:

@@ -1,4 +1,11 @@
+"""Tool results, resources and prompts of servers as parts."""
+
+import asyncio
 import base64
+import re
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import mcp_types as wire
@@ -6,6 +13,7 @@ import pytest
 
 from dragoman.mcp.content import read_tool_result
 from dragoman.model.messages import Audio, Document, Image, Part, Text, ToolCall
+from tests.mcp.servers import HERE, House, bad, everything, spec, time_server, words
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n rest").decode()
 PDF = base64.b64encode(b"%PDF-1.7 rest \xff").decode()
@@ -83,3 +91,89 @@ def test_content_of_tomorrow_does_not_break_today() -> None:
         is_error = False
 
     assert read_tool_result(CALL, Answer()).parts == (Text(text="[content of an unknown kind: hologram]"),)
+
+
+def test_a_link_in_a_result_can_be_read_by_the_model(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, spec("every", command=everything())) as house:
+            names = [tool.name for tool in await house.servers.make_toolbox().list_tools()]
+            assert {"every__list_resources", "every__read_resource"} <= set(names)
+            links = words(await house.call("every.get-resource-links", '{"count": 2}'))
+            uris = re.findall(r"demo://resource/dynamic/\w+/\d+", links)
+            assert len(uris) == 2
+            for uri in uris:
+                result = await house.call("every.read_resource", f'{{"uri": "{uri}"}}')
+                assert not result.failed
+                assert words(result).startswith(f"[{uri}]")
+            listed = words(await house.call("every.list_resources"))
+            assert "demo://resource/static/document/features.md - " in listed
+            assert "demo://resource/dynamic/text/{resourceId} - " in listed
+            page = await house.call("every.read_resource", '{"uri": "demo://resource/static/document/features.md"}')
+            assert "# Everything Server" in words(page)
+            blob = await house.call("every.read_resource", '{"uri": "demo://resource/dynamic/blob/1"}')
+            assert isinstance(blob.parts[1], Text | Document)
+            embedded = await house.call("every.get-resource-reference", '{"resourceType": "Text", "resourceId": 1}')
+            assert "demo://resource/dynamic/text/1" in words(embedded)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [('{"uri": "demo://nowhere"}', "not found"), ("{}", "uri must be a text"), ('{"uri": 3}', "uri must be a text")],
+)
+def test_what_cannot_be_read_is_an_error_for_the_model(arguments: str, why: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("library")) as house:
+            assert words(await house.call("library.read_resource", '{"uri": "demo://page"}')).endswith("upon a time.")
+            result = await house.call("library.read_resource", arguments)
+            assert result.failed
+            assert why in words(result)
+
+    asyncio.run(run())
+
+
+def test_a_server_that_lists_none_and_sends_a_link_can_be_asked_for_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with House(tmp_path, bad("link")) as house:
+            toolbox = house.servers.make_toolbox()
+            assert [tool.name for tool in await toolbox.list_tools()] == ["link__work"]
+            assert words(await house.call("link.work")) == "[page: demo://page - A page., text/plain]"
+            assert [tool.name for tool in await toolbox.list_tools()][1:] == [
+                "link__list_resources",
+                "link__read_resource",
+            ]
+            read = await house.call("link.read_resource", '{"uri": "demo://page"}')
+            assert words(read) == "[demo://page]\nOnce upon a time."
+
+    asyncio.run(run())
+
+
+def test_a_server_without_resources_or_one_that_shall_not_show_them_has_no_such_tools(tmp_path: Path) -> None:
+    """The time server says it has resources, and has none."""
+
+    async def run() -> None:
+        async with House(tmp_path, time_server(), bad("fine"), bad("library", resources=False)) as house:
+            names = [tool.name for tool in await house.servers.make_toolbox().list_tools()]
+            assert names == ["time__get_current_time", "time__convert_time", "fine__work", "library__work"]
+
+    asyncio.run(run())
+
+
+def test_a_server_of_the_newest_protocol_that_wants_something_of_us_is_refused_at_once(tmp_path: Path) -> None:
+    """No person uses a gateway directly, so sampling and questions are refused at once."""
+
+    async def run() -> None:
+        asking = spec("asking", command=sys.executable, args=[str(HERE / "asking_server.py")], timeout_s=20)
+        async with House(tmp_path, asking) as house:
+            await house.servers.make_toolbox().list_tools()
+            assert house.row("asking")["protocol"] == "2026-07-28"
+            for tool in ("elicit", "sample", "need"):
+                begun = time.monotonic()
+                result = await house.call(f"asking.{tool}")
+                assert result.failed
+                assert "heard" not in words(result)
+                assert time.monotonic() - begun < 15
+            assert house.health() == {"asking": "up"}
+
+    asyncio.run(run())

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.agent.steps import Limits, Stopped, StopReason, count_cost, count_tokens
 from dragoman.errors import DragomanError
 from dragoman.failure import Failure
-from dragoman.jsontypes import Json, dump_text, load_json
+from dragoman.jsontypes import dump_text, load_json, sort_keys
 from dragoman.model.messages import (
     Audio,
     Document,
@@ -242,15 +242,9 @@ def _count_longest_repeat(state: State, calls: tuple[ToolCall, ...]) -> int:
 def make_call_key(call: ToolCall) -> CallKey:
     """Name and arguments, independent of the order of keys and of spaces."""
     try:
-        return call.name, dump_text(_sort_keys(load_json(call.arguments)))
+        return call.name, dump_text(sort_keys(load_json(call.arguments)))
     except (DragomanError, RecursionError):
         return call.name, call.arguments
-
-
-def _sort_keys(value: Json) -> Json:
-    if isinstance(value, dict):
-        return {key: _sort_keys(value[key]) for key in sorted(value)}
-    return [_sort_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def _make_stop(state: State, reason: StopReason, failure: Failure | None = None) -> Stopped:

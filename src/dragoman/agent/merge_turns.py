@@ -56,7 +56,7 @@ class TurnMerger:
 
     def feed(self, step: Step) -> list[Event]:
         steps = self._delay_texts(step) if self._final_text_only else [step]
-        return [event for one in steps for event in self._merge_step(one)]
+        return [event for ready in steps for event in self._merge_step(ready)]
 
     def _delay_texts(self, step: Step) -> list[Step]:
         """Delays the texts of a turn until its end. They are dropped if the turn calls a tool of the toolbox."""
@@ -66,7 +66,7 @@ class TurnMerger:
             case TurnEvent(event=PartDelta(index=index) | PartEnd(index=index)) if index in self._delayed_texts:
                 self._delayed_texts[index].append(step)
             case TurnFinished(reply=reply):
-                texts, self._delayed_texts = [one for part in self._delayed_texts.values() for one in part], {}
+                texts, self._delayed_texts = [event for part in self._delayed_texts.values() for event in part], {}
                 parts = reply.choices[0].parts if reply.choices else ()
                 continues = any(isinstance(part, ToolCall) and part.name not in self._caller_tools for part in parts)
                 return [step] if continues else [*texts, step]

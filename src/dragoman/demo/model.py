@@ -53,7 +53,6 @@ from dragoman.demo.sampler import sample
 from dragoman.demo.tool_calls import make_calls
 from dragoman.jsontypes import dump_text
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyStart
-from dragoman.model.fold import fold
 from dragoman.model.messages import (
     Audio,
     Document,
@@ -68,7 +67,7 @@ from dragoman.model.messages import (
     ToolResult,
     Video,
 )
-from dragoman.model.reply import Finish, Reply, Usage
+from dragoman.model.reply import Finish, Usage
 from dragoman.model.request import Request
 
 MODELS = ("demo",)
@@ -101,14 +100,6 @@ _MAX_SPOKEN_WORDS = 400  # about a minute and a quarter
 _AMPLITUDE = 9000
 _LOWEST_HZ = 220.0
 _SEMITONES = (0, 2, 4, 7, 9, 12, 14, 16)  # of a pentatonic scale, so that any order of words sounds pleasant
-
-
-def demo_reply(request: Request) -> Reply:
-    """The whole answer."""
-    reply = fold(demo_events(request))
-    if not isinstance(reply, Reply):  # the demo model never fails
-        raise TypeError(reply.message)
-    return reply
 
 
 def demo_events(request: Request) -> Iterator[Event]:

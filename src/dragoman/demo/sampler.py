@@ -294,10 +294,10 @@ def _merge(first: Json, second: Json) -> JsonObject:
 
 
 def _intersect_types(first: Json, second: Json) -> Json:
-    one = first if type(first) is list else [first]
-    other = second if type(second) is list else [second]
-    both = [kind for kind in one if kind in other]
-    if not both and "number" in one and "integer" in other:
+    first_types = first if type(first) is list else [first]
+    second_types = second if type(second) is list else [second]
+    both = [kind for kind in first_types if kind in second_types]
+    if not both and "number" in first_types and "integer" in second_types:
         both = ["integer"]
     return both[0] if len(both) == 1 else both or second
 
@@ -311,9 +311,9 @@ def _get_number(value: Json) -> float | None:
     return value if type(value) is int or type(value) is float else None
 
 
-def _is_same(one: Json, other: Json) -> bool:
+def _is_same(first: Json, second: Json) -> bool:
     """Equal as JSON, where 1 is not true."""
-    return bool(one == other) and (type(one) is bool) == (type(other) is bool)
+    return bool(first == second) and (type(first) is bool) == (type(second) is bool)
 
 
 def _get_list(value: Json) -> list[Json]:

@@ -8,8 +8,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -17,8 +17,6 @@ import httpx2
 import mcp_types
 from mcp import Client, MCPError
 from mcp.client.auth import OAuthTokenError
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import JsonObject
@@ -32,7 +30,7 @@ from dragoman.mcp.content import (
     read_tool_result,
     run_resource_tool,
 )
-from dragoman.mcp.http_client import make_client, make_network_policy
+from dragoman.mcp.http_client import make_client, make_network_policy, open_http, open_sse
 from dragoman.mcp.oauth import AwaitCode, ShowPage, make_auth
 from dragoman.mcp.spec import ServerSpec
 from dragoman.mcp.stdio import Child, forget_child, open_stdio, start_child
@@ -42,7 +40,6 @@ from dragoman.tools.results import make_failed_result
 
 Health: TypeAlias = Literal["unasked", "connecting", "up", "down", "off", "disabled"]
 MAX_TOOLS, MAX_PAGES = 512, 100
-MAX_EVENT_BYTES = 4 * 1024 * 1024
 RETRY_PAUSE_S, MAX_RETRY_PAUSE_S = 1.0, 60.0  # between a failure and the next try
 MAX_STARTS, STARTS_WITHIN_S = 5, 600.0
 MAX_TIMEOUTS = 3
@@ -164,7 +161,7 @@ class ServerConnection:
         try:
             return await self._call(call, tool, arguments)
         except MCPError as error:
-            if _get_code_and_words(error) == SESSION_LOST and await self._reconnect():  # the tool did not run (F65)
+            if _get_code_and_message(error) == SESSION_LOST and await self._reconnect():  # the tool did not run (F65)
                 with suppress(MCPError):
                     return await self._call(call, tool, arguments)
             return make_failed_result(call, await self._explain_error(error, child))
@@ -214,7 +211,7 @@ class ServerConnection:
         code, message = error.error.code, error.error.message
         if code == -32001:
             return self._count_timeout()
-        if _get_code_and_words(error) in _CLOSED:
+        if _get_code_and_message(error) in _CLOSED:
             self._stop.set()
             if child is not None:
                 await child.wait_for_exit(MARGIN_S)  # its stderr and exit code arrive a little later
@@ -281,7 +278,7 @@ class ServerConnection:
     def _describe_failure(self, error: BaseException) -> str:
         """The HTTP status, if there is one: the mcp package does not put it into its errors."""
         refused = self._last_status >= 400 and not any(
-            isinstance(one, DragomanError | TimeoutError) for one in _flatten_groups(error)
+            isinstance(leaf, DragomanError | TimeoutError) for leaf in _flatten_groups(error)
         )
         message = f"it answered {self._last_status}" if refused else describe_error(error)
         if refused and self._last_status == 401:
@@ -307,15 +304,15 @@ class ServerConnection:
             return
         url = self.spec.url or ""
         if self.spec.transport == "sse" or (self.spec.transport == "auto" and url.rstrip("/").endswith("/sse")):
-            await self._run_session(self._open_sse(url), "sse")
+            await self._run_session(open_sse(url, self._make_client), "sse")
             return
         try:
-            await self._run_session(self._open_http(url), "http")
+            await self._run_session(open_http(url, self._make_client), "http")
         except BaseException as error:
             # an older server refuses the POST and speaks HTTP+SSE (specification, backwards compatibility)
             if self.spec.transport != "auto" or self._connected.is_set() or not _is_refusal(error):
                 raise
-            await self._run_session(self._open_sse(url), "sse")
+            await self._run_session(open_sse(url, self._make_client), "sse")
 
     async def _run_session(self, transport: Any, kind: Literal["http", "sse", "stdio"]) -> None:
         """Connects, lists the tools, and stays connected until the end."""
@@ -383,7 +380,7 @@ class ServerConnection:
             except (MCPError, TimeoutError, OSError, RuntimeError, ValueError, httpx2.HTTPError) as error:
                 self.last_error = describe_error(error)
                 self._listed_at = time.monotonic()
-                if isinstance(error, MCPError) and _get_code_and_words(error) in _CLOSED:
+                if isinstance(error, MCPError) and _get_code_and_message(error) in _CLOSED:
                     self._stop.set()
 
     async def _fetch_tools(self, client: Client) -> None:
@@ -426,28 +423,11 @@ class ServerConnection:
 
     # ---- over HTTP
 
-    @asynccontextmanager
-    async def _open_http(self, url: str) -> AsyncGenerator[Any, None]:
-        async with (
-            self._make_client() as http,
-            streamable_http_client(url, http_client=http, max_sse_event_size=MAX_EVENT_BYTES) as streams,
-        ):
-            yield streams
-
-    @asynccontextmanager
-    async def _open_sse(self, url: str) -> AsyncGenerator[Any, None]:
-        def make(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
-            return self._make_client()
-
-        async with sse_client(url, sse_read_timeout=3600.0, httpx_client_factory=make) as streams:
-            yield streams
-
     def _make_client(self) -> httpx2.AsyncClient:
         show_page, await_code = self._login_handlers or (None, None)
         auth = make_auth(self.spec, self._home.parent.parent, show_page, await_code)
-        return make_client(
-            self.spec, make_network_policy(self.spec, allow_private=self.allow_private), auth, self._note_status
-        )
+        policy = make_network_policy(self.spec, allow_private=self.allow_private)
+        return make_client(self.spec, policy, auth, self._note_status)
 
     def _note_status(self, status: int) -> None:
         self._last_status = status
@@ -463,13 +443,13 @@ def _is_refusal(error: BaseException) -> bool:
     return False
 
 
-def _get_code_and_words(error: MCPError) -> tuple[int, str]:
+def _get_code_and_message(error: MCPError) -> tuple[int, str]:
     return error.error.code, error.error.message.lower()
 
 
 def _flatten_groups(error: BaseException) -> list[BaseException]:
     if isinstance(error, BaseExceptionGroup):
-        return [leaf for one in error.exceptions for leaf in _flatten_groups(one)]
+        return [leaf for inner in error.exceptions for leaf in _flatten_groups(inner)]
     return [error]
 
 

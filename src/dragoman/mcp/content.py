@@ -111,7 +111,7 @@ async def run_resource_tool(client: Client, call: ToolCall, tool: str, arguments
     if type(uri) is not str or not uri:
         return make_failed_result(call, f"{tool} was not called: uri must be a text")
     answer = await client.read_resource(uri)
-    parts = tuple(part for one in answer.contents for part in read_resource(one))
+    parts = tuple(part for resource in answer.contents for part in read_resource(resource))
     return ToolResult(call_id=call.id, name=call.name, parts=parts or (Text(text="the resource is empty"),))
 
 
@@ -143,6 +143,6 @@ async def get_prompt_messages(client: Client, name: str, arguments: dict[str, st
     """The messages of a prompt."""
     answer = await client.get_prompt(name, arguments)
     return tuple(
-        Message(role="assistant" if one.role == "assistant" else "user", parts=tuple(read_content(one.content)))
-        for one in answer.messages
+        Message(role="assistant" if message.role == "assistant" else "user", parts=tuple(read_content(message.content)))
+        for message in answer.messages
     )

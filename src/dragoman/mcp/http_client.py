@@ -1,18 +1,25 @@
-"""The HTTP client of one server. Headers come from its entry only: a client's key never goes to an MCP server. (T22)"""
+"""The HTTP client of one server, and the transports of the mcp package over it.
+
+Headers come from the entry of the server only: a client's key never goes to an MCP server. (T22)
+"""
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
 
 from dragoman.errors import DragomanError
 from dragoman.mcp.network_policy import ForbiddenAddressError, NetworkPolicy, UnknownHostError
 from dragoman.mcp.spec import ServerSpec
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
+MAX_EVENT_BYTES = 4 * 1024 * 1024
 PORTS = {"http": 80, "https": 443}
 
 
@@ -60,6 +67,27 @@ def make_client(
         trust_env=False,
         follow_redirects=False,
     )
+
+
+@asynccontextmanager
+async def open_http(url: str, make: Callable[[], httpx2.AsyncClient]) -> AsyncGenerator[Any, None]:
+    """A transport of the mcp package: streamable HTTP. `make` makes its HTTP client."""
+    async with (
+        make() as client,
+        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_EVENT_BYTES) as streams,
+    ):
+        yield streams
+
+
+@asynccontextmanager
+async def open_sse(url: str, make: Callable[[], httpx2.AsyncClient]) -> AsyncGenerator[Any, None]:
+    """A transport of the mcp package: the older HTTP+SSE."""
+
+    def make_client(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:
+        return make()
+
+    async with sse_client(url, sse_read_timeout=3600.0, httpx_client_factory=make_client) as streams:
+        yield streams
 
 
 class TokenFileAuth(httpx2.Auth):

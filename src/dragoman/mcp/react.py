@@ -300,8 +300,8 @@ class ReactModel:
         turn = _TextTurn(known, self._next_id)
         async with aclosing(_close_after(self._model.ask(write_request(request, self._make_label)))) as events:
             async for event in events:
-                for made in turn.feed(event):
-                    yield made
+                for out in turn.feed(event):
+                    yield out
 
     def turn_notes(self) -> tuple[Note, ...]:
         get_notes = getattr(self._model, "turn_notes", None)

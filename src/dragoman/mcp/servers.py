@@ -225,8 +225,8 @@ class ServerPool:
             return found
         if found is not None:
             self._close_later(found)
-        made = self._connections[spec.name] = self._make_connection(spec)
-        return made
+        connection = self._connections[spec.name] = self._make_connection(spec)
+        return connection
 
     def _make_connection(
         self, spec: ServerSpec, login_handlers: "tuple[ShowPage, AwaitCode] | None" = None

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.jsontypes import JsonObject, dump_json, dump_text
+from dragoman.jsontypes import JsonObject, dump_json, dump_text, sort_keys
 from dragoman.model.request import Tool
 
 # Zero-width characters, bidirectional controls, variation selectors, Unicode tags: invisible, but models read them.
@@ -27,7 +27,7 @@ class ListedTool(Struct, frozen=True, kw_only=True):
     @property
     def digest(self) -> str:
         """A hash of everything that the model reads."""
-        return hashlib.sha256(dump_json([self.name, self.description, _sort_keys(self.schema)])).hexdigest()
+        return hashlib.sha256(dump_json([self.name, self.description, sort_keys(self.schema)])).hexdigest()
 
     @property
     def has_hidden_characters(self) -> bool:
@@ -48,12 +48,6 @@ def read_listed_tool(tool: Any) -> ListedTool:
     """`tool` is an object of the mcp package. Only its attributes are used."""
     schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
     return ListedTool(name=tool.name, description=tool.description or tool.title, schema=schema or {"type": "object"})
-
-
-def _sort_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sort_keys(value[key]) for key in sorted(value)}
-    return [_sort_keys(item) for item in value] if isinstance(value, list) else value
 
 
 def _show_hidden_in_prose(value: Any) -> Any:

@@ -115,7 +115,7 @@ def is_pydantic(kind: Any) -> bool:
 
 
 def is_native(hint: Any) -> bool:
-    return not any(_needs_rewrite(one) for one in _walk(hint, {})) and _is_accepted(hint)
+    return not any(_needs_rewrite(part) for part in _walk(hint, {})) and _is_accepted(hint)
 
 
 def _is_accepted(hint: Any) -> bool:
@@ -153,8 +153,8 @@ def _needs_rewrite(hint: Any) -> bool:
 
 def _find_unhashable(hint: Any) -> Any:
     """The first class in a hint whose values cannot be in a set."""
-    for one in (hint, *get_args(hint)):
-        kind: Any = get_origin(one) or one
+    for part in (hint, *get_args(hint)):
+        kind: Any = get_origin(part) or part
         if getattr(kind, "__hash__", None) is None:
             return kind
     return None
@@ -173,8 +173,8 @@ def _walk(hint: Any, seen: dict[int, Any]) -> Iterator[Any]:
     yield hint
     if get_origin(hint) is Literal:
         return
-    for one in get_args(hint):
-        yield from _walk(one, seen)
+    for part in get_args(hint):
+        yield from _walk(part, seen)
     if is_record(hint):
         for field in read_record_shape(hint).fields:
             yield from _walk(field.hint, seen)

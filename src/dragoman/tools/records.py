@@ -94,9 +94,13 @@ def _read_fields(hint: Any, kind: Any) -> tuple[Field, ...]:
             Field(f.name, f.encode_name, f.type, f.required, _read_default(f.default, msgspec.NODEFAULT))
             for f in msgspec.structs.fields(hint)
         )
-    hints = {name: _bind_type_variables(one, _read_type_variables(hint)) for name, one in get_hints(kind).items()}
+    variables = _read_type_variables(hint)
+    hints = {name: _bind_type_variables(field_hint, variables) for name, field_hint in get_hints(kind).items()}
     if is_typed_dict(kind):
-        return tuple(_read_typed_dict_key(name, one, name in kind.__required_keys__) for name, one in hints.items())
+        required_keys = kind.__required_keys__
+        return tuple(
+            _read_typed_dict_key(name, field_hint, name in required_keys) for name, field_hint in hints.items()
+        )
     return tuple(
         Field(name, name, hints.get(name, Any), default is NO_DEFAULT and required, default)
         for name, required, default in _list_members(kind)

@@ -130,7 +130,8 @@ def read_signature(function: Callable[..., Any]) -> Signature:
             call_argument = parameter.name
             continue
         if parameter.kind is inspect.Parameter.VAR_KEYWORD and typing.get_origin(hint) is typing.Unpack:
-            arguments += [_read_argument(function, one, one.annotation, doc, names) for one in _unpack_typed_dict(hint)]
+            options = _unpack_typed_dict(hint)
+            arguments += [_read_argument(function, option, option.annotation, doc, names) for option in options]
             continue
         argument = _read_argument(function, parameter, hint, doc, names)
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:

@@ -52,8 +52,8 @@ class ToolCollection:
     def __init__(self, tools: "Iterable[Any]" = (), *, prefix: str = "", clash: Clash = "refuse") -> None:
         self.prefix = prefix
         self._tools: dict[str, RunnableTool] = {}
-        for one in tools:
-            self.add(one, clash=clash)
+        for tool in tools:
+            self.add(tool, clash=clash)
 
     @classmethod
     def prefixed(cls, tools: "Iterable[Any]") -> "ToolCollection":
@@ -63,11 +63,11 @@ class ToolCollection:
     def add(self, tool: Any, *, clash: Clash = "refuse") -> None:
         """Adds a callable, a tool, or a whole collection. `clash` says what to do about a name that is taken."""
         if isinstance(tool, ToolCollection):
-            for name, one in tool._tools.items():
-                self._store(self.prefix + name, one, clash)
+            for name, added in tool._tools.items():
+                self._store(self.prefix + name, added, clash)
             return
-        one = tool if isinstance(tool, RunnableTool) else FunctionTool(tool)
-        self._store(self.prefix + one.name, one, clash)
+        added = tool if isinstance(tool, RunnableTool) else FunctionTool(tool)
+        self._store(self.prefix + added.name, added, clash)
 
     def remove(self, name: str) -> None:
         del self._tools[self._check_known(name)]
@@ -137,8 +137,8 @@ class ToolCollection:
             for name, tool in other._tools.items():
                 merged._store(name, tool, clash)
         else:
-            for one in other:
-                merged.add(one, clash=clash)
+            for item in other:
+                merged.add(item, clash=clash)
         return merged
 
     def __or__(self, other: "Iterable[Any] | ToolCollection") -> "ToolCollection":
@@ -219,11 +219,11 @@ def make_toolbox(tools: Any) -> Toolbox:
         tools = [tools]
     toolboxes: list[Toolbox] = []
     collection = ToolCollection()
-    for one in tools:
-        if not isinstance(one, ToolCollection | RunnableTool) and isinstance(one, Toolbox):
-            toolboxes.append(one)
+    for item in tools:
+        if not isinstance(item, ToolCollection | RunnableTool) and isinstance(item, Toolbox):
+            toolboxes.append(item)
         else:
-            collection.add(one)
+            collection.add(item)
     return CombinedToolbox([collection, *toolboxes] if len(collection) else toolboxes) if toolboxes else collection
 
 
