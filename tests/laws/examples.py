@@ -39,13 +39,25 @@ Path: TypeAlias = tuple[str | int, ...]
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = Tool(name="weather", parameters=SCHEMA)
 CALL = ToolCall(id="call_1", name="weather", arguments='{"city":"Oslo"}')
-LOGPROB = TokenLogprob(token="snow", logprob=-0.5, top=(TokenLogprob(token="rain", logprob=-2.0),))
+RAIN = TokenLogprob(token="rain", logprob=-2.0, bytes=(114, 97, 105, 110))
+SNOW = TokenLogprob(token="snow", logprob=-0.5, bytes=(115, 110, 111, 119), top=(RAIN,))
+CITATION = Citation(url="https://example.org/", title="Snow", start=0, end=4)
+FORMS = {"openai_responses": "encrypted"}  # of the seals a dialect takes back
+
+
+def seal_of(dialect: str) -> Seal:
+    return Seal(origin=dialect, value="c2VhbA==", form=FORMS.get(dialect, "signature"))
+
+
+def opaques_of(dialect: str) -> tuple[Opaque, Opaque]:
+    """A part of its own, and one of another dialect."""
+    return Opaque(dialect=dialect, body={"type": "squawk"}), Opaque(dialect="parrot", body={"type": "squawk"})
 
 
 @cache
 def requests_for(dialect: str) -> tuple[Request, ...]:
     """Conversations whose seals are the dialect's own."""
-    seal = Seal(origin=dialect, value="c2VhbA==")
+    seal = seal_of(dialect)
     asked, marked = says("user", Text(text="hi")), Text(text="look", cache=Cache())
     result = ToolResult(call_id="call_1", parts=(Text(text="snow"), Image(data=PNG, media_type="image/png")))
     everything = Request(
@@ -57,15 +69,19 @@ def requests_for(dialect: str) -> tuple[Request, ...]:
             says("assistant", Reasoning(text="hm", seal=seal), Text(text="Oslo?"), CALL),
             says("user", result, Text(text="and?")),
         ),
-        tools=(WEATHER, CustomTool(name="shell"), ServerTool(dialect="parrot", body={"type": "squawk"})),
+        tools=(
+            WEATHER,
+            CustomTool(name="shell"),
+            ServerTool(dialect=dialect, body={"type": "squawk"}),
+            ServerTool(dialect="parrot", body={"type": "squawk"}),
+        ),
         tool_choice=ToolChoice(mode="required"),
         output=OutputFormat(type="json_schema", schema=SCHEMA),
         reasoning=ReasoningSetting(effort="high"),
         cache=Cache(),
     )
-    answer = Text(text="snow", citations=(Citation(url="https://example.org/"),), logprobs=(LOGPROB,), seal=seal)
-    refusal, opaque = Refusal(text="no", logprobs=(LOGPROB,)), Opaque(dialect="parrot", body={"type": "squawk"})
-    turns = ((answer,), (refusal,), (opaque, Text(text="yes")))
+    answer = Text(text="snow", citations=(CITATION,), logprobs=(SNOW,), seal=seal)
+    turns = ((answer,), (Refusal(text="no", logprobs=(SNOW,)),), (Text(text="yes"), *opaques_of(dialect)))
     return (
         everything,
         *(Request(model="m", messages=(asked, says("assistant", *parts), asked)) for parts in turns),
@@ -76,14 +92,14 @@ def requests_for(dialect: str) -> tuple[Request, ...]:
 @cache
 def replies_for(dialect: str) -> tuple[Reply, ...]:
     """Answers whose seals are the dialect's own."""
-    seal = Seal(origin=dialect, value="c2VhbA==")
-    answer = Text(text="snow", citations=(Citation(url="https://example.org/"),), logprobs=(LOGPROB,))
+    seal = seal_of(dialect)
+    answer = Text(text="snow", citations=(CITATION,), logprobs=(SNOW,))
     return (
         replied(Text(text="snow")),
         replied(Reasoning(text="hm", seal=seal), Text(text="Oslo?"), CALL, reason="tool_call"),
         replied(answer),
-        replied(Refusal(text="no", logprobs=(LOGPROB,)), reason="refusal"),
-        replied(Opaque(dialect="parrot", body={"type": "squawk"}), Text(text="snow")),
+        replied(Refusal(text="no", logprobs=(SNOW,)), reason="refusal"),
+        replied(Text(text="snow"), *opaques_of(dialect)),
         *(replied(medium) for medium in media()),
     )
 

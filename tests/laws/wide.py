@@ -77,7 +77,7 @@ FIELDS: dict[tuple[Kind, str], Refined] = {
     (Message, "parts"): lambda derived: some(derived.one_of(*SAID, ToolCall, ToolResult), 0, 4),
     (Tool, "parameters"): maybe(schemas),
     (CustomTool, "syntax"): maybe(st.sampled_from(["lark", "regex"])),
-    (ServerTool, "body"): squawk,
+    (ServerTool, "body"): st.sampled_from([{"type": "squawk"}, {}]),
     (ToolChoice, "names"): maybe(some(words)),
     (ReasoningSetting, "effort"): maybe(
         st.sampled_from(["minimal", "low", "medium", "high", "xhigh", "max", "tomorrow's"])
