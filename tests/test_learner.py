@@ -88,11 +88,7 @@ def test_case_54_what_is_learned_is_sent_restored_and_remembered() -> None:
     asked = ClientRequest(
         dialect=chat,
         request=ask(stop=("END",)),
-        raw=b"",
-        headers={},
-        notes=(),
         same_wire=False,
-        put_model=lambda raw, *_: raw,
     )
 
     def made() -> UpstreamCall:
@@ -389,11 +385,7 @@ def test_what_was_renamed_before_a_lesson_is_the_clients_again_after_it() -> Non
     asked = ClientRequest(
         dialect=find_dialect("canonical"),
         request=history,
-        raw=b"",
-        headers={},
-        notes=(),
         same_wire=False,
-        put_model=lambda data, model, old: data,
     )
     first = render(asked, state, Target(state.spec, "m"), stream=False, refuse=frozenset())
     second = first.correct(UpstreamError(refusal("Unsupported parameter: 'stop' is not supported with this model.")))

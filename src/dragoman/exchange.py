@@ -18,7 +18,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.dialects._seals import WORD, strip_side
 from dragoman.errors import LossError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.jsontypes import JsonObject, dump_json, load_json
+from dragoman.jsontypes import JsonObject, dump_json, load_json, top_spans
 from dragoman.learner import learn
 from dragoman.model.events import Event, ReplyFailed
 from dragoman.model.reply import Reply, Usage, add_usage
@@ -47,7 +47,6 @@ class ClientRequest(Struct, kw_only=True):
     headers: dict[str, str] = {}  # those of the dialect
     notes: tuple[Note, ...] = ()  # of decoding it
     same_wire: bool = True  # whether `raw` still says what `request` says
-    put_model: Callable[[bytes, str, str], bytes] = lambda raw, model, old: raw
     hops: int = 0  # gateways of ours it has been through
     path: str = ""  # the plain path of its route; Gemini's with what its query says
 
@@ -250,7 +249,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
         dialect, model = self.to.dialect, self.to.model
         path, body = client_request.path, client_request.raw
         if dialect.put_model is None:
-            body = client_request.put_model(body, model, client_request.request.model)
+            body = put_model(body, model, client_request.request.model)
         else:
             path = dialect.put_model(path, model)
         return UpstreamCall(
@@ -295,6 +294,15 @@ def _takes_usage_option(to: Destination) -> bool:
 def _ask_for_usage(body: JsonObject, key: str, inside: str) -> None:
     options = body.get(key)
     body[key] = {**(options if type(options) is dict else {}), inside: True}
+
+
+def put_model(data: bytes, model: str, old: str) -> bytes:
+    """Replaces the model's name and keeps every other byte."""
+    spans = {} if model == old else top_spans(data)
+    if "model" not in spans:
+        return data
+    start, end = spans["model"]
+    return data[:start] + dump_json(model) + data[end:]
 
 
 def without_side(body: bytes) -> bytes:

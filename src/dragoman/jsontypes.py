@@ -1,5 +1,6 @@
 """JSON as values: the one place that dumps and loads it."""
 
+import re
 from typing import Any, TypeAlias
 
 import msgspec
@@ -13,6 +14,7 @@ _decode = msgspec.json.Decoder().decode
 _decode_string = msgspec.json.Decoder(str).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
+_MEMBER = re.compile(rb'[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*', re.DOTALL)  # what stands before a value
 
 
 def load_json(data: bytes | str) -> Json:
@@ -96,3 +98,48 @@ def kind_of(value: object) -> str:
             return "object"
         case _:
             return type(value).__name__
+
+
+# ---------------------------------------------------------------- the text of one object
+
+
+def top_spans(data: bytes) -> dict[str, tuple[int, int]]:
+    """Where each value of the outermost object stands; a key said twice is a DecodeError.
+
+    Of two members with one key the decoder keeps the last. So what it found is laid beside the bytes: if each member
+    stands there, one after the other and nothing else, there is no second one.
+    """
+    return _find_spans(data, load_members(data))
+
+
+def check_keys(data: bytes) -> None:
+    """A DecodeError when a key is said twice; in the two usual spellings of JSON one look at the whole tells."""
+    members = load_members(data)
+    for comma, colon in ((b",", b":"), (b", ", b": ")):
+        pieces = [b'"%b"%b%b' % (key.encode(), colon, value) for key, value in members.items()]
+        if data == b"{%b}" % comma.join(pieces):
+            return
+    _find_spans(data, members)
+
+
+def _find_spans(data: bytes, members: dict[str, bytes]) -> dict[str, tuple[int, int]]:
+    spans: dict[str, tuple[int, int]] = {}
+    at = 0
+    for key, value in members.items():
+        start = _value_at(data, at, key)
+        at = start + len(value)
+        if data[start:at] != value:
+            raise DecodeError("duplicate key", key)
+        spans[key] = (start, at)
+    if spans and data[at:].strip() != b"}":
+        _value_at(data, at, None)
+    return spans
+
+
+def _value_at(data: bytes, at: int, key: str | None) -> int:
+    """Where the next value begins; a DecodeError when it is not of this key."""
+    found = _MEMBER.match(data, at)
+    said = load_string(found[1]) if found is not None else None
+    if found is None or said != key:
+        raise DecodeError("duplicate key", said or "")
+    return found.end()

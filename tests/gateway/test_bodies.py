@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.gateway import bodies
-from dragoman.gateway.bodies import _find_zstd, check_keys, inflate, put_model, top_spans
+from dragoman.gateway.bodies import _find_zstd, inflate
 from tests.gateway.house import House, open_house
 from tests.gateway.web import post
 
@@ -141,55 +139,3 @@ def test_every_door_takes_it(path: str, encoding: str, house: House) -> None:
     assert wrong.status == (200 if path == "/generate" else 400)  # an answer of JSON-RPC, which says so in its body
     assert "content-encoding" in wrong.text
     assert post(house.url, path, b"junk", {"content-encoding": "br"}).status == 415
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-    max_leaves=6,
-)
-ODD_MEMBERS = [
-    b"{}",
-    b" { } ",
-    b'{ "mod\\u0065l" : "x", "a\\"b" : {"a":1} , "":[ ] }\n',
-    b'{"a":"\\"a\\":1","b":{"a":2},"c":[{"a":3}],"d":-1.5e3}',
-]
-
-
-@pytest.mark.parametrize("data", ODD_MEMBERS)
-def test_each_value_is_found_where_it_stands(data: bytes) -> None:
-    assert {key: json.loads(data[start:end]) for key, (start, end) in top_spans(data).items()} == json.loads(data)
-
-
-@given(
-    st.dictionaries(st.text(max_size=5), JSON, max_size=6),
-    st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")]),
-)
-def test_any_value_is_found_where_it_stands(body: dict[str, object], separators: tuple[str, str]) -> None:
-    data = json.dumps(body, separators=separators).encode()
-    check_keys(data)
-    assert {key: json.loads(data[start:end]) for key, (start, end) in top_spans(data).items()} == body
-    if body:
-        members = [data.strip()[1:-1], *(json.dumps({key: value}).encode()[1:-1] for key, value in body.items())]
-        for again in members[1:]:
-            for twice in (members[0] + b"," + again, again + b", " + members[0]):
-                for check in (top_spans, check_keys):
-                    with pytest.raises(DecodeError, match="duplicate key"):
-                        check(b"{" + twice + b"}")
-
-
-@pytest.mark.parametrize(
-    "data",
-    [b'{"a":12,"a":1}', b'{"a":1,"a":12}', b'{"model":"a","x":1,"mod\\u0065l":"a"}', b'{"":1,"":1}', b'{"a":1,"a":1 }'],
-)
-def test_a_key_said_twice_is_seen_however_it_is_spelt(data: bytes) -> None:
-    for check in (top_spans, check_keys):
-        with pytest.raises(DecodeError, match="duplicate key"):
-            check(data)
-
-
-def test_only_the_models_name_is_another() -> None:
-    data = b'{ "metadata": {"model":"m"}, "model" : "m" ,"x":1.0}'
-    assert put_model(data, "n", "m") == b'{ "metadata": {"model":"m"}, "model" : "n" ,"x":1.0}'
-    assert put_model(data, "m", "m") is data
-    assert put_model(b'{"x":"model"}', "n", "m") == b'{"x":"model"}'

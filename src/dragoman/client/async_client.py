@@ -196,11 +196,7 @@ class AsyncClient:
         client_request = ClientRequest(
             dialect=dialect or find_dialect("canonical"),
             request=replace(request, stream=stream),  # said, so that no dialect has to make it up
-            raw=b"",
-            headers={},
-            notes=(),
             same_wire=False,
-            put_model=lambda data, model, old: data,
         )
         wanted = refuse | self._refuse
         targets = self.wiring.targets(request.model)

@@ -1,6 +1,5 @@
-"""Request bodies: decompressed within limits, parsed as strict JSON, and edited in place to change the model name."""
+"""Request bodies: decompressed within limits and parsed as strict JSON."""
 
-import re
 import zlib
 from collections.abc import Callable
 from importlib import import_module
@@ -10,15 +9,13 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.settings import RequestLimits, Settings
-from dragoman.jsontypes import JsonObject, dump_json, kind_of, load_json, load_members, load_string
+from dragoman.jsontypes import JsonObject, check_keys, kind_of, load_json
 
 RATIO_FREE_BYTES = 1024 * 1024
 ZSTD_WINDOW_BITS = 23  # "an encoder must not use a window of more than 8 MB" (RFC 9659, section 3)
 
 # Where a request goes is configured, never said by a client (T04).
 _DESTINATIONS = frozenset({"api_base", "base_url", "apiBase", "baseURL", "api_key", "endpoint", "custom_host"})
-
-_MEMBER = re.compile(rb'[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*', re.DOTALL)  # a key and its colon
 
 
 async def read_body(http: HttpRequest, settings: Settings) -> bytes:
@@ -93,57 +90,6 @@ def load_body(data: bytes, limits: RequestLimits) -> JsonObject:
         if type(body.get(key)) is list and len(body[key]) > limits.entries:
             raise DecodeError(f"more than {limits.entries} entries", key)
     return body
-
-
-def top_spans(data: bytes) -> dict[str, tuple[int, int]]:
-    """Where each value of the outermost object stands; a key said twice is a DecodeError.
-
-    Of two members with one key the decoder keeps the last. So what it found is laid beside the bytes: if each member
-    stands there, one after the other and nothing else, there is no second one.
-    """
-    return _find_spans(data, load_members(data))
-
-
-def check_keys(data: bytes) -> None:
-    """A DecodeError when a key is said twice; in the two usual spellings of JSON one look at the whole tells."""
-    members = load_members(data)
-    for comma, colon in ((b",", b":"), (b", ", b": ")):
-        pieces = [b'"%b"%b%b' % (key.encode(), colon, value) for key, value in members.items()]
-        if data == b"{%b}" % comma.join(pieces):
-            return
-    _find_spans(data, members)
-
-
-def _find_spans(data: bytes, members: dict[str, bytes]) -> dict[str, tuple[int, int]]:
-    spans: dict[str, tuple[int, int]] = {}
-    at = 0
-    for key, value in members.items():
-        start = _value_at(data, at, key)
-        at = start + len(value)
-        if data[start:at] != value:
-            raise DecodeError("duplicate key", key)
-        spans[key] = (start, at)
-    if spans and data[at:].strip() != b"}":
-        _value_at(data, at, None)
-    return spans
-
-
-def _value_at(data: bytes, at: int, key: str | None) -> int:
-    """Where the next value begins; a DecodeError when it is not of this key."""
-    found = _MEMBER.match(data, at)
-    said = load_string(found[1]) if found is not None else None
-    if found is None or said != key:
-        raise DecodeError("duplicate key", said or "")
-    return found.end()
-
-
-def put_model(data: bytes, model: str, old: str) -> bytes:
-    """Replaces the model's name and keeps every other byte."""
-    spans = {} if model == old else top_spans(data)
-    if "model" not in spans:
-        return data
-    start, end = spans["model"]
-    return data[:start] + dump_json(model) + data[end:]
 
 
 def too_large(limit: int) -> Failure:

@@ -14,7 +14,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest
 from dragoman.failure import Failure
-from dragoman.gateway.bodies import load_body, put_model, read_body
+from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write
 from dragoman.gateway.response_routes import remember, resolve
 from dragoman.gateway.scope import NO_USAGE, Scope
@@ -57,7 +57,7 @@ async def converse(
 
 
 async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
-    """Reads, checks and decodes what the client client_request."""
+    """Reads, checks and decodes what the client asked."""
     http = scope.http
     if raw is None:
         raw = await read_body(http, scope.now.settings)
@@ -88,7 +88,6 @@ def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
         raw=raw,
         headers=headers,
         notes=tuple(notes),
-        put_model=put_model,
         path=path,
         hops=read_hops(scope.http),
     )

@@ -6,7 +6,8 @@ from dragoman.demo.model import count_tokens as count_demo
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._services import CountCodec
 from dragoman.errors import DecodeError, UpstreamError
-from dragoman.gateway.bodies import load_body, put_model, read_body
+from dragoman.exchange import put_model
+from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.conversation import count_estimate, no_model, own_headers
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes import Match

@@ -174,17 +174,8 @@ class UpstreamModel:
 def _with(client_request: ClientRequest | None, request: Request) -> ClientRequest:
     if client_request is None:
         raise DecodeError("nothing was asked")
-    return ClientRequest(
-        dialect=client_request.dialect,
-        request=replace(request, stream=True),
-        raw=client_request.raw,
-        headers=client_request.headers,
-        notes=client_request.notes,
-        same_wire=False,  # the client's own bytes do not hold our tools
-        put_model=client_request.put_model,
-        hops=client_request.hops,
-        path=client_request.path,
-    )
+    # The client's own bytes do not hold our tools.
+    return replace(client_request, request=replace(request, stream=True), same_wire=False)
 
 
 def choose_model(model: UpstreamModel, toolbox: McpToolbox, mode: Mode) -> Model:

@@ -14,7 +14,6 @@ from dragoman.convert import Converted, convert, convert_failure, convert_reply,
 from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError
 from dragoman.exchange import ClientRequest
-from dragoman.gateway.bodies import put_model
 from dragoman.notes import Note, Notes
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.render import render, split
@@ -128,7 +127,6 @@ def _ask(case: Case, raw: bytes) -> ClientRequest:
         raw=raw,
         headers=_headers(case),
         notes=tuple(notes),
-        put_model=put_model,
         path=_path(case),
     )
 

@@ -1,0 +1,54 @@
+"""The members of an object in its own text: found where they stand, and none of them twice."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.errors import DecodeError
+from dragoman.jsontypes import check_keys, top_spans
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+ODD_MEMBERS = [
+    b"{}",
+    b" { } ",
+    b'{ "mod\\u0065l" : "x", "a\\"b" : {"a":1} , "":[ ] }\n',
+    b'{"a":"\\"a\\":1","b":{"a":2},"c":[{"a":3}],"d":-1.5e3}',
+]
+
+
+@pytest.mark.parametrize("data", ODD_MEMBERS)
+def test_each_value_is_found_where_it_stands(data: bytes) -> None:
+    assert {key: json.loads(data[start:end]) for key, (start, end) in top_spans(data).items()} == json.loads(data)
+
+
+@given(
+    st.dictionaries(st.text(max_size=5), JSON, max_size=6),
+    st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", "\t: ")]),
+)
+def test_any_value_is_found_where_it_stands(body: dict[str, object], separators: tuple[str, str]) -> None:
+    data = json.dumps(body, separators=separators).encode()
+    check_keys(data)
+    assert {key: json.loads(data[start:end]) for key, (start, end) in top_spans(data).items()} == body
+    if body:
+        members = [data.strip()[1:-1], *(json.dumps({key: value}).encode()[1:-1] for key, value in body.items())]
+        for again in members[1:]:
+            for twice in (members[0] + b"," + again, again + b", " + members[0]):
+                for check in (top_spans, check_keys):
+                    with pytest.raises(DecodeError, match="duplicate key"):
+                        check(b"{" + twice + b"}")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b'{"a":12,"a":1}', b'{"a":1,"a":12}', b'{"model":"a","x":1,"mod\\u0065l":"a"}', b'{"":1,"":1}', b'{"a":1,"a":1 }'],
+)
+def test_a_key_said_twice_is_seen_however_it_is_spelt(data: bytes) -> None:
+    for check in (top_spans, check_keys):
+        with pytest.raises(DecodeError, match="duplicate key"):
+            check(data)
