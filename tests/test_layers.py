@@ -1,9 +1,13 @@
 """A module imports only from its own rank or a lower one: the ranks as data, and a walk over every import."""
 
 import ast
+import re
+import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,19 +64,27 @@ CLOSED = {
 LAST_PURE_RANK = 4
 IMPURE = {"asyncio", "socket", "ssl", "aiohttp", "time", "random", "os", "threading", "logging"}
 
-# The lowest rank that may import a package from outside; what is not listed may not be imported at all.
-OUTSIDE = {
-    "msgspec": 0,
-    "jsonschema_rs": 2,  # by passes/schema_clean, on first use
-    "aiohttp": 5,
-    "uvicorn": 7,
-    "httptools": 5,
-    "uvloop": 7,
-    "pytest": 7,
-    "mcp": 5,
-    "mcp_types": 5,
-    "httpx2": 5,
-    "anyio": 5,
+# The rooms that each extra of pyproject.toml makes work; "" is the plain install.
+EXTRAS = {
+    "": {room for room, rank in RANKS.items() if rank <= LAST_PURE_RANK} | {"tools", "cli", "__main__", ""},
+    "client": {"upstream", "agent", "client"},
+    "gateway": {"upstream", "agent", "gateway", "conformance"},
+    "mcp": {"mcp"},
+    "testing": {"testing"},
+}
+# Verification against scripted providers: the one module that needs two extras, and the commands load it when asked.
+NEEDS_TESTING_TOO = "conformance.verification"
+# What a requirement is imported as, if that is not its name.
+IMPORTED_AS = {
+    "jsonschema-rs": {"jsonschema_rs"},
+    "backports.zstd": set[str](),  # by name, where there is no compression.zstd
+    "mcp": {"mcp", "mcp_types", "httpx2", "anyio"},  # with packages that mcp itself needs
+}
+# Imports on first use, which the plain install goes without.
+ON_FIRST_USE = {
+    "passes.schema_clean": {"jsonschema_rs"},
+    "passes.schema_check": {"jsonschema_rs"},  # for the type checker only
+    "testing.pytest_plugin": {"pytest"},  # which loads it
 }
 
 
@@ -124,11 +136,19 @@ def judge_import(module: str, said: Import) -> str | None:
     rank = RANKS[module.split(".")[0]]
     if top in IMPURE and rank <= LAST_PURE_RANK:
         return f"rank {rank} imports {top}"
-    if top in sys.stdlib_module_names:
+    if top in sys.stdlib_module_names or top in ON_FIRST_USE.get(module, ()):
         return None
-    if top not in OUTSIDE:
-        return f"{top} is not a dependency"
-    return f"rank {rank} imports {top}" if rank < OUTSIDE[top] else None
+    without = [extra for extra, rooms in EXTRAS.items() if module.split(".")[0] in rooms and top not in packages(extra)]
+    return f"{top} is not in {', '.join(extra or 'the plain install' for extra in without)}" if without else None
+
+
+@cache
+def packages(extra: str) -> frozenset[str]:
+    """What can be imported once an extra is installed."""
+    project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    names = [re.split(r"[<>=;]", line)[0] for line in project["dependencies"] + extras.get(extra, [])]
+    return frozenset(word for name in names for word in IMPORTED_AS.get(name, {name}))
 
 
 def judge_inside(module: str, target: tuple[str, ...]) -> str | None:
@@ -167,6 +187,37 @@ def test_every_module_imports_only_downwards() -> None:
     assert [fault for path in paths for fault in find_faults(name_module(path), path.read_text("utf-8"))] == []
 
 
+def test_every_room_belongs_to_an_extra_or_to_the_plain_install() -> None:
+    assert set().union(*EXTRAS.values()) == set(RANKS)
+
+
+def test_an_extra_holds_nothing_that_its_rooms_do_not_import() -> None:
+    project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    assert set(project["optional-dependencies"]) == set(EXTRAS) - {""}
+    used_by: dict[str, set[str]] = {room: set() for room in RANKS}
+    for path in (SOURCE / PACKAGE).rglob("*.py"):
+        used_by[name_module(path).split(".")[0]] |= {said.path[0] for said in read_imports(path.read_text("utf-8"))}
+    for extra, rooms in EXTRAS.items():
+        used = set().union(*(used_by[room] for room in rooms))
+        spare = packages(extra) - packages("") - used - {"jsonschema_rs"}  # which the rooms of passes import
+        assert spare == set(), extra
+
+
+@pytest.mark.parametrize("extra", EXTRAS, ids=lambda extra: extra or "plain")
+def test_an_extra_is_all_that_its_rooms_need(extra: str) -> None:
+    """Each of their modules is imported where the packages of other extras are not installed."""
+    others = set().union(*map(packages, EXTRAS)) - packages(extra)
+    modules = [name_module(path) for path in (SOURCE / PACKAGE).rglob("*.py") if path.stem != "__main__"]
+    own = [m for m in modules if m.split(".")[0] in EXTRAS[extra] and m not in (NEEDS_TESTING_TOO, *ON_FIRST_USE)]
+    code = (
+        "import sys\nfrom importlib import import_module\nfor name in sys.argv[1].split(): sys.modules[name] = None\n"
+    )
+    code += "for name in sys.argv[2].split(): import_module(name)"
+    names = " ".join(f"{PACKAGE}.{module}" if module else PACKAGE for module in own)
+    done = subprocess.run([sys.executable, "-c", code, " ".join(others), names], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-500:]
+
+
 @pytest.mark.parametrize(
     ("module", "source", "why"),
     [
@@ -189,8 +240,12 @@ def test_every_module_imports_only_downwards() -> None:
         ("model", "from ..wire import WireReply", "relative import"),
         ("plumbing.pipes", "", "plumbing has no rank"),
         ("cli.serve", "from dragoman.plumbing import pipes", "plumbing has no rank"),
-        ("convert", "import openai", "openai is not a dependency"),
-        ("upstream.transport", "import uvicorn", "rank 5 imports uvicorn"),
+        ("convert", "import openai", "openai is not in the plain install"),
+        ("passes.roles", "import jsonschema_rs", "jsonschema_rs is not in the plain install"),
+        ("upstream.transport", "import uvicorn", "uvicorn is not in client"),
+        ("gateway.server", "import aiohttp", "aiohttp is not in gateway"),
+        ("testing.provider", "import uvicorn", "uvicorn is not in testing"),
+        ("demo.model", "import httptools", "httptools is not in the plain install"),
         *[("convert", f"import {name}", f"rank 4 imports {name}") for name in sorted(IMPURE)],
         ("jsontypes", "import os.path", "rank 0 imports os"),
         ("dialects.gemini.reply", "from time import monotonic", "rank 3 imports time"),
@@ -212,8 +267,11 @@ def test_a_fault_is_found(module: str, source: str, why: str) -> None:
         ("dialects.gemini.reply", "from dragoman.dialects import _base"),
         ("dialects.gemini.reply", "from dragoman.dialects.gemini.words import ROLES"),
         ("convert", "from dragoman.dialects import DIALECTS"),
-        ("upstream.transport", "import asyncio, aiohttp, time"),
+        ("upstream.transport", "import asyncio, httptools, time"),
         ("gateway.server", "import uvicorn"),
+        ("testing.provider", "from aiohttp import web"),
+        ("passes.schema_clean", "import jsonschema_rs"),
+        ("mcp.stdio", "import anyio"),
         ("cli.serve", "from dragoman import __version__"),
         ("", "from dragoman.convert import convert"),
     ],

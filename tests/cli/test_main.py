@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -118,3 +119,25 @@ def test_a_terminal_can_ask_for_no_colours(name: str, value: str, monkeypatch: p
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv(name, value)
     assert style.paint("lost", "red", Terminal()) == "lost"
+
+
+@pytest.mark.parametrize(
+    ("words", "package", "extra"),
+    [
+        (["say", "hi", "-o", "a.wav"], "httptools", "client"),
+        (["ask", "hi"], "httptools", "client"),
+        (["serve"], "httptools", "gateway"),
+        (["serve"], "uvicorn", "gateway"),
+        (["check"], "uvicorn", "gateway"),
+        (["verify", "--list"], "httptools", "gateway"),
+        (["verify", "--scripted"], "aiohttp", "testing"),
+        (["verify", "--docs", "page.md"], "aiohttp", "testing"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_its_extra(
+    words: list[str], package: str, extra: str, tmp_path: Path
+) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; from dragoman.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == f"dragoman {words[0]}: {package} is missing: pip install 'dragoman[{extra}]'\n"

@@ -4,8 +4,6 @@ import contextlib
 import http.server
 import io
 import json
-import os
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -213,12 +211,3 @@ def test_a_progress_line_on_a_terminal() -> None:
 def test_wav_is_read_whatever_stands_before_its_sound() -> None:
     odd = b"RIFF\0\0\0\0WAVE" + b"LIST\x03\0\0\0abc\0" + wrap_wav(b"\x07\x08")[12:]
     assert read_wav(odd) == (b"\x07\x08", 24_000)
-
-
-def test_the_program_says_so_when_it_is_not_all_installed() -> None:
-    code = "import sys; sys.modules['httptools'] = None; from dragoman.cli import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "say", "hi", "-o", "a.wav"], capture_output=True, text=True, env=dict(os.environ)
-    )
-    assert done.returncode == 1
-    assert "httptools is missing: pip install 'dragoman[client]'" in done.stderr

@@ -30,6 +30,10 @@ COMMANDS = (
     "check",
 )  # module names, in the order `--help` shows them
 
+# Packages that only an extra installs. None: it depends on the command.
+PACKAGES = {"httptools": None, "jsonschema_rs": None, "uvicorn": "gateway", "aiohttp": "testing", "mcp": "mcp"}
+CLIENTS = {"ask", "say"}  # commands for which the extra `client` is enough
+
 DONE = 0
 FAILED = 1
 MISUSED = 2
@@ -77,7 +81,14 @@ def run_words(words: list[str]) -> int:
         parser.print_help(sys.stderr)
         return MISUSED
     command = cast(Command, args.command)
-    return command.run(args)
+    try:
+        return command.run(args)
+    except ModuleNotFoundError as error:
+        if error.name not in PACKAGES:
+            raise
+        extra = PACKAGES[error.name] or ("client" if command.NAME in CLIENTS else "gateway")
+        print(f"dragoman {command.NAME}: {error.name} is missing: pip install 'dragoman[{extra}]'", file=sys.stderr)
+        return FAILED
 
 
 def needed_commands(words: list[str]) -> tuple[str, ...]:

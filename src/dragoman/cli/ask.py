@@ -70,10 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        from dragoman.client import Client
-    except ImportError as error:
-        return complain(f"{error.name} is missing: pip install 'dragoman[client]'", NO_ANSWER)
+    from dragoman.client import Client
+
     try:
         prompt, asking = read_question(args)
         with Client(base_url=read_url(args.url)) as client:

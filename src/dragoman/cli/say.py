@@ -56,10 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        from dragoman.client import Client
-    except ImportError as error:
-        return complain(f"{error.name} is missing: pip install 'dragoman[client]'", NO_SOUND)
+    from dragoman.client import Client
+
     form = FORMS.get(args.output.suffix.lower())
     if form is None:
         return complain(f"{args.output}: expected a file ending in {', '.join(FORMS)}", MISUSED)

@@ -29,11 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    try:
-        from dragoman.gateway.run import ServeOptions, serve
-    except ImportError as error:
-        print(f"dragoman serve: {error.name} is missing: pip install 'dragoman[gateway]'", file=sys.stderr)
-        return 1
+    from dragoman.gateway.run import ServeOptions, serve
+
     options = ServeOptions(
         config=args.config,
         host=args.host,

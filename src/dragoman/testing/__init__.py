@@ -5,7 +5,7 @@
     with serve("anthropic") as provider: ...          # in a thread of its own
     async with Provider("groq") as provider: ...      # in the running loop
 
-Only the checkers work without aiohttp (the `gateway` extra), so everything else is loaded on first use.
+Only the checkers work without aiohttp (the `testing` extra), so everything else is loaded on first use.
 """
 
 from importlib import import_module
