@@ -5,7 +5,14 @@ from importlib import import_module
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DragomanError
 
-NAMES = ("canonical", "openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+NAMES = (
+    "canonical",
+    "openai_chat",
+    "openai_responses",
+    "anthropic",
+    "gemini",
+    "ollama",
+)
 CANONICAL = "canonical"
 SPOKEN = tuple(name for name in NAMES if name != CANONICAL)  # by clients and providers
 USUAL = "openai_chat"  # most servers speak it too; taken where no dialect is named

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from msgspec import ValidationError, convert
 
 from dragoman.dialects._base import Dialect, What
+from dragoman.dialects._streams import CUT_OFF
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure, status_of
 from dragoman.framing.ndjson import NdjsonDecoder
@@ -69,7 +70,7 @@ class StreamDecoder:
     def close(self) -> list[Event]:
         events = [self._decode(line) for line in self._lines.close()]
         if not self._ended:
-            events.append(ReplyFailed(failure=Failure(kind="cut_off", message="the stream ended before its end")))
+            events.append(CUT_OFF)
         return events
 
     def _decode(self, line: bytes) -> Event:
@@ -92,7 +93,7 @@ class StreamEncoder:
     def close(self) -> bytes:
         if self._ended:
             return b""
-        return self.feed([ReplyFailed(failure=Failure(kind="cut_off", message="the stream ended before its end"))])
+        return self.feed([CUT_OFF])
 
 
 def recognise(body: JsonObject, what: What) -> int:

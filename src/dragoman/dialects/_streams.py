@@ -1,0 +1,79 @@
+"""The frame of a stream codec: what every dialect with server-sent events does alike.
+
+A dialect fills in `decode_frame` and `encode_event`. Dialects that must be fast have loops of their own.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from dragoman.failure import Failure
+from dragoman.framing.sse import SseDecoder, SseFrame
+from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.model.events import Event, PartEnd, PartStart, ReplyEnd, ReplyFailed
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes
+
+CUT_OFF = ReplyFailed(failure=Failure(kind="cut_off", message="the stream ended before its end"))
+
+
+class SseStreamDecoder:
+    """One frame, one event. A stream that stops before its end is cut off."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+        self._frames = SseDecoder()
+        self._ended = False
+
+    def decode_frame(self, frame: SseFrame) -> Event:
+        raise NotImplementedError
+
+    def feed(self, piece: bytes) -> list[Event]:
+        return self._decode(self._frames.feed(piece))
+
+    def close(self) -> list[Event]:
+        events = self._decode(self._frames.close())
+        return events if self._ended else [*events, CUT_OFF]
+
+    def _decode(self, frames: list[SseFrame]) -> list[Event]:
+        events = [self.decode_frame(frame) for frame in frames]
+        self._ended = self._ended or any(isinstance(event, ReplyEnd | ReplyFailed) for event in events)
+        return events
+
+
+class SseStreamEncoder:
+    """One event, one frame or none. `places` says where in the reply the open parts are, for notes about them."""
+
+    def __init__(self, notes: Notes, request: Request | None = None) -> None:
+        self.notes = notes
+        self.places: dict[int, At] = {}  # by the index of the part
+        self._parts: Counter[int] = Counter()  # by choice
+        self._ended = False
+
+    def encode_event(self, event: Event) -> bytes:
+        raise NotImplementedError
+
+    def leave_out(self, event: PartStart) -> bytes:
+        """The part has no place any more: its other events find none either."""
+        del self.places[event.index]
+        return b""
+
+    def feed(self, events: Iterable[Event]) -> bytes:
+        return b"".join([self._encode(event) for event in events])
+
+    def close(self) -> bytes:
+        return b"" if self._ended else self.feed([CUT_OFF])
+
+    def _encode(self, event: Event) -> bytes:
+        self._ended = self._ended or isinstance(event, ReplyEnd | ReplyFailed)
+        if isinstance(event, PartStart):
+            parts: At = (((ROOT, "choices"), event.choice), "parts")
+            self.places[event.index] = (parts, self._parts[event.choice])
+            self._parts[event.choice] += 1
+        frame = self.encode_event(event)
+        if isinstance(event, PartEnd):
+            self.places.pop(event.index, None)
+        return frame
+
+
+def write_frame(event: str, body: JsonObject) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (event.encode(), dump_json(body))
