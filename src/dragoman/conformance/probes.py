@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from dragoman.dialects import find_dialect
-from dragoman.dialects._results import FAILED
+from dragoman.dialects._tools import FAILED
 from dragoman.failure import Failure
 from dragoman.model.messages import (
     Audio,

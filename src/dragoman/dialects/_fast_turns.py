@@ -7,7 +7,7 @@ to lose, so a dialect writes it in a few steps. The long way is right for every 
 from collections.abc import Callable
 from typing import TypeAlias, cast
 
-from dragoman.dialects._results import FAILED
+from dragoman.dialects._tools import FAILED
 from dragoman.fields import is_silent
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Extras, Message, Part, Text, ToolCall, ToolResult

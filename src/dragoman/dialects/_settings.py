@@ -1,7 +1,8 @@
-"""Settings of a request that several dialects say alike, or lack alike."""
+"""Settings and costs that several dialects say alike, or lack alike."""
 
 from collections.abc import Collection, Mapping
 
+from dragoman.model.reply import Usage
 from dragoman.model.request import OutputFormat, Request
 from dragoman.notes import ROOT, At, Notes
 
@@ -64,3 +65,19 @@ def encode_ttl(ttl: str | None, words: Mapping[str, str], dialect: str, at: At, 
     elif word != ttl:
         notes.altered((at, "ttl"), f"{dialect} keeps a cache for {own}: {ttl} becomes {word}")
     return word
+
+
+# ---------------------------------------------------------------- costs
+
+
+def note_audio(usage: Usage, dialect: str, at: At, notes: Notes) -> None:
+    """For dialects that do not count audio; none of it is nothing to count."""
+    for key in ("input_audio", "output_audio"):
+        if getattr(usage, key):
+            notes.dropped((at, key), f"{dialect} does not count audio")
+
+
+def note_missing_tier(tier: str | None, dialect: str, notes: Notes) -> None:
+    """For replies that cannot say which tier served them; the usual one goes without saying."""
+    if says_something("service_tier", tier):
+        notes.dropped((ROOT, "service_tier"), f"{dialect} has no service tier {tier}")

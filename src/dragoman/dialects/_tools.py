@@ -1,11 +1,13 @@
-"""Tools, as every dialect says them: its own as they came, functions, and freeform tools as it can."""
+"""Tools, their calls and their results, as several dialects say them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar, assert_never
 
-from dragoman.jsontypes import JsonObject
+from dragoman.errors import DecodeError
+from dragoman.jsontypes import JsonObject, load_json
+from dragoman.model.messages import Message, Opaque, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, ServerTool, Tool
-from dragoman.notes import At, Notes
+from dragoman.notes import ROOT, At, Notes
 
 T = TypeVar("T", bound=Tool | CustomTool)
 Encode = Callable[[T, At, Notes], JsonObject]
@@ -41,3 +43,89 @@ def freeform_as_function(tool: CustomTool, dialect: str, at: At, notes: Notes) -
         parameters={"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]},
         extras=tool.extras,
     )
+
+
+# ---------------------------------------------------------------- calls
+#
+# Some dialects write arguments as an object. For us they are the model's own JSON text.
+
+RAW = "_raw"  # where arguments that are no object are kept as text: never handed on as an empty call
+
+
+def arguments_as_object(part: ToolCall, dialect: str, at: At, notes: Notes) -> JsonObject:
+    """The arguments of a call as the object its dialect demands."""
+    text = part.arguments
+    if part.freeform:
+        notes.altered((at, "freeform"), f"{dialect} has no freeform calls: said as a function's")
+        notes.altered((at, "arguments"), "free text, said as the one argument input")
+        return {"input": text}
+    if not text:
+        return {}  # a call without arguments, as many models write it
+    try:
+        value = load_json(text)
+    except DecodeError:
+        notes.altered((at, "arguments"), f"not valid JSON: kept as text under {RAW}")
+        return {RAW: text}
+    if type(value) is dict:
+        return value
+    if value is None:
+        notes.altered((at, "arguments"), "no arguments: said as {}")
+        return {}
+    notes.altered((at, "arguments"), f"not an object: kept as text under {RAW}")
+    return {RAW: text}
+
+
+# ---------------------------------------------------------------- results
+
+FAILED = "[ERROR] "  # a tool result that is an error, where the dialect has no flag for it (mission D9)
+
+
+def mark_failed(text: str) -> str:
+    return FAILED + text
+
+
+def unmark_failed(text: str) -> str | None:
+    """The text behind the mark, or None if it is not marked."""
+    return text[len(FAILED) :] if text.startswith(FAILED) else None
+
+
+def note_lost_names(messages: tuple[Message, ...], dialect: str, notes: Notes) -> None:
+    """Where results have no names: nothing is lost with one that the call says too."""
+    if not has_names(messages):  # fast path: results without names
+        return
+    names: dict[str, str] = {}
+    for i, message in enumerate(messages):
+        for j, part in enumerate(message.parts):
+            if type(part) is ToolCall:
+                names[part.id] = part.name
+            elif type(part) is ToolResult and part.name is not None and part.name != names.get(part.call_id):
+                if "~name" in part.extras.get(dialect, ()):
+                    continue  # the dialect's own wire had it, and has it again
+                at = ((((ROOT, "messages"), i), "parts"), j)
+                notes.dropped((at, "name"), f"{dialect}'s results have no name, only the id of their call")
+
+
+def has_names(messages: Iterable[Message]) -> bool:
+    """A quick look, for the dialects whose results have none."""
+    for message in messages:
+        if message.role == "user":
+            for part in message.parts:
+                if type(part) is ToolResult and part.name is not None:
+                    return True
+    return False
+
+
+# ---------------------------------------------------------------- parts
+
+
+def is_plain(part: Part) -> bool:
+    """Whether a part is a text and nothing else: alone in its turn it could as well be a bare string."""
+    return type(part) is Text and not (
+        part.extras or part.cache or part.citations or part.seal or part.logprobs is not None
+    )
+
+
+def opaque_word(part: Opaque) -> str:
+    """What a foreign part calls itself, for a note."""
+    word = part.body.get("type")
+    return word if type(word) is str else "this part"

@@ -1,7 +1,7 @@
 """The models there are, in each dialect's own shape, aliases included (FIELD-CASES 89)."""
 
 from dragoman.dialects._services import ListedModel, ModelsCodec
-from dragoman.dialects.ollama.models import SERVER_VERSION, encode_running, encode_shown
+from dragoman.dialects.ollama.services import SERVER_VERSION, encode_running, encode_shown
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.gateway.conversation import no_model
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response

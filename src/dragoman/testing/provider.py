@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from dragoman.demo.model import count_tokens, demo_events
 from dragoman.dialects import USUAL, find_dialect
-from dragoman.dialects.ollama.models import encode_shown
+from dragoman.dialects.ollama.services import encode_shown
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import copy_json, dump_json, load_json
 from dragoman.model.events import Event, ReplyFailed

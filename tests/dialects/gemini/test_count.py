@@ -3,8 +3,7 @@
 import pytest
 
 from dragoman.dialects._services import ListedModel
-from dragoman.dialects.gemini.count import COUNTS, decode_count_request, encode_count_request
-from dragoman.dialects.gemini.models import MODELS
+from dragoman.dialects.gemini.services import COUNTS, MODELS, decode_count_request, encode_count_request
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, copy_json
 from dragoman.model.messages import Message, Text

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dragoman.dialects.ollama import DIALECT
-from dragoman.dialects.ollama.times import read_time, write_time
+from dragoman.dialects.ollama.reply import read_time, write_time
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, copy_json
 from dragoman.model.messages import Citation, Image, Opaque, Part, Reasoning, Seal, Text, TokenLogprob, ToolCall

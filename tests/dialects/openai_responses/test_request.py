@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dragoman.dialects import find_dialect
-from dragoman.dialects.openai_responses.count import COUNTS, encode_count_request
+from dragoman.dialects.openai_responses.services import COUNTS, encode_count_request
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import copy_json
 from dragoman.model.messages import (

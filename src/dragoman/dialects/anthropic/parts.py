@@ -5,10 +5,9 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
-from dragoman.dialects._calls import arguments_as_object
-from dragoman.dialects._parts import is_plain, opaque_word
 from dragoman.dialects._seals import is_late, note_unsaid, take_seal, write_seal
 from dragoman.dialects._settings import encode_ttl
+from dragoman.dialects._tools import arguments_as_object, is_plain, opaque_word
 from dragoman.dialects.anthropic.words import NAME, TTLS
 from dragoman.errors import DecodeError
 from dragoman.fields import (

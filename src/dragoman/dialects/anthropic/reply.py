@@ -1,6 +1,6 @@
 """Anthropic Messages: the reply, both ways. https://docs.anthropic.com/en/api/messages (digest read 2026-11-15)"""
 
-from dragoman.dialects._usage import note_audio, note_missing_tier
+from dragoman.dialects._settings import note_audio, note_missing_tier
 from dragoman.dialects.anthropic.parts import decode_content, encode_parts
 from dragoman.dialects.anthropic.words import FINISH_WORDS, FINISHES, NAME, SERVED_TIERS
 from dragoman.errors import DecodeError

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from dragoman.dialects._parts import is_plain
-from dragoman.dialects._results import note_lost_names
 from dragoman.dialects._settings import encode_tier, note_missing, note_unnamed
-from dragoman.dialects._tools import encode_any_tool, freeform_as_function
+from dragoman.dialects._tools import encode_any_tool, freeform_as_function, is_plain, note_lost_names
 from dragoman.dialects.anthropic.parts import (
     decode_blocks,
     decode_content,

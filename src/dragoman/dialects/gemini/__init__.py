@@ -3,18 +3,15 @@ https://ai.google.dev/api/generate-content (digest read 2026-11-15)
 """
 
 from dragoman.dialects._base import Dialect, What
-from dragoman.dialects.gemini.count import COUNTS
-from dragoman.dialects.gemini.doors import DOORS, SSE, put_model
-from dragoman.dialects.gemini.embeddings import EMBEDDINGS
 from dragoman.dialects.gemini.failure import decode_failure, encode_failure
 from dragoman.dialects.gemini.legal import leave_out_unsayable_turns, say_later_system_as_user
-from dragoman.dialects.gemini.models import MODELS
 from dragoman.dialects.gemini.profile import PROFILE
 from dragoman.dialects.gemini.reply import decode_reply, encode_reply
 from dragoman.dialects.gemini.request import decode_request, encode_request
-from dragoman.dialects.gemini.speech import SPEECH
-from dragoman.dialects.gemini.stream import StreamDecoder, StreamEncoder
-from dragoman.dialects.gemini.words import FAILURES, NAME, SIGNATURE
+from dragoman.dialects.gemini.services import COUNTS, DOORS, EMBEDDINGS, MODELS, SPEECH, put_model
+from dragoman.dialects.gemini.stream_decoder import StreamDecoder
+from dragoman.dialects.gemini.stream_encoder import StreamEncoder
+from dragoman.dialects.gemini.words import FAILURES, NAME, SIGNATURE, SSE
 from dragoman.jsontypes import JsonObject
 from dragoman.passes.roles import say_developer_as_system
 from dragoman.passes.turn_joining import join_apart

@@ -2,8 +2,8 @@
 
 from typing import Any, assert_never
 
-from dragoman.dialects._calls import arguments_as_object
 from dragoman.dialects._seals import note_unsaid, take_seal, write_seal
+from dragoman.dialects._tools import arguments_as_object
 from dragoman.dialects.gemini.calls import Calls
 from dragoman.dialects.gemini.media import decode_media, encode_media
 from dragoman.dialects.gemini.results import decode_result, encode_result

@@ -10,17 +10,16 @@ from urllib.parse import quote, unquote
 
 from msgspec.structs import replace
 
-from dragoman.dialects._calls import arguments_as_object
 from dragoman.dialects._fast_turns import encode_turns, usual_calls, usual_result, usual_text
 from dragoman.dialects._settings import encode_tier, note_missing
+from dragoman.dialects._tools import arguments_as_object
 from dragoman.dialects.gemini.calls import History
-from dragoman.dialects.gemini.doors import SSE
 from dragoman.dialects.gemini.generation import CONFIG, encode_generation, take_generation
 from dragoman.dialects.gemini.parts import decode_parts, encode_part
 from dragoman.dialects.gemini.results import write_name
 from dragoman.dialects.gemini.spelling import to_camel, write_extras
 from dragoman.dialects.gemini.tools import encode_choice, encode_tools, take_choice, take_tools
-from dragoman.dialects.gemini.words import NAME, ROLE_WORDS, ROLES, TIERS
+from dragoman.dialects.gemini.words import NAME, ROLE_WORDS, ROLES, SSE, TIERS
 from dragoman.errors import DecodeError
 from dragoman.fields import leftovers, note_spelling, spelled
 from dragoman.jsontypes import JsonObject, kind_of

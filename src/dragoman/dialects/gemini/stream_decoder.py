@@ -1,4 +1,11 @@
-"""Gemini generateContent: the stream, read."""
+"""Gemini generateContent: the stream, read. https://ai.google.dev/api/generate-content (digest read 2026-11-15)
+
+    data: {"candidates": [{"content": {"parts": [{"text": "..."}], "role": "model"}, "index": 0}], ...}
+
+Every frame is a whole reply that holds only what is new; the last one has the reason and the counts, and the stream
+ends by closing. Google's own client breaks on comments, `event:` lines and `[DONE]`. Without `alt=sse` the frames are
+the elements of one JSON array.
+"""
 
 from typing import Any
 

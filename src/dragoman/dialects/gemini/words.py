@@ -122,3 +122,5 @@ FAILURE_WORDS: dict[FailureKind, str] = {
 }
 STATUSES: dict[FailureKind, int] = {"no_credit": 429, "cut_off": 503}  # where Google answers with another than most
 KNOWN_STATUSES = frozenset({400, 401, 403, 404, 408, 409, 413, 429, 499, 500, 501, 502, 503, 504})
+
+SSE = "alt=sse"  # in the query: without it a stream is one JSON array

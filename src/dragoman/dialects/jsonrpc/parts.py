@@ -7,8 +7,8 @@
 
 from collections.abc import Iterable
 
-from dragoman.dialects._results import unmark_failed
 from dragoman.dialects._seals import take_seal, write_seal
+from dragoman.dialects._tools import unmark_failed
 from dragoman.dialects.jsonrpc.words import NAME, ROLES
 from dragoman.errors import DecodeError
 from dragoman.fields import (

@@ -1,13 +1,11 @@
 """Ollama's own API: /api/chat and /api/generate. https://github.com/ollama/ollama docs/api.md (read 2026-11-15)"""
 
 from dragoman.dialects._base import Dialect, What
-from dragoman.dialects.ollama.doors import DOORS
-from dragoman.dialects.ollama.embeddings import EMBEDDINGS
 from dragoman.dialects.ollama.failure import decode_failure, encode_failure
-from dragoman.dialects.ollama.models import MODELS
 from dragoman.dialects.ollama.profile import PROFILE
 from dragoman.dialects.ollama.reply import decode_reply, encode_loaded, encode_reply
 from dragoman.dialects.ollama.request import decode_request, encode_request
+from dragoman.dialects.ollama.services import DOORS, EMBEDDINGS, MODELS
 from dragoman.dialects.ollama.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.ollama.turns import settle_turns
 from dragoman.dialects.ollama.words import NAME

@@ -6,10 +6,8 @@ results may lack ids: then results answer calls by name and order, over the whol
 
 from functools import partial
 
-from dragoman.dialects._calls import arguments_as_object
 from dragoman.dialects._fast_turns import encode_turns, usual_calls, usual_result, usual_text
-from dragoman.dialects._parts import is_plain
-from dragoman.dialects._results import FAILED, mark_failed, unmark_failed
+from dragoman.dialects._tools import FAILED, arguments_as_object, is_plain, mark_failed, unmark_failed
 from dragoman.dialects.ollama.parts import MessageWriter, add_spelled, take_content, take_media, take_parts
 from dragoman.dialects.ollama.words import NAME, ROLE_WORDS, ROLES, TOOL_ROLE
 from dragoman.errors import DecodeError

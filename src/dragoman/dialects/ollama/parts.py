@@ -9,9 +9,8 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
-from dragoman.dialects._calls import arguments_as_object
-from dragoman.dialects._parts import opaque_word
 from dragoman.dialects._seals import SIDE, take_seal, write_seal
+from dragoman.dialects._tools import arguments_as_object, opaque_word
 from dragoman.dialects.ollama.media import decode_media, encode_media
 from dragoman.dialects.ollama.words import NAME
 from dragoman.errors import DecodeError

@@ -5,9 +5,9 @@ https://github.com/ollama/ollama docs/api.md and api/types.go at fb30760 (read 2
 from typing import Any
 
 from dragoman.dialects._settings import note_missing, note_unnamed
+from dragoman.dialects._tools import encode_any_tool, freeform_as_function
 from dragoman.dialects.ollama.messages import encode_messages, take_messages
 from dragoman.dialects.ollama.parts import MessageWriter, take_media
-from dragoman.dialects.ollama.tools import decode_tool, encode_tools
 from dragoman.dialects.ollama.words import (
     CHAT_PATH,
     EMPTY,
@@ -24,6 +24,7 @@ from dragoman.dialects.ollama.words import (
 from dragoman.fields import (
     add_extras,
     leftovers,
+    note_omitted,
     note_spelling,
     spelled,
     take_each,
@@ -33,7 +34,16 @@ from dragoman.fields import (
 )
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Audio, Image, Message, Part, Text
-from dragoman.model.request import OutputFormat, ReasoningSetting, Request, ToolChoice
+from dragoman.model.request import (
+    AnyTool,
+    CustomTool,
+    OutputFormat,
+    ReasoningSetting,
+    Request,
+    ServerTool,
+    Tool,
+    ToolChoice,
+)
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.effort import effort_of_budget
 from dragoman.wire import WireRequest
@@ -356,3 +366,58 @@ def _add_extras(body: JsonObject, request: Request, notes: Notes) -> None:
     add_extras(body, request.extras, NAME, ROOT, notes)
     if options is not None and body["options"] is not options and isinstance(body["options"], dict):
         body["options"] = body["options"] | options
+
+
+# ---------------------------------------------------------------- tools
+#
+# Schemas travel as they are; the server drops the keywords it does not know.
+
+
+def decode_tool(tool: JsonObject) -> AnyTool:
+    function = tool.get("function")
+    if (
+        type(function) is not dict
+        or tool.get("type", "function") != "function"
+        or type(function.get("name")) is not str
+    ):
+        return ServerTool(dialect=NAME, body=tool)
+    note_omitted(tool, tool, "type")
+    tool.pop("type", None)
+    del tool["function"]
+    name = function.pop("name")
+    description = take_text_or_none(function, "description")
+    parameters = function.pop("parameters") if type(function.get("parameters")) is dict else None
+    if function:
+        tool["function"] = function
+    return Tool(name=name, description=description, parameters=parameters, extras=leftovers(tool, NAME))
+
+
+def encode_tools(tools: tuple[AnyTool, ...], at: At, notes: Notes) -> list[JsonObject]:
+    encoded = [encode_tool(tool, (at, i), notes) for i, tool in enumerate(tools)]
+    return [tool for tool in encoded if tool is not None]
+
+
+def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:
+    return encode_any_tool(tool, NAME, _encode_function, _encode_freeform, at, notes)
+
+
+def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
+    function: JsonObject = {"name": tool.name}
+    if tool.description is not None:
+        function["description"] = tool.description
+    if tool.parameters is not None:
+        function["parameters"] = tool.parameters
+    if tool.strict:
+        notes.dropped((at, "strict"), "ollama does not hold a model to a tool's schema")
+    if tool.cache is not None:
+        notes.dropped((at, "cache"), "ollama has no cache marks")
+    body: JsonObject = {"type": "function", "function": function}
+    if tool.extras:
+        add_extras(body, tool.extras, NAME, at, notes)
+        if body["function"] is not function:  # keys of the function that only Ollama knows
+            body["function"] = function | body["function"]
+    return body
+
+
+def _encode_freeform(tool: CustomTool, at: At, notes: Notes) -> JsonObject:
+    return _encode_function(freeform_as_function(tool, NAME, at, notes), at, notes)

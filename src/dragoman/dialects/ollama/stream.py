@@ -12,7 +12,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE, write_seal
-from dragoman.dialects._usage import note_missing_tier
+from dragoman.dialects._settings import note_missing_tier
 from dragoman.dialects.ollama.failure import decode_failure, encode_error
 from dragoman.dialects.ollama.parts import (
     RANKS,

@@ -8,7 +8,8 @@ from dragoman.dialects.openai_chat.legal import join_assistant_turns, leave_out_
 from dragoman.dialects.openai_chat.profile import PROFILE
 from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request
-from dragoman.dialects.openai_chat.stream import StreamDecoder, StreamEncoder
+from dragoman.dialects.openai_chat.stream_decoder import StreamDecoder
+from dragoman.dialects.openai_chat.stream_encoder import StreamEncoder
 from dragoman.dialects.openai_chat.words import NAME
 from dragoman.jsontypes import JsonObject
 from dragoman.passes.result_media import move_result_media

@@ -5,9 +5,9 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from dragoman.dialects._parts import is_plain, opaque_word
 from dragoman.dialects._seals import SIDE
-from dragoman.dialects.openai_chat.annotations import encode_annotations
+from dragoman.dialects._tools import is_plain, opaque_word
+from dragoman.dialects.openai_chat.annotations import encode_annotations, encode_logprobs
 from dragoman.dialects.openai_chat.calls import (
     OPAQUE_CALL,
     CallIds,
@@ -16,7 +16,6 @@ from dragoman.dialects.openai_chat.calls import (
     is_legacy,
     take_calls,
 )
-from dragoman.dialects.openai_chat.logprobs import encode_logprobs
 from dragoman.dialects.openai_chat.parts import (
     decode_image,
     decode_part,

@@ -5,9 +5,8 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from dragoman.dialects._parts import is_plain
-from dragoman.dialects._results import FAILED, mark_failed, unmark_failed
 from dragoman.dialects._seals import take_seal, write_seal
+from dragoman.dialects._tools import FAILED, is_plain, mark_failed, unmark_failed
 from dragoman.dialects.openai_chat.parts import (
     add_outer,
     decode_part,

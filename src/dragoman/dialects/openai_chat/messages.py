@@ -3,8 +3,7 @@
 from typing import Any
 
 from dragoman.dialects._fast_turns import usual_result
-from dragoman.dialects._parts import is_plain
-from dragoman.dialects._results import FAILED
+from dragoman.dialects._tools import FAILED, is_plain
 from dragoman.dialects.openai_chat.assistant import decode_assistant, decode_list, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import (
     CallIds,

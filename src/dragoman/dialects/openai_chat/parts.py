@@ -2,9 +2,9 @@
 
 from typing import assert_never
 
-from dragoman.dialects._parts import is_plain, opaque_word
 from dragoman.dialects._seals import take_seal, write_seal
 from dragoman.dialects._settings import encode_ttl
+from dragoman.dialects._tools import is_plain, opaque_word
 from dragoman.dialects.openai_chat.words import AUDIO_FORMATS, AUDIO_WORDS, NAME, OWN_TTLS, TTLS
 from dragoman.fields import OMIT, add_extras, leftovers, note_spelling, spelled
 from dragoman.jsontypes import JsonObject

@@ -5,10 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.dialects.openai_chat.annotations import decode_annotation
+from dragoman.dialects.openai_chat.annotations import decode_annotation, decode_logprobs
 from dragoman.dialects.openai_chat.assistant import decode_assistant, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import CallIds, ids_of_reply
-from dragoman.dialects.openai_chat.logprobs import decode_logprobs
 from dragoman.dialects.openai_chat.parts import note_absent, take_word
 from dragoman.dialects.openai_chat.usage import decode_usage, encode_usage
 from dragoman.dialects.openai_chat.words import FINISH_WORDS, FINISHES, NAME

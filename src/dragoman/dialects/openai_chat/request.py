@@ -4,8 +4,8 @@ https://platform.openai.com/docs/api-reference/chat/create (digest read 2026-11-
 from msgspec.structs import replace
 
 from dragoman.dialects._fast_turns import encode_turns
-from dragoman.dialects._results import has_names, note_lost_names
 from dragoman.dialects._settings import encode_ttl, says_something
+from dragoman.dialects._tools import has_names, note_lost_names
 from dragoman.dialects.openai_chat.calls import CallIds, pair_by_position
 from dragoman.dialects.openai_chat.messages import decode_message, encode_message, encode_usual
 from dragoman.dialects.openai_chat.parts import add_outer, keep_inner, note_absent, take_word

@@ -6,10 +6,9 @@ from typing import Any
 from msgspec import ValidationError, convert
 
 from dragoman.dialects._seals import SIDE, take_seal
-from dragoman.dialects.openai_chat.annotations import decode_annotation
+from dragoman.dialects.openai_chat.annotations import decode_annotation, decode_logprobs
 from dragoman.dialects.openai_chat.assistant import decode_drawn, decode_spoken, is_blank, is_drawn, is_spoken
 from dragoman.dialects.openai_chat.calls import CallIds
-from dragoman.dialects.openai_chat.logprobs import decode_logprobs
 from dragoman.dialects.openai_chat.parts import decode_part, keep_inner, thinking_text
 from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, decode_detail, spell_names
 from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES

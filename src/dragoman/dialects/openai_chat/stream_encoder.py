@@ -13,13 +13,12 @@ from typing import assert_never
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from dragoman.dialects._parts import opaque_word
 from dragoman.dialects._seals import SIDE
-from dragoman.dialects.openai_chat.annotations import encode_annotation
+from dragoman.dialects._tools import opaque_word
+from dragoman.dialects.openai_chat.annotations import encode_annotation, encode_logprobs
 from dragoman.dialects.openai_chat.assistant import encode_spoken
 from dragoman.dialects.openai_chat.calls import OPAQUE_CALL, encode_call, encode_legacy, is_legacy
 from dragoman.dialects.openai_chat.failure import encode_error
-from dragoman.dialects.openai_chat.logprobs import encode_logprobs
 from dragoman.dialects.openai_chat.parts import encode_image, encode_thinking
 from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, detail_type, encode_detail, is_detail, names_of
 from dragoman.dialects.openai_chat.reply import asks_legacy, encode_created, encode_finish

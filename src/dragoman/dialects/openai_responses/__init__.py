@@ -2,12 +2,11 @@
 
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects._openai_services import EMBEDDINGS, MODELS, SPEECH
-from dragoman.dialects.openai_responses.count import COUNTS
-from dragoman.dialects.openai_responses.doors import DOORS
 from dragoman.dialects.openai_responses.failure import decode_failure, encode_failure
 from dragoman.dialects.openai_responses.profile import PROFILE
 from dragoman.dialects.openai_responses.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_responses.request import decode_request, encode_request
+from dragoman.dialects.openai_responses.services import COUNTS, DOORS
 from dragoman.dialects.openai_responses.stream_decoder import StreamDecoder, StreamEncoder
 from dragoman.dialects.openai_responses.words import NAME
 from dragoman.jsontypes import JsonObject

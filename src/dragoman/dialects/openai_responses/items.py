@@ -11,9 +11,8 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from dragoman.dialects._parts import is_plain
 from dragoman.dialects._seals import note_unsaid, take_seal, write_seal
-from dragoman.dialects.openai_responses.namespaces import flatten_name, write_name
+from dragoman.dialects._tools import is_plain
 from dragoman.dialects.openai_responses.parts import (
     decode_content,
     encode_output,
@@ -21,6 +20,7 @@ from dragoman.dialects.openai_responses.parts import (
     word_of,
 )
 from dragoman.dialects.openai_responses.results import encode_result
+from dragoman.dialects.openai_responses.tools import flatten_name, write_name
 from dragoman.dialects.openai_responses.words import CALLS, ID_PREFIXES, NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import SILENT, add_extras, leftovers, note_omitted, note_silent, spelled, take_text

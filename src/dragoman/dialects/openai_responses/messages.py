@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from dragoman.dialects._fast_turns import encode_turns, usual_calls, usual_result, usual_text
-from dragoman.dialects._parts import is_plain
-from dragoman.dialects._results import FAILED
+from dragoman.dialects._tools import FAILED, is_plain
 from dragoman.dialects.openai_responses.items import decode_model_item, encode_item, group_parts
 from dragoman.dialects.openai_responses.parts import decode_content, encode_input, is_content
 from dragoman.dialects.openai_responses.results import decode_result, encode_result, is_result

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.dialects._usage import note_audio, note_missing_tier
+from dragoman.dialects._settings import note_audio, note_missing_tier
 from dragoman.dialects.openai_responses.items import ClientKnowledge, decode_model_item, encode_item, group_parts
-from dragoman.dialects.openai_responses.namespaces import find_spaces, put_in_space
 from dragoman.dialects.openai_responses.parts import is_omitted
 from dragoman.dialects.openai_responses.request import encode_request
+from dragoman.dialects.openai_responses.tools import find_spaces, put_in_space
 from dragoman.dialects.openai_responses.words import FINISH_WORDS, INCOMPLETES, NAME, RUNNING, TIERS
 from dragoman.errors import DecodeError
 from dragoman.fields import (

@@ -5,8 +5,8 @@ https://platform.openai.com/docs/api-reference/responses/create (digest read 202
 from hashlib import sha256
 from typing import Literal
 
-from dragoman.dialects._parts import is_plain
 from dragoman.dialects._settings import encode_tier, note_missing
+from dragoman.dialects._tools import is_plain
 from dragoman.dialects.openai_responses.messages import decode_items, encode_items
 from dragoman.dialects.openai_responses.parts import encode_cache, is_omitted
 from dragoman.dialects.openai_responses.tools import (

@@ -2,10 +2,9 @@
 
 from msgspec.structs import replace
 
-from dragoman.dialects._parts import is_plain
-from dragoman.dialects._results import FAILED, mark_failed, unmark_failed
-from dragoman.dialects.openai_responses.namespaces import flatten_name, write_name
+from dragoman.dialects._tools import FAILED, is_plain, mark_failed, unmark_failed
 from dragoman.dialects.openai_responses.parts import decode_content, encode_input, is_content
+from dragoman.dialects.openai_responses.tools import flatten_name, write_name
 from dragoman.dialects.openai_responses.words import NAME, RESULTS
 from dragoman.fields import add_extras, leftovers, note_spelling, spelled, take_text, take_text_or_none
 from dragoman.jsontypes import JsonObject

@@ -17,10 +17,10 @@ from dragoman.dialects.openai_responses.items import (
     take_head,
     take_thought_head,
 )
-from dragoman.dialects.openai_responses.namespaces import SPACE, flatten_name
 from dragoman.dialects.openai_responses.parts import decode_block, decode_citation, decode_logprob
 from dragoman.dialects.openai_responses.reply import decode_reply, natural_reason, take_response
 from dragoman.dialects.openai_responses.stream_encoder import CUT, StreamEncoder
+from dragoman.dialects.openai_responses.tools import SPACE, flatten_name
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.fields import decode_each, expected, need_object
 from dragoman.framing.delta_template import DeltaTemplate, remove_between

@@ -22,7 +22,6 @@ from dragoman.dialects.openai_responses.items import (
     joins,
     place_of,
 )
-from dragoman.dialects.openai_responses.namespaces import find_spaces, put_in_space, write_name
 from dragoman.dialects.openai_responses.parts import encode_citations, encode_logprobs, encode_output
 from dragoman.dialects.openai_responses.reply import (
     Head,
@@ -30,6 +29,7 @@ from dragoman.dialects.openai_responses.reply import (
     item_status,
     natural_reason,
 )
+from dragoman.dialects.openai_responses.tools import find_spaces, put_in_space, write_name
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.failure import Failure
 from dragoman.fields import add_extras, spelled
