@@ -21,7 +21,7 @@ from dragoman.model.messages import Image, Part, ToolResult
 from dragoman.model.request import Request, Tool
 from dragoman.passes.prepare import prepare
 from dragoman.testing import Provider, faults
-from dragoman.upstream.secret import Secret, origin_of
+from dragoman.upstream.keys import Secret, origin_of
 
 BY_NAME = {scenario.name: scenario for scenario in load_scenarios()}
 QUICK = VerifyOptions(timeout_s=5.0)

@@ -13,7 +13,7 @@ from dragoman.conformance.runner_targets import VerifyTarget
 from dragoman.conformance.runner_wire import Network
 from dragoman.conformance.scenario import Expect, Mode, Scenario, ScenarioTurn
 from dragoman.exchange import HOP
-from dragoman.upstream.secret import Secret, origin_of
+from dragoman.upstream.keys import Secret, origin_of
 from tests.gateway.house import CANARY, Faultline, Script, Seen, faultline, open_house, say, stream, upstream
 
 MODES: tuple[Mode, ...] = ("whole", "streamed")

@@ -18,7 +18,7 @@ from dragoman.gateway.server import Server, bind, make_server
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.state import Gateway
 from dragoman.upstream.discovery import demo_upstream
-from dragoman.upstream.secret import Secret, origin_of
+from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.spec import Timeouts, Upstream
 
 CANARY = "sk-canary-7f3a91c2d4e5f6"

@@ -23,7 +23,7 @@ from dragoman.errors import DragomanError
 from dragoman.gateway.routes import Route, Table, all_routes
 from dragoman.gateway.run import ServeOptions, reload, settle
 from dragoman.testing import Provider, faults, serve
-from dragoman.upstream.secret import Secret
+from dragoman.upstream.keys import Secret
 from dragoman.upstream.spec import Timeouts
 from tests.cli.test_serve import environment, serving
 from tests.gateway.house import CANARY, House, Seen, faultline, open_house, say, stream, upstream

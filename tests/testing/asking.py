@@ -13,8 +13,8 @@ from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.testing import Provider
+from dragoman.upstream.http.request import join_url
 from dragoman.upstream.profiles import profile_for
-from dragoman.upstream.urls import join_url
 from dragoman.wire import WireReply
 
 Scripted: TypeAlias = Callable[..., Provider]

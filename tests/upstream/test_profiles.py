@@ -7,6 +7,7 @@ import pytest
 from dragoman.dialects import NAMES
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import read_upstream
+from dragoman.upstream.http.request import join_url
 from dragoman.upstream.profiles import (
     add_rows,
     choose_dialect,
@@ -16,7 +17,6 @@ from dragoman.upstream.profiles import (
     profile_for,
     read_rows,
 )
-from dragoman.upstream.urls import join_url
 from tests.passes.wires import read, write
 
 WANTED = (

@@ -4,10 +4,9 @@ import pytest
 
 from dragoman.failure import Failure, FailureKind
 from dragoman.upstream.breaker import Breaker
-from dragoman.upstream.key_ring import KeyRing
+from dragoman.upstream.keys import KeyRing, Secret
+from dragoman.upstream.read_reply import read_hint, read_words
 from dragoman.upstream.retry import Again, Decision, GiveUp, Next, RetryBudget, backoff_s, decide
-from dragoman.upstream.retry_after import read_hint, read_words
-from dragoman.upstream.secret import Secret
 
 
 def ask(

@@ -2,10 +2,10 @@
 
 import pytest
 
+from dragoman.upstream.http.request import join_url, quote_segment
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models
 from dragoman.upstream.spec import Upstream
-from dragoman.upstream.urls import join_url, quote_segment
 
 OPENAI = Upstream(name="openai", dialect="openai_chat", models=("gpt-4o", "shared"))
 GEMINI = Upstream(name="gemini", dialect="gemini", models=("gemini-2.5-flash", "gemma-3-27b-it"))

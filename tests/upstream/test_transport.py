@@ -13,9 +13,9 @@ import pytest
 
 from dragoman.errors import UpstreamError
 from dragoman.upstream.http.dial import dial
-from dragoman.upstream.http.head import write_head
+from dragoman.upstream.http.request import find_place, write_head
 from dragoman.upstream.spec import Timeouts
-from dragoman.upstream.transport import Opened, Transport, find_place
+from dragoman.upstream.transport import Opened, Transport
 
 QUICK = Timeouts(connect_s=1.0, headers_s=1.0, idle_s=0.3)
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"

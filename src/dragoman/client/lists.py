@@ -14,12 +14,11 @@ from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
-from dragoman.upstream.answer import build_headers
+from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.profiles import profile_for
 from dragoman.upstream.spec import DEMO, Upstream
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
-from dragoman.upstream.urls import join_url
 from dragoman.wire import WireReply
 
 ASK_S = 10.0

@@ -16,7 +16,7 @@ from dragoman.conformance.runner_wire import KEPT_HEADERS, WRONG_KEY, WireExchan
 from dragoman.errors import ConfigError, DecodeError
 from dragoman.failure import Failure
 from dragoman.jsontypes import format_json, load_json
-from dragoman.upstream.secret import Secret
+from dragoman.upstream.keys import Secret
 
 TARGETS = "targets.json"
 NOT_RECORDED = "not_recorded"

@@ -9,8 +9,8 @@ from dragoman.dialects import CLIENT_ONLY, SPOKEN, find_dialect
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import find_file, load_settings
 from dragoman.passes.profile import Profile
+from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, load_rows, profile_for
-from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import DEMO, Auth, Upstream
 
 # Mission B1: they stand in the table even where nobody has a key.

@@ -10,12 +10,10 @@ from msgspec import Struct
 from dragoman.conformance.runner_targets import VerifyTarget
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.upstream.answer import build_headers
-from dragoman.upstream.key_ring import Key
-from dragoman.upstream.secret import Secret, origin_of
+from dragoman.upstream.http.request import build_headers, join_url
+from dragoman.upstream.keys import Key, Secret, origin_of
 from dragoman.upstream.spec import Timeouts
 from dragoman.upstream.transport import Transport
-from dragoman.upstream.urls import join_url
 
 WRONG_KEY = "sk-dragoman-verify-no-such-key"
 KEPT_HEADERS = ("content-type", "retry-after", "x-dragoman-notes", "x-dragoman-upstream")

@@ -19,8 +19,8 @@ from dragoman.gateway.server import bind, make_server
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.state import Gateway
 from dragoman.testing.provider import Provider
+from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.profiles import find_kind, load_rows
-from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import Timeouts, Upstream
 
 KEY = "scripted-key-0123456789"

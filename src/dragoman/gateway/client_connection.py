@@ -22,7 +22,7 @@ from dragoman.gateway.bodies import too_large
 from dragoman.gateway.http import NOBODY, HttpRequest, HttpResponse
 from dragoman.gateway.settings import RequestLimits
 from dragoman.log_line import LogLine
-from dragoman.upstream.http.head import write_head
+from dragoman.upstream.http.request import write_head
 
 log = logging.getLogger(__name__)
 

@@ -34,8 +34,8 @@ from dragoman.upstream.discovery import (
     probe_local,
     remote_kinds,
 )
+from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.profiles import find_kind, load_rows, profile_for
-from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import DEMO, Caps, Timeouts, Upstream
 
 FILES = ("dragoman.toml", "config.json")

@@ -14,10 +14,9 @@ from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import load_json
 from dragoman.notes import Notes
-from dragoman.upstream.answer import build_headers
+from dragoman.upstream.http.request import build_headers, join_url, quote_segment
 from dragoman.upstream.spec import DEMO, Target
 from dragoman.upstream.upstream_state import UpstreamState
-from dragoman.upstream.urls import join_url, quote_segment
 from dragoman.wire import WireRequest
 
 ASK_S = 10.0

@@ -25,7 +25,8 @@ from dragoman.notes import Notes
 from dragoman.upstream.admission import Ticket
 from dragoman.upstream.attempts import Attempt, Job
 from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, redact_error, too_late, unreadable
-from dragoman.upstream.key_ring import Key
+from dragoman.upstream.http.request import build_headers, join_url
+from dragoman.upstream.keys import Key
 from dragoman.upstream.read_reply import (
     MAX_MESSAGE,
     count_all,
@@ -35,10 +36,9 @@ from dragoman.upstream.read_reply import (
     read_refusal,
     says_something,
 )
-from dragoman.upstream.spec import DEMO, Auth, Target
+from dragoman.upstream.spec import DEMO, Target
 from dragoman.upstream.transport import Opened, Transport
 from dragoman.upstream.upstream_state import UpstreamState
-from dragoman.upstream.urls import join_url
 
 log = logging.getLogger(__name__)
 # A stream that has started but says nothing is committed after this, so that its client gets pings.
@@ -375,26 +375,6 @@ class UpstreamAnswer:
 
 def _hash(request: bytes) -> int | None:
     return hash(request) if request else None
-
-
-def build_headers(
-    wire: dict[str, str], configured: dict[str, str], auth: Auth, key: Key, origin: str
-) -> dict[str, str]:
-    """Every header an upstream gets: the dialect's own, the configured ones, the key. Nothing of the client's."""
-    headers = {
-        "content-type": "application/json",
-        "accept-encoding": "identity",
-        "user-agent": "dragoman",
-        **wire,
-        **configured,
-    }
-    if key.secret is not None and auth != "none":
-        value = key.secret.reveal(origin)
-        if auth == "bearer":
-            headers["authorization"] = f"Bearer {value}"
-        else:
-            headers[auth] = value
-    return headers
 
 
 def _log_attempt(attempt: Attempt, why: str = "") -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
 from dragoman.upstream.failures import hide_refused_key
-from dragoman.upstream.key_ring import Key
+from dragoman.upstream.keys import Key
 from dragoman.upstream.retry import MOST_ATTEMPTS, RetryBudget
 from dragoman.upstream.spec import Target
 from dragoman.upstream.upstream_state import UpstreamState

@@ -13,8 +13,8 @@ from dragoman.demo.model import MODELS as DEMO_MODELS
 from dragoman.dialects import CANONICAL, find_dialect
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import load_json
+from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.profiles import Kind, find_kind, load_rows
-from dragoman.upstream.secret import Secret, origin_of
 from dragoman.upstream.spec import DEMO, Timeouts, Upstream
 
 DEFAULT_KIND = "compatible"

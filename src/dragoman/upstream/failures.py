@@ -4,7 +4,7 @@ import msgspec
 
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.upstream.secret import Secret
+from dragoman.upstream.keys import Secret
 
 MAX_ERROR_BYTES = 1024 * 1024
 

@@ -13,7 +13,7 @@ from dragoman.failure import Failure
 from dragoman.upstream.answer import UpstreamAnswer
 from dragoman.upstream.attempts import Attempts, Job
 from dragoman.upstream.failures import left_alone
-from dragoman.upstream.key_ring import Key
+from dragoman.upstream.keys import Key
 from dragoman.upstream.retry import LONGEST_HINT_S, Again, GiveUp, decide
 from dragoman.upstream.spec import Target
 from dragoman.upstream.transport import Transport

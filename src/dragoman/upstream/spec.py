@@ -4,7 +4,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.upstream.secret import Secret
+from dragoman.upstream.keys import Secret
 
 Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]
 DEMO = "demo"

@@ -9,44 +9,16 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from functools import lru_cache
 from math import inf
-from typing import NamedTuple
-from urllib.parse import quote, urlsplit
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.upstream.failures import malformed, too_large, too_late
-from dragoman.upstream.http.connection import HttpConnection, HungUp, NotHttp
+from dragoman.upstream.http.connection import HttpConnection, HungUp, NotHttp, Pool
 from dragoman.upstream.http.dial import default_tls, dial
-from dragoman.upstream.http.head import write_head
-from dragoman.upstream.http.pool import Pool
+from dragoman.upstream.http.request import Place, find_place, write_head
 from dragoman.upstream.http.resolver import Resolver
 from dragoman.upstream.spec import Caps, Timeouts
-
-
-class Place(NamedTuple):
-    """Where a URL leads: whom to call and what to ask for."""
-
-    origin: tuple[bool, str, int]  # whether TLS, host, port
-    target: str
-    host: str  # as the header says it
-
-
-@lru_cache(4096)
-def find_place(url: str) -> Place:
-    """A ValueError when the URL is none."""
-    parts = urlsplit(url)
-    tls = {"http": False, "https": True}.get(parts.scheme)
-    if tls is None or not parts.hostname or parts.username is not None:
-        raise ValueError("expected http(s)://host")
-    name = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
-    shown = f"[{name}]" if ":" in name else name
-    port = parts.port or (443 if tls else 80)
-    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
-    query = f"?{quote(parts.query, safe='/?%:@!$&()*+,;=~-._')}" if parts.query else ""
-    return Place((tls, name, port), path + query, shown if parts.port is None else f"{shown}:{port}")
-
 
 USUAL = Caps()
 

@@ -11,9 +11,8 @@ from dragoman.log_line import LogLine
 from dragoman.passes.profile import Profile
 from dragoman.upstream.admission import Admission, AdmissionWaiter
 from dragoman.upstream.breaker import Breaker, how_failed
-from dragoman.upstream.key_ring import Key, KeyRing
+from dragoman.upstream.keys import Key, KeyRing, origin_of
 from dragoman.upstream.retry import BROKEN, RetryBudget
-from dragoman.upstream.secret import origin_of
 from dragoman.upstream.spec import Upstream
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,91 @@
+"""The head of a request to an upstream: where it goes, which headers it has, and its bytes."""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+from dragoman.upstream.keys import Key
+from dragoman.upstream.spec import Auth
+
+_VERSION = re.compile(r"v\d+(?:alpha\d*|beta\d*)?")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+@lru_cache(4096)
+def join_url(base: str, path: str) -> str:
+    """`path` under `base`, whether `base` ends in nothing, a version, or the whole endpoint; a query is kept."""
+    parts = urlsplit(base)
+    bare, _, query = path.partition("?")
+    ours = [step for step in bare.split("/") if step]
+    theirs = [step for step in parts.path.split("/") if step]
+    if not _ends_with(theirs, ours):
+        if any(_VERSION.fullmatch(step) for step in theirs) and ours and _VERSION.fullmatch(ours[0]):
+            ours = ours[1:]
+        theirs = theirs + ours
+    queries = "&".join(part for part in (parts.query, query) if part)
+    return f"{parts.scheme}://{parts.netloc}/{'/'.join(theirs)}" + (f"?{queries}" if queries else "")
+
+
+def _ends_with(theirs: list[str], ours: list[str]) -> bool:
+    """Whether the base is the endpoint itself, with or without our version in front."""
+    short = ours[1:] if ours and _VERSION.fullmatch(ours[0]) else ours
+    return bool(short) and theirs[-len(short) :] == short
+
+
+def quote_segment(text: str) -> str:
+    """One path segment: nothing in it ends the segment, the path or the query."""
+    return quote(text, safe="-._~@:")
+
+
+class Place(NamedTuple):
+    """Where a URL leads: whom to call and what to ask for."""
+
+    origin: tuple[bool, str, int]  # whether TLS, host, port
+    target: str
+    host: str  # as the header says it
+
+
+@lru_cache(4096)
+def find_place(url: str) -> Place:
+    """A ValueError when the URL is none."""
+    parts = urlsplit(url)
+    tls = {"http": False, "https": True}.get(parts.scheme)
+    if tls is None or not parts.hostname or parts.username is not None:
+        raise ValueError("expected http(s)://host")
+    name = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
+    shown = f"[{name}]" if ":" in name else name
+    port = parts.port or (443 if tls else 80)
+    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
+    query = f"?{quote(parts.query, safe='/?%:@!$&()*+,;=~-._')}" if parts.query else ""
+    return Place((tls, name, port), path + query, shown if parts.port is None else f"{shown}:{port}")
+
+
+def build_headers(
+    wire: dict[str, str], configured: dict[str, str], auth: Auth, key: Key, origin: str
+) -> dict[str, str]:
+    """Every header an upstream gets: the dialect's own, the configured ones, the key. Nothing of the client's."""
+    headers = {
+        "content-type": "application/json",
+        "accept-encoding": "identity",
+        "user-agent": "dragoman",
+        **wire,
+        **configured,
+    }
+    if key.secret is not None and auth != "none":
+        value = key.secret.reveal(origin)
+        if auth == "bearer":
+            headers["authorization"] = f"Bearer {value}"
+        else:
+            headers[auth] = value
+    return headers
+
+
+def write_head(start: str, fields: dict[str, str]) -> bytes:
+    """A ValueError when a field would end its line: nothing anybody says becomes a header of its own (T30)."""
+    lines = [start, *[f"{name}: {value}" for name, value in fields.items()], "", ""]
+    text = "\r\n".join(lines)
+    ends = len(lines) - 1
+    if text.count("\n") != ends or text.count("\r") != ends or _CONTROL.search(text) is not None:
+        raise ValueError("a header holds a control character")
+    return text.encode()
