@@ -83,10 +83,6 @@ class Wiring(Struct, kw_only=True):
         known = ", ".join(upstream.name for upstream in self.upstreams)
         return _no_model(model, f"say whose it is, for example ollama/{model}; there are {known}")
 
-    def has_key(self) -> str | None:
-        """The first provider there is a key for."""
-        return next((upstream.name for upstream in self.upstreams if upstream.keys), None)
-
 
 def wire(
     provider: str | None,

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from dragoman.testing import faults
     from dragoman.testing.faults import ScriptedFault
     from dragoman.testing.provider import Provider, serve
-    from dragoman.testing.recorded import Recorded
+    from dragoman.testing.sending import Recorded
 
-_HOMES = {"ScriptedFault": "faults", "Provider": "provider", "Recorded": "recorded", "serve": "provider"}
+_HOMES = {"ScriptedFault": "faults", "Provider": "provider", "Recorded": "sending", "serve": "provider"}
 
 __all__ = ["Provider", "Recorded", "ScriptedFault", "faults", "serve"]
 

@@ -14,7 +14,7 @@ from dragoman.dialects import USUAL, find_dialect
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.events import Event, PartStart, ReplyStart
 from dragoman.model.messages import ToolCall
-from dragoman.testing.lists import CREATED
+from dragoman.testing.services import CREATED
 
 Json = dict[str, Any]
 

@@ -35,15 +35,21 @@ from dragoman.model.request import ReasoningSetting, Request
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
 from dragoman.testing.faults import ScriptedFault
-from dragoman.testing.lists import describe_model, embed, list_models
 from dragoman.testing.oddities import dress_events, edit_frames, find_oddity
-from dragoman.testing.recorded import Recorded
 from dragoman.testing.refusals import VendorRefusal, refuse, refuse_key, refuse_model
 from dragoman.testing.rules import check, warn
 from dragoman.testing.seals import check_seals, seal_events
-from dragoman.testing.sending import NO_FAULT, AnswerSender, send_instead, send_refusal
-from dragoman.testing.speech import complain_gemini, complain_openai, speak_gemini, speak_openai
-from dragoman.testing.stored import StoredResponses
+from dragoman.testing.sending import NO_FAULT, AnswerSender, Recorded, send_instead, send_refusal
+from dragoman.testing.services import (
+    StoredResponses,
+    complain_gemini,
+    complain_openai,
+    describe_model,
+    embed,
+    list_models,
+    speak_gemini,
+    speak_openai,
+)
 from dragoman.upstream.profiles import find_kind, load_rows, profile_for
 from dragoman.wire import WireRequest
 

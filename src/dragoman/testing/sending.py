@@ -1,19 +1,46 @@
-"""Sending an answer, or what comes instead of it: where the faults happen."""
+"""What a scripted provider received, and how it sends an answer or a fault."""
 
 import asyncio
 import struct
 import zlib
 from socket import SO_LINGER, SOL_SOCKET
+from typing import Any
 
 from aiohttp import web
 from msgspec.structs import replace
 
 from dragoman.dialects import find_dialect
+from dragoman.jsontypes import load_json
 from dragoman.testing.faults import ScriptedFault
-from dragoman.testing.recorded import Recorded
 from dragoman.testing.refusals import MANNERS, VendorRefusal, error_frame, refuse, refuse_overflow
 
 NO_FAULT = ScriptedFault(name="")
+
+
+class Recorded:
+    """One request as it arrived, and how it ended."""
+
+    def __init__(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
+        self.method = method
+        self.path = path  # with its query
+        self.headers = headers  # names in lower case
+        self.body = body
+        self.dialect: str | None = None  # None: not one of the conversation's endpoints
+        self.fault: str | None = None  # the name of the fault it met
+        self.refused: str | None = None  # why it was refused, in the vendor's words
+        self.warnings: list[str] = []  # what the real server accepts silently and then drops or misreads
+        self.status: int | None = None
+        self.frames_sent = 0
+        self.left = False  # the client disconnected before the end
+        self.done = False
+
+    @property
+    def json(self) -> Any:
+        return load_json(self.body)
+
+    def __repr__(self) -> str:
+        outcome = self.fault or self.refused or self.status
+        return f"<{self.method} {self.path} {len(self.body)} bytes: {outcome}>"
 
 
 def send_refusal(refusal: VendorRefusal) -> web.Response:
@@ -22,7 +49,7 @@ def send_refusal(refusal: VendorRefusal) -> web.Response:
 
 
 async def send_instead(http: web.Request, fault: ScriptedFault, kind: str, dialect: str) -> web.StreamResponse | None:
-    """The response that comes instead of an answer, if the fault is of that sort."""
+    """The response that replaces the answer; None if the fault does not replace it."""
     if fault.wait_s:
         await asyncio.sleep(fault.wait_s)
     if fault.reset == "before_headers":
@@ -51,7 +78,7 @@ async def send_instead(http: web.Request, fault: ScriptedFault, kind: str, diale
 
 
 class AnswerSender:
-    """Sends one answer, spoiled as its fault says."""
+    """Sends one answer, with its fault."""
 
     def __init__(self, http: web.Request, seen: Recorded, kind: str, fault: ScriptedFault, pace_s: float) -> None:
         self._http, self._seen, self._kind, self._fault, self._pace_s = http, seen, kind, fault, pace_s
@@ -100,7 +127,7 @@ class AnswerSender:
         return response
 
     async def _fail(self, response: web.StreamResponse, frame: bytes) -> web.StreamResponse | None:
-        """What happens at the fault's place in the stream; None: it goes on."""
+        """The fault at its place in the stream. None: the stream continues."""
         fault = self._fault
         if fault.stall_s:
             await asyncio.sleep(fault.stall_s)
@@ -124,7 +151,7 @@ class AnswerSender:
                 await asyncio.sleep(self._fault.pause_s)
 
     def _close(self, response: web.StreamResponse) -> web.StreamResponse:
-        """The end of the connection in the middle of a body."""
+        """Closes the connection in the middle of a body."""
         if self._http.transport is not None:
             self._http.transport.close()
         return response

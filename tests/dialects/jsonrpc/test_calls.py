@@ -14,7 +14,6 @@ from dragoman.dialects.jsonrpc import (
     encode_result,
     refuse_params,
 )
-from dragoman.dialects.jsonrpc.calls import decode_answer
 from dragoman.errors import DecodeError
 
 
@@ -162,13 +161,3 @@ def test_wrong_params_say_where() -> None:
         "message": "Invalid params: /params/model: expected string, found number",
         "data": {"kind": "invalid_request", "param": "/params/model"},
     }
-
-
-@pytest.mark.parametrize("data", [b"[]", b"{}", b'{"id": 1}', b'{"error": "x"}', b"nope"])
-def test_what_is_no_answer_is_refused(data: bytes) -> None:
-    with pytest.raises(DecodeError):
-        decode_answer(data)
-
-
-def test_an_answer_is_read() -> None:
-    assert decode_answer(encode_result(7, {"a": 1}))[0] == 7

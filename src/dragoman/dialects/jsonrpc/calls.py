@@ -5,7 +5,7 @@ call's id as it was written, `1.10` as `1.10`. A call without an id gets no answ
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
@@ -139,11 +139,3 @@ def _answers(batch: Batch, answers: Sequence[bytes | None]) -> Iterable[bytes]:
             yield encode_error(call.id, call.error)
         elif answer is not None:
             yield answer
-
-
-def decode_answer(data: bytes) -> tuple[Any, JsonObject]:
-    """The id and the whole response object, for clients."""
-    body = load_json(data)
-    if type(body) is not dict or not ("result" in body or type(body.get("error")) is dict):
-        raise DecodeError("expected a JSON-RPC response")
-    return body.get("id"), body
