@@ -1,4 +1,4 @@
-"""Line: one event of a log with its fields, written only when somebody reads it."""
+"""LogLine: one event of a log with its fields. It becomes text only when it is written."""
 
 import re
 from collections.abc import Mapping

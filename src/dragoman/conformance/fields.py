@@ -92,7 +92,7 @@ def _settings() -> Iterator[Sample]:
         "seed": 7,
         "logprobs": True,
         "verbosity": "low",
-        "user": "somebody",
+        "user": "user-1",
         "metadata": {"ship": "Fram"},
         "service_tier": "auto",
         "store": False,

@@ -46,7 +46,7 @@ VENDORS = ("openai", "anthropic", "gemini")  # they do have a token count
 ONE_MODEL = ("llamacpp", "lmstudio", "vllm", "sglang")  # often serve one model, whatever it is called
 
 
-# What servers of text-only models say to a picture: nobody's fault, so not a failure.
+# What servers of text-only models say to a picture. The model cannot see, so this is a SKIP and not a FAIL.
 _BLIND = re.compile(
     r"(image|vision|multimodal|picture).*(not support|unsupported|not enabled|no support)|not support.*image", re.I
 )

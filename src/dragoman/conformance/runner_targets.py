@@ -13,7 +13,7 @@ from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, load_rows, profile_for
 from dragoman.upstream.spec import DEMO, Auth, Upstream
 
-# Mission B1: they stand in the table even where nobody has a key.
+# Mission B1: they stand in the table even without a key.
 EIGHT = ("openai", "azure", "anthropic", "gemini", "xai", "ollama", "lmstudio", "gpustack")
 DOORS = (*SPOKEN, *CLIENT_ONLY)
 

@@ -180,7 +180,7 @@ Scripted providers ([how strict they are](testing.md)) stand for the vendors: se
 vendor refuses, in its words, and answer with its oddities."""
 THROUGH = """The same scenarios sent by a client of each dialect to a dragoman in front of scripted providers."""
 REAL = """\
-Against a server nobody here wrote: [llama.cpp](verification-real.md). What each conversion carries, feature by feature:
+Against a real server: [llama.cpp](verification-real.md). What each conversion carries, feature by feature:
 [each dialect to each](pairs.md), and field by field on the page of each dialect."""
 
 

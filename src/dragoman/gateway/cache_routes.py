@@ -1,7 +1,7 @@
 """Gemini's cachedContents: the beginning of a conversation under a name (CLIENTS 17).
 
 https://ai.google.dev/api/caching (read 2026-11-16). The gateway keeps it itself and puts it in front of every request
-that names it, so that it works whoever answers. A name we did not give goes on to the provider as it is.
+that names it, so that it works with every provider. A name that we did not give goes to the provider as it is.
 """
 
 import asyncio

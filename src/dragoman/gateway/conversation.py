@@ -46,7 +46,7 @@ OWN = Failure(kind="server_error", status=500, code="internal", message="an erro
 async def converse(
     gateway: Gateway, http: HttpRequest, dialect: Dialect, path: str, door: str, *, raw: bytes | None = None
 ) -> HttpResponse:
-    """The whole way of one request; `raw` is its body, if somebody has read it already."""
+    """The whole way of one request; `raw` is its body, if it was read already."""
     scope = http.scope = Scope(gateway, http, dialect, door)
     await take_in(scope, path, raw)
     if "x-dragoman-mcp" in http.headers or scope.now.settings.mcp.default:

@@ -356,4 +356,4 @@ class LoopAnswer:
         task.add_done_callback(_ending.discard)
 
 
-_ending: set["asyncio.Task[None]"] = set()  # a task nobody holds may vanish before it has run
+_ending: set["asyncio.Task[None]"] = set()  # asyncio may collect a task without a reference before it has run

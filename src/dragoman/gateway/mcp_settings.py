@@ -56,7 +56,7 @@ def read_mcp(table: Any, file: str, expand: Callable[[str, str], str]) -> McpSet
     path, prices = table.get("file"), _prices(table.get("prices"), file)
     limits = _limits(table, file)
     if limits.cost is not None and not prices:
-        raise ConfigError(file, "mcp.cost", "expected mcp.prices beside it: nobody else knows what a model costs")
+        raise ConfigError(file, "mcp.cost", "expected mcp.prices beside it: the prices of models are not known here")
     return McpSettings(
         file=Path(path) if isinstance(path, str) else None,
         default=tuple(default),

@@ -47,7 +47,7 @@ class ResponseStore:
         self._db: sqlite3.Connection | None = None
 
     def put(self, owner: str, stored: StoredResponse) -> bool:
-        """False when it cannot be kept: too much, a disk that is full, a database somebody holds (F47, F48)."""
+        """False if it cannot be kept: too large, disk full, or database locked (F47, F48)."""
         try:
             row = msgspec.msgpack.encode(stored)
         except OverflowError:  # a number of more than 64 bits
@@ -105,7 +105,7 @@ class ResponseStore:
         if self._db is None:
             if self._path is not None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._path.touch(mode=0o600)  # conversations are nobody else's
+                self._path.touch(mode=0o600)  # only the owner may read conversations
             self._db = sqlite3.connect(self._path or ":memory:", check_same_thread=False, timeout=BUSY_S)
             if self._path is not None:
                 self._path.chmod(0o600)

@@ -110,7 +110,7 @@ HELP = {
     "dragoman_keys_resting": "keys that wait for a rate limit to pass",
     "dragoman_config_generation": "how often a configuration was read",
     "dragoman_config_rejected": "configurations that were no good",
-    "dragoman_log_dropped": "lines of the log nobody read in time",
+    "dragoman_log_dropped": "log lines dropped because the log reader stalled",
     "dragoman_tasks": "tasks of the event loop",
     "process_resident_memory_bytes": "memory in use",
     "process_open_fds": "open files and sockets",

@@ -118,7 +118,7 @@ def show_request(row: Xray) -> HttpResponse:
 
 
 def _sections(row: Xray) -> Iterator[str]:
-    way = f"{escape(row.door)} &rarr; {escape(row.upstream or 'nobody')}"
+    way = f"{escape(row.door)} &rarr; {escape(row.upstream or 'no upstream')}"
     yield f"<p>{way}, {row.status or 'left'}, {row.seconds} s</p>"
     if row.notes:
         notes = "".join(

@@ -213,7 +213,7 @@ def wrong_type(media_type: str = "text/plain") -> ScriptedFault:
 
 
 def compressed() -> ScriptedFault:
-    """gzip nobody asked for."""
+    """gzip without being asked for it."""
     return ScriptedFault(name="gzip", gzip=True)
 
 
