@@ -97,7 +97,7 @@ def test_through_a_gateway(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], 2, "what is the question?"),
         (["x", "--model", "gpt-4o"], 1, "set OPENAI_API_KEY"),
-        (["x", "--model", "nobody"], 1, "say whose it is"),
+        (["x", "--model", "nobody"], 1, "put the upstream's name in front"),
         (["x", "--image", "/nowhere.png"], 2, "cannot be read"),
         (["x", "--json-schema", "/nowhere.json"], 2, "No such file"),
         (["x", "--json-schema", "{"], 2, "not JSON"),
@@ -110,7 +110,7 @@ def test_through_a_gateway(capsys: pytest.CaptureFixture[str]) -> None:
         (["x", "--file", "/nowhere.txt"], 2, "cannot be read"),
         (["x", "--effort", "frantic"], 2, "expected off, minimal, low"),
         (["x", "--max-output", "0"], 2, "expected a number from 1"),
-        (["x", "--model", "no model"], 1, "this is no model's name"),
+        (["x", "--model", "no model"], 1, "this is not a valid model name"),
         (["x", "--model", "ollama/qwen3"], 1, "ollama (http://127.0.0.1:9) takes no connection"),
         (["x", "--url", "ftp://x"], 2, "--url: expected http"),
         (["x", "--url", "127.0.0.1:9", "--model", "demo"], 1, "the gateway at http://127.0.0.1:9 takes no connection"),
@@ -187,7 +187,7 @@ def test_an_answer_that_is_not_what_the_schema_says_is_none(
         assert cli.main(["ask", "x", "--model", "gpt-4o", "--json-schema", SCHEMA]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert 'not what its schema says: /city: expected string, found number; it says: {"city": 5}' in err
+    assert 'does not match its schema: /city: expected string, found number; it says: {"city": 5}' in err
 
 
 def test_a_refused_key_is_said_without_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,7 +156,7 @@ def test_ffmpeg_makes_the_others_where_it_is(
         (["hi", "-o", "a.wav", "--url", "ftp://x"], 2, "base_url"),
         (["hi", "-o", "a.wav", "--port", "9"], 1, "no gateway answers at http://127.0.0.1:9"),
         (["hi", "-o", "a.wav", "--model", "gpt-4o-mini-tts"], 1, "set OPENAI_API_KEY"),
-        (["hi", "-o", "a.wav", "--model", "nobody"], 1, "say whose it is"),
+        (["hi", "-o", "a.wav", "--model", "nobody"], 1, "put the upstream's name in front"),
         (["hi", "-o", "nowhere/a.wav"], 1, "cannot be written: No such file or directory"),
         (["hi", "-o", "a.wav", "--model", "claude-sonnet-4-6"], 1, "needs a key for Anthropic"),
     ],

@@ -42,7 +42,7 @@ def test_who_hangs_up_leaves_nothing_behind() -> None:
             break
         await stream.close()
         await asyncio.sleep(0.05)
-        (state,) = client.wiring.upstream_states.values()
+        (state,) = client.upstreams.upstream_states.values()
         left = state.budget.in_flight
         await client.close()
         return left

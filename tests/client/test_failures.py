@@ -150,7 +150,7 @@ def test_leaving_a_stream_early_hangs_up(how: str) -> None:
                 case _:
                     await client.close()
             await until(lambda: provider.requests[0].left)
-            state = client.wiring.targets("claude-sonnet-4-6")[0][0]
+            state = client.upstreams.targets("claude-sonnet-4-6")[0][0]
             assert state.budget.in_flight == 0
             await client.close()
 
@@ -207,7 +207,7 @@ def test_cancelling_a_loop_leaves_nothing_behind(stream: bool) -> None:
             assert ended == ["slow"]
             assert [task for task in asyncio.all_tasks() - before if "RequestHandler" not in repr(task)] == []
             assert len(talks(provider)) == 1
-            assert client.wiring.targets(model)[0][0].budget.in_flight == 0
+            assert client.upstreams.targets(model)[0][0].budget.in_flight == 0
 
     asyncio.run(main())
 
@@ -299,7 +299,9 @@ def test_where_json_is_only_asked_for_in_words_a_wrong_answer_is_asked_for_again
                 assert await ask(client, model) == {"people": 7}
                 assert len(talks(provider)) == 2
             provider.say(*['{"people": "many"}'] * 4)
-            with pytest.raises(DecodeError, match=r"not what its schema says: /people: expected integer, found string"):
+            with pytest.raises(
+                DecodeError, match=r"does not match its schema: /people: expected integer, found string"
+            ):
                 await ask(client, model)
 
     asyncio.run(main())

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from dragoman.client.answers import Answer
 from dragoman.client.outputs import parse, schema_of
-from dragoman.client.prompts import Asking, build
+from dragoman.client.prompts import ChatOptions, build
 from dragoman.errors import DragomanError
 from dragoman.model.messages import Document, Image, Message, Text, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply
@@ -20,7 +20,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 
 
 def made(prompt: Any = "hi", **asking: Any) -> Request:
-    said: Asking = asking  # type: ignore[assignment]
+    said: ChatOptions = asking  # type: ignore[assignment]
     return build("m", prompt, said).request
 
 

@@ -13,7 +13,7 @@ from dragoman.notes import NoteKind
 
 if TYPE_CHECKING:
     from dragoman.client import Answer, Client
-    from dragoman.client.prompts import Asking
+    from dragoman.client.prompts import ChatOptions
 
 NAME = "ask"
 HELP = "ask a model one question"
@@ -73,10 +73,10 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.client import Client
 
     try:
-        prompt, asking = read_question(args)
+        prompt, chat_options = read_question(args)
         with Client(base_url=read_url(args.url)) as client:
             model = args.model or choose_model(client, args.url)
-            return answer(client, model, prompt, asking, args)
+            return answer(client, model, prompt, chat_options, args)
     except NoAnswerError as error:
         return complain(str(error), NO_ANSWER)
     except ConfigError as error:
@@ -111,7 +111,7 @@ def read_url(said: str | None) -> str | None:
     return f"http://{said}" if said and "://" not in said else said
 
 
-def read_question(args: argparse.Namespace) -> tuple[str, "Asking"]:
+def read_question(args: argparse.Namespace) -> tuple[str, "ChatOptions"]:
     words = " ".join(word for word in args.words if word != "-")
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip()
     prompt = "\n\n".join(text for text in (words, piped) if text)
@@ -127,9 +127,9 @@ def read_question(args: argparse.Namespace) -> tuple[str, "Asking"]:
         "temperature": args.temperature,
         "refuse": args.refuse,
     }
-    asking: Asking = {}
-    asking.update({name: value for name, value in said.items() if value not in (None, [])})  # type: ignore[typeddict-item]
-    return prompt, asking
+    chat_options: ChatOptions = {}
+    chat_options.update({name: value for name, value in said.items() if value not in (None, [])})  # type: ignore[typeddict-item]
+    return prompt, chat_options
 
 
 def read_schema(said: str) -> JsonObject:
@@ -153,21 +153,21 @@ def choose_model(client: "Client", url: str | None) -> str:
     if url is not None:
         listed = client.models()
         return listed[0].name if listed else "demo"
-    return next((MODELS[u.name] for u in client.wiring.upstreams if u.keys and u.name in MODELS), "demo")
+    return next((MODELS[u.name] for u in client.upstreams.all if u.keys and u.name in MODELS), "demo")
 
 
-def answer(client: "Client", model: str, prompt: str, asking: "Asking", args: argparse.Namespace) -> int:
+def answer(client: "Client", model: str, prompt: str, chat_options: "ChatOptions", args: argparse.Namespace) -> int:
     wanted = sys.stdout.isatty() if args.stream is None else args.stream
-    if wanted and "output" not in asking:
-        with client.chat(model, prompt, stream=True, **asking) as stream:
+    if wanted and "output" not in chat_options:
+        with client.chat(model, prompt, stream=True, **chat_options) as stream:
             for text in stream.texts():
                 sys.stdout.write(text)
                 sys.stdout.flush()
             given = stream.answer()
         sys.stdout.write("\n")
     else:
-        given = client.chat(model, prompt, **asking)
-        if "output" in asking:
+        given = client.chat(model, prompt, **chat_options)
+        if "output" in chat_options:
             sys.stdout.flush()
             sys.stdout.buffer.write((format_json if sys.stdout.isatty() else dump_json)(parsed(given)) + b"\n")
         else:

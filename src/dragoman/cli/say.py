@@ -96,8 +96,8 @@ def connect(make: "type[Client]", args: argparse.Namespace) -> "Client":
 def choose_speaker(client: "Client", url: str | None) -> str:
     if url:
         return "tts-1"
-    if client.wiring.only is None:
-        return next((SPEAKERS[u.name] for u in client.wiring.upstreams if u.keys and u.name in SPEAKERS), "demo")
+    if client.upstreams.only is None:
+        return next((SPEAKERS[u.name] for u in client.upstreams.all if u.keys and u.name in SPEAKERS), "demo")
     names = [row.name for row in client.models()]
     found = next((name for name in names if "tts" in name.lower() or "speech" in name.lower()), None)
     if found is None and "demo" not in names:

@@ -1,10 +1,9 @@
 """The Python library: one small API for every provider, straight or through a gateway, sync and async.
 
-prompts.py      what people write -> Request        answers.py  Reply -> Answer, Stream, RunAnswer
-outputs.py      types and schemas of answers        lists.py    models and token counts
-wiring.py       which upstreams there are           speech.py   a text spoken
-aio.py          AsyncClient                         sync.py     Client: the same without `await`
-openai_form.py  requests and answers in OpenAI's form, whoever answers
+prompts.py       the caller's arguments -> Request     answers.py       Reply -> Answer, Stream, RunAnswer
+outputs.py       types and schemas of answers          services.py      models, token counts, speech
+upstreams.py     the upstreams of a client             openai_style.py  requests and answers in OpenAI's form
+async_client.py  AsyncClient                           sync_client.py   Client: the same without `await`
 """
 
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent

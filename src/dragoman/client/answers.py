@@ -1,4 +1,4 @@
-"""Answer, AsyncStream, RunAnswer: what a client gives back."""
+"""Answer, AsyncStream, RunAnswer: the results of a client's calls."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
@@ -19,12 +19,12 @@ from dragoman.notes import Note
 
 
 class Answer:
-    """One answer. `reply` is all of it; the rest are its parts one mostly wants."""
+    """One answer. `reply` holds all of it. The other properties are shortcuts to its parts."""
 
     def __init__(self, reply: Reply, *, notes: tuple[Note, ...] = (), upstream: str = "", output: Any = None) -> None:
         self.reply = reply
-        self.notes = notes  # what could not be carried on the way there and back
-        self.upstream = upstream  # who answered
+        self.notes = notes  # losses and changes in the request and in the reply
+        self.upstream = upstream  # the name of the upstream that answered
         self._output = output
 
     @property
@@ -66,12 +66,12 @@ class Answer:
 
     @property
     def message(self) -> Message:
-        """The assistant's turn, to be put into the next prompt."""
+        """The assistant's turn. Put it into the next prompt."""
         return Message(role="assistant", parts=self.parts)
 
     @property
     def parsed(self) -> Any:
-        """The text as the `output` that was asked for; DecodeError when it is not that."""
+        """The text as a value of `output`. Raises DecodeError if the text does not fit."""
         if self._output is None:
             raise DragomanError("nothing to parse: ask with output=")
         return parse(self._output, self.text)
@@ -84,7 +84,7 @@ class Answer:
 
 
 class RunAnswer(Answer):
-    """The last answer of a tool loop, and how it came about."""
+    """The last answer of a tool loop, with the conversation that led to it."""
 
     def __init__(self, stopped: Stopped, **more: Any) -> None:
         reply = stopped.reply or Reply(id="", model="", choices=())
@@ -98,7 +98,7 @@ class RunAnswer(Answer):
 
     @property
     def usage(self) -> Usage:
-        """Of all turns."""
+        """The sum over all turns."""
         return self._stopped.usage
 
     @property
@@ -116,16 +116,16 @@ class RunAnswer(Answer):
 
 
 class StreamEvent(Struct, frozen=True, kw_only=True):
-    """One event of a stream, with what most readers look for taken out of it."""
+    """One event of a stream. `text`, `reasoning` and `call` are taken out of it for easy reading."""
 
     event: Event
     text: str = ""  # of the answer
     reasoning: str = ""
-    call: ToolCall | None = None  # a whole call, at its end
+    call: ToolCall | None = None  # the complete call, set when it ends
 
 
-class Reader:
-    """Events in, StreamEvents out. Of several choices the first is read."""
+class EventReader:
+    """Turns Events into StreamEvents. It reads only the first choice."""
 
     def __init__(self) -> None:
         self.builder = ReplyBuilder()
@@ -152,21 +152,21 @@ class Reader:
             case PartEnd(index=index):
                 part = self._open.pop(index, None)
                 if isinstance(part, ToolCall):
-                    return StreamEvent(event=event, call=self._whole(part, index, event))
+                    return StreamEvent(event=event, call=self._complete(part, index, event))
             case _:
                 pass
         return StreamEvent(event=event)
 
-    def _whole(self, part: ToolCall, index: int, end: PartEnd) -> ToolCall:
+    def _complete(self, part: ToolCall, index: int, end: PartEnd) -> ToolCall:
         arguments = part.arguments + "".join(self._arguments.pop(index, ()))
         extras = merge_extras(part.extras, end.extras)
         return replace(part, arguments=arguments, seal=end.seal or part.seal, extras=extras)
 
 
 class AsyncStream:
-    """An answer as it comes: iterate it, or its `texts()`. It ends by itself; leave early with `async with` or `close`.
+    """A streamed answer: iterate over it, or over its `texts()`. To leave early, use `async with` or `close`.
 
-    A stream that breaks raises UpstreamError after what it had said.
+    A stream that breaks yields all it received and then raises UpstreamError.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class AsyncStream:
         self._events = events
         self._close = close
         self._finish = finish
-        self._reader = Reader()
+        self._reader = EventReader()
         self._ready: list[Event] = []
         self._over = False
 
@@ -199,30 +199,30 @@ class AsyncStream:
                 continue
             self._ready = list(piece)
         event = self._ready.pop(0)
-        heard = self._reader.read(event)
+        stream_event = self._reader.read(event)
         if isinstance(event, ReplyFailed):
             await self.close()
             raise UpstreamError(event.failure)
-        return heard
+        return stream_event
 
-    async def together(self) -> list[StreamEvent]:
-        """The next event and those that arrived with it; nothing at the end."""
+    async def next_batch(self) -> list[StreamEvent]:
+        """The next event and the events that arrived with it. An empty list at the end."""
         try:
-            heard = [await anext(self)]
+            batch = [await anext(self)]
         except StopAsyncIteration:
             return []
         while self._ready and not isinstance(self._ready[0], ReplyFailed):
-            heard.append(self._reader.read(self._ready.pop(0)))
-        return heard
+            batch.append(self._reader.read(self._ready.pop(0)))
+        return batch
 
     async def texts(self) -> AsyncIterator[str]:
-        """Only the text of the answer, as it comes."""
-        async for heard in self:
-            if heard.text:
-                yield heard.text
+        """Only the text of the answer, piece by piece."""
+        async for stream_event in self:
+            if stream_event.text:
+                yield stream_event.text
 
     async def answer(self) -> Answer:
-        """The whole answer, once the rest of it has come."""
+        """Reads the rest of the stream and returns the whole answer."""
         async for _ in self:
             pass
         try:

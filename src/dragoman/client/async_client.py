@@ -1,4 +1,4 @@
-"""AsyncClient: asks upstreams with the gateway's own sender: the same retries, limits, fallbacks and passes."""
+"""AsyncClient. It uses the gateway's sender, so it has the same retries, limits, fallbacks and passes."""
 
 import asyncio
 import os
@@ -13,11 +13,10 @@ from msgspec.structs import replace
 from dragoman.agent.driver import run_loop
 from dragoman.agent.steps import Limits, Step, Stopped
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer
-from dragoman.client.lists import Count, ListedModel, count_tokens, list_models
 from dragoman.client.openai_style import AsyncOpenAI
-from dragoman.client.prompts import Asking, BuiltRequest, Prompt, build
-from dragoman.client.speech import speak
-from dragoman.client.wiring import GATEWAY, Wiring, wire
+from dragoman.client.prompts import BuiltRequest, ChatOptions, Prompt, build
+from dragoman.client.services import Count, ListedModel, count_tokens, list_models, speak
+from dragoman.client.upstreams import GATEWAY, ClientUpstreams, choose_upstreams
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
@@ -40,7 +39,7 @@ from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
 
 TIMEOUT_S = 600.0
-OUR_WORDS = "the upstream"  # so begin our own messages about an upstream
+OUR_MESSAGE_START = "the upstream"  # our own messages about an upstream begin with this
 
 
 class AsyncClient:
@@ -68,15 +67,15 @@ class AsyncClient:
         timeouts: Timeouts | None = None,
         refuse: Sequence[NoteKind] = (),
     ) -> None:
-        """`aliases`: a name for one model, or for several to be tried in turn. `headers`: sent with every request, to
-        the one provider or gateway that is said. `env`: instead of the process's own."""
-        self._home: asyncio.AbstractEventLoop | None = None
+        """`aliases`: a name for one model, or for several that are tried in turn. `headers`: sent with every request;
+        they need a `provider` or a `base_url`. `env`: used instead of the process's environment."""
+        self._event_loop: asyncio.AbstractEventLoop | None = None
         self._transport = Transport()
         self._sender = Sender(self._transport)
         self._timeout_s = timeout_s
         self._refuse = frozenset(refuse)
-        self._live: set[OpenAnswer] = set()
-        self.wiring: Wiring = wire(
+        self._open_answers: set[OpenAnswer] = set()
+        self.upstreams: ClientUpstreams = choose_upstreams(
             provider,
             api_key=api_key,
             base_url=base_url,
@@ -91,62 +90,62 @@ class AsyncClient:
         )
         self.openai = AsyncOpenAI(self)
 
-    def _begin(self) -> None:
-        """Connections and queues belong to a loop: in another one (a second `asyncio.run`) there are new ones."""
+    def _bind_loop(self) -> None:
+        """Connections and queues belong to an event loop. A new loop (a second `asyncio.run`) gets new ones."""
         loop = asyncio.get_running_loop()
-        if loop is not self._home:
-            if self._home is not None:
+        if loop is not self._event_loop:
+            if self._event_loop is not None:
                 self._transport = self._sender.transport = Transport()
-                self._live.clear()
-                self.wiring.upstream_states.clear()
-            self._home = loop
+                self._open_answers.clear()
+                self.upstreams.upstream_states.clear()
+            self._event_loop = loop
 
-    # -- asking
+    # -- chat
 
     @overload
     async def chat(
-        self, model: str, prompt: Prompt, *, stream: Literal[False] = False, **asking: Unpack[Asking]
+        self, model: str, prompt: Prompt, *, stream: Literal[False] = False, **chat_options: Unpack[ChatOptions]
     ) -> Answer: ...
     @overload
     async def chat(
-        self, model: str, prompt: Prompt, *, stream: Literal[True], **asking: Unpack[Asking]
+        self, model: str, prompt: Prompt, *, stream: Literal[True], **chat_options: Unpack[ChatOptions]
     ) -> AsyncStream: ...
     async def chat(
-        self, model: str, prompt: Prompt, *, stream: bool = False, **asking: Unpack[Asking]
+        self, model: str, prompt: Prompt, *, stream: bool = False, **chat_options: Unpack[ChatOptions]
     ) -> Answer | AsyncStream:
-        """One answer. Tools are offered and not run: the calls are in `.calls` (see `run`)."""
-        asked = build(model, prompt, asking)
-        request = await self._offer(asked)
-        return await (self._stream(request, asked) if stream else self._whole(request, asked))
+        """One answer. The model may call tools, but they are not run: read `.calls`, or use `run`."""
+        built = build(model, prompt, chat_options)
+        request = await self._add_tools(built)
+        return await (self._chat_stream(request, built) if stream else self._chat_whole(request, built))
 
-    async def stream(self, model: str, prompt: Prompt, **asking: Unpack[Asking]) -> AsyncStream:
+    async def stream(self, model: str, prompt: Prompt, **chat_options: Unpack[ChatOptions]) -> AsyncStream:
         """The same as `chat(..., stream=True)`."""
-        return await self.chat(model, prompt, stream=True, **asking)
+        return await self.chat(model, prompt, stream=True, **chat_options)
 
     async def run(
-        self, model: str, prompt: Prompt, *, limits: Limits | None = None, **asking: Unpack[Asking]
+        self, model: str, prompt: Prompt, *, limits: Limits | None = None, **chat_options: Unpack[ChatOptions]
     ) -> RunAnswer:
-        """The tool loop: asks, runs what is called, tells the results, until there is nothing left to call."""
-        asked = build(model, prompt, asking)
+        """The tool loop: asks the model, runs the tools it calls, sends the results, until it calls no more."""
+        built = build(model, prompt, chat_options)
         notes: list[Note] = []
-        async with aclosing(self._loop(asked, limits, notes, stream=False)) as steps:
+        async with aclosing(self._loop(built, limits, notes, stream=False)) as steps:
             async for step in steps:
                 if isinstance(step, Stopped):
-                    return finish_run(step, notes, asked)
-        raise UpstreamError(Failure(kind="unknown", message="the loop ended without an end"))
+                    return finish_run(step, notes, built)
+        raise UpstreamError(Failure(kind="unknown", message="the tool loop ended without a result"))
 
     async def run_steps(
-        self, model: str, prompt: Prompt, *, limits: Limits | None = None, **asking: Unpack[Asking]
+        self, model: str, prompt: Prompt, *, limits: Limits | None = None, **chat_options: Unpack[ChatOptions]
     ) -> AsyncGenerator[Step, None]:
-        """The tool loop step by step: model events as they come, calls, results, and why it stopped."""
-        async with aclosing(self._loop(build(model, prompt, asking), limits, [], stream=True)) as steps:
+        """The tool loop step by step: model events, calls, results, and the reason it stopped."""
+        async with aclosing(self._loop(build(model, prompt, chat_options), limits, [], stream=True)) as steps:
             async for step in steps:
                 yield step
 
     def _loop(
-        self, asked: BuiltRequest, limits: Limits | None, notes: list[Note], *, stream: bool
+        self, built: BuiltRequest, limits: Limits | None, notes: list[Note], *, stream: bool
     ) -> AsyncGenerator[Step, None]:
-        return run_loop(_Upstreams(self, asked, notes, stream), asked.toolbox, asked.request, limits)
+        return run_loop(_LoopModel(self, built, notes, stream), built.toolbox, built.request, limits)
 
     async def speak(
         self,
@@ -158,27 +157,27 @@ class AsyncClient:
         form: str | None = None,
         timeout_s: float | None = None,
     ) -> Sound:
-        """A text spoken. `form`: wav, pcm, flac, ogg; mp3, opus and aac where the provider gives them or ffmpeg is
-        there. OpenAI's and Gemini's names of voices are understood by both."""
-        self._begin()
+        """Speaks a text. `form`: wav, pcm, flac, ogg; mp3, opus and aac need a provider that makes them, or ffmpeg.
+        OpenAI's voice names work with Gemini too, and Gemini's with OpenAI."""
+        self._bind_loop()
         return await speak(self, model, text, voice=voice, instructions=instructions, form=form, timeout_s=timeout_s)
 
-    async def _offer(self, asked: BuiltRequest) -> Request:
-        offered = (*(asked.request.tools or ()), *await asked.toolbox.list_tools())
-        return replace(asked.request, tools=offered) if offered else asked.request
+    async def _add_tools(self, built: BuiltRequest) -> Request:
+        tools = (*(built.request.tools or ()), *await built.toolbox.list_tools())
+        return replace(built.request, tools=tools) if tools else built.request
 
-    # -- lists
+    # -- models and token counts
 
     async def models(self, upstream: str | None = None) -> list[ListedModel]:
-        """Every model of every upstream that answers, or of one, and then it is an error if it does not."""
-        self._begin()
-        return await list_models(self.wiring, self._transport, upstream)
+        """The models of every upstream that answers. With `upstream`, its models, or an error if it does not answer."""
+        self._bind_loop()
+        return await list_models(self.upstreams, self._transport, upstream)
 
-    async def count_tokens(self, model: str, prompt: Prompt, **asking: Unpack[Asking]) -> Count:
-        """How many tokens a request has: asked of the provider where it can say, else estimated."""
-        request = await self._offer(build(model, prompt, asking))
-        self._begin()
-        return await count_tokens(self.wiring, self._transport, request)
+    async def count_tokens(self, model: str, prompt: Prompt, **chat_options: Unpack[ChatOptions]) -> Count:
+        """The number of tokens of a request. The provider counts them if it can; otherwise it is an estimate."""
+        request = await self._add_tools(build(model, prompt, chat_options))
+        self._bind_loop()
+        return await count_tokens(self.upstreams, self._transport, request)
 
     # -- sending
 
@@ -191,21 +190,21 @@ class AsyncClient:
         refuse: frozenset[NoteKind] = frozenset(),
         timeout_s: float | None = None,
     ) -> OpenAnswer:
-        """The first upstream that begins to answer. Whoever calls this closes what it gives (`done`)."""
-        self._begin()
+        """The answer of the first upstream that begins to answer. The caller ends it with `close_answer`."""
+        self._bind_loop()
         client_request = ClientRequest(
             dialect=dialect or find_dialect("canonical"),
-            request=replace(request, stream=stream),  # said, so that no dialect has to make it up
+            request=replace(request, stream=stream),  # set, so that no dialect has to invent it
             same_wire=False,
         )
-        wanted = refuse | self._refuse
-        targets = self.wiring.targets(request.model)
+        refused = refuse | self._refuse
+        targets = self.upstreams.targets(request.model)
         copies = 1
         if (request.choices or 1) > 1:
-            client_request, copies = split(client_request, *targets[0], refuse=wanted)
+            client_request, copies = split(client_request, *targets[0], refuse=refused)
 
         def call(state: UpstreamState, target: Target) -> UpstreamCall:
-            return render(client_request, state, target, stream=stream, refuse=wanted)
+            return render(client_request, state, target, stream=stream, refuse=refused)
 
         job = Job(
             targets=targets,
@@ -219,47 +218,47 @@ class AsyncClient:
         return self._sender.clock() + (self._timeout_s if timeout_s is None else timeout_s)
 
     async def ask(self, job: Job, copies: int = 1) -> OpenAnswer:
-        """Whoever calls this closes what it gives (`done`). A gateway has tried again already when it says no."""
-        job = replace(job, report=tell_refused_key, most=1 if self.wiring.only == GATEWAY else job.most)
+        """The caller ends the answer with `close_answer`. A gateway retries by itself, so we ask it only once."""
+        job = replace(job, report=explain_refused_key, most=1 if self.upstreams.only == GATEWAY else job.most)
         try:
-            sent = await (self._sender.ask(job) if copies == 1 else ask_each(self._sender, job, copies))
+            open_answer = await (self._sender.ask(job) if copies == 1 else ask_each(self._sender, job, copies))
         except UpstreamError as error:
             raise UpstreamError(name_upstream(error.failure, job)) from error
-        self._live.add(sent)
-        return sent
+        self._open_answers.add(open_answer)
+        return open_answer
 
-    def done(self, sent: OpenAnswer) -> None:
-        sent.close()
-        self._live.discard(sent)
+    def close_answer(self, open_answer: OpenAnswer) -> None:
+        open_answer.close()
+        self._open_answers.discard(open_answer)
 
-    def drop_with(self, stream: object, sent: OpenAnswer) -> None:
-        """A stream that nobody holds any more hangs up, in whatever thread that is noticed."""
+    def close_when_unused(self, stream: object, open_answer: OpenAnswer) -> None:
+        """Closes the connection when the stream is garbage collected. That may happen in any thread."""
         loop = asyncio.get_running_loop()
-        weakref.finalize(stream, _drop, loop, self.done, sent).atexit = False
+        weakref.finalize(stream, _close_from_any_thread, loop, self.close_answer, open_answer).atexit = False
 
-    async def _whole(self, request: Request, asked: BuiltRequest) -> Answer:
-        sent = await self.send(request, stream=False, refuse=asked.refuse, timeout_s=asked.timeout_s)
+    async def _chat_whole(self, request: Request, built: BuiltRequest) -> Answer:
+        open_answer = await self.send(request, stream=False, refuse=built.refuse, timeout_s=built.timeout_s)
         try:
-            return finish_chat(whole_reply(sent), sent, asked)
+            return finish_chat(whole_reply(open_answer), open_answer, built)
         finally:
-            self.done(sent)
+            self.close_answer(open_answer)
 
-    async def _stream(self, request: Request, asked: BuiltRequest) -> AsyncStream:
-        sent = await self.send(request, stream=True, refuse=asked.refuse, timeout_s=asked.timeout_s)
+    async def _chat_stream(self, request: Request, built: BuiltRequest) -> AsyncStream:
+        open_answer = await self.send(request, stream=True, refuse=built.refuse, timeout_s=built.timeout_s)
 
         async def close() -> None:
-            self.done(sent)
+            self.close_answer(open_answer)
 
-        stream = AsyncStream(pieces(sent), close, lambda reply: finish_chat(reply, sent, asked))
-        self.drop_with(stream, sent)
+        stream = AsyncStream(pieces(open_answer), close, lambda reply: finish_chat(reply, open_answer, built))
+        self.close_when_unused(stream, open_answer)
         return stream
 
     # -- ending
 
     async def close(self) -> None:
-        """Ends what still runs and gives back every connection."""
-        for sent in list(self._live):
-            self.done(sent)
+        """Ends all running answers and closes every connection."""
+        for open_answer in list(self._open_answers):
+            self.close_answer(open_answer)
         await self._transport.close()
 
     async def __aenter__(self) -> "AsyncClient":
@@ -271,77 +270,81 @@ class AsyncClient:
         await self.close()
 
 
-class _Upstreams:
-    """The Model of the agent loop."""
+class _LoopModel:
+    """The model that the agent loop asks: this client."""
 
-    def __init__(self, client: AsyncClient, asked: BuiltRequest, notes: list[Note], stream: bool) -> None:
-        self._client, self._asked, self._notes, self._stream = client, asked, notes, stream
-        self._last: tuple[Note, ...] = ()  # of the last turn
+    def __init__(self, client: AsyncClient, built: BuiltRequest, notes: list[Note], stream: bool) -> None:
+        self._client, self._built, self._notes, self._stream = client, built, notes, stream
+        self._turn_notes: tuple[Note, ...] = ()  # of the last turn
 
     async def ask(self, request: Request) -> AsyncIterator[Event]:
-        asked = self._asked
-        sent = await self._client.send(request, stream=self._stream, refuse=asked.refuse, timeout_s=asked.timeout_s)
+        built = self._built
+        open_answer = await self._client.send(
+            request, stream=self._stream, refuse=built.refuse, timeout_s=built.timeout_s
+        )
         try:
             if self._stream:
-                async for piece in pieces(sent):
+                async for piece in pieces(open_answer):
                     for event in piece:
                         yield event
             else:
-                for event in unfold(whole_reply(sent)):
+                for event in unfold(whole_reply(open_answer)):
                     yield event
         finally:
-            self._client.done(sent)
-            self._last = notes_of(sent)
-            self._notes.extend(note for note in self._last if note not in self._notes)
+            self._client.close_answer(open_answer)
+            self._turn_notes = notes_of(open_answer)
+            self._notes.extend(note for note in self._turn_notes if note not in self._notes)
 
     def turn_notes(self) -> tuple[Note, ...]:
-        return self._last
+        return self._turn_notes
 
 
-def _drop(loop: asyncio.AbstractEventLoop, done: Callable[[OpenAnswer], None], sent: OpenAnswer) -> None:
-    with suppress(RuntimeError):  # the loop is closed, and all of it with it
-        loop.call_soon_threadsafe(done, sent)
+def _close_from_any_thread(
+    loop: asyncio.AbstractEventLoop, close: Callable[[OpenAnswer], None], open_answer: OpenAnswer
+) -> None:
+    with suppress(RuntimeError):  # the loop is closed, and its connections are too
+        loop.call_soon_threadsafe(close, open_answer)
 
 
-async def pieces(sent: OpenAnswer) -> AsyncIterator[list[Event]]:
-    while (piece := await sent.next()) is not None:
+async def pieces(open_answer: OpenAnswer) -> AsyncIterator[list[Event]]:
+    while (piece := await open_answer.next()) is not None:
         if piece.events:
             yield piece.events
 
 
-def whole_reply(sent: OpenAnswer) -> Reply:
-    if sent.reply is None:
-        raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream said nothing"))
-    return sent.reply
+def whole_reply(open_answer: OpenAnswer) -> Reply:
+    if open_answer.reply is None:
+        raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream sent an empty answer"))
+    return open_answer.reply
 
 
-def finish_chat(reply: Reply, sent: OpenAnswer, asked: BuiltRequest) -> Answer:
-    return Answer(reply, notes=notes_of(sent), upstream=sent.target.upstream.name, output=asked.output)
+def finish_chat(reply: Reply, open_answer: OpenAnswer, built: BuiltRequest) -> Answer:
+    return Answer(reply, notes=notes_of(open_answer), upstream=open_answer.target.upstream.name, output=built.output)
 
 
-def finish_run(stopped: Stopped, notes: list[Note], asked: BuiltRequest) -> RunAnswer:
-    """A loop that a limit ended has an answer; one whose model failed has none."""
+def finish_run(stopped: Stopped, notes: list[Note], built: BuiltRequest) -> RunAnswer:
+    """A loop that reached a limit has an answer. A loop whose model failed raises."""
     if stopped.failure is not None:
         raise UpstreamError(stopped.failure)
-    return RunAnswer(stopped, notes=tuple(notes), output=asked.output)
+    return RunAnswer(stopped, notes=tuple(notes), output=built.output)
 
 
-def notes_of(sent: OpenAnswer) -> tuple[Note, ...]:
-    """Ours, and those a gateway tells in its header."""
-    notes = tuple(sent.notes)
-    said = sent.headers.get("x-dragoman-notes")
-    if said is None or not sent.target.upstream.name.startswith(GATEWAY):
+def notes_of(open_answer: OpenAnswer) -> tuple[Note, ...]:
+    """Our notes, and the notes that a gateway sends in its header."""
+    notes = tuple(open_answer.notes)
+    header = open_answer.headers.get("x-dragoman-notes")
+    if header is None or not open_answer.target.upstream.name.startswith(GATEWAY):
         return notes
     try:
-        rows = load_json(said)
+        rows = load_json(header)
         more = [Note(row["kind"], row["where"], row["why"]) for row in rows if "kind" in row]
     except (DecodeError, KeyError, TypeError):
         return notes
     return (*notes, *more)
 
 
-def tell_refused_key(failure: Failure, name: str) -> Failure:
-    """The caller of a library owns the key: a refusal keeps its kind and its status, in the provider's words."""
+def explain_refused_key(failure: Failure, name: str) -> Failure:
+    """The caller owns the key. So a refused key keeps the failure's kind, status and the provider's message."""
     if failure.kind == "unauthenticated":
         return replace(failure, message=f"{name} refuses the key: {failure.message}")
     if failure.kind == "forbidden":
@@ -352,9 +355,9 @@ def tell_refused_key(failure: Failure, name: str) -> Failure:
 def name_upstream(failure: Failure, job: Job) -> Failure:
     """Says which server could not be reached. Without a response the message is ours, so we may rewrite it."""
     answered = any(attempt.status is not None for attempt in job.attempts[-1:])
-    if answered or len(job.targets) != 1 or not failure.message.startswith(OUR_WORDS):
+    if answered or len(job.targets) != 1 or not failure.message.startswith(OUR_MESSAGE_START):
         return failure
     spec = job.targets[0][0].spec
     server = f"the gateway at {spec.base_url}" if spec.name.startswith(GATEWAY) else f"{spec.name} ({spec.base_url})"
-    rest = failure.message.removeprefix(OUR_WORDS)
+    rest = failure.message.removeprefix(OUR_MESSAGE_START)
     return replace(failure, message=server + (f": its {rest[3:]}" if rest.startswith("'s ") else rest))

@@ -1,4 +1,4 @@
-"""Requests and answers in OpenAI's form, whoever answers (mission A6): code written for it moves over.
+"""Requests and answers in OpenAI's form, for every provider. Code written for OpenAI's API works here (mission A6).
 
     client.openai.chat(model="claude-...", messages=[...])               a chat completion
     client.openai.chat.completions.create(model=..., messages=[...])     the same, as the official client spells it
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _DONE = b"[DONE]"
 
 
-class Form(dict[str, Any]):
-    """A JSON object whose keys are attributes too. `notes` says what could not be carried."""
+class OpenAIObject(dict[str, Any]):
+    """A JSON object whose keys are attributes too. `notes` lists losses and changes."""
 
     notes: tuple[Note, ...] = ()
 
@@ -43,37 +43,37 @@ class Form(dict[str, Any]):
         except KeyError:
             if name.startswith("__"):
                 raise AttributeError(name) from None
-            return None  # a field the vendor's type has and this answer does not
+            return None  # OpenAI's type has this field, the answer does not
 
     def model_dump(self) -> dict[str, Any]:
         return copy_json(dict(self))  # type: ignore[no-any-return]
 
 
-def shape(value: Json) -> Any:
+def make_object(value: Json) -> Any:
     if isinstance(value, dict):
-        return Form({key: shape(item) for key, item in value.items()})
-    return [shape(item) for item in value] if isinstance(value, list) else value
+        return OpenAIObject({key: make_object(item) for key, item in value.items()})
+    return [make_object(item) for item in value] if isinstance(value, list) else value
 
 
-class FormStream:
-    """Chunks as they come."""
+class OpenAIStream:
+    """A streamed answer: OpenAI's chunks, one by one."""
 
-    def __init__(self, client: "AsyncClient", sent: OpenAnswer, dialect: Dialect, request: Request) -> None:
-        self._client, self._sent = client, sent
-        self._encoder = dialect.stream_encoder(sent.notes, request)
+    def __init__(self, client: "AsyncClient", open_answer: OpenAnswer, dialect: Dialect, request: Request) -> None:
+        self._client, self._open_answer = client, open_answer
+        self._encoder = dialect.stream_encoder(open_answer.notes, request)
         self._frames = SseDecoder()
-        self._ready: list[Form] = []
+        self._ready: list[OpenAIObject] = []
         self._failure: Failure | None = None
         self._over = False
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        return tuple(self._sent.notes)
+        return tuple(self._open_answer.notes)
 
-    def __aiter__(self) -> AsyncIterator[Form]:
+    def __aiter__(self) -> AsyncIterator[OpenAIObject]:
         return self
 
-    async def __anext__(self) -> Form:
+    async def __anext__(self) -> OpenAIObject:
         while not self._ready:
             if self._failure is not None:
                 failure, self._failure = self._failure, None
@@ -86,7 +86,7 @@ class FormStream:
 
     async def _fill(self) -> None:
         try:
-            piece = await self._sent.next()
+            piece = await self._open_answer.next()
         except BaseException:
             await self.close()
             raise
@@ -94,7 +94,7 @@ class FormStream:
             self._take(self._encoder.close())
             await self.close()
             return
-        events = [_dated(event) for event in piece.events]
+        events = [_add_time(event) for event in piece.events]
         if events and isinstance(events[-1], ReplyFailed):
             self._failure = events[-1].failure
             events = events[:-1]
@@ -103,13 +103,13 @@ class FormStream:
     def _take(self, data: bytes) -> None:
         for frame in self._frames.feed(data):
             if frame.data and frame.data != _DONE:
-                self._ready.append(shape(load_json(frame.data)))
+                self._ready.append(make_object(load_json(frame.data)))
 
     async def close(self) -> None:
         self._over = True
-        self._client.done(self._sent)
+        self._client.close_answer(self._open_answer)
 
-    async def __aenter__(self) -> "FormStream":
+    async def __aenter__(self) -> "OpenAIStream":
         return self
 
     async def __aexit__(
@@ -118,65 +118,67 @@ class FormStream:
         await self.close()
 
 
-def _dated(event: Event) -> Event:
-    """Encoders have no clock, and the form wants a time."""
+def _add_time(event: Event) -> Event:
+    """OpenAI's form has a time. Encoders have no clock, so it is set here."""
     if isinstance(event, ReplyStart) and event.created is None:
         return replace(event, created=float(round(time.time())))
     return event
 
 
-class AsyncSpeaker:
-    """One of OpenAI's APIs, in front of every provider."""
+class AsyncEndpoint:
+    """One of OpenAI's APIs, for every provider."""
 
     def __init__(self, client: "AsyncClient", dialect: str) -> None:
         self._client = client
         self._name = dialect
 
     @property
-    def completions(self) -> "AsyncSpeaker":
+    def completions(self) -> "AsyncEndpoint":
         return self
 
     async def create(self, **body: Any) -> Any:
         return await self(**body)
 
     async def __call__(self, body: JsonObject | None = None, /, **more: Any) -> Any:
-        """A Form, or with `stream=True` a FormStream. `timeout` is ours; everything else is the request."""
+        """An OpenAIObject, or with `stream=True` an OpenAIStream. `timeout` is ours; the rest is the request."""
         timeout_s = more.pop("timeout", None)
-        said: JsonObject = copy_json({**(body or {}), **more.pop("extra_body", {}), **more})
+        request_body: JsonObject = copy_json({**(body or {}), **more.pop("extra_body", {}), **more})
         dialect = find_dialect(self._name)
         notes = Notes()
-        request = dialect.decode_request(WireRequest(body=_plain(said)), notes)
+        request = dialect.decode_request(WireRequest(body=_plain(request_body)), notes)
         stream = bool(request.stream)
-        sent = await self._client.send(request, stream=stream, dialect=dialect, timeout_s=timeout_s)
-        sent.notes.items[:0] = notes.items
+        open_answer = await self._client.send(request, stream=stream, dialect=dialect, timeout_s=timeout_s)
+        open_answer.notes.items[:0] = notes.items
         if stream:
-            chunks = FormStream(self._client, sent, dialect, request)
-            self._client.drop_with(chunks, sent)
+            chunks = OpenAIStream(self._client, open_answer, dialect, request)
+            self._client.close_when_unused(chunks, open_answer)
             return chunks
         try:
-            if sent.reply is None:
-                raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream said nothing"))
-            reply = sent.reply
+            if open_answer.reply is None:
+                raise UpstreamError(
+                    Failure(kind="server_error", status=502, message="the upstream sent an empty answer")
+                )
+            reply = open_answer.reply
             if reply.created is None:
                 reply = replace(reply, created=float(round(time.time())))
-            form = shape(dialect.encode_reply(reply, sent.notes, request).body)
-            form.__dict__["notes"] = tuple(sent.notes)
-            return form
+            answer = make_object(dialect.encode_reply(reply, open_answer.notes, request).body)
+            answer.__dict__["notes"] = tuple(open_answer.notes)
+            return answer
         finally:
-            self._client.done(sent)
+            self._client.close_answer(open_answer)
 
 
 def _plain(value: Any) -> Any:
-    """What came out of an answer may go back into a request."""
+    """A copy as plain JSON values, so that an answer can be put into the next request."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    dump = getattr(value, "model_dump", None)  # the official client's own types
+    dump = getattr(value, "model_dump", None)  # the types of OpenAI's Python client
     return _plain(dump(exclude_none=True)) if callable(dump) else value
 
 
 class AsyncOpenAI:
     def __init__(self, client: "AsyncClient") -> None:
-        self.chat = AsyncSpeaker(client, "openai_chat")
-        self.responses = AsyncSpeaker(client, "openai_responses")
+        self.chat = AsyncEndpoint(client, "openai_chat")
+        self.responses = AsyncEndpoint(client, "openai_responses")

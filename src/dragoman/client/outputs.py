@@ -1,4 +1,4 @@
-"""The form of an answer: a type or a schema, as what the provider is told, and the answer as a value of it."""
+"""Structured answers: a type becomes the schema that the provider gets, and the answer a value of the type."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from dragoman.tools.schemas import write_schemas
 from dragoman.tools.values import WrongValueError, make_value
 
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(?P<inside>.*?)\n\s*```\s*", re.S)
-_WRAPPED = "value"  # a type that is no object is asked for under this key: some providers take objects only
+_WRAPPED = "value"  # some providers take only objects, so another type is wrapped under this key
 _NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
@@ -23,8 +23,8 @@ def output_format(output: Any) -> OutputFormat:
     if isinstance(output, OutputFormat):
         return output
     if isinstance(output, Mapping):
-        for words in check_for(output).faults:
-            raise DragomanError(f"this is no JSON Schema: {words}")
+        for fault in check_for(output).faults:
+            raise DragomanError(f"this is no JSON Schema: {fault}")
         title = output.get("title")
         return OutputFormat(type="json_schema", schema=dict(output), name=_word(title if title else "answer"))
     schema, wrapped = schema_of(output)
@@ -33,7 +33,7 @@ def output_format(output: Any) -> OutputFormat:
 
 
 def schema_of(kind: Any) -> tuple[JsonObject, bool]:
-    """A type's schema with an object at its root, and whether it had to be put into one."""
+    """A type's schema with an object at its root, and whether the type was wrapped in an object."""
     (schema,), definitions = write_schemas([read_hint(kind)])
     reference = schema.get("$ref", "")
     root = definitions.get(reference.rpartition("/")[2]) if reference else schema
@@ -51,16 +51,16 @@ def _refers(schema: Json, definitions: JsonObject) -> bool:
 
 
 def parse(output: Any, text: str) -> Any:
-    """The answer as what was asked for; DecodeError when it is not that."""
+    """The answer as a value of `output`. Raises DecodeError if it does not fit."""
     fenced = _FENCED.fullmatch(text)
     value = load_json(fenced["inside"] if fenced else text)
     if output == "json" or output is dict:
         return value
     if isinstance(output, Mapping | OutputFormat):
         schema = output.schema if isinstance(output, OutputFormat) else dict(output)
-        misfit = find_violation(value, schema) if schema is not None else None
-        if misfit is not None:
-            raise DecodeError(f"the answer is not what its schema says: {misfit}")
+        violation = find_violation(value, schema) if schema is not None else None
+        if violation is not None:
+            raise DecodeError(f"the answer does not match its schema: {violation}")
         return value
     wrapped = schema_of(output)[1]
     if wrapped and isinstance(value, dict) and set(value) == {_WRAPPED}:

@@ -1,4 +1,4 @@
-"""What people write, as a canonical Request: text, messages in three forms, pictures, tools, types, options."""
+"""Builds a canonical Request from text, messages (in three forms), pictures, tools, types and options."""
 
 import base64
 import re
@@ -37,8 +37,8 @@ _DATA_URL = re.compile(r"data:(?P<type>[\w.+/-]+)?(?:;[\w=.-]+)*;base64,(?P<data
 _FIELDS = frozenset(Request.__struct_fields__) - {"model", "messages", "tools", "extras", "stream"}
 
 
-class Asking(TypedDict, total=False):
-    """What `chat`, `stream` and `run` take besides the model and the prompt."""
+class ChatOptions(TypedDict, total=False):
+    """The keyword arguments of `chat`, `stream` and `run`."""
 
     system: str
     tools: Any  # callables, FunctionTools, toolboxes, Tool values, OpenAI tool objects; one or a list
@@ -46,16 +46,16 @@ class Asking(TypedDict, total=False):
     output: Any  # a type, a JSON Schema, or "json"
     images: "Sequence[Picture]"  # paths, URLs, bytes
     files: "Sequence[str | bytes | PathLike[str] | Document]"
-    effort: "str | int | bool"  # a word, a budget in tokens, or False
+    effort: "str | int | bool"  # a level such as "low", a budget in tokens, or False
     max_output: int
     temperature: float
-    options: Mapping[str, Any]  # any other field of Request, or a dialect's name -> keys of its own
-    refuse: "Iterable[NoteKind]"  # rather an error than such a loss
+    options: Mapping[str, Any]  # other fields of Request, and for a dialect's name a mapping of its own keys
+    refuse: "Iterable[NoteKind]"  # raise an error instead of losing or changing something
     timeout_s: float
 
 
 class BuiltRequest(Struct, kw_only=True):
-    """A request, and what the answer needs to know of the question."""
+    """A request, and the arguments that are needed when its answer arrives."""
 
     request: Request
     toolbox: Toolbox
@@ -64,45 +64,46 @@ class BuiltRequest(Struct, kw_only=True):
     timeout_s: float | None = None
 
 
-def build(model: str, prompt: Prompt, asking: Asking) -> BuiltRequest:
-    unknown = set(asking) - set(Asking.__annotations__)
+def build(model: str, prompt: Prompt, chat_options: ChatOptions) -> BuiltRequest:
+    unknown = set(chat_options) - set(ChatOptions.__annotations__)
     if unknown:
-        words = f"no such option: {', '.join(sorted(unknown))}; there are {', '.join(Asking.__annotations__)}"
-        raise DragomanError(f"{words}, and in `options` every field of Request")
-    declared, toolbox = split_tools(asking.get("tools"))
-    output = asking.get("output")
+        message = f"no such option: {', '.join(sorted(unknown))}; there are {', '.join(ChatOptions.__annotations__)}"
+        raise DragomanError(f"{message}, and in `options` every field of Request")
+    declared, toolbox = split_tools(chat_options.get("tools"))
+    output = chat_options.get("output")
     request = Request(
         model=model,
-        messages=read_messages(prompt, asking),
+        messages=read_messages(prompt, chat_options),
         tools=declared or None,
-        tool_choice=_choice(asking.get("tool_choice")),
+        tool_choice=_choice(chat_options.get("tool_choice")),
         output=None if output is None else output_format(output),
-        reasoning=_reasoning(asking.get("effort")),
-        max_output=asking.get("max_output"),
-        temperature=asking.get("temperature"),
+        reasoning=_reasoning(chat_options.get("effort")),
+        max_output=chat_options.get("max_output"),
+        temperature=chat_options.get("temperature"),
     )
     return BuiltRequest(
-        request=add_options(request, asking.get("options") or {}),
+        request=add_options(request, chat_options.get("options") or {}),
         toolbox=toolbox,
         output=output,
-        refuse=frozenset(asking.get("refuse") or ()),
-        timeout_s=asking.get("timeout_s"),
+        refuse=frozenset(chat_options.get("refuse") or ()),
+        timeout_s=chat_options.get("timeout_s"),
     )
 
 
 # ---------------------------------------------------------------- messages
 
 
-def read_messages(prompt: Prompt, asking: Asking) -> tuple[Message, ...]:
-    messages = [Message(role="system", parts=(Text(text=asking["system"]),))] if asking.get("system") else []
+def read_messages(prompt: Prompt, chat_options: ChatOptions) -> tuple[Message, ...]:
+    system = chat_options.get("system")
+    messages = [_make_message("system", system)] if system else []
     messages.extend(_messages(prompt))
-    shown: list[Part] = [read_picture(picture) for picture in _listed(asking.get("images"))]
-    shown += [read_document(file) for file in _listed(asking.get("files"))]
-    if shown:
+    attached: list[Part] = [read_picture(picture) for picture in _listed(chat_options.get("images"))]
+    attached += [read_document(file) for file in _listed(chat_options.get("files"))]
+    if attached:
         if messages and messages[-1].role == "user":
-            messages[-1] = replace(messages[-1], parts=(*messages[-1].parts, *shown))
+            messages[-1] = replace(messages[-1], parts=(*messages[-1].parts, *attached))
         else:
-            messages.append(Message(role="user", parts=tuple(shown)))
+            messages.append(Message(role="user", parts=tuple(attached)))
     return tuple(messages)
 
 
@@ -115,7 +116,7 @@ def _listed(value: Any) -> list[Any]:
 def _messages(prompt: Any) -> list[Message]:
     match prompt:
         case str():
-            return [_say("user", prompt)]
+            return [_make_message("user", prompt)]
         case Message():
             return [prompt]
         case Mapping():
@@ -129,22 +130,22 @@ def _messages(prompt: Any) -> list[Message]:
 
 
 def _grouped(prompt: Iterable[Any]) -> Iterable[list[Message]]:
-    """Neighbouring objects are read together: results refer to calls before them."""
-    wire: list[Any] = []
+    """Neighbouring objects are decoded together, because results refer to earlier calls."""
+    objects: list[Any] = []
     for one in prompt:
         if isinstance(one, Mapping) and "parts" not in one:
-            wire.append(one)
+            objects.append(one)
             continue
-        if wire:
-            yield _decode_messages(wire)
-            wire = []
+        if objects:
+            yield _decode_messages(objects)
+            objects = []
         yield _messages(one)
-    if wire:
-        yield _decode_messages(wire)
+    if objects:
+        yield _decode_messages(objects)
 
 
 def _decode_messages(objects: list[Any]) -> list[Message]:
-    """Ours (`parts`) or OpenAI's form (`content`), which nearly everybody writes."""
+    """An object is in our form if it has `parts`, otherwise in OpenAI's form (`content`)."""
     if len(objects) == 1 and "parts" in objects[0]:
         try:
             return [to_type(dict(objects[0]), Message)]
@@ -154,7 +155,7 @@ def _decode_messages(objects: list[Any]) -> list[Message]:
     return list(find_dialect(USUAL).decode_request(WireRequest(body=body), Notes()).messages)
 
 
-def _say(role: Role, text: str) -> Message:
+def _make_message(role: Role, text: str) -> Message:
     return Message(role=role, parts=(Text(text=text),))
 
 
@@ -169,8 +170,8 @@ def read_picture(picture: Picture) -> Image:
     data = picture if isinstance(picture, bytes) else _read(picture)
     kind = sniff_media_type(data)
     if kind is None or not kind.startswith("image/"):
-        what = "these bytes are" if isinstance(picture, bytes) else f"{picture} is"
-        raise DragomanError(f"{what} no picture that can be shown: PNG, JPEG, GIF or WebP")
+        subject = "these bytes are" if isinstance(picture, bytes) else f"{picture} is"
+        raise DragomanError(f"{subject} no picture that can be shown: PNG, JPEG, GIF or WebP")
     return Image(data=base64.b64encode(data).decode(), media_type=kind)
 
 
@@ -197,7 +198,7 @@ def _read(path: str | PathLike[str]) -> bytes:
 
 
 def split_tools(tools: Any) -> tuple[tuple[AnyTool, ...], Toolbox]:
-    """Tools that are only declared (the caller runs them), and the toolbox of those that can be run."""
+    """The tools that are only declared (the caller runs them), and a toolbox of the tools that we can run."""
     if tools is None or not isinstance(tools, Iterable) or isinstance(tools, Toolbox):
         one = [] if tools is None else [tools]
         if isinstance(tools, Toolbox):
@@ -246,7 +247,7 @@ def _reasoning(effort: str | int | bool | None) -> ReasoningSetting | None:
 
 
 def add_options(request: Request, options: Mapping[str, Any]) -> Request:
-    """Fields of Request by their names, and under a dialect's name the keys only that dialect has."""
+    """Sets fields of Request. Keys under a dialect's name go to that dialect's extras."""
     fields: dict[str, Any] = {}
     extras = dict(request.extras)
     for name, value in options.items():

@@ -1,6 +1,9 @@
-"""Client: the same as AsyncClient for code without `await`. An event loop of its own runs in a thread, so it works
-everywhere: in a script, in a thread, in a notebook that already has a loop, in a tool another client runs. A process
-that was forked has no such thread: there a client begins anew, and what was under way stays with the parent."""
+"""Client: AsyncClient for code without `await`.
+
+Its event loop runs in a thread of its own. So it works in a script, in a thread, in a notebook that already has a
+loop, and in a tool that another client runs. A forked process does not inherit the thread: the client starts a new
+one there, and requests that were running stay with the parent process.
+"""
 
 import asyncio
 import os
@@ -12,9 +15,9 @@ from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 from dragoman.agent.steps import Limits, Step
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
 from dragoman.client.async_client import AsyncClient
-from dragoman.client.lists import Count, ListedModel
-from dragoman.client.openai_style import AsyncSpeaker, FormStream
-from dragoman.client.prompts import Asking, Prompt
+from dragoman.client.openai_style import AsyncEndpoint, OpenAIStream
+from dragoman.client.prompts import ChatOptions, Prompt
+from dragoman.client.services import Count, ListedModel
 from dragoman.errors import DragomanError
 from dragoman.upstream.speech import Sound
 
@@ -22,24 +25,24 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Portal:
-    """An event loop in a daemon thread, begun when it is first needed."""
+class LoopThread:
+    """An event loop in a daemon thread. The thread starts with the first call."""
 
     def __init__(self) -> None:
         self._closed = False
-        self.forks = 0  # since it was made
-        self.begin_anew()
-        _PORTALS.add(self)
+        self.forks = 0  # forks since this was made
+        self.reset()
+        _LOOP_THREADS.add(self)
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits for it; an interrupt cancels it first."""
+        """Runs the coroutine and waits for its result. An interrupt cancels it."""
         try:
-            future = asyncio.run_coroutine_threadsafe(work, self._started())
+            future = asyncio.run_coroutine_threadsafe(work, self._start())
         except BaseException:
             work.close()
             raise
@@ -49,18 +52,21 @@ class Portal:
             future.cancel()
             raise
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _start(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._closed:
                 raise DragomanError("this client is closed")
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="dragoman-client", daemon=True)
+                self._thread = threading.Thread(
+                    target=_run_loop, args=(self._loop,), name="dragoman-client", daemon=True
+                )
                 self._thread.start()
             return self._loop
 
-    def end(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Does `work` and stops. Garbage may be collected in our own thread, which must not wait for itself."""
+    def finish(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Runs `work`, then stops the loop. The garbage collector may call this in our own thread, which cannot wait
+        for itself."""
         if self._loop is not None and threading.current_thread() is self._thread:
             task = self._loop.create_task(work())
             task.add_done_callback(lambda _: self.stop())
@@ -77,20 +83,20 @@ class Portal:
             loop.call_soon_threadsafe(loop.stop)
 
 
-_PORTALS: "weakref.WeakSet[Portal]" = weakref.WeakSet()
+_LOOP_THREADS: "weakref.WeakSet[LoopThread]" = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    for portal in list(_PORTALS):
-        portal.forks += 1
-        portal.begin_anew()
+    for loop_thread in list(_LOOP_THREADS):
+        loop_thread.forks += 1
+        loop_thread.reset()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _serve(loop: asyncio.AbstractEventLoop) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
         left = asyncio.all_tasks(loop)
@@ -104,18 +110,18 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
 
 
 class Steps(Generic[T]):
-    """An asynchronous iterator as a plain one. It ends by itself; leave early with `with` or `close`."""
+    """A plain iterator over an asynchronous one. To leave early, use `with` or `close`."""
 
-    def __init__(self, portal: Portal, inner: AsyncIterator[T]) -> None:
-        self._portal = portal
+    def __init__(self, loop_thread: LoopThread, inner: AsyncIterator[T]) -> None:
+        self._loop_thread = loop_thread
         self._inner = inner
-        self._forks = portal.forks
+        self._forks = loop_thread.forks
 
     def _wait(self, work: Coroutine[Any, Any, R]) -> R:
-        if self._forks != self._portal.forks:
+        if self._forks != self._loop_thread.forks:
             work.close()
-            raise DragomanError("this belongs to the process it was begun in, before a fork: ask again here")
-        return self._portal.run(work)
+            raise DragomanError("this was started before a fork and belongs to the parent process: start it again here")
+        return self._loop_thread.run(work)
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -128,8 +134,8 @@ class Steps(Generic[T]):
 
     def close(self) -> None:
         close = getattr(self._inner, "aclose", None) or getattr(self._inner, "close", None)
-        if close is not None and self._forks == self._portal.forks:
-            self._portal.run(close())
+        if close is not None and self._forks == self._loop_thread.forks:
+            self._loop_thread.run(close())
 
     def __enter__(self: "S") -> "S":
         return self
@@ -153,66 +159,72 @@ async def _next(inner: AsyncIterator[T]) -> T:
 
 
 class Stream(Steps[StreamEvent]):
-    """An answer as it comes; see AsyncStream."""
+    """A streamed answer; see AsyncStream."""
 
-    def __init__(self, portal: Portal, inner: AsyncStream) -> None:
-        super().__init__(portal, inner)
+    def __init__(self, loop_thread: LoopThread, inner: AsyncStream) -> None:
+        super().__init__(loop_thread, inner)
         self._stream = inner
-        self._heard: list[StreamEvent] = []  # what arrived together crosses the threads together
+        self._batch: list[StreamEvent] = []  # one switch of threads per batch, not per event
 
     def __next__(self) -> StreamEvent:
-        if not self._heard:
-            self._heard = self._wait(self._stream.together())
-            if not self._heard:
+        if not self._batch:
+            self._batch = self._wait(self._stream.next_batch())
+            if not self._batch:
                 raise StopIteration
-        return self._heard.pop(0)
+        return self._batch.pop(0)
 
     def texts(self) -> Iterator[str]:
-        """Only the text of the answer, as it comes."""
-        for heard in self:
-            if heard.text:
-                yield heard.text
+        """Only the text of the answer, piece by piece."""
+        for stream_event in self:
+            if stream_event.text:
+                yield stream_event.text
 
     def answer(self) -> Answer:
-        """The whole answer, once the rest of it has come."""
+        """Reads the rest of the stream and returns the whole answer."""
         return self._wait(self._stream.answer())
 
 
 class Client:
-    """One API for every provider. What it takes is what AsyncClient takes."""
+    """One API for every provider. It takes the same arguments as AsyncClient."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._portal = Portal()
+        self._loop_thread = LoopThread()
         self._client = AsyncClient(*args, **kwargs)
-        self.wiring = self._client.wiring
-        self.openai = OpenAI(self._portal, self._client)
-        self._finalizer = weakref.finalize(self, self._portal.end, self._client.close)
+        self.upstreams = self._client.upstreams
+        self.openai = OpenAI(self._loop_thread, self._client)
+        self._finalizer = weakref.finalize(self, self._loop_thread.finish, self._client.close)
 
     @overload
     def chat(
-        self, model: str, prompt: Prompt, *, stream: Literal[False] = False, **asking: Unpack[Asking]
+        self, model: str, prompt: Prompt, *, stream: Literal[False] = False, **chat_options: Unpack[ChatOptions]
     ) -> Answer: ...
     @overload
-    def chat(self, model: str, prompt: Prompt, *, stream: Literal[True], **asking: Unpack[Asking]) -> Stream: ...
-    def chat(self, model: str, prompt: Prompt, *, stream: bool = False, **asking: Unpack[Asking]) -> Answer | Stream:
-        """One answer. Tools are offered and not run: the calls are in `.calls` (see `run`)."""
+    def chat(
+        self, model: str, prompt: Prompt, *, stream: Literal[True], **chat_options: Unpack[ChatOptions]
+    ) -> Stream: ...
+    def chat(
+        self, model: str, prompt: Prompt, *, stream: bool = False, **chat_options: Unpack[ChatOptions]
+    ) -> Answer | Stream:
+        """One answer. The model may call tools, but they are not run: read `.calls`, or use `run`."""
         if stream:
-            return self.stream(model, prompt, **asking)
-        return self._portal.run(self._client.chat(model, prompt, **asking))
+            return self.stream(model, prompt, **chat_options)
+        return self._loop_thread.run(self._client.chat(model, prompt, **chat_options))
 
-    def stream(self, model: str, prompt: Prompt, **asking: Unpack[Asking]) -> Stream:
+    def stream(self, model: str, prompt: Prompt, **chat_options: Unpack[ChatOptions]) -> Stream:
         """The same as `chat(..., stream=True)`."""
-        return Stream(self._portal, self._portal.run(self._client.stream(model, prompt, **asking)))
+        return Stream(self._loop_thread, self._loop_thread.run(self._client.stream(model, prompt, **chat_options)))
 
-    def run(self, model: str, prompt: Prompt, *, limits: Limits | None = None, **asking: Unpack[Asking]) -> RunAnswer:
-        """The tool loop: asks, runs what is called, tells the results, until there is nothing left to call."""
-        return self._portal.run(self._client.run(model, prompt, limits=limits, **asking))
+    def run(
+        self, model: str, prompt: Prompt, *, limits: Limits | None = None, **chat_options: Unpack[ChatOptions]
+    ) -> RunAnswer:
+        """The tool loop: asks the model, runs the tools it calls, sends the results, until it calls no more."""
+        return self._loop_thread.run(self._client.run(model, prompt, limits=limits, **chat_options))
 
     def run_steps(
-        self, model: str, prompt: Prompt, *, limits: Limits | None = None, **asking: Unpack[Asking]
+        self, model: str, prompt: Prompt, *, limits: Limits | None = None, **chat_options: Unpack[ChatOptions]
     ) -> Steps[Step]:
-        """The tool loop step by step: model events as they come, calls, results, and why it stopped."""
-        return Steps(self._portal, self._client.run_steps(model, prompt, limits=limits, **asking))
+        """The tool loop step by step: model events, calls, results, and the reason it stopped."""
+        return Steps(self._loop_thread, self._client.run_steps(model, prompt, limits=limits, **chat_options))
 
     def speak(
         self,
@@ -224,21 +236,21 @@ class Client:
         form: str | None = None,
         timeout_s: float | None = None,
     ) -> Sound:
-        """A text spoken; see AsyncClient.speak."""
-        return self._portal.run(
+        """Speaks a text; see AsyncClient.speak."""
+        return self._loop_thread.run(
             self._client.speak(model, text, voice=voice, instructions=instructions, form=form, timeout_s=timeout_s)
         )
 
     def models(self, upstream: str | None = None) -> list[ListedModel]:
-        """Every model of every upstream that answers, or of one, and then it is an error if it does not."""
-        return self._portal.run(self._client.models(upstream))
+        """The models of every upstream that answers. With `upstream`, its models, or an error if it does not answer."""
+        return self._loop_thread.run(self._client.models(upstream))
 
-    def count_tokens(self, model: str, prompt: Prompt, **asking: Unpack[Asking]) -> Count:
-        """How many tokens a request has: asked of the provider where it can say, else estimated."""
-        return self._portal.run(self._client.count_tokens(model, prompt, **asking))
+    def count_tokens(self, model: str, prompt: Prompt, **chat_options: Unpack[ChatOptions]) -> Count:
+        """The number of tokens of a request. The provider counts them if it can; otherwise it is an estimate."""
+        return self._loop_thread.run(self._client.count_tokens(model, prompt, **chat_options))
 
     def close(self) -> None:
-        """Ends what still runs and gives back every connection."""
+        """Ends all running answers and closes every connection."""
         self._finalizer()
 
     def __enter__(self) -> "Client":
@@ -248,27 +260,27 @@ class Client:
         self.close()
 
 
-class Speaker:
-    """One of OpenAI's APIs, in front of every provider."""
+class Endpoint:
+    """One of OpenAI's APIs, for every provider."""
 
-    def __init__(self, portal: Portal, inner: AsyncSpeaker) -> None:
-        self._portal, self._inner = portal, inner
+    def __init__(self, loop_thread: LoopThread, inner: AsyncEndpoint) -> None:
+        self._loop_thread, self._inner = loop_thread, inner
 
     @property
-    def completions(self) -> "Speaker":
+    def completions(self) -> "Endpoint":
         return self
 
     def create(self, **body: Any) -> Any:
         return self(**body)
 
     def __call__(self, body: dict[str, Any] | None = None, /, **more: Any) -> Any:
-        answer = self._portal.run(self._inner(body, **more))
-        return Steps(self._portal, answer) if isinstance(answer, FormStream) else answer
+        answer = self._loop_thread.run(self._inner(body, **more))
+        return Steps(self._loop_thread, answer) if isinstance(answer, OpenAIStream) else answer
 
 
 class OpenAI:
-    """Requests and answers in OpenAI's form, whoever answers."""
+    """Requests and answers in OpenAI's form, for every provider."""
 
-    def __init__(self, portal: Portal, client: AsyncClient) -> None:
-        self.chat = Speaker(portal, client.openai.chat)
-        self.responses = Speaker(portal, client.openai.responses)
+    def __init__(self, loop_thread: LoopThread, client: AsyncClient) -> None:
+        self.chat = Endpoint(loop_thread, client.openai.chat)
+        self.responses = Endpoint(loop_thread, client.openai.responses)

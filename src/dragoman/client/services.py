@@ -1,25 +1,33 @@
-"""The models upstreams have, and how many tokens a request is."""
+"""The services besides chat: lists of models, token counts, speech."""
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from dragoman.client.wiring import GATEWAY, Wiring
+from dragoman.client.upstreams import GATEWAY, ClientUpstreams
 from dragoman.demo.model import count_tokens as count_demo
-from dragoman.dialects import SPOKEN, find_dialect
+from dragoman.dialects import SPOKEN, USUAL, find_dialect
+from dragoman.dialects._openai_services import SPEECH_PATH
 from dragoman.dialects._services import CountCodec
 from dragoman.errors import DecodeError, DragomanError, UpstreamError
+from dragoman.exchange import UpstreamCall
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
+from dragoman.upstream.attempts import Job
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.profiles import profile_for
-from dragoman.upstream.spec import DEMO, Upstream
+from dragoman.upstream.spec import DEMO, Target, Upstream
+from dragoman.upstream.speech import FORMS, Sound, find_speech, hear_answer, shape_sound, speak_demo
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
-from dragoman.wire import WireReply
+from dragoman.wire import WireReply, WireRequest
+
+if TYPE_CHECKING:
+    from dragoman.client.async_client import AsyncClient
 
 ASK_S = 10.0
 LOCAL_S = 0.5
@@ -28,7 +36,7 @@ CHARS_PER_TOKEN = 4
 
 
 class ListedModel(Struct, frozen=True):
-    """`name` can be asked for as it is."""
+    """One model. `name` works as the `model` of a request."""
 
     name: str
     upstream: str
@@ -36,42 +44,42 @@ class ListedModel(Struct, frozen=True):
 
 class Count(Struct, frozen=True):
     tokens: int
-    estimated: bool = False  # by length: the provider could not be asked
+    estimated: bool = False  # from the length, because the provider did not count
 
     def __int__(self) -> int:
         return self.tokens
 
 
-async def list_models(wiring: Wiring, transport: Transport, only: str | None) -> list[ListedModel]:
-    chosen = [upstream for upstream in wiring.upstreams if only is None or upstream.name == only]
+async def list_models(upstreams: ClientUpstreams, transport: Transport, only: str | None) -> list[ListedModel]:
+    chosen = [upstream for upstream in upstreams.all if only is None or upstream.name == only]
     if not chosen:
-        raise DragomanError(f"there is no upstream {only}; there are {', '.join(u.name for u in wiring.upstreams)}")
-    lists = await asyncio.gather(*(_list(wiring, transport, upstream) for upstream in chosen), return_exceptions=True)
+        raise DragomanError(f"there is no upstream {only}; there are {', '.join(u.name for u in upstreams.all)}")
+    lists = await asyncio.gather(*(_list(upstreams, transport, each) for each in chosen), return_exceptions=True)
     found: list[ListedModel] = []
     for upstream, names in zip(chosen, lists, strict=True):
         if isinstance(names, BaseException):
             if only is not None or not isinstance(names, UpstreamError):
                 raise names
             continue
-        found += [ListedModel(_name(wiring, upstream, name), upstream.name) for name in names]
+        found += [ListedModel(_name(upstreams, upstream, name), upstream.name) for name in names]
     return found
 
 
-def _name(wiring: Wiring, upstream: Upstream, name: str) -> str:
-    """With the upstream in front where the bare name would not lead there."""
-    if upstream.kind == DEMO or upstream.name == wiring.only:
+def _name(upstreams: ClientUpstreams, upstream: Upstream, name: str) -> str:
+    """Puts the upstream's name in front if the bare name would go to another upstream."""
+    if upstream.kind == DEMO or upstream.name == upstreams.only:
         return name
     try:
-        leads = wiring.targets(name)[0][1].upstream.name == upstream.name
+        found = upstreams.targets(name)[0][1].upstream.name == upstream.name
     except UpstreamError:
-        leads = False
-    return name if leads else f"{upstream.name}/{name}"
+        found = False
+    return name if found else f"{upstream.name}/{name}"
 
 
-async def _list(wiring: Wiring, transport: Transport, upstream: Upstream) -> list[str]:
+async def _list(upstreams: ClientUpstreams, transport: Transport, upstream: Upstream) -> list[str]:
     if upstream.models:
         return list(upstream.models)
-    state = wiring.state(upstream)
+    state = upstreams.state(upstream)
     dialect = find_dialect(upstream.dialect)
     if dialect.models is None:
         raise DragomanError(f"{dialect.name} has no list of models")
@@ -80,11 +88,11 @@ async def _list(wiring: Wiring, transport: Transport, upstream: Upstream) -> lis
     try:
         return dialect.models.decode(body)
     except DecodeError:
-        return []  # some servers have none, and say so in words of their own
+        return []  # some servers have no list and answer in a form of their own
 
 
-async def count_tokens(wiring: Wiring, transport: Transport, request: Request) -> Count:
-    state, target = wiring.targets(request.model)[0]
+async def count_tokens(upstreams: ClientUpstreams, transport: Transport, request: Request) -> Count:
+    state, target = upstreams.targets(request.model)[0]
     request = replace(request, model=target.model)
     if state.spec.kind == DEMO:
         return Count(count_demo(request))
@@ -98,7 +106,7 @@ async def count_tokens(wiring: Wiring, transport: Transport, request: Request) -
             body = await _ask(state, transport, wire.path, wire.body, wire.headers, ASK_S)
             return Count(codec.decode_reply(body))
     except DecodeError:
-        pass  # an answer without a number: the estimate does
+        pass  # the answer has no number, so we estimate
     except UpstreamError as error:
         if error.failure.kind in ("unauthenticated", "not_found", "invalid_request") and error.failure.status != 404:
             raise
@@ -107,7 +115,7 @@ async def count_tokens(wiring: Wiring, transport: Transport, request: Request) -
 
 
 def _find_counter(upstream: Upstream) -> tuple[str, CountCodec] | None:
-    """The first dialect the upstream speaks that has a token count."""
+    """The upstream's first dialect that can count tokens."""
     spoken = upstream.dialects or (upstream.dialect,)
     if upstream.name == GATEWAY:
         spoken = SPOKEN
@@ -123,7 +131,7 @@ async def _ask(
     own: dict[str, str],
     timeout_s: float,
 ) -> Json:
-    """One small question; an UpstreamError when there is no answer to it."""
+    """Sends one small request. Raises UpstreamError if there is no good answer."""
     spec = state.spec
     key = state.keys.keys[0]
     headers = build_headers(own, spec.headers, spec.auth, key, state.origin)
@@ -148,3 +156,46 @@ async def _ask(
         raise UpstreamError(find_dialect(spec.dialect).decode_failure(reply))
     finally:
         opened.close()
+
+
+# ---------------------------------------------------------------- speech
+
+
+async def speak(
+    client: "AsyncClient",
+    model: str,
+    text: str,
+    *,
+    voice: str | None,
+    instructions: str | None,
+    form: str | None,
+    timeout_s: float | None,
+) -> Sound:
+    if form is not None and form not in FORMS:
+        raise DragomanError(f"no such form of sound: {form}; there are {', '.join(FORMS)}")
+    arguments = {"model": model, "input": text, "voice": voice, "instructions": instructions, "response_format": form}
+    body: JsonObject = {name: value for name, value in arguments.items() if value is not None}
+    targets = client.upstreams.targets(model)
+    if targets[0][0].spec.kind == DEMO:
+        return await shape_sound(speak_demo(body), form)
+    job = Job(targets=targets, render=lambda state, target: _render_speech(state, target, body), stream=False,
+              deadline=client.deadline(timeout_s))  # fmt: skip
+    open_answer = await client.ask(job)
+    try:
+        sound = hear_answer(open_answer.dialect, open_answer.raw or b"", said=form or "mp3")
+        return await shape_sound(sound, form)
+    finally:
+        client.close_answer(open_answer)
+
+
+def _render_speech(state: UpstreamState, target: Target, body: JsonObject) -> UpstreamCall:
+    spec = state.spec
+    if spec.name.startswith(GATEWAY):  # its OpenAI endpoint speaks for every upstream
+        dialect = find_dialect(USUAL)
+        wire = WireRequest(path=SPEECH_PATH, body={**body, "model": target.model})
+    else:
+        dialect = find_dialect((spec.dialects or (spec.dialect,))[0])
+        wire = find_speech(dialect).encode_request(target.model, body)
+    return UpstreamCall(
+        dialect=dialect, path=wire.path, body=dump_json(wire.body), headers={}, notes=Notes(), opaque=True
+    )

@@ -1,7 +1,7 @@
-"""Which upstreams a client has, and which of them a model name means.
+"""The upstreams of a client, and the choice of an upstream by the model's name.
 
-Without arguments: every kind of server whose key is in the environment, servers on this machine by their names
-(`ollama/qwen3`), and the demo model. A name nobody serves is an error that says what to do, never another model.
+A client made without arguments has every kind of server whose key is in the environment, the servers on this machine
+(`ollama/qwen3`), and the demo model. An unknown model is an error that says what to do. It never becomes another model.
 """
 
 import re
@@ -29,15 +29,15 @@ from dragoman.upstream.spec import DEMO, Target, Timeouts, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 
 GATEWAY = "gateway"
-WHERE = "Client"
-# A gateway takes everything and decides itself what to leave out.
-_OPEN = {"developer": True, "omit_neutral": False, "rejects": [], "lacks": []}
+CONFIG_NAME = "Client"  # in a ConfigError, in place of a file's name
+# A gateway takes everything and leaves out by itself what the provider rejects.
+_GATEWAY_OVERRIDES = {"developer": True, "omit_neutral": False, "rejects": [], "lacks": []}
 
 
-class Wiring(Struct, kw_only=True):
-    """Upstreams by name. `only`: every model goes there, whatever its name."""
+class ClientUpstreams(Struct, kw_only=True):
+    """Upstreams by name. With `only`, every model goes to that upstream."""
 
-    upstreams: tuple[Upstream, ...]
+    all: tuple[Upstream, ...]
     aliases: dict[str, tuple[str, ...]]
     only: str | None
     clock: Callable[[], float]
@@ -50,41 +50,41 @@ class Wiring(Struct, kw_only=True):
         return found
 
     def targets(self, model: str) -> list[tuple[UpstreamState, Target]]:
-        """Best first; an UpstreamError when nobody serves such a model."""
+        """Best first. Raises UpstreamError if no upstream serves the model."""
         found = [self._find(word) for word in self.aliases.get(model, (model,))]
         return [(self.state(target.upstream), target) for target in found]
 
     def _find(self, model: str) -> Target:
         name = model.removeprefix("models/")
         if not is_legal_model(name):
-            raise UpstreamError(_no_model(model, "this is no model's name"))
-        for upstream in self.upstreams:
+            raise UpstreamError(_no_model(model, "this is not a valid model name"))
+        for upstream in self.all:
             if name in upstream.models:
                 return Target(upstream, name)
         if self.only == GATEWAY:
-            return Target(_at_gateway(self.upstreams[0], name), name)
+            return Target(_at_gateway(self.all[0], name), name)
         first, _, rest = name.partition("/")
-        for upstream in self.upstreams:
+        for upstream in self.all:
             if rest and upstream.name == first:
                 return Target(upstream, rest)
         if self.only is not None:
-            return Target(self.upstreams[0], name)
+            return Target(self.all[0], name)
         kind = kind_of_model(name)
-        for upstream in self.upstreams:
+        for upstream in self.all:
             if kind is not None and upstream.kind == kind:
                 return Target(upstream, name)
-        raise UpstreamError(self._nobody(name, kind))
+        raise UpstreamError(self._explain_missing(name, kind))
 
-    def _nobody(self, model: str, kind: str | None) -> Failure:
+    def _explain_missing(self, model: str, kind: str | None) -> Failure:
         row = load_rows().kinds.get(kind or "")
         if row is not None and row.keys:
-            words = f"{model} needs a key for {row.title}: set {row.keys[0]}, or Client(keys={{{row.name!r}: ...}})"
-            return Failure(kind="unauthenticated", status=401, code="no_key", message=words)
-        known = ", ".join(upstream.name for upstream in self.upstreams)
-        return _no_model(model, f"say whose it is, for example ollama/{model}; there are {known}")
+            message = f"{model} needs a key for {row.title}: set {row.keys[0]}, or Client(keys={{{row.name!r}: ...}})"
+            return Failure(kind="unauthenticated", status=401, code="no_key", message=message)
+        known = ", ".join(upstream.name for upstream in self.all)
+        return _no_model(model, f"put the upstream's name in front, for example ollama/{model}; there are {known}")
 
 
-def wire(
+def choose_upstreams(
     provider: str | None,
     *,
     api_key: str | None,
@@ -97,11 +97,11 @@ def wire(
     env: Mapping[str, str],
     clock: Callable[[], float],
     timeouts: Timeouts,
-) -> Wiring:
+) -> ClientUpstreams:
     found: tuple[Upstream, ...]
     only: str | None = None
     if headers and provider is None and base_url is None:
-        raise ConfigError(WHERE, "headers", "they go to one provider or gateway: say which")
+        raise ConfigError(CONFIG_NAME, "headers", "they need a provider or a base_url")
     if upstreams is not None:
         found = tuple(upstreams)
         only = found[0].name if len(found) == 1 else None
@@ -118,7 +118,7 @@ def wire(
     else:
         found = discover(keys, env, timeouts)
     named = {name: (to,) if isinstance(to, str) else tuple(to) for name, to in aliases.items()}
-    return Wiring(upstreams=found, aliases=named, only=only, clock=clock)
+    return ClientUpstreams(all=found, aliases=named, only=only, clock=clock)
 
 
 def discover(keys: Mapping[str, str], env: Mapping[str, str], timeouts: Timeouts) -> tuple[Upstream, ...]:
@@ -140,7 +140,7 @@ def _kind(name: str) -> Kind:
         return find_kind(KIND_ALIASES.get(name, name))
     except ConfigError as error:
         known = ", ".join(load_rows().kinds)
-        raise ConfigError(WHERE, "provider", f"no such kind of server {name!r}; there are {known}") from error
+        raise ConfigError(CONFIG_NAME, "provider", f"no such kind of server {name!r}; there are {known}") from error
 
 
 def _upstream(
@@ -149,23 +149,23 @@ def _upstream(
     dialects = (dialect.replace("-", "_"),) if dialect is not None else kind.dialects
     url = base_url or kind.url_of(dialects[0])
     if not BASE_URL.fullmatch(url) or "{" in url:
-        raise ConfigError(WHERE, "base_url", f"{name} needs one: http(s)://host[:port][/path]")
+        raise ConfigError(CONFIG_NAME, "base_url", f"{name} needs one: http(s)://host[:port][/path]")
     return make_upstream(name, kind, key=key, base_url=url, dialects=dialects, timeouts=timeouts)
 
 
 def _gateway(base_url: str, key: str | None, dialect: str | None, timeouts: Timeouts) -> Upstream:
     url = base_url.rstrip("/")
     if not BASE_URL.fullmatch(url):
-        raise ConfigError(WHERE, "base_url", "expected http(s)://host[:port]")
-    url = re.sub(r"/v1$", "", url)  # each door has a path of its own
+        raise ConfigError(CONFIG_NAME, "base_url", "expected http(s)://host[:port]")
+    url = re.sub(r"/v1$", "", url)  # each dialect's path is added later
     kind = find_kind(DEFAULT_KIND)
     made = _upstream(GATEWAY, kind, key, url, dialect or USUAL, timeouts)
-    return replace(made, overrides=_OPEN if dialect is None else {})
+    return replace(made, overrides=_GATEWAY_OVERRIDES if dialect is None else {})
 
 
 def _at_gateway(gateway: Upstream, model: str) -> Upstream:
-    """The door whose dialect the model speaks at home: a gateway passes it on untouched, signatures and all. What is
-    not known by its name goes through the OpenAI Chat door."""
+    """The gateway in the dialect of the model's own provider, so that the gateway passes the request on unchanged, with
+    its signatures. If the name does not tell the provider, the dialect is OpenAI Chat."""
     kind = kind_of_model(model.rpartition("/")[2])
     if kind is None or not gateway.overrides:
         return gateway
@@ -176,6 +176,6 @@ def _at_gateway(gateway: Upstream, model: str) -> Upstream:
     return replace(gateway, name=name, kind=kind, dialect=dialect, dialects=(dialect,), overrides={})
 
 
-def _no_model(model: str, words: str) -> Failure:
-    message = f"there is no model {model[:200]!r} here: {words}"
+def _no_model(model: str, hint: str) -> Failure:
+    message = f"there is no model {model[:200]!r} here: {hint}"
     return Failure(kind="not_found", status=404, code="model_not_found", param="model", message=message)

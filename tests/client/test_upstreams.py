@@ -17,7 +17,7 @@ ENV = {
 
 
 def leads(client: AsyncClient, model: str) -> tuple[str, str, str]:
-    state, target = client.wiring.targets(model)[0]
+    state, target = client.upstreams.targets(model)[0]
     return state.spec.name, target.model, state.spec.base_url
 
 
@@ -45,20 +45,20 @@ def test_a_name_leads_to_its_upstream(model: str, upstream: str, name: str) -> N
         ("grok-4", "unauthenticated", "set XAI_API_KEY"),
         ("deepseek-chat", "unauthenticated", "set DEEPSEEK_API_KEY"),
         ("qwen3", "not_found", "ollama/qwen3"),
-        ("../etc", "not_found", "no model's name"),
-        ("", "not_found", "no model's name"),
+        ("../etc", "not_found", "not a valid model name"),
+        ("", "not_found", "not a valid model name"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_never_answered_by_another_model(model: str, kind: str, words: str) -> None:
     with pytest.raises(UpstreamError, match=words) as caught:
-        AsyncClient(env=ENV).wiring.targets(model)
+        AsyncClient(env=ENV).upstreams.targets(model)
     assert caught.value.failure.kind == kind
 
 
 def test_keys_come_from_arguments_before_the_environment() -> None:
     client = AsyncClient(keys={"openai": "mine", "google": "also mine"}, env=ENV)
     for model, key in (("gpt-4o", "mine"), ("gemini-x", "also mine"), ("claude-x", "k2")):
-        state = client.wiring.targets(model)[0][0]
+        state = client.upstreams.targets(model)[0][0]
         secret = state.keys.keys[0].secret
         assert secret is not None
         assert secret.reveal(state.origin) == key
@@ -92,9 +92,9 @@ def test_one_provider_takes_every_name() -> None:
 )
 def test_a_gateway_is_asked_in_the_dialect_the_model_speaks_at_home(model: str, dialect: str, name: str) -> None:
     client = AsyncClient(base_url="http://127.0.0.1:20006/v1", env={})
-    state, target = client.wiring.targets(model)[0]
+    state, target = client.upstreams.targets(model)[0]
     assert (state.spec.dialect, target.model, state.spec.base_url) == (dialect, name, "http://127.0.0.1:20006")
-    assert client.wiring.targets(model)[0][0] is state  # it keeps what it learnt
+    assert client.upstreams.targets(model)[0][0] is state  # it keeps what it learnt
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ def test_headers_of_ones_own_are_sent() -> None:
         AsyncClient(base_url="http://127.0.0.1:9", headers={"X-Title": "a"}, env={}),
     ):
         for model in ("gpt-4o", "claude-x"):
-            assert client.wiring.targets(model)[0][0].spec.headers == {"x-title": "a"}
+            assert client.upstreams.targets(model)[0][0].spec.headers == {"x-title": "a"}
 
 
 def test_an_alias_may_stand_for_several() -> None:
     client = AsyncClient(env=ENV, aliases={"fast": "gpt-4o", "best": ["claude-x", "gpt-4o"]})
     assert leads(client, "fast")[1] == "gpt-4o"
-    assert [target.model for _, target in client.wiring.targets("best")] == ["claude-x", "gpt-4o"]
+    assert [target.model for _, target in client.upstreams.targets("best")] == ["claude-x", "gpt-4o"]
