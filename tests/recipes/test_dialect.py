@@ -1,16 +1,13 @@
 """The recipe "A dialect" of CONTRIBUTING.md, followed to the letter: a folder, and one line in dialects/__init__.py."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.recipes.copies import copy_source, run_checks
 from tests.test_layers import find_faults
 
-ROOT = Path(__file__).parents[2]
 TEMPLATE = Path(__file__).parent / "parrot"
 CHECKS = Path(__file__).parent / "parrot_checks.py"
 MOST_LINES = 300
@@ -19,8 +16,7 @@ MOST_LINES = 300
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the source with the dialect in it."""
-    copy = tmp_path_factory.mktemp("recipe") / "src"
-    shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    copy = copy_source(tmp_path_factory)
     dialects = copy / "dragoman" / "dialects"
     shutil.copytree(TEMPLATE, dialects / "parrot", ignore=shutil.ignore_patterns("__pycache__"))
     listed = dialects / "__init__.py"
@@ -37,7 +33,4 @@ def test_the_template_is_short_and_keeps_to_its_layer() -> None:
 
 
 def test_a_folder_and_one_line_are_a_dialect(source: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}", "DRAGOMAN_RECIPE": str(source)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(CHECKS)]
-    ran = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    run_checks(source, CHECKS)

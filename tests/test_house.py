@@ -1,0 +1,37 @@
+"""The house stays one that a newcomer finds their way through: the map is true, and each fact has one place."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.test_layers import RANKS
+from tools.house import SOURCE, count_tree
+
+ROOT = Path(__file__).parent.parent
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+MOST_DIALECT_NAMES = 120  # as strings in modules outside dialects/: a name there is knowledge in the wrong room
+
+
+def section(title: str) -> str:
+    return CONTRIBUTING.split(f"## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_a_dialects_name_is_rare_outside_the_dialects() -> None:
+    assert count_tree()["dialect names as strings outside dialects/"] < MOST_DIALECT_NAMES
+
+
+@pytest.mark.parametrize("room", [room for room in RANKS if room not in ("", "__main__")])
+def test_the_map_shows_every_room(room: str) -> None:
+    name = f"{room}/" if (SOURCE / room).is_dir() else f"{room}.py"
+    assert name in section("The map of the house"), f"CONTRIBUTING.md: the map has no {name}"
+
+
+def test_the_walk_names_files_that_exist() -> None:
+    names = re.findall(r"`([\w/]+\.py)`", section("The walk of one request"))
+    found = {path.name for path in SOURCE.rglob("*.py")} | {"house.py"}
+    missing = [name for name in names if name.rpartition("/")[2] not in found]
+    assert len(names) > 15
+    assert not missing, f"CONTRIBUTING.md: the walk names {missing}"
+    whole = [name for name in names if "/" in name and not (SOURCE / name).exists() and name != "tools/house.py"]
+    assert not whole, f"CONTRIBUTING.md: the walk names {whole}"
