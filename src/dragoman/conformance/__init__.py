@@ -1,1 +1,1 @@
-"""What dragoman carries, measured: field accounts, the pair table, and the pages under docs/ made from them."""
+"""Measures what conversions carry: field accounts, the pair table, `dragoman verify`, and the pages made from them."""

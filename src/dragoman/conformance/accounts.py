@@ -44,7 +44,7 @@ def read_accounts(dialect: str) -> Accounts:
 
 
 def read_rules(text: str) -> tuple[dict[str, Any], dict[str, dict[str, Account]]]:
-    """A `fields.toml`: what stands above the sections, and the sections."""
+    """A `fields.toml`: its head, and its sections."""
     data = tomllib.loads(text)
     head: dict[str, Any] = {key: data.pop(key) for key in ("package", "totals") if key in data}
     sections = {

@@ -128,7 +128,7 @@ def _check(demand: Demand, body: Any) -> Met:
 
 
 def _says(meant: Any, found: Any) -> bool:
-    """All that is meant is there; a call's id may be anything."""
+    """Whether every expected value is there. The id of a call may differ."""
     if isinstance(meant, dict):
         return isinstance(found, dict) and all(_says(meant[key], found.get(key)) for key in meant)
     return bool(meant == found)

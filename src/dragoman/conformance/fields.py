@@ -44,7 +44,7 @@ Fate: TypeAlias = Literal["carried", "altered", "dropped"]
 
 
 class Sample(Struct, frozen=True):
-    """A value that says one field, and where."""
+    """A value with one field set, and the field's path."""
 
     label: str
     value: Request | Reply
@@ -271,7 +271,7 @@ def _ends() -> Iterator[Sample]:
 
 
 def fate(sample: Sample, target: str, *, streamed_by: str | None = None) -> Fate:
-    """What becomes of a sample's field in a dialect; in a stream as another dialect's provider would send it."""
+    """Whether a dialect carries, alters or drops a sample's field. Streams come from a provider of another dialect."""
     notes = Notes()
     after: Request | Reply | Failure
     if isinstance(sample.value, Request):
@@ -318,12 +318,12 @@ def _at(value: Any, where: str) -> Any:
 
 
 def _touches(note: Note, where: str) -> bool:
-    """Whether a note is about a place, what holds it, or what is in it."""
+    """Whether a note is about a place, a parent of it, or a child of it."""
     return where == note.where or where.startswith(note.where + "/") or note.where.startswith(where + "/")
 
 
 def _same(meant: Any, found: Any) -> bool:
-    """Equal, but for what only one dialect adds; JSON text counts as what it says."""
+    """Equal apart from extras. JSON text is compared as JSON."""
     if isinstance(meant, dict) and isinstance(found, dict):
         return all(_same(meant[key], found.get(key)) for key in meant if key != "extras")
     if isinstance(meant, list | tuple) and isinstance(found, list | tuple):

@@ -1,4 +1,4 @@
-"""The generated pages of the documentation, as text. `tools/docs.py` writes them; a test finds them stale."""
+"""The generated pages of the documentation, as text. `tools/docs.py` writes them; a test fails if one is stale."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -153,7 +153,7 @@ def _outcome(outcome: str) -> str:
 
 
 def _scores(rows: list[Row]) -> list[str]:
-    """Carried counts one, adapted a half, of the features the source can say."""
+    """Of the features of the source, carried counts one and adapted a half."""
     body = []
     for source in DIALECTS:
         cells = []

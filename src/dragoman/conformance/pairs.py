@@ -64,7 +64,7 @@ def measure_pairs(dialects: Iterable[str] = DIALECTS) -> list[Row]:
 
 
 def _without_the_usual(row: Row, rows: list[Row]) -> Row:
-    """Only the notes that are about the feature: plain text has the others too."""
+    """Only the notes about the feature, without those that plain text has too."""
     plain = [r for r in rows if r.what == row.what and r.feature in USUAL and r is not row]
     cells = {}
     for pair, cell in row.cells.items():
@@ -133,7 +133,7 @@ def probe_failure(probe: Probe, source: str, target: str) -> PairCell:
 
 
 def probe_broken_stream(probe: Probe, source: str, target: str) -> PairCell:
-    """An answer that begins well and ends in an error: it must end in one everywhere."""
+    """An answer that begins well and ends in an error. It must end in an error in every dialect."""
     failure = probe.build(source)
     assert isinstance(failure, Failure)  # noqa: S101
     began = Reply(id="reply_1", model="some-model", choices=(Choice(parts=(Text(text="It rains"),)),))

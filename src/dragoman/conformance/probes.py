@@ -66,7 +66,7 @@ class Probe(Struct, frozen=True, kw_only=True):
 
 
 def parts_of(value: Talk) -> Iterator[Part]:
-    """Every part that is said, in order; what a result is made of stays in it."""
+    """Every part, in order. The parts of a tool result stay inside it."""
     if isinstance(value, Request):
         for message in value.messages:
             yield from message.parts
@@ -85,7 +85,7 @@ def _all(kind: type[Part], *fields: str) -> Callable[[Talk], object]:
 
 
 def _field(*names: str) -> Callable[[Any], object]:
-    """A field, by its way from the top."""
+    """A field, by its path."""
 
     def look(value: Any) -> object:
         for name in names:
@@ -119,7 +119,7 @@ def _result_failures(value: Request) -> object:
 
 
 def _pairs(value: Request) -> object:
-    """Which call got which answer, by the order of the calls: ids may be spelled anew."""
+    """Which call got which result, by the order of the calls, because ids may change."""
     calls = [part for part in parts_of(value) if isinstance(part, ToolCall)]
     order = {call.id: i for i, call in enumerate(calls)}
     said = [[order.get(result.call_id), _text(result.parts)] for result in _results(value)]

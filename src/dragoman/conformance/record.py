@@ -50,7 +50,7 @@ _WORDS: tuple[tuple[re.Pattern[bytes], bytes], ...] = (
 
 
 def scrub(data: bytes, key: Secret | None = None) -> bytes:
-    """What may be shown to anybody: without keys, accounts, mail and network addresses."""
+    """Removes keys, accounts, mail addresses and network addresses."""
     if key is not None:
         data = key.redact(data)
     data = data.replace(WRONG_KEY.encode(), _GONE.encode())
@@ -60,7 +60,7 @@ def scrub(data: bytes, key: Secret | None = None) -> bytes:
 
 
 class Recorder:
-    """A line that keeps what travels over it."""
+    """Sends over another line, and records the traffic."""
 
     def __init__(self, line: WireLine, folder: Path) -> None:
         self.offline = line.offline
@@ -150,7 +150,7 @@ def _read_target(row: dict[str, Any]) -> VerifyTarget:
 
 
 class Replay:
-    """A line that leads into a recording."""
+    """Answers from a recording."""
 
     offline = True
 
@@ -176,7 +176,7 @@ class Replay:
         pass
 
     def _drift(self, case: Path, ask: WireRequestToSend, target: VerifyTarget) -> str:
-        """What was sent then, and would be sent now."""
+        """A sentence if the request has changed since the recording, else nothing."""
         then = case / "request.json"
         if not ask.body or not then.is_file():
             return ""

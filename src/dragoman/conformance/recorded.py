@@ -32,7 +32,7 @@ STREAMS = ("stream.sse", "stream.ndjson", "stream.json")
 
 
 class Tally(Struct):
-    """What became of the cases of one pair."""
+    """The results of the cases of one pair."""
 
     source: str
     target: str
@@ -51,7 +51,7 @@ class Tally(Struct):
 
     @property
     def score(self) -> float:
-        """The share of what was said that arrived as it was."""
+        """The share of the values that arrived unchanged."""
         return self.kept / self.said if self.said else 1.0
 
 
@@ -121,7 +121,7 @@ def _count(tally: Tally, value: Any, notes: Iterable[Note]) -> None:
 
 
 def _leaves(value: Any) -> int:
-    """How many values there are; a schema counts as one, and what only one dialect has as none."""
+    """How many values there are. A schema counts as one, extras count as none."""
     if isinstance(value, dict):
         if value.get("kind") in OWN:
             return 0
@@ -197,5 +197,5 @@ def _stream(data: bytes, source: str, target: str) -> Told:
 
 
 def _plain(body: Any) -> Any:
-    """As it arrives: whatever the body was made of."""
+    """The body as plain JSON."""
     return load_json(dump_json(body))

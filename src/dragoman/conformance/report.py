@@ -104,20 +104,20 @@ def _verdict(cell: VerifyCell) -> str:
 
 
 def printable(text: str) -> str:
-    """Without control characters: XML has no place for them, and a terminal would obey them."""
+    """Without control characters: XML forbids them, and a terminal executes them."""
     return "".join(
         char if char in "\n\t" or (ord(char) >= 32 and not 127 <= ord(char) < 160) else "\ufffd" for char in text
     )
 
 
 def last_exchange(cell: VerifyCell) -> WireExchange | None:
-    """The one a cell failed at."""
+    """The exchange at which a cell failed."""
     failed = [one for one in cell.tries if one.outcome == "FAIL"] or cell.tries
     return failed[0].exchanges[-1] if failed and failed[0].exchanges else None
 
 
 def explain(cell: VerifyCell) -> list[str]:
-    """A red cell in words: what was wrong, and the request that caused it."""
+    """A failed cell in words: the error, and the request that caused it."""
     lines = [f"{cell.target} · {cell.scenario}: {cell.words}"]
     asked = last_exchange(cell)
     if asked is not None:

@@ -66,7 +66,7 @@ async def verify(
     line: WireLine | None = None,
     watch: Watch | None = None,
 ) -> VerifyRun:
-    """Plays them all; `watch` hears of each cell as it is done."""
+    """Plays all scenarios. `watch` is called with each finished cell."""
     own = line if line is not None else Network()
     gate = asyncio.Semaphore(max(1, options.parallel))
     started = time.monotonic()
@@ -95,7 +95,7 @@ async def verify(
 
 
 async def probe(target: VerifyTarget, line: WireLine, options: VerifyOptions) -> VerifyTarget:
-    """Whether anybody is there, and the model to ask for where none was said."""
+    """Whether the server answers, and the model to ask if none was named."""
     if target.skip or line.offline:
         return target
     dialect = find_dialect(target.dialect)
@@ -130,7 +130,7 @@ async def play_cell(scenario: Scenario, target: VerifyTarget, line: WireLine, op
 
 
 def judge(scenario: str, target: str, tries: list[Try]) -> VerifyCell:
-    """Red if any try is, grey if all are."""
+    """Failed if any try failed, skipped if all were skipped."""
     failed = [one for one in tries if one.outcome == "FAIL"]
     skipped = [one for one in tries if one.outcome == "SKIP"]
     outcome: Outcome = "FAIL" if failed else "SKIP" if len(skipped) == len(tries) else "PASS"
@@ -166,7 +166,7 @@ RANK: dict[Outcome, int] = {"FAIL": 0, "SKIP": 1, "PASS": 2}
 
 
 def compare(direct: VerifyRun, through: VerifyRun) -> list[Worse]:
-    """What is worse through a gateway than by the best direct way; nothing may be."""
+    """Scenarios that work directly but not through a gateway. There must be none."""
     found = []
     for scenario in through.scenarios:
         ways = [cell for (_, name), cell in direct.cells.items() if name == scenario.name]

@@ -1,4 +1,4 @@
-"""JSON-RPC as its clients speak it: the gateway's sixth door (docs/jsonrpc.md), and nothing that a provider speaks."""
+"""JSON-RPC from the client's side. Only the gateway serves it (docs/jsonrpc.md); no provider does."""
 
 from dragoman.dialects._base import Dialect
 from dragoman.dialects.jsonrpc import NAME, STREAM_MEDIA_TYPE, decode_failure, decode_reply, dialect_for
@@ -50,7 +50,7 @@ def _encode_tool(tool: Tool) -> JsonObject:
 
 
 def _encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
-    """Each result is a message of its own; what else is said stands behind them."""
+    """Each result is a message of its own. The other parts follow in one more message."""
     said: list[JsonObject] = []
     parts: list[JsonObject] = []
     calls: list[JsonObject] = []
@@ -86,7 +86,7 @@ def _encode_part(part: Part, at: At, notes: Notes) -> list[JsonObject]:
 
 
 def read_reply(wire: WireReply, notes: Notes) -> Reply:
-    """The result of a response; one with an error is no reply (see `is_error`)."""
+    """The result of a response without an error (see `is_error`)."""
     result = wire.body.get("result") if type(wire.body) is dict else None
     if type(result) is not dict:
         raise DecodeError("expected a response with a result")
@@ -94,7 +94,7 @@ def read_reply(wire: WireReply, notes: Notes) -> Reply:
 
 
 def is_error(body: object) -> bool:
-    """Errors come under status 200: JSON-RPC says them itself."""
+    """JSON-RPC sends errors with status 200."""
     return type(body) is dict and "error" in body
 
 

@@ -13,7 +13,7 @@ from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, load_rows, profile_for
 from dragoman.upstream.spec import DEMO, Auth, Upstream
 
-# Mission B1: they stand in the table even without a key.
+# These are in the table even without a key (docs/mission.md, B1).
 EIGHT = ("openai", "azure", "anthropic", "gemini", "xai", "ollama", "lmstudio", "gpustack")
 DOORS = (*SPOKEN, *CLIENT_ONLY)
 
@@ -110,7 +110,7 @@ def url_targets(
     gateway: bool = False,
     name: str = "",
 ) -> list[VerifyTarget]:
-    """Anything that speaks a dialect, another gateway too."""
+    """Any server that speaks a dialect, for example another gateway."""
     found = []
     for said in dialects:
         dialect = said.replace("-", "_").lower()
@@ -137,5 +137,5 @@ def url_targets(
 
 
 def door_targets(url: str, *, model: str = "", key: str = "", name: str = "dragoman") -> list[VerifyTarget]:
-    """A gateway, through each door it has."""
+    """A gateway, through each of its doors (the dialects that it serves)."""
     return url_targets(url, DOORS, model=model, key=key, gateway=True, name=name)

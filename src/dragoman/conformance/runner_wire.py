@@ -32,7 +32,7 @@ class WireRequestToSend(Struct, frozen=True, kw_only=True):
 
 
 class WireExchange(Struct, kw_only=True):
-    """A request and what came of it, without any key."""
+    """A request and its response, without any key."""
 
     method: str
     path: str
@@ -55,7 +55,7 @@ class WireLine(Protocol):
 
 
 class Network:
-    """The real thing, over the one transport there is."""
+    """Sends over the network, with the transport of the gateway."""
 
     offline = False
 

@@ -45,7 +45,7 @@ class Results(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ScenarioTurn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One request: what is said in it beyond all that was said before."""
+    """One request: what it adds to the turns before."""
 
     history: tuple[Message, ...] = ()
     filler: int = 0
@@ -71,7 +71,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     offered: tuple[Tool, ...] = ()  # filled in from the file's [tool.*] tables
 
     def is_about(self, note: Note) -> bool:
-        """Whether a conversion has lost the very thing the scenario tries."""
+        """Whether a note says that the conversion lost what the scenario tests."""
         return any(re.fullmatch(pattern, f"{note.kind} {note.where}") for pattern in self.about)
 
 
@@ -83,7 +83,7 @@ class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def load_scenarios(*own: Path) -> tuple[Scenario, ...]:
-    """Those that come with dragoman, then those of users' files; a name said again replaces the first."""
+    """Our own scenarios, then those of the given files. A later one replaces an earlier one of the same name."""
     text = files("dragoman.conformance").joinpath(FILE).read_text("utf-8")
     found = {scenario.name: scenario for scenario in read_scenarios(tomllib.loads(text), FILE)}
     for path in own:
@@ -148,7 +148,7 @@ def build_request(scenario: Scenario, model: str, said: tuple[Message, ...]) -> 
 
 
 def say_turn(turn: ScenarioTurn, said: tuple[Message, ...]) -> tuple[Message, ...]:
-    """All that was said, and what this turn adds: results of open calls first, then the question."""
+    """The messages so far, then this turn: results of open calls first, then the question."""
     added = [*turn.history, *_filler(turn.filler)]
     results = [_answer(call, turn) for call in _open_calls(said)] if turn.results else []
     asked = (Text(text=turn.user),) if isinstance(turn.user, str) else turn.user

@@ -45,7 +45,7 @@ def check_reply(reply: Reply, asked: ScenarioRequest) -> list[str]:
 
 
 def check_failure(failure: Failure, expect: Expect) -> list[str]:
-    """A failure that was wanted: its kind, and that it says something."""
+    """An expected failure: its kind, and that it has a message."""
     found = []
     if failure.kind not in expect.failure:
         found.append(f"failed as {failure.kind}, expected {' or '.join(expect.failure)}: {failure.message}")
@@ -90,7 +90,7 @@ def calls_of(choice: Choice) -> list[ToolCall]:
 
 
 def input_of(usage: Usage | None) -> int | None:
-    """Everything that was read, however much of it came from a cache."""
+    """All input tokens, cached or not."""
     if usage is None or usage.input is None:
         return None
     return usage.input + (usage.cache_read or 0) + (usage.cache_write or 0)
@@ -199,7 +199,7 @@ def _check_usage(usage: Usage | None, asked: ScenarioRequest) -> Iterator[str]:
 
 
 def _says(text: str, word: str) -> bool:
-    """At the beginning of a word: "answered" is not red, "failed" is a failure."""
+    """Whether a word of the text begins with it: "red" is not in "answered", "fail" is in "failed"."""
     return re.search(rf"(?<!\w){re.escape(_plain(word))}", _plain(text)) is not None
 
 

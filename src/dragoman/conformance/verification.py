@@ -1,4 +1,4 @@
-"""What the verifier finds where no key is needed: every kind of server as a scripted provider, and a page about it."""
+"""`dragoman verify` without keys: every kind of server as a scripted provider, and the page with the results."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -100,7 +100,7 @@ def _upstream(name: str, target: VerifyTarget) -> Upstream:
 
 
 def _routed(upstream: str, model: str, models: list[str]) -> str:
-    """The name the gateway lists; where two servers have it, the one that says which."""
+    """The model's name at the gateway, with the provider in front if two providers have it."""
     return model if models.count(model) == 1 else f"{upstream}/{model}"
 
 
@@ -143,7 +143,7 @@ async def verify_scripted(
 
 
 def first_of_each(targets: Iterable[VerifyTarget]) -> list[VerifyTarget]:
-    """One target a kind: the gateway itself chooses among its dialects."""
+    """One target for each kind, because the gateway chooses the dialect."""
     kinds: dict[str, VerifyTarget] = {}
     for target in targets:
         kinds.setdefault(target.kind, replace(target, name=target.kind or target.name))
@@ -224,7 +224,7 @@ def _reasons(*runs: VerifyRun) -> list[str]:
 
 
 def _steady(cell: VerifyCell) -> str:
-    """The reason without what the model happened to say."""
+    """The reason without the model's own words, which change from run to run."""
     words = cell.words.partition(" (not JSON")[0]
     return words if cell.outcome == "SKIP" else f"FAIL: {words}"
 

@@ -1,4 +1,4 @@
-"""For tests of what is built on dragoman: scripted providers, and strict checkers of the vendors' wires.
+"""For your own tests: scripted providers, and strict checkers of request bodies.
 
     from dragoman.testing import Provider, faults, serve
 

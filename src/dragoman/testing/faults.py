@@ -1,4 +1,4 @@
-"""What can go wrong with a provider, on order: `provider.next(faults.rate_limited(wait_s=2))`.
+"""Faults that a scripted provider plays on request: `provider.next(faults.rate_limited(wait_s=2))`.
 
 A fault replaces the answer (a status, a page, nothing at all) or spoils it on its way (cut, stalled, garbled).
 RELIABILITY rows F03-F28 are made of these. "After k events" counts frames of the stream.
@@ -144,7 +144,7 @@ def too_long() -> ScriptedFault:
 
 
 def tool_use_failed() -> ScriptedFault:
-    """Groq's word for a call its model wrote badly."""
+    """Groq's error for a tool call that its model wrote badly."""
     error = {
         "message": "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details.",
         "type": "invalid_request_error",
@@ -174,19 +174,19 @@ def reset_after_headers() -> ScriptedFault:
 
 
 def stalled(seconds: float = 3600.0, after: int | None = None) -> ScriptedFault:
-    """Silence before the headers, or behind `after` events of a stream."""
+    """Silence before the headers, or after `after` events of a stream."""
     if after is None:
         return ScriptedFault(name="stalled before headers", wait_s=seconds)
     return ScriptedFault(name=f"stalled after {after}", after=after, stall_s=seconds)
 
 
 def cut(after: int = 3, how: How = "reset") -> ScriptedFault:
-    """A stream that breaks off behind `after` events."""
+    """A stream that breaks off after `after` events."""
     return ScriptedFault(name=f"cut after {after} ({how})", after=after, how=how)
 
 
 def slow(piece: int = 1, pause_s: float = 0.001) -> ScriptedFault:
-    """A few bytes at a time: also the way to cut characters and frames in two."""
+    """A few bytes at a time, which also cuts characters and frames in two."""
     return ScriptedFault(name=f"{piece} bytes at a time", piece=piece, pause_s=pause_s)
 
 
@@ -213,7 +213,7 @@ def wrong_type(media_type: str = "text/plain") -> ScriptedFault:
 
 
 def compressed() -> ScriptedFault:
-    """gzip without being asked for it."""
+    """gzip, though the client did not accept it."""
     return ScriptedFault(name="gzip", gzip=True)
 
 

@@ -39,7 +39,7 @@ class Oddity(Struct, frozen=True, kw_only=True):
 
 
 def _messages(body: Json) -> list[Json]:
-    """Each message or delta there is."""
+    """Each message or delta."""
     choices = [choice for choice in body.get("choices") or () if isinstance(choice, dict)]
     return [said for choice in choices for key in ("message", "delta") if isinstance(said := choice.get(key), dict)]
 
@@ -74,7 +74,7 @@ def _xai_chunks(chunks: list[Json]) -> list[Json]:
 
 
 def _whole_calls(chunks: list[Json]) -> list[Json]:
-    """Each call in one piece, where its first fragment stood."""
+    """Each call in one piece, at the place of its first fragment."""
     kept: list[Json] = []
     calls: dict[tuple[int, int], Json] = {}
     for chunk in chunks:
@@ -135,7 +135,7 @@ def _ollama_chunks(chunks: list[Json]) -> list[Json]:
 
 
 def _usage_in_last(chunks: list[Json]) -> list[Json]:
-    """Usage beside the finish, not in a chunk of its own."""
+    """Usage in the chunk with the finish reason, not in a separate one."""
     if len(chunks) > 1 and chunks[-1].get("usage") and not chunks[-1].get("choices"):
         return [*chunks[:-2], {**chunks[-2], "usage": chunks[-1]["usage"]}]
     return chunks
@@ -276,7 +276,7 @@ def find_oddity(kind: str, dialect: str, wanted: bool) -> Oddity:
 
 
 def edit_frames(frames: list[bytes], odd: Oddity) -> list[bytes]:
-    """The objects of a stream edited; frames that hold none (`[DONE]`) stay behind them."""
+    """The edited objects of a stream. Frames without an object (`[DONE]`) stay at the end."""
     if not frames or frames[0][:1] == b"[" or frames[0].startswith(b"event:"):
         return frames
     head = b"data: " if frames[0].startswith(b"data: ") else b""
@@ -286,8 +286,8 @@ def edit_frames(frames: list[bytes], odd: Oddity) -> list[bytes]:
     return odd.frames([*(head + dump_json(chunk) + end for chunk in odd.chunks(chunks)), *rest])
 
 
-def dress_events(events: Iterable[Event], kind: str, dialect: str) -> Iterator[Event]:
-    """The demo model's ids as the vendor spells them, and a day on which it answered."""
+def add_vendor_ids(events: Iterable[Event], kind: str, dialect: str) -> Iterator[Event]:
+    """Ids in the vendor's form, and a fixed date."""
     for event in events:
         if isinstance(event, ReplyStart):
             prefix = find_dialect(dialect).reply_id_prefix

@@ -1,4 +1,4 @@
-"""Scripted providers: servers on loopback that speak a vendor's dialects, refuse what it refuses, and fail on order.
+"""Scripted providers: servers on loopback that speak, refuse and fail like a vendor's server.
 
     async with Provider("anthropic") as provider:
         provider.next(faults.rate_limited(wait_s=1))
@@ -35,7 +35,7 @@ from dragoman.model.request import ReasoningSetting, Request
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
 from dragoman.testing.faults import ScriptedFault
-from dragoman.testing.oddities import dress_events, edit_frames, find_oddity
+from dragoman.testing.oddities import add_vendor_ids, edit_frames, find_oddity
 from dragoman.testing.refusals import VendorRefusal, refuse, refuse_key, refuse_model
 from dragoman.testing.rules import check, warn
 from dragoman.testing.seals import check_seals, seal_events
@@ -102,19 +102,19 @@ class Provider:
     # -- the script
 
     def next(self, fault: ScriptedFault, times: int = 1) -> None:
-        """The next conversation request meets this fault; those after it the faults ordered after it."""
+        """The next conversation request gets this fault. Several calls queue up, one fault for each request."""
         self._faults.extend([fault] * times)
 
     def always(self, fault: ScriptedFault | None) -> None:
-        """Every request meets it that no `next` was ordered for; None ends it."""
+        """Every request without a fault from `next` gets this one. None ends it."""
         self._always = fault
 
     def say(self, *answers: Said) -> None:
-        """What to answer next, one after another: text, a Reply, events, or the bytes of a whole body."""
+        """The next answers, in order: text, a Reply, events, or the bytes of a whole body."""
         self._said.extend(answers)
 
     def reset(self) -> None:
-        """Forget all orders and all requests."""
+        """Forgets all faults, answers and requests."""
         self._said.clear()
         self._faults.clear()
         self._always = None
@@ -122,17 +122,17 @@ class Provider:
 
     @property
     def base_url(self) -> str:
-        """The address as a configuration of this kind would say it."""
+        """The address in the form that a configuration of this kind has."""
         return self.url + self._prefix
 
     @property
     def refusals(self) -> list[str]:
-        """The words of every refusal so far: empty is what a test of a correct client asserts."""
+        """The message of every refusal so far. A correct client has none."""
         return [seen.refused for seen in self.requests if seen.refused is not None]
 
     @property
     def warnings(self) -> list[str]:
-        """What the real server would have taken without a word and then dropped or misread."""
+        """What the real server would have accepted silently and then dropped or misread."""
         return [words for seen in self.requests for words in seen.warnings]
 
     # -- running
@@ -195,7 +195,7 @@ class Provider:
             return send_refusal(refused.refusal)
 
     def _route(self, path: str) -> tuple[str, str]:
-        """The dialect of a path, and what a request there asks for."""
+        """The dialect and the operation of a path."""
         paths = [path, *(f"/v1{path.removeprefix(p)}" for p in (self._prefix, "/v1") if path.startswith(p))]
         for name in dict.fromkeys((*self.dialects, USUAL)):
             doors = [door for door in find_dialect(name).doors if name in self.dialects or door.serves in _ANY_SERVER]
@@ -335,7 +335,7 @@ class Provider:
         if isinstance(said, bytes):
             frames = cut_frames(said, dialect) if streamed else [said]
             return await self._write(http, seen, frames, streamed, fault)
-        events = list(dress_events(_events(said, request), self.kind, dialect))
+        events = list(add_vendor_ids(_events(said, request), self.kind, dialect))
         if self._seals:
             events = list(seal_events(events, dialect))
         if stores and not isinstance(events[-1], ReplyFailed):
@@ -376,7 +376,7 @@ class _RefusedError(Exception):
 
 
 def _think_unasked(request: Request, profile: Profile) -> Request:
-    """A model that is only ever told not to think."""
+    """For a model that thinks unless it is told not to."""
     thinking = profile.thinking
     switched = thinking is not None and thinking.says == "switch" and thinking.default == "on"
     if not switched or request.reasoning is not None or profile.is_off(request.extras):

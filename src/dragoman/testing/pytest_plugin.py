@@ -17,6 +17,6 @@ from dragoman.testing.provider import Provider, serve
 
 @pytest.fixture
 def scripted() -> Iterator[Callable[..., Provider]]:
-    """Starts a provider of the kind it is given; as many as a test wants."""
+    """A function that starts a provider of a kind, as often as a test calls it."""
     with ExitStack() as stack:
         yield lambda kind, **settings: stack.enter_context(serve(kind, **settings))

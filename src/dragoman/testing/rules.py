@@ -1,4 +1,4 @@
-"""Which checks a kind of server makes of a request: the checkers of its dialect, and what depends on the server."""
+"""The checks of each kind of server: those of its dialect, and its own."""
 
 import re
 from typing import Any
@@ -63,13 +63,13 @@ class Complaint(Struct, frozen=True):
 
 
 def check(kind: str, dialect: str, body: dict[str, Any], model: str = "") -> list[Complaint]:
-    """What the server would object to; the real one stops at the first."""
+    """All objections of the server. The real one reports only the first."""
     taken = re.compile(_TAKEN.get(kind, r"(?!)"))
     return [complaint for complaint in _check_all(kind, dialect, body, model) if not taken.search(complaint.message)]
 
 
 def warn(kind: str, dialect: str, body: dict[str, Any], model: str = "") -> list[str]:
-    """What the server takes without a word and then drops or misreads."""
+    """What the server accepts silently and then drops or misreads."""
     taken = re.compile(_TAKEN.get(kind, r"(?!)"))
     return [c.message for c in _check_all(kind, dialect, body, model) if taken.search(c.message)]
 
@@ -99,7 +99,7 @@ def _check_all(kind: str, dialect: str, body: dict[str, Any], model: str) -> lis
 
 
 def _camel(value: Any) -> Any:
-    """Google reads snake_case as well; what stands inside arguments and schemas is the caller's own."""
+    """Google reads snake_case too. Keys inside arguments and schemas belong to the caller."""
     if isinstance(value, list):
         return [_camel(item) for item in value]
     if not isinstance(value, dict):
@@ -120,7 +120,7 @@ def _camel(value: Any) -> Any:
 
 
 def _flat(body: dict[str, Any]) -> dict[str, Any]:
-    """Responses take Chat's nested form of a function as well (recorded)."""
+    """Responses accepts Chat's nested form of a function too (recorded)."""
     tools = [
         {**tool["function"], "type": "function"} if isinstance(tool.get("function"), dict) else tool
         for tool in objects(body.get("tools"))
@@ -131,7 +131,7 @@ def _flat(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lacks_thought(body: dict[str, Any]) -> bool:
-    """DeepSeek wants it back on turns with calls; plain turns without it are taken (recorded)."""
+    """DeepSeek wants the thought back on turns with calls, and accepts plain turns without it (recorded)."""
     turns = [message for message in objects(body.get("messages")) if message.get("tool_calls")]
     return any(turn.get("reasoning_content") is None for turn in turns)
 
@@ -207,7 +207,7 @@ _WORDS = {
 
 
 def _sort(message: str) -> Complaint:
-    """The status and the param that go with the words."""
+    """The status and the param that belong to a message."""
     if message in _WORDS:
         return _WORDS[message]
     if message.startswith("Failed to deserialize"):
@@ -287,7 +287,7 @@ def _check_range(key: str, value: object, low: float, high: float) -> list[Compl
 
 
 def _check_nulls(body: dict[str, Any]) -> list[Complaint]:
-    """xAI reads into typed values: a null where a value is meant is refused (provider-quirks)."""
+    """xAI parses into typed values and refuses null (provider-quirks)."""
     said = "Failed to deserialize the JSON body into the target type: "
     found = []
     for i, tool in enumerate(body.get("tools") or ()):

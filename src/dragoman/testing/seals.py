@@ -1,6 +1,6 @@
-"""Signatures a scripted provider hands out and wants back unharmed, as the real ones do.
+"""Signatures that a scripted provider gives out and wants back unchanged, like the real ones.
 
-They are a hash of what they stand for: another provider's, a made-up one, or one on a changed text is refused.
+A signature is a hash of its text. One from another provider, an invented one, or one on a changed text is refused.
 """
 
 import base64
@@ -60,7 +60,7 @@ def _complain_gemini(body: dict[str, Any], dialect: str) -> list[str]:
 
 
 class Sealing(Struct, frozen=True):
-    """What a vendor seals, in which form, and what it says to a seal that is not its own."""
+    """What a vendor signs, in which form, and its error for a foreign signature."""
 
     what: type[Reasoning] | type[ToolCall]  # every thought, or the first call of a turn
     form: str
@@ -96,6 +96,6 @@ def _seal(events: Iterable[Event], dialect: str, sealing: Sealing) -> Iterator[E
 
 
 def check_seals(body: dict[str, Any], dialect: str) -> list[str]:
-    """What the vendor says to a signature that is not its own."""
+    """The vendor's errors for signatures that are not its own."""
     sealing = SEALINGS.get(dialect)
     return [] if sealing is None else sealing.complain(body, dialect)

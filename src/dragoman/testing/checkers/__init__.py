@@ -1,6 +1,6 @@
-"""Strict checkers: what a vendor's server would say to a request body, as a list of complaints in its own words.
+"""Strict checkers: a request body in, the objections of the vendor's server out, in its own words.
 
-An empty list is a request it takes. They are pure functions on JSON: for your own tests, and for scripted providers.
+An empty list means that the server accepts the request. Checkers are pure functions on JSON.
 """
 
 from dragoman.testing.checkers.anthropic import check_anthropic

@@ -96,7 +96,7 @@ def _check_turns(turns: list[tuple[str, list[dict[str, Any]]]], model: str) -> C
 
 
 def _check_pairs(turns: list[tuple[str, list[dict[str, Any]]]], *, seen: bool) -> Complaints:
-    """`seen`: whether the conversation begins here; in a thread the first turn may answer calls it has kept."""
+    """`seen`: the conversation begins here. In a thread the first turn may answer calls that the server has stored."""
     found: Complaints = []
     ids: list[str] = []
     for i, (role, content) in enumerate(turns):

@@ -30,7 +30,7 @@ _DATA = frozenset({"args", "response", "parameters", "parametersJsonSchema", "re
 
 
 def _to_camel(value: Any) -> Any:
-    """Either spelling of a key is read (recorded); what stands in arguments and schemas is not a key of ours."""
+    """Google reads both spellings of a key (recorded). Keys inside arguments and schemas stay as they are."""
     if isinstance(value, list):
         return [_to_camel(item) for item in value]
     if not isinstance(value, dict):
@@ -134,7 +134,7 @@ def _check_content(content: dict[str, Any], i: int) -> Complaints:
 
 
 def _check_signatures(contents: list[dict[str, Any]]) -> Complaints:
-    """Of each step in the current turn: since the last thing a user said."""
+    """For each step of the current turn, which begins after the last message of the user."""
     said = [i for i, c in enumerate(contents) if c.get("role") == "user" and not _count(c, "functionResponse")]
     for content in contents[(said[-1] if said else 0) :]:
         calls = [part for part in _parts(content) if "functionCall" in part]

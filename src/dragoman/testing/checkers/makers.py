@@ -30,7 +30,7 @@ def _is_object(text: object) -> bool:
 
 
 def _check_arguments(body: dict[str, Any], messages: list[Message]) -> Complaints:
-    """vLLM and those like it read arguments to fill in a template."""
+    """vLLM and similar servers parse arguments, because their chat templates need objects."""
     return [
         "Unterminated string starting at: line 1 column 1" for _, text in _arguments(messages) if not _is_object(text)
     ]

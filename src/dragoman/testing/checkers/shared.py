@@ -1,4 +1,4 @@
-"""What several vendors check alike: schemas, names, and what a picture really is."""
+"""Checks that several vendors share: schemas, names, and the real type of a picture."""
 
 import re
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 
 def blocks(content: object) -> list[dict[str, Any]]:
-    """Content as blocks, a string as the one text it is."""
+    """Content as blocks; a string is one text block."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else objects(content)
 
 
 def walk(schema: object, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Every schema in a schema, with where it stands."""
+    """Every schema in a schema, with its path."""
     if not isinstance(schema, dict):
         return
     yield path, schema
@@ -42,6 +42,6 @@ def repeated(names: list[str]) -> list[str]:
 
 
 def wrong_type(media_type: object, data: object) -> str | None:
-    """The type that base64 data really has, if it is an image and another one was said."""
+    """The real type of base64 image data, if it is not the declared one."""
     found = sniff(data) if isinstance(data, str) else None
     return found if found and found.startswith("image/") and found != media_type else None
