@@ -17,7 +17,7 @@ def decode_failure(wire: WireReply) -> Failure:
     if type(error) is not dict:
         error = {"message": error if type(error) is str else _text_of(body)}
     word, message = error.pop("type", None), error.pop("message", None)
-    own: JsonObject = dict(error)  # what the error object says beyond type and message
+    own: JsonObject = dict(error)  # the other keys of the error object
     if type(word) is str and word not in FAILURES:
         own["type"] = word
     if type(body) is dict:
@@ -34,7 +34,7 @@ def decode_failure(wire: WireReply) -> Failure:
 
 
 def _is_spent(details: object) -> bool:
-    """A spend limit is a rate limit by its type; waiting does not help all the same."""
+    """A spend limit has the type of a rate limit, but waiting does not help."""
     return type(details) is dict and details.get("error_code") in SPENT
 
 
@@ -46,7 +46,7 @@ def _kind(word: object, message: object, status: int | None) -> FailureKind:
     kind = FAILURES.get(word) if type(word) is str else None
     if kind is None:
         return kind_of_status(status)
-    # The one case a code cannot tell: Anthropic has no error type for an overflow, only these words.
+    # Anthropic has no error type for a prompt that is too long, so we read the message.
     if kind == "invalid_request" and type(message) is str and _is_overflow(message):
         return "too_long"
     return kind
@@ -69,10 +69,12 @@ def encode_failure(failure: Failure) -> WireReply:
 
 
 def encode_error(failure: Failure) -> JsonObject:
-    """The error object, which is the same in a reply and in mid-stream."""
+    """The error object. A reply and a stream have the same one."""
     message = failure.message
     if failure.kind == "too_long" and not _is_overflow(message):
-        message = f"prompt is too long: {message}"  # the words clients compact on (FIELD-CASES appendix B)
+        message = (
+            f"prompt is too long: {message}"  # on these words clients shorten their history (FIELD-CASES appendix B)
+        )
     error: JsonObject = {"type": FAILURE_WORDS[failure.kind], "message": message}
     error.update(failure.extras.get(NAME, {}))
     return error

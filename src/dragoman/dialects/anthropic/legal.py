@@ -1,22 +1,24 @@
-"""What a conversation needs before it is said in Messages."""
+"""Passes that make a conversation legal for Messages."""
 
-from dragoman.dialects._unheard import leave_out_unheard
+from dragoman.dialects._unsayable import leave_out_unsayable
 from dragoman.dialects.anthropic.parts import encode_part
 from dragoman.dialects.anthropic.words import NAME
 from dragoman.model.messages import Message, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, Notes
 
-_SURE = frozenset({Text, ToolCall, ToolResult})  # what a turn may begin with to be sure of saying something
+_SURE = frozenset({Text, ToolCall, ToolResult})  # a turn that begins with one of these is never empty
 
 
 def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
-    """A turn of which nothing can be said would be an empty one, or an empty `system`; its neighbours then meet, so
-    this comes before they are joined."""
-    if all(message.parts and type(message.parts[0]) in _SURE for message in request.messages):  # fast path: heard turns
+    """Leave out turns that would be empty here, because Anthropic refuses empty turns and an empty `system`. This comes
+    before turns are joined, because it makes new neighbours."""
+    if all(
+        message.parts and type(message.parts[0]) in _SURE for message in request.messages
+    ):  # fast path: sayable turns
         return request
-    return leave_out_unheard(request, _is_heard, NAME, notes)
+    return leave_out_unsayable(request, _is_turn_sayable, NAME, notes)
 
 
-def _is_heard(message: Message) -> bool:
+def _is_turn_sayable(message: Message) -> bool:
     return not message.parts or any(encode_part(part, ROOT, Notes()) is not None for part in message.parts)

@@ -49,7 +49,7 @@ from dragoman.notes import At, Notes
 
 
 def decode_content(holder: JsonObject, key: str = "content") -> tuple[Part, ...]:
-    """`content` as a string or a list of blocks; which of the two is noted as spelling."""
+    """Decode `content`, a string or a list of blocks. The form is kept as spelling."""
     content = holder.pop(key, None)
     if type(content) is str:
         return (Text(text=content),)
@@ -73,7 +73,7 @@ def decode_blocks(blocks: list[Any], key: str) -> tuple[Part, ...]:
                 if kind == "thinking" and parts and _add_late_seal(parts, block):
                     continue
                 decode = _DECODERS[kind]
-            except (KeyError, TypeError):  # not one we know, or no block at all
+            except (KeyError, TypeError):  # an unknown block, or not a block
                 decode = decode_part
             parts.append(decode(block))
     except DecodeError as error:
@@ -82,7 +82,7 @@ def decode_blocks(blocks: list[Any], key: str) -> tuple[Part, ...]:
 
 
 def _add_late_seal(parts: list[Part], block: JsonObject) -> bool:
-    """Whether a block is nothing but the seal of the thought before it (see _seals)."""
+    """Whether a block only has the seal of the thought before it (see _seals)."""
     thought = parts[-1]
     if type(thought) is not Reasoning or not is_late(block):
         return False
@@ -99,7 +99,7 @@ def decode_part(block: JsonObject) -> Part:
     if decode is not None:
         return decode(block)
     if type(kind) is str:
-        return Opaque(dialect=NAME, body=block)  # tomorrow's block: carried whole, not refused
+        return Opaque(dialect=NAME, body=block)  # a block of a new kind: carried whole, not refused
     raise DecodeError(f"expected string, found {kind_of(kind)}", "type")
 
 
@@ -274,7 +274,7 @@ DEFAULT_MEDIA_TYPES: dict[type[Part], str] = {Image: "image/png", Document: "app
 def encode_content(
     parts: tuple[Part, ...], extras: Extras, at: At, notes: Notes, *, to_client: bool = False
 ) -> str | list[JsonObject]:
-    """A lone plain text as a string unless the wire had a list; everything else as blocks."""
+    """One plain text becomes a string, unless the wire had a list. Anything else becomes blocks."""
     if len(parts) == 1 and not (extras and spelled(extras, NAME, "~content") == "list"):
         (only,) = parts
         if type(only) is Text and is_plain(only):
@@ -363,7 +363,8 @@ def _encode_text(part: Text, at: At, notes: Notes, *, to_client: bool) -> JsonOb
 
 
 def encode_citation(citation: Citation, at: At, notes: Notes) -> JsonObject | None:
-    """Only Anthropic's own have the source indexes its types demand; a foreign one keeps what a web result has."""
+    """Anthropic's types demand source indexes, which only its own citations have. A citation of another dialect becomes
+    a web result."""
     if NAME not in citation.extras:
         if citation.url is None:
             notes.dropped(at, "anthropic cites a place in a source, and this names none")
@@ -425,8 +426,8 @@ FORMS = ("signature", "redacted")  # of our own seals
 
 
 def _encode_reasoning(part: Reasoning, at: At, notes: Notes, *, to_client: bool) -> JsonObject | None:
-    """A foreign seal goes beside the block for a client. A provider would reject the block: it validates signatures
-    (FIELD-CASES 9), so there the whole part is left out."""
+    """For a client, the seal of another dialect goes beside the block. For an upstream, the whole part is left out,
+    because the upstream checks signatures (FIELD-CASES 9)."""
     seal = part.seal
     block: JsonObject
     if part.summary:

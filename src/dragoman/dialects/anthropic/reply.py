@@ -49,7 +49,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
 
 
 def take_tier(holder: JsonObject) -> str | None:
-    """Which tier served the answer: it stands among the counts."""
+    """Take the tier that served the answer. It is a key of the usage."""
     usage = holder.get("usage")
     tier = usage.get("service_tier") if type(usage) is dict else None
     if type(usage) is not dict or type(tier) is not str:
@@ -61,7 +61,7 @@ def take_tier(holder: JsonObject) -> str | None:
 
 
 def take_finish(holder: JsonObject) -> Finish | None:
-    """`stop_reason`, `stop_sequence` and `stop_details`, where they stand together."""
+    """Take `stop_reason`, `stop_sequence` and `stop_details` from the object that has them."""
     word = take_text_or_none(holder, "stop_reason")
     if word is None:
         return None
@@ -85,7 +85,7 @@ def take_finish(holder: JsonObject) -> Finish | None:
 
 
 def decode_usage(usage: JsonObject) -> Usage:
-    """Anthropic counts cached input apart and reasoning inside the output."""
+    """Anthropic counts cached input separately, and reasoning inside the output."""
     note_omitted(usage, dict(usage), "input_tokens", "output_tokens")
     output = take_integer_or_none(usage, "output_tokens")
     reasoning = _take_reasoning_count(usage)
@@ -93,7 +93,7 @@ def decode_usage(usage: JsonObject) -> Usage:
         output -= reasoning
     written = usage.get("cache_creation")
     if type(written) is dict and not any(written.values()):
-        note_silent(usage, "cache_creation")  # nothing by any lifetime
+        note_silent(usage, "cache_creation")  # the counts of all lifetimes are 0
     return Usage(
         input=take_integer_or_none(usage, "input_tokens"),
         cache_read=take_integer_or_none(usage, "cache_read_input_tokens"),
@@ -167,7 +167,7 @@ def encode_finish(finish: Finish | None, at: At, notes: Notes) -> JsonObject:
 
 
 def write_tier(encoded: JsonObject, tier: str | None, usage: Usage | None, notes: Notes) -> None:
-    """Into the encoded usage: a word Anthropic has, or one that its own wire said."""
+    """Write the tier into the usage, as a word of Anthropic's or as the word its server used."""
     if tier is None:
         return
     word = SERVED_TIERS.get(tier) or (None if usage is None else spelled(usage.extras, NAME, "~service_tier"))
@@ -178,7 +178,7 @@ def write_tier(encoded: JsonObject, tier: str | None, usage: Usage | None, notes
 
 
 def demand_counts(encoded: JsonObject, usage: Usage | None, notes: Notes) -> None:
-    """Anthropic's usage always has both counts; an unknown one is said as 0, and noted."""
+    """Anthropic's usage always has both counts. We write an unknown count as 0, with a note."""
     for key, field in (("input_tokens", "input"), ("output_tokens", "output")):
         if key not in encoded and (usage is None or key not in usage.extras.get(NAME, {}).get(OMIT, ())):
             encoded[key] = 0

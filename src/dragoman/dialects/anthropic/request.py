@@ -63,9 +63,9 @@ from dragoman.passes.effort import lowest_known
 from dragoman.wire import WireRequest
 
 PATH = "/v1/messages"
-BETA = f"header:{BETA_HEADER}"  # a header of the request, filed among its extras
+BETA = f"header:{BETA_HEADER}"  # the key of that header in the request's extras
 VERSION_KEY = f"~{VERSION_HEADER}"
-LISTED: Extras = {NAME: {"~content": "list"}}  # extras that say nothing but how the content was written
+LISTED: Extras = {NAME: {"~content": "list"}}  # extras that only remember the form of the content
 
 # ---------------------------------------------------------------- decode
 
@@ -78,10 +78,10 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
     elif messages and messages[0].role == "system":
         note_spelling(body, "system", "messages")
     if "max_tokens" not in body:
-        note_spelling(body, "max_tokens", "absent")  # as count_tokens wants it
+        note_spelling(body, "max_tokens", "absent")  # count_tokens has no max_tokens
     if "model" not in body:
         note_spelling(body, "model", "absent")  # Vertex has it in the path
-    note_silent(body, "anthropic_version")  # Vertex and Bedrock have it in the body: which API, not what for
+    note_silent(body, "anthropic_version")  # Vertex and Bedrock name the API version in the body
     choice, parallel = _take_tool_choice(body)
     _keep_headers(body, wire.headers)
     return Request(
@@ -122,7 +122,7 @@ def decode_message(message: JsonObject) -> Message:
     content = message.get("content")
     try:
         role = ROLES[message["role"]]
-    except (KeyError, TypeError):  # absent, unknown or no word at all
+    except (KeyError, TypeError):  # absent, unknown or not a string
         found = repr(message.get("role"))
         raise DecodeError(f"expected one of {', '.join(ROLES)}, found {found}", "role") from None
     if len(message) == 2 and type(content) is list and content:  # fast path: anthropic turn
@@ -151,7 +151,7 @@ def decode_tool(tool: JsonObject) -> AnyTool:
     return Tool(
         name=take_text(tool, "name"),
         description=take_text_or_none(tool, "description"),
-        # `true` is a schema too, if one nobody takes: it stays among the extras
+        # `true` is a legal schema, but no server accepts it: it stays in the extras
         parameters=tool.pop("input_schema") if type(tool.get("input_schema")) is dict else None,
         strict=take_flag_or_none(tool, "strict"),
         cache=take_cache(tool),
@@ -176,7 +176,7 @@ def _take_tool_choice(body: JsonObject) -> tuple[ToolChoice | None, bool | None]
 
 
 def _take_reasoning(body: JsonObject) -> ReasoningSetting | None:
-    """`thinking` says whether, `output_config.effort` how much; the rest of output_config stays in the extras."""
+    """`thinking` turns thinking on, `output_config.effort` says how much. The rest of output_config stays an extra."""
     config, effort = body.get("output_config"), None
     if type(config) is dict:
         effort = take_text_or_none(config, "effort")
@@ -201,7 +201,7 @@ def _take_reasoning(body: JsonObject) -> ReasoningSetting | None:
 
 
 def _take_output(body: JsonObject) -> OutputFormat | None:
-    """`output_config.format`, or the older top-level `output_format`."""
+    """Take `output_config.format`, or the older top-level `output_format`."""
     holder, key = body.get("output_config"), "format"
     if type(holder) is not dict or type(holder.get("format")) is not dict:
         holder, key = body, "output_format"
@@ -253,7 +253,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
 
 
 def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
-    """The system turns a conversation begins with are its `system`; later ones keep their place."""
+    """System turns at the start become `system`. Later ones keep their place."""
     messages = request.messages
     lead = 0
     if spelled(request.extras, NAME, "~system") != "messages":
@@ -350,7 +350,7 @@ def _encode_tool_choice(body: JsonObject, request: Request, notes: Notes) -> Non
             notes.dropped((at, "names"), "anthropic can name one tool or none")
     if parallel is not None:
         if choice.mode == "none" and parallel:
-            pass  # what everybody takes for granted
+            pass  # the default: without calls it changes nothing
         elif choice.mode == "none":
             notes.dropped((ROOT, "parallel_calls"), "anthropic has no such flag on the choice none")
         else:
@@ -454,7 +454,7 @@ _NO_SUCH: tuple[str, ...] = (
 
 
 def _add_extras(body: JsonObject, request: Request, notes: Notes) -> dict[str, str]:
-    """The request's own extras; headers among them go where they came from, objects we also write are joined."""
+    """Add the request's extras, and return the headers among them. Objects that we also write are merged."""
     headers = {VERSION_HEADER: spelled(request.extras, NAME, VERSION_KEY) or VERSION}
     if not request.extras:
         return headers

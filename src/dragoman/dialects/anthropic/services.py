@@ -13,7 +13,7 @@ from dragoman.notes import Notes
 from dragoman.wire import WireRequest
 
 COUNT_PATH = "/v1/messages/count_tokens"
-# Not counted, and refused by the counter.
+# The count endpoint refuses these keys.
 _NOT_COUNTED = ("max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata", "service_tier")
 
 

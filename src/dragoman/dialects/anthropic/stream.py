@@ -3,7 +3,7 @@ https://docs.anthropic.com/en/api/messages-streaming (digest read 2026-11-15)
 
     message_start (content_block_start content_block_delta* content_block_stop)* message_delta message_stop
 
-Blocks never overlap; `ping` stands anywhere; `error` ends everything.
+Blocks never overlap. `ping` may come anywhere. `error` ends the stream.
 """
 
 from collections.abc import Iterable
@@ -66,14 +66,14 @@ class _Block:
 
     def __init__(self, index: int, body: JsonObject) -> None:
         self.thinks = body.get("type") == "thinking"
-        self.index = index  # ours, dense from 0
+        self.index = index  # our own index: counts from 0 without gaps
         self.body = body
         self.json: list[str] = []  # pieces of a streamed `input`
         self.seal: Seal | None = None
         self.opened = False
 
     def keep(self, delta: JsonObject) -> None:
-        """Into the block, until it is whole: nobody but Anthropic knows what it is."""
+        """Collect the deltas of a block that only Anthropic knows, until it is complete."""
         if delta.get("type") == "input_json_delta":
             self.json.append("" + delta["partial_json"])
             return
@@ -83,7 +83,7 @@ class _Block:
                 self.body[key] = so_far + value if type(so_far) is type(value) is str else value
 
 
-_LATE = _Block(-1, {})  # stands for a block that was nothing but a seal
+_LATE = _Block(-1, {})  # stands for a block that only had a seal
 
 
 def _index_of(body: JsonObject) -> int | None:
@@ -100,9 +100,9 @@ class StreamDecoder:
         self._blocks: dict[Any, _Block] = {}
         self._count = 0
         self._usage: Usage | None = None
-        self._tier: str | None = None  # where only the end says it
+        self._tier: str | None = None  # the tier named at the end
         self._finish: Finish | None = None
-        self._thought: PartEnd | None = None  # of a thought whose seal may follow in a block of its own
+        self._thought: PartEnd | None = None  # end of a thought whose seal may follow in its own block
         self._extras: dict[str, JsonObject] = {}
         self._started = False
         self._ended = False
@@ -124,14 +124,14 @@ class StreamDecoder:
         for frame in self._frames.close():
             self._read(frame, events)
         if self._finish is not None and not self._ended:
-            self._end(events)  # Vertex leaves message_stop out; the reason to stop was given all the same
+            self._end(events)  # Vertex sends no message_stop: a stop reason is enough
         if not self._ended:
             self._ended = True
             events.append(ReplyFailed(failure=CUT))
         return events
 
     def _read(self, frame: SseFrame, events: list[Event], lines: bytes = b"") -> None:
-        if self._ended or frame.data == b"[DONE]":  # not Anthropic's, but seen behind OpenAI-minded servers
+        if self._ended or frame.data == b"[DONE]":  # some servers add OpenAI's end mark
             return
         body = load_object(frame.data)
         kind = body.get("type")
@@ -140,7 +140,7 @@ class StreamDecoder:
                 self._delta(body, events, lines)
             except KeyError as error:
                 raise DecodeError("expected string, found null", "delta", str(error.args[0])) from None
-            except TypeError:  # `"" + text` raises it: the cheapest way to see that it is text
+            except TypeError:  # `"" + text` raises it: the fastest check for a string
                 raise DecodeError("not a delta of this stream") from None
             return
         self._template_owner = None
@@ -161,7 +161,7 @@ class StreamDecoder:
             case "message_stop":
                 self._end(events)
             case "message" if not self._started:
-                # Vertex may answer a streamed request with the whole message in one frame
+                # Vertex may send the whole message in one frame of the stream.
                 self._ended = True
                 reply = decode_reply(WireReply(body=body), self._notes)
                 events.extend(unfold(reply))
@@ -201,7 +201,7 @@ class StreamDecoder:
         self._blocks[_index_of(body)] = block
         match block.body.get("type"):
             case "text" | "thinking" | "redacted_thinking":
-                # thinking starts without its signature in some streams, and with an empty one in others
+                # Some streams start thinking without a signature, others with an empty one.
                 self._open(block, _decode_start(block.body), events)
             case "tool_use":
                 given = block.body.get("input")
@@ -210,7 +210,7 @@ class StreamDecoder:
                 block.body = {"input": given}
                 self._open(block, part, events)
             case _:
-                pass  # nobody but Anthropic knows it: kept until it is whole
+                pass  # only Anthropic knows this block: we collect it until it is complete
 
     def _open(self, block: _Block, part: Part, events: list[Event]) -> None:
         block.opened = True
@@ -257,7 +257,7 @@ class StreamDecoder:
         if not block.opened:
             self._open(block, _complete(block), events)
         elif "input" in block.body and not any(block.json):
-            # the start's own input counts only when no piece followed (FIELD-CASES 123)
+            # The input of the start counts only if no delta followed (FIELD-CASES 123).
             events.append(PartDelta(index=block.index, text=dump_text(block.body["input"] or {})))
         end = PartEnd(index=block.index, seal=block.seal or take_seal(body))
         if block.thinks and end.seal is None:
@@ -266,7 +266,7 @@ class StreamDecoder:
             events.append(end)
 
     def _take_late_seal(self, body: JsonObject) -> bool:
-        """Whether a block is nothing but the seal of the thought that has just ended (see _seals)."""
+        """Whether a block only has the seal of the thought that has just ended (see _seals)."""
         block = body.get("content_block")
         if self._thought is None or type(block) is not dict or block.get("type") != "thinking" or not is_late(block):
             return False
@@ -308,7 +308,7 @@ class StreamDecoder:
 
 
 def _decode_start(body: JsonObject) -> Part:
-    """The start of a text, a thought or a call. An empty signature there is a placeholder, not a seal."""
+    """Decode the start of a text, a thought or a call. An empty signature is a placeholder, not a seal."""
     part = decode_part(body)
     if isinstance(part, ToolCall):
         return replace(part, arguments="")
@@ -318,7 +318,7 @@ def _decode_start(body: JsonObject) -> Part:
 
 
 def _complete(block: _Block) -> Part:
-    """A block that was kept until it was whole, with the input that was streamed into it."""
+    """Decode a block that we collected until it was complete, with its streamed input."""
     body = block.body
     if any(block.json):
         text = "".join(block.json)
@@ -330,7 +330,7 @@ def _complete(block: _Block) -> Part:
 
 
 def _later(first: Usage | None, second: Usage) -> Usage:
-    """Counts are cumulative: the later wins where it says anything (`message_delta` repeats the input)."""
+    """Counts are cumulative, so a later count replaces the earlier one (`message_delta` repeats the input)."""
     second.extras.get(NAME, {}).pop(OMIT, None)  # a delta need not repeat the input
     if first is None:
         return second
@@ -361,12 +361,12 @@ class StreamEncoder:
         self._out: list[bytes] = []
         self._index = -1  # of the open block
         self._kind: type[Part] | None = None
-        self._open: int | None = None  # the part whose text goes into the open block as it comes
-        self._head = b""  # all of a frame before that text
+        self._open: int | None = None  # the part whose text goes straight into the open block
+        self._head = b""  # the bytes of a frame before that text
         self._skipped: set[int] = set()
         self._tier: str | None = None
         self._cited = 0  # citations of the open block
-        self._cited_well = False  # whether one of them could be said
+        self._cited_well = False  # whether one of them was written
         self._done = False
 
     def feed(self, events: Iterable[Event]) -> bytes:
@@ -380,7 +380,7 @@ class StreamEncoder:
                 and not event.citations
                 and event.logprobs is None
             ):  # fast path: anthropic delta, written
-                # Only the text itself is encoded, the frame around it is the same every time.
+                # Only the text is encoded: the rest of the frame is always the same.
                 self._out.append(b"%b%b}}\n\n" % (self._head, dump_json(event.text)))
                 continue
             for ordered in self._sequencer.feed(event):
@@ -389,7 +389,7 @@ class StreamEncoder:
         return out
 
     def close(self) -> bytes:
-        """An end nobody announced is a failure, never a success."""
+        """A stream without its end event is a failure, never a success."""
         return b"" if self._done else self.feed([ReplyFailed(failure=CUT)])
 
     def _write(self, event: Event) -> None:
@@ -460,7 +460,7 @@ class StreamEncoder:
 
     def _start_body(self, part: Part, at: At) -> JsonObject | None:
         if isinstance(part, ToolCall):
-            # what is known of the arguments follows as a delta, never in the start (FIELD-CASES 8, 123)
+            # Arguments are sent as a delta, never in the start (FIELD-CASES 8, 123).
             freeform = part.freeform
             block = encode_part(replace(part, arguments="{}", freeform=False), at, self._notes, to_client=True)
             if freeform:
@@ -481,7 +481,7 @@ class StreamEncoder:
         return block
 
     def _first_delta(self, part: Part, block: JsonObject, at: At) -> None:
-        """What the start of a part already says, as the delta it would have been."""
+        """Send the text and citations that the start of a part already has, as deltas."""
         match part:
             case Text() | Refusal():
                 if part.text:
@@ -533,7 +533,7 @@ class StreamEncoder:
                 note_unsaid(event.seal, ("signature",), at, self._notes)
                 self._send_delta({"type": "signature_delta", "signature": event.seal.value})
             elif self._kind is not Reasoning:
-                # clients that fold the stream into blocks do not look here, those that keep it do
+                # Clients that build blocks from the stream ignore this place; clients that keep the frames read it.
                 write_seal(stop, event.seal, at, self._notes, to_client=True)
         if event.extras:
             add_extras(stop, event.extras, NAME, at, self._notes)
@@ -542,7 +542,7 @@ class StreamEncoder:
             self._send_late_seal(event.seal)
 
     def _send_late_seal(self, seal: Seal) -> None:
-        """Clients fold what a block says at its start, so it takes a block of its own (see _seals)."""
+        """Send the seal in its own block, because clients read such keys only at a block's start (see _seals)."""
         self._index += 1
         block = {"type": "thinking", "thinking": "", "signature": "", SIDE: late_side(seal)}
         self._send({"type": "content_block_start", "index": self._index, "content_block": block})
@@ -556,14 +556,16 @@ class StreamEncoder:
         usage = encode_usage(event.usage or Usage(), (ROOT, "usage"), self._notes)
         demand_counts(usage, event.usage, self._notes)
         if event.service_tier is None or event.service_tier == self._tier:
-            write_tier({}, self._tier, event.usage, self._notes)  # said at the start
+            write_tier({}, self._tier, event.usage, self._notes)  # already written at the start
         else:
             write_tier(usage, event.service_tier, event.usage, self._notes)
         body: JsonObject = {"type": "message_delta", "delta": delta, "usage": usage}
         if event.extras:
             add_extras(body, event.extras, NAME, ROOT, self._notes)
             if "container" in body:
-                delta["container"] = body.pop("container")  # where the stream has what a reply has on top
+                delta["container"] = body.pop(
+                    "container"
+                )  # a top-level key of a reply, but in a stream it is in the delta
         for extras in event.choice_extras[:1]:
             add_extras(body, extras, NAME, ((ROOT, "choices"), 0), self._notes)
         self._send(body)

@@ -20,8 +20,8 @@ FINISHES: dict[str, FinishReason] = {
     "refusal": "refusal",
     "pause_turn": "pause",
 }
-# What Anthropic has no word for ends a turn in the nearest one it has.
-# What has no word here never becomes `end_turn`, which would pass for a whole answer (FIELD-CASES 31).
+# A reason without its own word gets the nearest one, but never `end_turn`: that would say that the answer is complete
+# (FIELD-CASES 31).
 FINISH_WORDS: dict[FinishReason, str] = {reason: word for word, reason in FINISHES.items()} | {
     "filter": "refusal",
     "malformed": "max_tokens",
@@ -41,9 +41,9 @@ DISPLAYS: dict[str, bool] = {"summarized": True, "omitted": False}
 DISPLAY_WORDS: dict[bool, str] = {show: word for word, show in DISPLAYS.items()}
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
-# the crosswalk's convention: never shorter than asked, where there is one
+# A lifetime that Anthropic lacks becomes the next longer one, or else the longest.
 TTLS = {"5m": "5m", "1h": "1h", "30m": "1h", "12h": "1h"}
-# What a usage says of the tier that served it, and what we ask for, are not the same words.
+# A usage and a request have different words for the tier.
 SERVED_TIERS = {"standard": "standard", "priority": "priority", "batch": "batch", "default": "standard"}
 TIERS = {"auto": "auto", "standard_only": "standard_only", "default": "standard_only"}
 
@@ -66,9 +66,9 @@ FAILURE_WORDS: dict[FailureKind, str] = {kind: word for word, kind in FAILURES.i
     "cut_off": "api_error",
     "unknown": "api_error",
 }
-STATUSES: dict[FailureKind, int] = {"overloaded": 529}  # where Anthropic answers with another status than most
+STATUSES: dict[FailureKind, int] = {"overloaded": 529}  # Anthropic's status differs from our default
 
 VERSION_HEADER = "anthropic-version"
 BETA_HEADER = "anthropic-beta"
 VERSION = "2023-06-01"
-DEFAULT_MAX_TOKENS = 16_000  # max_tokens is required; what we say when nobody did
+DEFAULT_MAX_TOKENS = 16_000  # max_tokens is required: we write this if the request has no limit

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from dragoman.dialects._unheard import leave_out_unheard
+from dragoman.dialects._unsayable import leave_out_unsayable
 from dragoman.dialects.gemini.parts import is_sayable
 from dragoman.dialects.gemini.words import NAME
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
@@ -15,19 +15,19 @@ def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
     """A turn of which nothing can be said would be a content without parts, which Gemini refuses; its neighbours then
     meet, so this comes before they are joined. Parts of a turn that stays are the encoder's to leave out."""
     if all(
-        message.parts and _is_surely_heard(message.parts[0]) for message in request.messages
-    ):  # fast path: heard turns
+        message.parts and _is_surely_sayable(message.parts[0]) for message in request.messages
+    ):  # fast path: sayable turns
         return request
-    return leave_out_unheard(request, _is_heard, NAME, notes)
+    return leave_out_unsayable(request, _is_turn_sayable, NAME, notes)
 
 
-def _is_surely_heard(part: Part) -> bool:
+def _is_surely_sayable(part: Part) -> bool:
     """A quick look that is right about nearly every turn; a False only means: look closer."""
     kind = type(part)
     return kind is ToolResult or kind is ToolCall or (type(part) is Text and part.text != "")
 
 
-def _is_heard(message: Message) -> bool:
+def _is_turn_sayable(message: Message) -> bool:
     return not message.parts or any(is_sayable(part) for part in message.parts)
 
 

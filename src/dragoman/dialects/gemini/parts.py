@@ -72,9 +72,9 @@ def decode_part(part: JsonObject, calls: Calls) -> Part:
     if len(part) == 1:  # fast path: gemini part
         if type(text) is str:
             return Text(text=text) if text else Text(text="", extras=EMPTY)
-        usual = _decode_usual(part, calls)
-        if usual is not None:
-            return usual
+        frequent = _decode_fast(part, calls)
+        if frequent is not None:
+            return frequent
     kinds = [KINDS[key] for key, value in part.items() if key in KINDS and value is not None]
     match kinds:
         case ["text"] if type(text) is str:
@@ -92,7 +92,7 @@ def decode_part(part: JsonObject, calls: Calls) -> Part:
             return Opaque(dialect=NAME, body=part)  # code, server tools, tomorrow's parts
 
 
-def _decode_usual(part: JsonObject, calls: Calls) -> ToolCall | ToolResult | None:
+def _decode_fast(part: JsonObject, calls: Calls) -> ToolCall | ToolResult | None:
     """A call or a result as most are, in few steps; None for the rest."""
     call = part.get("functionCall")
     if type(call) is dict and len(call) == 3:

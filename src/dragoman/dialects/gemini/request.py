@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from msgspec.structs import replace
 
-from dragoman.dialects._fast_turns import encode_turns, usual_calls, usual_result, usual_text
+from dragoman.dialects._fast_turns import encode_turns, fast_calls, fast_result, fast_text
 from dragoman.dialects._settings import encode_tier, note_missing
 from dragoman.dialects._tools import arguments_as_object
 from dragoman.dialects.gemini.calls import History
@@ -257,8 +257,8 @@ def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
     names, silent = _look_at_calls(messages)
     if silent:
         messages = tuple(_leave_out_ids(message, silent) for message in messages)
-    usual, whole = partial(_encode_usual, names), partial(_encode_content, names)
-    contents = encode_turns(messages, lead, NAME, usual, whole, at, notes)
+    fast, whole = partial(_encode_fast, names), partial(_encode_content, names)
+    contents = encode_turns(messages, lead, NAME, fast, whole, at, notes)
     form = spelled(request.extras, NAME, "~contents")
     text = _lone_text(contents[0]["parts"]) if form == "string" and len(contents) == 1 else None
     if text is not None:
@@ -329,16 +329,16 @@ def _note_developer(message: Message, at: At, notes: Notes) -> None:
         notes.altered((at, "role"), "gemini does not tell developer from system")
 
 
-def _encode_usual(names: dict[str, str], message: Message, at: At, notes: Notes) -> JsonObject | None:
+def _encode_fast(names: dict[str, str], message: Message, at: At, notes: Notes) -> JsonObject | None:
     parts, role = message.parts, message.role
     if not parts or (role != "assistant" and role != "user"):
         return None
-    text = usual_text(parts[0])
+    text = fast_text(parts[0])
     blocks: list[JsonObject] = [] if text is None else [{"text": text}]
     if len(parts) == 1 and text is not None:
         return {"role": ROLE_WORDS[role], "parts": blocks}
     if role == "assistant":
-        calls = usual_calls(parts, len(blocks), NAME)
+        calls = fast_calls(parts, len(blocks), NAME)
         if calls is None:
             return None
         for i, call in enumerate(calls, len(blocks)):
@@ -347,7 +347,7 @@ def _encode_usual(names: dict[str, str], message: Message, at: At, notes: Notes)
         return {"role": "model", "parts": blocks}
     result = parts[0]
     if len(parts) == 1 and type(result) is ToolResult:
-        text = usual_result(result, NAME)
+        text = fast_result(result, NAME)
         if text is not None:
             answer: JsonObject = {"id": result.call_id}
             write_name(answer, result, ((at, "parts"), 0), notes, names)

@@ -6,7 +6,7 @@ results may lack ids: then results answer calls by name and order, over the whol
 
 from functools import partial
 
-from dragoman.dialects._fast_turns import encode_turns, usual_calls, usual_result, usual_text
+from dragoman.dialects._fast_turns import encode_turns, fast_calls, fast_result, fast_text
 from dragoman.dialects._tools import FAILED, arguments_as_object, is_plain, mark_failed, unmark_failed
 from dragoman.dialects.ollama.parts import MessageWriter, add_spelled, take_content, take_media, take_parts
 from dragoman.dialects.ollama.words import NAME, ROLE_WORDS, ROLES, TOOL_ROLE
@@ -53,7 +53,7 @@ class _History:
             self.messages.append(Message(role=ROLES[word], parts=(Text(text=content),)))
             return
         if (
-            word == TOOL_ROLE and type(content) is str and self._read_usual_result(message, content)
+            word == TOOL_ROLE and type(content) is str and self._read_fast_result(message, content)
         ):  # fast path: ollama result
             return
         message.pop("role", None)
@@ -72,7 +72,7 @@ class _History:
         self._waiting.extend((part.id, part.name) for part in parts if type(part) is ToolCall)
         self.messages.append(Message(role=role, parts=parts, extras=leftovers(message, NAME)))
 
-    def _read_usual_result(self, message: JsonObject, text: str) -> bool:
+    def _read_fast_result(self, message: JsonObject, text: str) -> bool:
         """A result with an id, a name and words, in few steps; False for every other one."""
         call_id, name = message.get("tool_call_id"), message.get("tool_name")
         if len(message) != 4 or type(call_id) is not str or type(name) is not str:
@@ -148,8 +148,8 @@ class _History:
 
 def encode_messages(messages: tuple[Message, ...], at: At, notes: Notes) -> list[JsonObject]:
     names = _CallNames(messages)
-    usual, whole = partial(_encode_usual, names), partial(_encode_message, names)
-    turns = encode_turns(messages, 0, NAME, usual, whole, at, notes)
+    fast, whole = partial(_encode_fast, names), partial(_encode_message, names)
+    turns = encode_turns(messages, 0, NAME, fast, whole, at, notes)
     if messages and not turns:
         notes.dropped(at, "nothing is left of it that ollama could say")
     return turns
@@ -171,16 +171,16 @@ class _CallNames:
         return self._names.get(call_id)
 
 
-def _encode_usual(names: _CallNames, message: Message, at: At, notes: Notes) -> JsonObject | None:
+def _encode_fast(names: _CallNames, message: Message, at: At, notes: Notes) -> JsonObject | None:
     parts, role = message.parts, message.role
     if not parts or role == "developer":
         return None
-    text = usual_text(parts[0])
+    text = fast_text(parts[0])
     if len(parts) == 1 and text is not None:
         return {"role": role, "content": text}
     if role == "assistant":
         first = 0 if text is None else 1
-        made = usual_calls(parts, first, NAME)
+        made = fast_calls(parts, first, NAME)
         if made is None:
             return None
         calls: list[JsonObject] = []
@@ -190,7 +190,7 @@ def _encode_usual(names: _CallNames, message: Message, at: At, notes: Notes) -> 
         return {"role": role, "content": text or "", "tool_calls": calls}
     result = parts[0]
     if len(parts) == 1 and role == "user" and type(result) is ToolResult:
-        text = usual_result(result, NAME)
+        text = fast_result(result, NAME)
         if text is not None:
             turn: JsonObject = {"role": TOOL_ROLE, "content": text}
             _encode_names(turn, result, names, ((at, "parts"), 0), notes)

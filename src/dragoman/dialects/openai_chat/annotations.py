@@ -13,7 +13,7 @@ DEMANDED = {"title": str, "start_index": int, "end_index": int}
 
 
 def decode_annotation(annotation: JsonObject) -> Citation:
-    """A `url_citation` spans a piece of the answer; what is none stays whole among the extras."""
+    """A `url_citation` covers a span of the answer. Any other annotation stays whole in the extras."""
     inner = annotation.get("url_citation")
     if annotation.get("type") != "url_citation" or type(inner) is not dict:
         return Citation(extras={NAME: annotation})
@@ -29,7 +29,7 @@ def decode_annotation(annotation: JsonObject) -> Citation:
 
 
 def encode_annotations(part: Text, offset: int, at: At, notes: Notes) -> list[JsonObject]:
-    """A text's citations; `offset` is where it begins in the whole answer."""
+    """Encode a text's citations. `offset` is where the text begins in the whole answer."""
     encoded = []
     for i, citation in enumerate(part.citations):
         annotation = encode_annotation(citation, offset, offset + len(part.text), ((at, "citations"), i), notes)
@@ -41,7 +41,7 @@ def encode_annotations(part: Text, offset: int, at: At, notes: Notes) -> list[Js
 
 
 def encode_annotation(citation: Citation, offset: int, end: int, at: At, notes: Notes) -> JsonObject | None:
-    """`offset` and `end` are the span of the text it stands on: that of a citation that names none."""
+    """`offset` and `end` are the span of the cited text. A citation without a span of its own gets this one."""
     if citation.url is None:
         own = citation.extras.get(NAME)
         if own is None or "type" not in own:

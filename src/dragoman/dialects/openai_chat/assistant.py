@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: the assistant's turn, both ways. A reply's message is one like any other."""
+"""OpenAI Chat Completions: the assistant's turn, both ways. The message of a reply has the same form."""
 
 from itertools import pairwise
 from typing import Any
@@ -60,7 +60,7 @@ from dragoman.model.messages import (
 )
 from dragoman.notes import At, Notes
 
-BLANK = "~blank"  # spelling: keys that are there and say nothing, as SDKs and gateways print them
+BLANK = "~blank"  # spelling: keys with an empty value, as SDKs and gateways print them
 _BLANKS = (
     *REASONING_NAMES,
     "annotations",
@@ -83,7 +83,7 @@ def decode_list(message: JsonObject, content: list[Any]) -> tuple[Part, ...]:
 
 
 def decode_assistant(message: JsonObject, ids: CallIds) -> tuple[Part, ...]:
-    """The parts of a message whose role is taken: thoughts, content, refusal, sound, pictures, calls."""
+    """The parts of a message: thoughts, content, refusal, sound, pictures, calls. The caller has taken the role."""
     content = message.get("content")
     if len(message) == 1 and type(content) is str and content:  # fast path: chat answer
         del message["content"]
@@ -114,7 +114,7 @@ def _take_said(message: JsonObject, seal: Seal | None) -> tuple[Part, ...]:
         del message["content"]
         if content or seal is not None:
             return (Text(text=content, seal=seal),)
-        note_spelling(message, "content", "empty")  # said to be nothing: null, "" and absent are the same (57)
+        note_spelling(message, "content", "empty")  # null, "" and absent mean the same (57)
         return ()
     if type(content) is list:
         del message["content"]
@@ -126,7 +126,7 @@ def _take_said(message: JsonObject, seal: Seal | None) -> tuple[Part, ...]:
         if "content" not in message:
             note_spelling(message, "content", "absent")
         elif len(message) == 1:
-            note_spelling(message, "content", "null")  # a turn that says nothing, and stays
+            note_spelling(message, "content", "null")  # an empty turn, which we keep
         message.pop("content", None)
     return ()
 
@@ -136,7 +136,7 @@ def is_spoken(audio: JsonObject) -> bool:
 
 
 def decode_spoken(audio: JsonObject) -> Audio:
-    """Sound the model made: whole in a reply, by its id in later requests."""
+    """Sound that the model made. A reply has it whole; later requests have only its id."""
     whole = "data" in audio
     drop_constant(audio, "expires_at", 0)
     sound_id, data, transcript = (take_word(audio, key) for key in ("id", "data", "transcript"))
@@ -150,7 +150,7 @@ def is_drawn(image: object) -> bool:
 
 
 def decode_drawn(image: JsonObject) -> Image:
-    """Pictures the model made: OpenRouter's `images`, which others copy."""
+    """A picture that the model made, in OpenRouter's `images`. Other servers copy that key."""
     note_spelling(image, "place", "images")
     return decode_image(image)
 
@@ -175,7 +175,7 @@ def _stash_blanks(message: JsonObject) -> None:
 
 
 class _Sorted:
-    """An assistant's parts by the place they take in a message."""
+    """An assistant's parts, sorted by the key of the message they go to."""
 
     __slots__ = ("audio", "calls", "content", "images", "ranks", "refusals", "thoughts")
 
@@ -191,7 +191,7 @@ class _Sorted:
 
 def _sort(parts: tuple[Part, ...], at: At, notes: Notes, *, to_client: bool) -> _Sorted:
     places = _Sorted()
-    kept = 0  # parts said before, by which the side field tells the place of a thought
+    kept = 0  # parts written so far: the side field counts them to place a thought
     placed = to_client and not any(is_worded_detail(part) for part in parts)
     for i, part in enumerate(parts):
         match part:
@@ -247,7 +247,7 @@ def _place_opaque(places: _Sorted, i: int, part: Opaque) -> None:
 def encode_assistant(
     parts: tuple[Part, ...], extras: Extras, at: At, notes: Notes, *, to_client: bool = False, legacy: bool = False
 ) -> tuple[JsonObject, JsonObject]:
-    """A message without its extras, and the logprobs that belong to it. `legacy` says calls as `function_call`."""
+    """Return the message without its extras, and its logprobs. `legacy` writes calls as `function_call`."""
     at = (at, "parts")
     message: JsonObject = {"role": "assistant", "content": None}
     only = parts[0] if len(parts) == 1 else None
@@ -291,7 +291,7 @@ def _encode_said(
     *,
     to_client: bool,
 ) -> None:
-    """`content`: in requests a list holds what is more than one plain text; a reply has one string for it all."""
+    """Write `content`. A request uses a list unless there is just one plain text. A reply has one string."""
     how = spelled(extras, NAME, "~content")
     texts = [(i, part) for i, part in content if isinstance(part, Text)]
     if not content:
@@ -342,7 +342,7 @@ def _as_object(text: str) -> Any:
 
 
 def _join(message: JsonObject, texts: list[tuple[int, Text]], logprobs: JsonObject, at: At, notes: Notes) -> str:
-    """All texts as the one string of a reply."""
+    """Join all texts into the one string of a reply."""
     whole = ""
     annotations: list[JsonObject] = []
     for i, part in texts:
@@ -432,7 +432,7 @@ def _encode_calls(
 
 
 def finish_assistant(message: JsonObject, extras: Extras) -> None:
-    """What only spelling knows: keys that say nothing, and text that is told twice."""
+    """Restore the original spelling: keys with an empty value, and text that the wire had twice."""
     own = extras.get(NAME, {})
     for key, value in own.get(BLANK, {}).items():
         message.setdefault(key, value)

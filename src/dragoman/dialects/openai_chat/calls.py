@@ -23,11 +23,12 @@ from dragoman.model.messages import Audio, Document, Image, Message, Opaque, Par
 from dragoman.notes import At, Notes
 
 _ODD = re.compile("[^a-zA-Z0-9_-]")
-OPAQUE_CALL = "tool_calls"  # the type we give a call of a kind nobody knows: an Opaque says where it stood
+OPAQUE_CALL = "tool_calls"  # our type for a call of an unknown kind: it says under which key the call stood
 
 
 class CallIds:
-    """Ids for calls that came without one: the same for the same conversation, and paired with results by position."""
+    """Makes ids for calls that came without one. The same conversation gets the same ids. Results are paired by
+    position."""
 
     __slots__ = ("_count", "_prefix", "_waiting", "unpaired")
 
@@ -35,7 +36,7 @@ class CallIds:
         self._prefix = prefix
         self._count = 0
         self._waiting: list[tuple[str, str]] = []
-        self.unpaired: set[str] = set()  # ids made for results that no call without an id waits for
+        self.unpaired: set[str] = set()  # ids made for results that answer no call without an id
 
     def make(self, name: str) -> str:
         made = f"{self._prefix}{self._count}"
@@ -44,7 +45,8 @@ class CallIds:
         return made
 
     def answer(self, name: str | None) -> str:
-        """The id of the call that a result without an id answers: the first of its name, else the first there is."""
+        """The id of the call that a result without an id answers: the first waiting call of that name, else the
+        first waiting call."""
         for i, (called, made) in enumerate(self._waiting):
             if name is None or called == name:
                 del self._waiting[i]
@@ -58,7 +60,7 @@ class CallIds:
 
 
 def ids_of_reply(reply_id: str) -> CallIds:
-    """Ids that do not repeat from one reply to the next, in characters every dialect takes."""
+    """Ids that differ from reply to reply, in characters that every dialect accepts."""
     return CallIds(f"call_{_ODD.sub('', reply_id)[-24:]}_")
 
 
@@ -112,7 +114,7 @@ def decode_call(call: JsonObject, ids: CallIds) -> Part:
 
 
 def take_arguments(inner: JsonObject, key: str, holder: JsonObject) -> str:
-    """JSON text; some servers write the object itself, or nothing."""
+    """The arguments as JSON text. Some servers write the object itself, or nothing."""
     value = inner.pop(key, None)
     if type(value) is str:
         return value
@@ -129,7 +131,7 @@ def _decode_legacy(call: JsonObject, ids: CallIds) -> ToolCall:
 
 
 def decode_result(message: JsonObject, ids: CallIds) -> Message:
-    """A message of role `tool` or `function`, without its role."""
+    """Decode a message of role `tool` or `function`. The caller has taken the role."""
     name, call_id = take_word(message, "name"), message.get("tool_call_id")
     if type(call_id) is str and call_id:
         del message["tool_call_id"]
@@ -148,7 +150,7 @@ def decode_result(message: JsonObject, ids: CallIds) -> Message:
 
 
 def pair_by_position(messages: tuple[Message, ...], unpaired: set[str]) -> tuple[Message, ...]:
-    """A result without an id answers the first call that has no result yet; Z.ai takes such a history."""
+    """A result without an id answers the first call that has no result yet. Z.ai accepts such a history."""
     waiting: list[str] = []
     paired: list[Message] = []
     for message in messages:
@@ -233,7 +235,7 @@ def is_legacy(part: ToolCall) -> bool:
 
 
 def encode_legacy(part: ToolCall, at: At, notes: Notes) -> JsonObject:
-    """The call as `function_call`, which has no id: it is found again by position."""
+    """Write the call as `function_call`. It has no id, so its result is paired by position."""
     call: JsonObject = {"function": {"name": part.name, "arguments": part.arguments}}
     if part.seal is not None:
         notes.dropped((at, "seal"), f"only {part.seal.origin} can read its {part.seal.form}")
@@ -291,14 +293,14 @@ def _spell_result(body: JsonObject, part: ToolResult, at: At, notes: Notes) -> N
 
 def _encode_inner(part: Part, at: At, notes: Notes) -> JsonObject | None:
     if isinstance(part, Image | Document | Audio | Video):
-        # `move_result_media` has put it into a turn of its own, where this is called through the front door
+        # Conversions through `convert` never get here: `move_result_media` has put the media into its own turn.
         notes.dropped(at, "openai_chat's results hold text only")
         return None
     return encode_part(part, at, notes)
 
 
 def _move_cache(part: ToolResult, at: At, notes: Notes) -> tuple[Part, ...]:
-    """A mark on a result goes to its last text: only content parts can hold one."""
+    """Move a result's cache mark to its last text, because only content parts can have one."""
     if part.cache is None:
         return part.parts
     place = max((i for i, inner in enumerate(part.parts) if isinstance(inner, Text)), default=None)

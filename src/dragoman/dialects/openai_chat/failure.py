@@ -1,5 +1,5 @@
 """OpenAI Chat Completions: errors, both ways.
-https://platform.openai.com/docs/guides/error-codes (digest read 2026-11-15), and what compatible servers answer:
+https://platform.openai.com/docs/guides/error-codes (digest read 2026-11-15). Compatible servers answer in these forms:
 
     {"error": {"message", "type", "param", "code"}}     OpenAI; the code may be a number, a status, or missing
     {"error": "text", "code": "..."}                    xAI, LM Studio, Venice
@@ -17,10 +17,10 @@ from dragoman.fields import leftovers
 from dragoman.jsontypes import Json, JsonObject
 from dragoman.wire import WireReply
 
-# These say less than a status does.
+# These words say less than the status does, so the status decides.
 GENERIC = {"invalid_request_error", "server_error", "api_error", "internal_server_error", "tool_use_failed"}
 
-# An overflow has no code of its own with most servers, only words (FIELD-CASES 20).
+# Most servers have no code for a prompt that is too long, only a message (FIELD-CASES 20).
 OVERFLOW = re.compile(
     r"maximum context length|context[ _](length|window|size|limit)|prompt( is)? too long|too many (input )?tokens"
     r"|input is too long|length of all messages is too long|exceed\w* .{0,40}\bcontext\b",
@@ -53,7 +53,7 @@ def decode_failure(wire: WireReply) -> Failure:
 
 
 def _find_error(body: Json) -> JsonObject:
-    """The error object in any of the forms, as one with `message`, `type`, `code` and `param`."""
+    """Find the error in any of the forms, and return it with `message`, `type`, `code` and `param`."""
     if type(body) is list and body:
         body = body[0]
     if type(body) is not dict:
@@ -105,7 +105,7 @@ def _kind(code: object, word: object, message: str, status: int | None, own: Jso
 
 
 def _status(value: object) -> int | None:
-    """A code that is a status, as a number or in digits."""
+    """The HTTP status in an error code, which is a number or digits."""
     if type(value) is str and value.isdigit():
         value = int(value)
     return value if type(value) is int and 400 <= value < 600 else None
@@ -121,7 +121,7 @@ def encode_failure(failure: Failure) -> WireReply:
 
 
 def encode_error(failure: Failure) -> JsonObject:
-    """The error object, which is the same in a reply and in mid-stream."""
+    """The error object. A reply and a stream have the same one."""
     word, code = FAILURE_WORDS[failure.kind]
     error: JsonObject = {
         "message": failure.message,
@@ -131,5 +131,5 @@ def encode_error(failure: Failure) -> JsonObject:
     }
     error.update(failure.extras.get(NAME, {}))
     if failure.kind == "too_long":
-        error["code"] = code  # clients compact on this word (FIELD-CASES 20, appendix B)
+        error["code"] = code  # on this word clients shorten their history (FIELD-CASES 20, appendix B)
     return error

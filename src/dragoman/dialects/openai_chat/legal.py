@@ -1,4 +1,4 @@
-"""What a conversation needs before it is said in Chat."""
+"""Passes that make a conversation legal for Chat Completions."""
 
 from msgspec.structs import replace
 
@@ -10,8 +10,8 @@ from dragoman.notes import ROOT, At, Notes
 
 
 def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
-    """A turn of which nothing can be said must go before its neighbours are joined."""
-    if _are_sure(request.messages):  # fast path: heard turns
+    """Leave out turns that would be empty in Chat. This comes first, because then their neighbours can be joined."""
+    if _are_sure(request.messages):  # fast path: sayable turns
         return request
     kept: list[Message] = []
     for i, message in enumerate(request.messages):
@@ -22,7 +22,7 @@ def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
     return request if len(kept) == len(request.messages) else replace(request, messages=tuple(kept))
 
 
-SURE = frozenset({Text, ToolCall, ToolResult})  # what a turn may begin with to be sure of saying something
+SURE = frozenset({Text, ToolCall, ToolResult})  # a turn that begins with one of these is never empty in Chat
 
 
 def _are_sure(messages: tuple[Message, ...]) -> bool:
@@ -33,8 +33,8 @@ def _are_sure(messages: tuple[Message, ...]) -> bool:
 
 
 def join_assistant_turns(request: Request, notes: Notes) -> Request:
-    """One model turn that came in pieces is one message again: results must follow the message with all their calls
-    (FIELD-CASES 4). Neighbours that only say text stay as they are."""
+    """Join assistant turns in a row, because results must follow one message that has all their calls (FIELD-CASES 4).
+    Two turns that only have text stay apart."""
     if not _has_neighbours(request.messages):  # fast path: chat turns apart
         return request
     joined: list[Message] = []
@@ -50,7 +50,7 @@ def join_assistant_turns(request: Request, notes: Notes) -> Request:
 
 
 def _has_neighbours(messages: tuple[Message, ...]) -> bool:
-    """Whether an assistant's turn follows another."""
+    """Whether an assistant turn follows another one."""
     last = ""
     for message in messages:
         if message.role == last == "assistant":

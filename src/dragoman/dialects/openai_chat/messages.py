@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dragoman.dialects._fast_turns import usual_result
+from dragoman.dialects._fast_turns import fast_result
 from dragoman.dialects._tools import FAILED, is_plain
 from dragoman.dialects.openai_chat.assistant import decode_assistant, decode_list, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import (
@@ -38,9 +38,9 @@ from dragoman.notes import At, Notes
 
 
 def decode_message(message: JsonObject, ids: CallIds) -> Message:
-    usual = _decode_usual(message, ids)  # fast path: chat turn
-    if usual is not None:
-        return usual
+    frequent = _decode_fast(message, ids)  # fast path: chat turn
+    if frequent is not None:
+        return frequent
     role = take_text(message, "role")
     if role == "assistant":
         return Message(role="assistant", parts=decode_assistant(message, ids), extras=leftovers(message, NAME))
@@ -54,8 +54,8 @@ def decode_message(message: JsonObject, ids: CallIds) -> Message:
     return Message(role=ROLES[role], parts=_take_content(message), extras=leftovers(message, NAME))
 
 
-def _decode_usual(message: JsonObject, ids: CallIds) -> Message | None:
-    """The turns most conversations consist of (a text; a text and calls; a result) in few steps; None for the rest."""
+def _decode_fast(message: JsonObject, ids: CallIds) -> Message | None:
+    """Decode the most frequent turns (a text; a text and calls; a result) in few steps. None for any other turn."""
     role, content = message.get("role"), message.get("content")
     text = content if type(content) is str and content else None
     if len(message) == 2 and text is not None and type(role) is str and role in SPEAKERS:
@@ -91,7 +91,7 @@ def _take_content(message: JsonObject) -> tuple[Part, ...]:
 
 
 def encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
-    """One turn as the messages it takes: each result is one, and so is what stands between them."""
+    """One turn can become several messages: one for each result, and one for the parts between two results."""
     if message.role == "assistant":
         turn, _ = encode_assistant(message.parts, message.extras, at, notes)
         if message.extras:
@@ -115,12 +115,12 @@ def encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
     return [turn]
 
 
-def encode_usual(message: Message, at: At, notes: Notes) -> JsonObject | None:
+def encode_fast(message: Message, at: At, notes: Notes) -> JsonObject | None:
     parts = message.parts
     if not parts:
         return None
     first, text = parts[0], None
-    if type(first) is Text:  # `usual_text`, spelled out here to spare a call
+    if type(first) is Text:  # the code of `fast_text`, repeated here to save a call
         text = first.text
         if not text or first.extras or first.cache or first.citations or first.seal or first.logprobs is not None:
             return None
@@ -128,7 +128,7 @@ def encode_usual(message: Message, at: At, notes: Notes) -> JsonObject | None:
             return {"role": message.role, "content": text}
     if message.role == "assistant":
         calls: list[JsonObject] = []
-        for part in parts if text is None else parts[1:]:  # `usual_calls`, likewise
+        for part in parts if text is None else parts[1:]:  # the code of `fast_calls`, for the same reason
             if type(part) is not ToolCall or part.freeform or part.seal or part.cache:
                 return None
             if part.extras and not is_silent(part.extras, NAME):
@@ -137,7 +137,7 @@ def encode_usual(message: Message, at: At, notes: Notes) -> JsonObject | None:
             calls.append({"id": part.id, "type": "function", "function": function})
         return {"role": "assistant", "content": text, "tool_calls": calls}
     if len(parts) == 1 and message.role == "user" and type(first) is ToolResult and first.name is None:
-        text = usual_result(first, NAME)
+        text = fast_result(first, NAME)
         if text is not None:
             return {"role": "tool", "tool_call_id": first.call_id, "content": text}
     return None
@@ -168,7 +168,7 @@ def _flush(turns: list[JsonObject], message: Message, run: list[tuple[int, Part]
 
 
 def _encode_content(message: Message, parts: Any, at: At, notes: Notes) -> str | list[JsonObject] | None:
-    """A lone plain text as a string unless the wire had a list; None if nothing can be said."""
+    """One plain text becomes a string, unless the wire had a list. None if no part can be written."""
     how = spelled(message.extras, NAME, "~content")
     blocks: list[JsonObject] = []
     plain = how != "list"

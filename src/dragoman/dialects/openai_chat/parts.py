@@ -29,7 +29,7 @@ from dragoman.notes import At, Notes
 
 
 def take_word(holder: JsonObject, key: str) -> str | None:
-    """A string; anything else is left where it is."""
+    """Take a string. Any other value stays in `holder`."""
     value = holder.get(key)
     if type(value) is not str:
         return None
@@ -38,19 +38,19 @@ def take_word(holder: JsonObject, key: str) -> str | None:
 
 
 def note_absent(holder: JsonObject, *keys: str) -> None:
-    """Remember which of the keys that encoders always write are missing here, or null."""
+    """Remember which keys are missing or null here, because the encoder always writes them."""
     absent = [key for key in keys if holder.get(key) is None]
     if absent:
         nulls = [key for key in absent if key in holder]
         for key in nulls:
             del holder[key]
         holder[OMIT] = absent
-        for key in nulls:  # behind OMIT, so that they are written again
+        for key in nulls:  # after OMIT, so that they are written again
             holder[key] = None
 
 
 def keep_inner(holder: JsonObject, key: str, inner: JsonObject) -> None:
-    """What is left of an object inside an object: its nulls are spelling, the rest an extra of the outer one."""
+    """Keep the rest of an inner object. Its nulls are spelling; the other keys are extras of the outer object."""
     if not inner:
         return
     nulls = [name for name, value in inner.items() if value is None]
@@ -63,7 +63,7 @@ def keep_inner(holder: JsonObject, key: str, inner: JsonObject) -> None:
 
 
 def add_outer(body: JsonObject, extras: Extras, key: str, at: At, notes: Notes) -> None:
-    """A value's extras, where those of the object under `key` are joined with what we wrote there."""
+    """Add a value's extras. The extras under `key` are merged into the object that we wrote there."""
     inner = body.get(key)
     add_extras(body, extras, NAME, at, notes)
     own = extras.get(NAME)
@@ -97,11 +97,11 @@ def decode_part(block: JsonObject) -> Part:
         case "video_url" if type(block.get("video_url")) is dict and _holds(block, "video_url", "url"):
             return _decode_video(block)
         case _:
-            return Opaque(dialect=NAME, body=block)  # tomorrow's part, or a server's own: carried whole
+            return Opaque(dialect=NAME, body=block)  # a new kind of part, or one server's own: carried whole
 
 
 def _holds(block: JsonObject, place: str, key: str) -> bool:
-    """Whether an object holds what the part is about; Mistral writes that alone."""
+    """Whether the part has its URL or data. Mistral writes a string in place of the object."""
     inner = block.get(place)
     return type(inner.get(key) if type(inner) is dict else inner) is str
 
@@ -115,7 +115,7 @@ def _decode_text(block: JsonObject) -> Text:
 
 
 def split_data_url(url: str) -> tuple[str, str] | None:
-    """Media type and data of a base64 data URL that we would write back just so; None for any other."""
+    """Media type and data of a base64 data URL that we would write back the same. None for any other URL."""
     if url[:5] != "data:":
         return None
     head, comma, data = url[5:].partition(",")
@@ -130,7 +130,7 @@ def data_url(media_type: str, data: str) -> str:
 
 
 def _take_url(holder: JsonObject, key: str) -> tuple[str | None, str | None, str | None]:
-    """Data, url and media type of a key that holds a URL of either kind."""
+    """Take a URL or data URL as data, url and media type."""
     url = take_word(holder, key)
     split = split_data_url(url) if url is not None else None
     return (None, url, None) if split is None else (split[1], None, split[0])
@@ -200,7 +200,7 @@ def _decode_file(block: JsonObject) -> Document:
 
 
 def _decode_video(block: JsonObject) -> Video:
-    """Not OpenAI's: vLLM, OpenRouter and others take it."""
+    """OpenAI has no video parts; vLLM, OpenRouter and others do."""
     del block["type"]
     inner = block.pop("video_url")
     data, url, media_type = _take_url(inner, "url")
@@ -210,7 +210,7 @@ def _decode_video(block: JsonObject) -> Video:
 
 
 def decode_thinking(block: JsonObject) -> Reasoning:
-    """Mistral's thinking stands among the content, as a list of texts."""
+    """Mistral puts its thinking into the content, as a list of texts."""
     del block["type"]
     pieces = block.pop("thinking")
     text = thinking_text(pieces)
@@ -226,7 +226,7 @@ def thinking_text(pieces: list[object]) -> str:
 
 
 def take_cache(holder: JsonObject) -> Cache | None:
-    """`prompt_cache_breakpoint`, or the `cache_control` that OpenRouter and others know."""
+    """Take `prompt_cache_breakpoint`, or the `cache_control` of OpenRouter and others."""
     key, constant = "prompt_cache_breakpoint", ("mode", "explicit")
     mark = holder.get(key)
     if mark is None:
@@ -247,7 +247,7 @@ def take_cache(holder: JsonObject) -> Cache | None:
 
 
 def encode_part(part: Part, at: At, notes: Notes, *, to_client: bool = False) -> JsonObject | None:
-    """One part of a list of content; None for what cannot stand there."""
+    """One part of a content list. None if Chat has no such part there."""
     match part:
         case Text():
             return encode_text(part, at, notes, to_client=to_client)

@@ -1,20 +1,20 @@
-"""OpenAI Chat Completions: what the model thought, both ways.
+"""OpenAI Chat Completions: the model's reasoning, both ways.
 
-OpenAI's own server shows none of it; every other one does, in one of these forms:
+OpenAI's own server shows no reasoning. Other servers do, in one of these forms:
 
 - a string on the message: `reasoning_content`, `reasoning` or `thinking`. One text under two names is one thought.
-- `reasoning_details` (OpenRouter and those who copy it): a list of texts, summaries and encrypted blobs, some of them
-  signed, which must come back as they were. Beside it a string mostly tells the same text again.
-- chunks of type `thinking` among the content (Mistral): see parts.py.
+- `reasoning_details` (OpenRouter and servers that copy it): a list of texts, summaries and encrypted blobs. Some are
+  signed and must come back unchanged. The string beside the list mostly repeats the same text.
+- blocks of type `thinking` in the content (Mistral): see parts.py.
 
-A Chat message has one string for all thoughts and none for where they stood or who signed them. In replies to clients
-both travel in the side field `dragoman`, and a client that sends its history back unchanged brings them home:
+A Chat message has one string for all thoughts. It has no key for their places or their signatures. Replies to clients
+carry both in the side field `dragoman`, and a client that sends its history back unchanged returns them to us:
 
     "dragoman": {"reasoning": [{"index": 0, "at": 2, "text": "...", "summary": true, "seal": {...}}], "seal": {...}}
 
-`at` is the place among the parts of the turn, `index` the place in this list (SDKs that fold streams merge by it),
-`text` repeats the thought, `summary` and `seal` are there if they say something. A thought that opens the turn and is
-not signed needs no entry. The outer `seal` belongs to the message's text.
+`at` is the place among the parts of the turn. `index` is the place in this list: SDKs use it to merge stream deltas.
+`text` repeats the thought. `summary` and `seal` are there only if they are set. A thought at the start of the turn
+without a signature needs no entry. The outer `seal` belongs to the message's text.
 """
 
 from typing import NamedTuple
@@ -31,14 +31,14 @@ from dragoman.model.messages import Opaque, Part, Reasoning, Seal
 from dragoman.notes import At, Notes
 
 DETAIL_KEYS = {"reasoning.text": "text", "reasoning.summary": "summary", "reasoning.encrypted": "data"}
-OPAQUE_DETAIL = "reasoning_details"  # the type we give a detail of a kind nobody knows: an Opaque says where it stood
-RETOLD = "~retold"  # spelling: names that tell the text of the details again, or a text of their own
+OPAQUE_DETAIL = "reasoning_details"  # our type for a detail of an unknown kind: it says under which key it stood
+RETOLD = "~retold"  # spelling: keys that repeat the text of the details, or have a text of their own
 
 # ---------------------------------------------------------------- decode
 
 
 def take_reasoning(message: JsonObject) -> list[Part]:
-    """Every thought of a message, each once."""
+    """Take every thought of a message, each of them once."""
     details = take_details(message)
     told = "".join(part.text for part in details if isinstance(part, Reasoning))
     names_of: dict[str, list[str]] = {}
@@ -97,7 +97,7 @@ def decode_detail(detail: JsonObject) -> Reasoning | Opaque:
 
 
 def is_detail(part: Part) -> bool:
-    """Whether a part stands in `reasoning_details`."""
+    """Whether a part belongs in `reasoning_details`."""
     if isinstance(part, Reasoning):
         sealed_here = part.seal is not None and part.seal.origin == NAME
         return sealed_here or spelled(part.extras, NAME, "~detail") is not None
@@ -109,7 +109,7 @@ def is_worded_detail(part: Part) -> bool:
 
 
 class SideEntry:
-    """A thought as the side field tells it."""
+    """One thought of the side field, with its place."""
 
     __slots__ = ("at", "part")
 
@@ -119,7 +119,7 @@ class SideEntry:
 
 
 def take_side(message: JsonObject) -> tuple[list[SideEntry], Seal | None]:
-    """The side field a client sent back, if it is one of ours; anything else stays for the extras."""
+    """Take our side field that a client sent back. Any other value under that key stays in the extras."""
     side = message.get(SIDE)
     if type(side) is not dict or not side or not side.keys() <= {"reasoning", "seal"}:
         return [], None
@@ -139,7 +139,7 @@ def _decode_entry(entry: JsonObject) -> SideEntry:
 
 
 def put_back(parts: list[Part], entries: list[SideEntry]) -> list[Part]:
-    """The thoughts in their old places, unless the client changed their text."""
+    """Put the thoughts back in their places, unless the client changed their text."""
     plain = [part for part in parts if isinstance(part, Reasoning) and not is_detail(part)]
     told = "".join(part.text for part in plain)
     known = "".join(entry.part.text for entry in entries)
@@ -157,13 +157,14 @@ def put_back(parts: list[Part], entries: list[SideEntry]) -> list[Part]:
 
 
 class Thought(NamedTuple):
-    number: int  # among the parts of its turn
-    place: int  # among those of them that are said
+    number: int  # its position among all parts of the turn
+    place: int  # its position among the parts that are written
     part: Part
 
 
 def encode_reasoning(message: JsonObject, thoughts: list[Thought], at: At, notes: Notes, *, to_client: bool) -> None:
-    """All thoughts of a turn. Beside details with words a string only tells these again: there all are details."""
+    """Write all thoughts of a turn. If a detail has text, every thought becomes a detail, because a string beside
+    such details only repeats them."""
     details: list[JsonObject] = []
     entries: list[JsonObject] = []
     worded = any(is_worded_detail(part) for _, _, part in thoughts)
@@ -214,7 +215,7 @@ def side_entry(index: int, at: int, part: Reasoning) -> JsonObject:
 
 
 def retell(message: JsonObject, retold: dict[str, str | None] | None) -> None:
-    """The strings beside `reasoning_details`, as the wire had them."""
+    """Restore the strings that stood beside `reasoning_details`."""
     if not retold:
         return
     details = message.get("reasoning_details") or ()

@@ -57,7 +57,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
 
 
 def take_created(body: JsonObject) -> float | None:
-    """Seconds since 1970; 0 is what is written by those who do not know."""
+    """Seconds since 1970. Servers write 0 when they do not know the time."""
     created = take_time_or_none(body, "created") if is_number(body.get("created")) else None
     if type(created) is float:
         note_spelling(body, "created", created)
@@ -95,7 +95,7 @@ def _take_choices(body: JsonObject, ids: CallIds) -> tuple[Choice, ...]:
 def decode_choice(choice: JsonObject, position: int, ids: CallIds) -> Choice:
     note_omitted(choice, dict(choice), "logprobs", "finish_reason")
     _note_index(choice, position)
-    if "delta" in choice:  # Perplexity: what its streams say, said here too, and empty
+    if "delta" in choice:  # Perplexity adds the empty delta of its streams here
         note_spelling(choice, "delta", choice.pop("delta"))
     message = choice.pop("message", None)
     if type(message) is not dict:
@@ -127,11 +127,11 @@ def any_call(parts: list[Part] | tuple[Part, ...]) -> bool:
 
 
 def any_refusal(parts: list[Part] | tuple[Part, ...]) -> bool:
-    return any(isinstance(part, Refusal) and part.text for part in parts)  # an empty one is said as nothing
+    return any(isinstance(part, Refusal) and part.text for part in parts)  # an empty refusal is not written
 
 
 def file_message(choice: JsonObject, message: JsonObject) -> None:
-    """What is left of a message among the choice's extras, spelling and nulls apart from what says something."""
+    """Put the rest of a message into the choice's extras. Spelling and nulls go under a key of their own."""
     said = {key: value for key, value in message.items() if value is not None and key[:1] != "~"}
     if len(said) < len(message):
         choice["~message"] = {key: value for key, value in message.items() if key not in said}
@@ -151,7 +151,7 @@ def _take_annotations(message: JsonObject, parts: list[Part]) -> None:
 
 
 def _take_logprobs(choice: JsonObject, parts: list[Part]) -> None:
-    """Of the text and of the refusal; what there is beside (DeepSeek's of the thoughts) stays an extra."""
+    """Take the logprobs of the text and of the refusal. Others, such as DeepSeek's of the thoughts, stay extras."""
     given = choice.get("logprobs")
     if type(given) is not dict:
         if "logprobs" in choice and given is None:
@@ -164,7 +164,7 @@ def _take_logprobs(choice: JsonObject, parts: list[Part]) -> None:
         if tokens is not None:
             part: Any = parts[places[0]]
             parts[places[0]] = replace(part, logprobs=tokens)
-            given[key] = True  # it stood here
+            given[key] = True  # remembers that the key was there
     said = {key: value for key, value in given.items() if value is not True and value}
     note_spelling(choice, "logprobs", {key: value for key, value in given.items() if key not in said})
     if said:
@@ -172,7 +172,8 @@ def _take_logprobs(choice: JsonObject, parts: list[Part]) -> None:
 
 
 def take_finish(choice: JsonObject, *, has_call: bool, refused: bool, whole: bool) -> Finish | None:
-    """Why it ended. `whole` is an answer that nothing follows: a call in it is the caller's turn, said or not."""
+    """Take the finish. `whole` means that the answer is complete: with a call in it, the finish is `tool_call` even
+    if the wire names no reason."""
     word = choice.get("finish_reason")
     own: JsonObject = {}
     if type(word) is not str or not word:
@@ -210,7 +211,7 @@ def _why_stopped(
 
 
 def _stopped(*, has_call: bool, refused: bool) -> FinishReason:
-    """What a plain `stop` means: a call is the caller's turn whatever the word (FIELD-CASES 16)."""
+    """The meaning of a plain `stop`. If the answer has a call, it is `tool_call` (FIELD-CASES 16)."""
     if has_call:
         return "tool_call"
     return "refusal" if refused else "stop"
@@ -253,7 +254,7 @@ def encode_created(created: float | None, notes: Notes) -> int:
 
 
 def asks_legacy(request: Request | None) -> bool:
-    """Whether the client asked with `functions`, and so reads `function_call` only."""
+    """Whether the client sent `functions`. Such a client reads only `function_call`."""
     return request is not None and spelled(request.extras, NAME, "~tools") == "functions"
 
 
@@ -297,7 +298,7 @@ def _object(value: Any) -> JsonObject:
 
 
 def encode_finish(body: JsonObject, choice: Choice, at: At, notes: Notes, legacy: bool) -> None:
-    """`finish_reason`, and the stop sequence beside it as vLLM writes it (mission C2)."""
+    """Write `finish_reason`, and beside it the stop sequence in vLLM's form (mission C2)."""
     finish = choice.finish
     at = (at, "finish")
     if finish is None and any_call(choice.parts):

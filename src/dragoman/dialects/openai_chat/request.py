@@ -7,7 +7,7 @@ from dragoman.dialects._fast_turns import encode_turns
 from dragoman.dialects._settings import encode_ttl, says_something
 from dragoman.dialects._tools import has_names, note_lost_names
 from dragoman.dialects.openai_chat.calls import CallIds, pair_by_position
-from dragoman.dialects.openai_chat.messages import decode_message, encode_message, encode_usual
+from dragoman.dialects.openai_chat.messages import decode_message, encode_fast, encode_message
 from dragoman.dialects.openai_chat.parts import add_outer, keep_inner, note_absent, take_word
 from dragoman.dialects.openai_chat.tools import (
     encode_tool_choice,
@@ -39,9 +39,9 @@ from dragoman.wire import WireRequest
 
 PATH = "/v1/chat/completions"
 
-# One meaning, two names: the first is taken, and written when nobody said how.
+# Two names for one meaning. We read both, and write the first unless the request used the second.
 USERS = ("safety_identifier", "user")
-# Not OpenAI's, but read by many servers: written back only to those who said them.
+# OpenAI has no such keys, but many servers do. We write them only if the client's request had them.
 GUESTS = ("top_k", "min_p")
 MODALITIES = {"text", "audio"}
 FORMATS = {"text": "text", "json_object": "json"}
@@ -54,7 +54,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
     body = wire.body
     note_absent(body, "model", "messages")
     if type(body.get("stream_options")) is dict and body["stream_options"].keys() == {"include_usage"}:
-        note_silent(body, "stream_options")  # other streams tell it unasked
+        note_silent(body, "stream_options")  # other dialects always stream the usage
     ids = CallIds()
     messages = take_each(body, "messages", lambda message: decode_message(message, ids))
     if ids.unpaired:
@@ -96,7 +96,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
 
 
 def _mark_freeform(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """A result does not say that it answers a freeform call; its call does."""
+    """Mark results of freeform calls. On the wire only the call says that it is freeform."""
     freeform = {part.id for turn in messages for part in turn.parts if isinstance(part, ToolCall) and part.freeform}
     if not freeform:
         return messages
@@ -130,7 +130,7 @@ def _take_user(body: JsonObject) -> str | None:
 def _take_modalities(body: JsonObject) -> tuple[str, ...] | None:
     modalities = take_texts_or_none(body, "modalities")
     if modalities is not None and not set(modalities) <= MODALITIES:
-        note_spelling(body, "modalities", "as is")  # OpenRouter draws images
+        note_spelling(body, "modalities", "as is")  # OpenRouter has "image" too
     return modalities
 
 
@@ -151,7 +151,7 @@ def _take_output(body: JsonObject) -> OutputFormat | None:
         return OutputFormat(type="text" if kind == "text" else "json", extras=leftovers(given, NAME))
     inner = given.get("json_schema")
     if kind != "json_schema" or type(inner) is not dict:
-        return None  # a grammar, and whatever else servers think of
+        return None  # a grammar, or another server's own format
     del body["response_format"], given["type"], given["json_schema"]
     schema = inner.pop("schema") if type(inner.get("schema")) is dict else None
     name, description = take_word(inner, "name"), take_word(inner, "description")
@@ -170,7 +170,7 @@ def _take_output(body: JsonObject) -> OutputFormat | None:
 
 
 def _take_reasoning(body: JsonObject) -> ReasoningSetting | None:
-    """Only OpenAI's own word; what vendors add (`thinking`, `reasoning`, `enable_thinking`) stays among the extras."""
+    """Take OpenAI's own key only. Keys of other vendors (`thinking`, `reasoning`, `enable_thinking`) stay extras."""
     effort = take_word(body, "reasoning_effort")
     if effort is None:
         return None
@@ -199,11 +199,11 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
         unusual.append((message, at))
         return encode_message(message, at, notes)
 
-    turns = encode_turns(request.messages, 0, NAME, encode_usual, encode_whole, at, notes)
+    turns = encode_turns(request.messages, 0, NAME, encode_fast, encode_whole, at, notes)
     body["messages"] = turns
     if request.messages and not turns:
         notes.dropped(at, "no turn left that openai_chat could say")
-    if unusual:  # only there are results with names, and anything freeform
+    if unusual:  # only these can have named results or freeform calls
         if has_names(message for message, _ in unusual):
             note_lost_names(request.messages, NAME, notes)
         _note_freeform(request.messages, unusual, notes)
@@ -246,7 +246,7 @@ _PLAIN = (
 
 
 def _note_freeform(messages: tuple[Message, ...], unusual: list[tuple[Message, At]], notes: Notes) -> None:
-    """A result that answers a freeform call says so only through its call."""
+    """Note a result whose `freeform` differs from its call. On the wire only the call says that it is freeform."""
     calls = {part.id for turn, _ in unusual for part in turn.parts if type(part) is ToolCall and part.freeform}
     turns = [(turn, ((ROOT, "messages"), i)) for i, turn in enumerate(messages)] if calls else unusual
     for turn, at in turns:
@@ -257,10 +257,10 @@ def _note_freeform(messages: tuple[Message, ...], unusual: list[tuple[Message, A
 
 
 def _encode_renamed(body: JsonObject, request: Request, notes: Notes) -> None:
-    """What goes by several names, or is written in several ways."""
+    """Write settings that have several names or several forms."""
     own = request.extras.get(NAME, {})
     if request.max_output is not None:
-        # mission C1 and the common subset of all servers say max_tokens; a profile renames it for the others
+        # Most servers accept max_tokens (mission C1). A profile renames it for the others.
         body[own.get("~limit", LIMITS[0])] = request.max_output
     if request.stop is not None:
         lone = own.get("~stop") == "string" and len(request.stop) == 1

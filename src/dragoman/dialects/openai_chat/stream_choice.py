@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: one choice of a stream while it grows."""
+"""OpenAI Chat Completions: decodes one choice of a stream."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,12 +25,12 @@ _DELTA = frozenset(
 
 
 class _StreamCall:
-    """A call from its first fragment on. It opens once its name is known."""
+    """A call, from its first fragment on. Its part starts once its name is known."""
 
     __slots__ = ("extras", "freeform", "id", "index", "name", "pieces", "seal")
 
     def __init__(self) -> None:
-        self.index: int | None = None  # of its part, once it is open
+        self.index: int | None = None  # of its part, once that has started
         self.id = ""
         self.name = ""
         self.pieces: list[str] = []  # arguments that came before the name
@@ -47,16 +47,16 @@ class StreamChoice:
         self.text: int | None = None  # the open part of each kind
         self._refusal: int | None = None
         self._thought: int | None = None
-        self._names: list[str] | str = []  # under which the open thought comes
+        self._names: list[str] | str = []  # keys that carry the open thought
         self._detail: tuple[Any, ...] | None = None  # which of the reasoning_details is open
         self._summary = False  # the side field announced a summary
         self._calls: list[_StreamCall] = []
         self._by_index: dict[int, _StreamCall] = {}
         self._legacy: _StreamCall | None = None
         self._audio: JsonObject = {}
-        self._citations: list[JsonObject] = []  # that came before their text
-        self._logprobs: dict[str, list[Any]] = {}  # of what is neither text nor refusal
-        self.choice: JsonObject = {}  # what is left of the choice and of its message
+        self._citations: list[JsonObject] = []  # citations that came before their text
+        self._logprobs: dict[str, list[Any]] = {}  # logprobs of other things than text and refusal
+        self.choice: JsonObject = {}  # the unknown keys of the choice and, below, of its message
         self.message: JsonObject = {}
         self.finished = False
         self.called = False
@@ -65,7 +65,7 @@ class StreamChoice:
     def read(self, choice: JsonObject, events: list[Event]) -> None:
         delta = choice.get("delta")
         if type(delta) is not dict:
-            # a whole answer in one frame has a message; beside a delta (Perplexity) it only repeats
+            # A whole answer in one frame has a message. A message beside a delta (Perplexity) only repeats it.
             delta = choice.get("message")
         if type(delta) is dict:
             self._read_delta(delta, events)
@@ -105,7 +105,7 @@ class StreamChoice:
     # ------------------------------------------------------------ text, refusal, thoughts
 
     def _begin(self, part: Part, events: list[Event]) -> int:
-        """A part that ends the text or thought before it."""
+        """Start a part. This ends the text, refusal or thought before it."""
         self._close(events)
         index = next(self._parts)
         events.append(PartStart(index=index, part=part, choice=self._number))
@@ -156,7 +156,7 @@ class StreamChoice:
         events.append(PartDelta(index=self._refusal, text=text))
 
     def _read_thoughts(self, delta: JsonObject, events: list[Event]) -> None:
-        """Each thought once: details first, then the strings that do not just repeat them (FIELD-CASES 74)."""
+        """Read each thought once: the details, or else the strings, which repeat the details (FIELD-CASES 74)."""
         told = ""
         details = delta.get("reasoning_details")
         if type(details) is list:
@@ -181,7 +181,7 @@ class StreamChoice:
         events.append(PartDelta(index=self._thought, text=text))
 
     def _read_detail(self, detail: JsonObject, names: list[str], events: list[Event]) -> str:
-        """A piece of one of the details, which are told apart by type and index; a signature ends it."""
+        """Read a piece of a detail. Type and index identify the detail, and a signature ends it."""
         kind = detail.get("type")
         key = (kind, detail.get("index"))
         if kind not in ("reasoning.text", "reasoning.summary"):
@@ -204,7 +204,7 @@ class StreamChoice:
         return text
 
     def _read_side(self, side: JsonObject, events: list[Event]) -> None:
-        """Our own side field in a stream: an entry without `text` begins a thought, one with it ends it."""
+        """Read our own side field. An entry without `text` begins a thought; an entry with `text` ends it."""
         try:
             for entry in side.get("reasoning", ()):
                 if entry.get("text") is None:
@@ -222,9 +222,9 @@ class StreamChoice:
                 self._open_text(events)
                 self._close(events, seal)
         except (ValidationError, AttributeError, TypeError):
-            self.message[SIDE] = side  # not ours after all
+            self.message[SIDE] = side  # not our side field: an extra
 
-    # ------------------------------------------------------------ what belongs to a text, and other media
+    # ------------------------------------------------------------ citations, logprobs, sound, pictures
 
     def _read_annotations(self, annotations: list[Any], events: list[Event]) -> None:
         given = [annotation for annotation in annotations if type(annotation) is dict]
@@ -274,7 +274,7 @@ class StreamChoice:
                 self._grow(call, entry, events)
 
     def _find_call(self, entry: JsonObject, used: list[_StreamCall]) -> _StreamCall:
-        """Which call a fragment belongs to, with or without an index, with or without an id (FIELD-CASES 6)."""
+        """Find the call of a fragment. The fragment may lack the index, the id or both (FIELD-CASES 6)."""
         index = entry.get("index") if type(entry.get("index")) is int else None
         call_id = entry["id"] if type(entry.get("id")) is str else ""
         inner = entry.get("function") or entry.get("custom")
@@ -287,9 +287,9 @@ class StreamChoice:
         else:
             known = next((call for call in reversed(self._calls) if call not in used), None)
             if known is not None and known.name and name:
-                known = None  # a name begins a call
+                known = None  # a name begins a new call
         if known is not None and (
-            (call_id and known.id and call_id != known.id)  # one index for all of them
+            (call_id and known.id and call_id != known.id)  # some servers give all calls one index
             or (not call_id and not known.id and name and known.name and name != known.name)
         ):
             known = None

@@ -1,9 +1,9 @@
 """OpenAI Chat Completions: a stream of chunks -> events.
 https://platform.openai.com/docs/api-reference/chat/streaming (digest read 2026-11-15)
 
-Nothing in a chunk is sure to be there, and nothing says where a part ends. A text or a thought ends when the next part
-begins, so that it can be passed on at once; what comes for it later is a part of its own, in the order of the stream.
-Calls stay open to the end, because their fragments may interleave.
+Any key of a chunk may be missing, and no chunk says where a part ends. A text or a thought ends when the next part
+begins, so that we can pass it on at once. Later text becomes a new part, in the order of the stream. Calls stay open
+to the end, because their fragments may interleave.
 """
 
 from itertools import count
@@ -29,8 +29,8 @@ from dragoman.wire import WireReply
 
 CUT = Failure(kind="cut_off", message="the stream ended before its end")
 
-MOST_CHOICES = 128  # as OpenAI's `n`
-# Keys of a chunk that say nothing new once the reply has started; `obfuscation` and `p` are padding.
+MOST_CHOICES = 128  # OpenAI's limit for `n`
+# Keys that repeat in every chunk and say nothing new after the first. `obfuscation` and `p` are padding.
 _KNOWN = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier", "obfuscation", "p"}
 )
@@ -41,13 +41,13 @@ class StreamDecoder:
     def __init__(self, notes: Notes) -> None:
         self._frames = SseDecoder()
         self._turns: dict[int, StreamChoice] = {}
-        self._parts = count()  # indexes; the turns share them, and do not know who reads them
+        self._parts = count()  # part indexes, shared by all choices
         self._extras: JsonObject = {}  # of the whole reply
         self._usage: JsonObject | None = None
         self._tier: str | None = None
         self._ids = CallIds()
-        self._seen = False  # a chunk, if one that knew nothing
-        self._size = -1  # keys of a chunk without anything new: one of the same size is not looked through
+        self._seen = False  # at least one chunk came, even an empty one
+        self._size = -1  # number of keys of a chunk without news: a chunk of the same size is not searched
         self._started = False
         self._ended = False
         self._template = DeltaTemplate()  # of the text deltas
@@ -58,7 +58,7 @@ class StreamDecoder:
         events: list[Event] = []
         for block in self._frames.split(piece):
             if self._padded:
-                block = remove_between(block, b',"obfuscation":"', b'"')  # as OpenAI hides how long its words are
+                block = remove_between(block, b',"obfuscation":"', b'"')  # OpenAI's padding hides the length of words
             turn = self._template_owner
             if (
                 turn is not None and turn.text is not None and (text := self._template.read(block)) is not None
@@ -74,7 +74,7 @@ class StreamDecoder:
         for frame in self._frames.close():
             self._read(frame, events)
         if not self._ended:
-            # several servers leave [DONE] out; the reason to finish was given all the same
+            # Several servers leave out [DONE]. A finish reason is enough for a complete stream.
             if any(turn.finished for turn in self._turns.values()):
                 self._end(events)
             else:
@@ -102,7 +102,7 @@ class StreamDecoder:
         self._read_chunk(body, events)
 
     def _read_text(self, choices: Any, events: list[Event], block: bytes) -> bool:
-        """True if it was a piece of the open text and nothing else, as nearly every chunk is."""
+        """Read a chunk that only adds to the open text, as nearly every chunk does. False for any other chunk."""
         if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
             return False
         choice: JsonObject = choices[0]
@@ -122,13 +122,13 @@ class StreamDecoder:
         return True
 
     def _read_chunk(self, body: JsonObject, events: list[Event]) -> None:
-        self._template_owner = None  # it may say something that others would say again
+        self._template_owner = None  # a template learned from this chunk would repeat its other news
         self._padded = self._padded or "obfuscation" in body
         self._size = len(body) if body.keys() <= _KNOWN else -1
         self._read_head(body)
         choices = body["choices"]
         if not self._started:
-            # a first chunk without choices may know nothing yet (Azure, Copilot: no id, no model)
+            # A first chunk without choices may lack id and model (Azure, Copilot).
             self._seen = True
             if choices or body.get("id"):
                 self._start(body, events)
@@ -137,7 +137,7 @@ class StreamDecoder:
                 self._read_choice(choice, events)
 
     def _read_other(self, frame: SseFrame, body: Any, events: list[Event]) -> None:
-        """Errors (`event: error`, inside a chunk, a bare `error:` line), usage alone, and what nobody knows."""
+        """Read errors (`event: error`, inside a chunk, a bare `error:` line), a lone usage, and unknown frames."""
         wrapped = type(body) is list
         if wrapped or frame.event == "error" or (type(body) is dict and body.get("error")):
             self._fail(decode_failure(WireReply(body=body)), events)
@@ -146,7 +146,7 @@ class StreamDecoder:
         elif "usage" in body:
             body["choices"] = []
             self._read_chunk(body, events)
-        elif body and frame.event != "ping":  # a ping says nothing, and clients that expect chunks choke on it
+        elif body and frame.event != "ping":  # clients that expect chunks fail on a ping
             events.append(Aside(dialect=NAME, body=body))
 
     def _read_choice(self, choice: JsonObject, events: list[Event]) -> None:

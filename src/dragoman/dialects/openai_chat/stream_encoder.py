@@ -3,8 +3,8 @@ https://platform.openai.com/docs/api-reference/chat/streaming (digest read 2026-
 
     role chunk, (content | reasoning_content | refusal | tool_calls deltas)*, a finish chunk per choice, usage, [DONE]
 
-Id, time and model are the same in every chunk; indexes of calls are dense from 0, their id and name come once. An error
-frame ends everything: the openai packages raise on it, so nothing follows, not even [DONE], which would say success.
+Id, time and model are the same in every chunk. Indexes of calls count from 0 without gaps; their id and name come once.
+An error frame is the last one, because the openai packages raise on it. [DONE] would say success, so it is not sent.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from dragoman.dialects.openai_chat.failure import encode_error
 from dragoman.dialects.openai_chat.parts import encode_image, encode_thinking
 from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, detail_type, encode_detail, is_detail, names_of
 from dragoman.dialects.openai_chat.reply import asks_legacy, encode_created, encode_finish
-from dragoman.dialects.openai_chat.stream_fast import Growing, Lane
+from dragoman.dialects.openai_chat.stream_fast import ChoiceState, Growing
 from dragoman.dialects.openai_chat.usage import encode_usage
 from dragoman.dialects.openai_chat.words import NAME
 from dragoman.failure import Failure
@@ -58,9 +58,9 @@ class StreamEncoder:
         self._usage_wanted = _wants_usage(request)
         self._base: JsonObject = {}
         self._out: list[bytes] = []
-        self._lanes: dict[int, Lane] = {}
+        self._states: dict[int, ChoiceState] = {}
         self._choice_of: dict[int, int] = {}  # part -> choice
-        self._direct: dict[int, Growing] = {}  # open texts and refusals, once something was said
+        self._direct: dict[int, Growing] = {}  # open texts and refusals that already have some text
         self._done = False
 
     def feed(self, events: Iterable[Event]) -> bytes:
@@ -81,7 +81,7 @@ class StreamEncoder:
         return out
 
     def close(self) -> bytes:
-        """An end nobody announced is a failure, never a success."""
+        """A stream without its end event is a failure, never a success."""
         return b"" if self._done else self.feed([ReplyFailed(failure=CUT)])
 
     def _write(self, event: Event) -> None:
@@ -122,15 +122,15 @@ class StreamEncoder:
             if "system_fingerprint" in first:
                 self._base["system_fingerprint"] = first["system_fingerprint"]
         base, self._base = self._base, first
-        self._lane(0)
+        self._state(0)
         self._base = base
 
-    def _lane(self, choice: int) -> Lane:
-        lane = self._lanes.get(choice)
-        if lane is None:
-            lane = self._lanes[choice] = Lane()
+    def _state(self, choice: int) -> ChoiceState:
+        state = self._states.get(choice)
+        if state is None:
+            state = self._states[choice] = ChoiceState()
             self._send(choice, {"role": "assistant", "content": ""})
-        return lane
+        return state
 
     # ------------------------------------------------------------ parts
 
@@ -138,61 +138,61 @@ class StreamEncoder:
         if isinstance(event, PartStart):
             self._choice_of[event.index] = event.choice
         choice = self._choice_of[event.index]
-        lane = self._lane(choice)
-        for ordered in lane.order(event):
-            self._write_part(choice, lane, ordered)
+        state = self._state(choice)
+        for ordered in state.order(event):
+            self._write_part(choice, state, ordered)
 
-    def _write_part(self, choice: int, lane: Lane, event: PartStart | PartDelta | PartEnd) -> None:
+    def _write_part(self, choice: int, state: ChoiceState, event: PartStart | PartDelta | PartEnd) -> None:
         if isinstance(event, PartStart):
             parts: At = (((ROOT, "choices"), choice), "parts")
-            growing = Growing(event.part, lane.kept, (parts, lane.parts))
-            lane.parts += 1
-            spoken = lane.spoken
-            said = self._open(choice, lane, growing)
+            growing = Growing(event.part, state.kept, (parts, state.parts))
+            state.parts += 1
+            spoken = state.spoken
+            said = self._open(choice, state, growing)
             if said and spoken:
                 self._notes.altered(parts, "openai_chat's replies have what is spoken last")
-            lane.kept += said
-            lane.open[event.index] = growing if said else None
+            state.kept += said
+            state.open[event.index] = growing if said else None
             return
-        open_part = lane.open[event.index]
+        open_part = state.open[event.index]
         if isinstance(event, PartDelta):
             if open_part is not None:
-                self._grow(choice, lane, open_part, event)
+                self._grow(choice, state, open_part, event)
                 if open_part.length and open_part.head:
                     self._direct[event.index] = open_part
             return
-        del lane.open[event.index]
+        del state.open[event.index]
         self._direct.pop(event.index, None)
         if open_part is not None:
-            self._finish(choice, lane, open_part, event)
+            self._finish(choice, state, open_part, event)
 
-    def _open(self, choice: int, lane: Lane, growing: Growing) -> bool:
-        """Writes what a part's start says; False if it cannot be said."""
+    def _open(self, choice: int, state: ChoiceState, growing: Growing) -> bool:
+        """Write the start of a part. False if Chat has no such part."""
         part = growing.part
         match part:
             case Text():
-                self._open_text(choice, lane, growing, part)
+                self._open_text(choice, state, growing, part)
             case Refusal():
                 growing.head = self._head(choice, "refusal")
-                self._say(choice, lane, growing, part.text, None, part.logprobs)
+                self._say(choice, state, growing, part.text, None, part.logprobs)
                 if part.extras:
                     add_extras({}, part.extras, NAME, growing.at, self._notes)
             case Reasoning():
-                return self._open_thought(choice, lane, growing, part)
+                return self._open_thought(choice, state, growing, part)
             case ToolCall():
-                return self._open_call(choice, lane, growing, part)
-            case Audio() if not lane.spoken and (part.id is not None or part.data is not None):
-                lane.spoken = True
-                lane.last = None
+                return self._open_call(choice, state, growing, part)
+            case Audio() if not state.spoken and (part.id is not None or part.data is not None):
+                state.spoken = True
+                state.last = None
                 self._send(choice, {"audio": encode_spoken(part, growing.at, self._notes, to_client=True)})
             case Image():
                 image = encode_image(part, growing.at, self._notes, to_client=True)
                 if image is not None:
-                    lane.last = None
+                    state.last = None
                     self._send(choice, {"images": [image]})
             case Opaque() if part.dialect == NAME:
-                lane.last = None
-                self._send(choice, self._opaque(lane, part))
+                state.last = None
+                self._send(choice, self._opaque(state, part))
             case Opaque():
                 self._notes.dropped(growing.at, f"only {part.dialect} has {opaque_word(part)}")
                 return False
@@ -201,39 +201,39 @@ class StreamEncoder:
                 return False
         return True
 
-    def _opaque(self, lane: Lane, part: Opaque) -> JsonObject:
+    def _opaque(self, state: ChoiceState, part: Opaque) -> JsonObject:
         if is_detail(part):
             return {"reasoning_details": [part.body["detail"]]}
         if part.body.get("type") == OPAQUE_CALL:
-            lane.calls += 1
-            return {"tool_calls": [{**part.body["call"], "index": lane.calls - 1}]}
+            state.calls += 1
+            return {"tool_calls": [{**part.body["call"], "index": state.calls - 1}]}
         return {"content": [part.body]}
 
-    def _merge(self, lane: Lane, kind: type[Part], growing: Growing) -> None:
-        """Two texts in a row, with nothing between them, come back as one."""
-        if lane.last is kind:
+    def _merge(self, state: ChoiceState, kind: type[Part], growing: Growing) -> None:
+        """Note two texts in a row: the client joins them."""
+        if state.last is kind:
             self._notes.altered(growing.at[0] if growing.at else ROOT, "openai_chat's replies have one text: joined")
-        lane.last = kind
+        state.last = kind
 
     def _head(self, choice: int, key: str) -> bytes:
-        """A frame up to the text of a delta: what is the same in every chunk is written once."""
+        """The bytes of a frame before the text of a delta. They are the same in every chunk, so they are made once."""
         base = dump_json(self._base)[:-1]
         return b'data: %b,"choices":[{"index":%d,"delta":{"%b":' % (base, choice, key.encode())
 
     # ------------------------------------------------------------ texts and refusals
 
-    def _open_text(self, choice: int, lane: Lane, growing: Growing, part: Text) -> None:
+    def _open_text(self, choice: int, state: ChoiceState, growing: Growing, part: Text) -> None:
         growing.head = self._head(choice, "content")
         if part.cache is not None:
             self._notes.dropped((growing.at, "cache"), "openai_chat's replies have no cache marks")
         if part.extras:
             add_extras({}, part.extras, NAME, growing.at, self._notes)
-        self._say(choice, lane, growing, part.text, part.citations, part.logprobs)
+        self._say(choice, state, growing, part.text, part.citations, part.logprobs)
 
     def _say(
         self,
         choice: int,
-        lane: Lane,
+        state: ChoiceState,
         growing: Growing,
         text: str,
         citations: tuple[Citation, ...] | None,
@@ -242,56 +242,56 @@ class StreamEncoder:
         key = "content" if growing.kind is Text else "refusal"
         delta: JsonObject = {key: text} if text else {}
         if text and not growing.length:
-            self._merge(lane, growing.kind, growing)
-            lane.refused = lane.refused or growing.kind is Refusal
+            self._merge(state, growing.kind, growing)
+            state.refused = state.refused or growing.kind is Refusal
         growing.length += len(text)
         if citations:
-            self._cite(delta, lane, growing, citations)
+            self._cite(delta, state, growing, citations)
         told = None
         if logprobs is not None:
             told = {key: encode_logprobs(logprobs, (growing.at, "logprobs"), self._notes)}
         if delta or told:
             self._send(choice, delta, told)
 
-    def _cite(self, delta: JsonObject, lane: Lane, growing: Growing, citations: tuple[Citation, ...]) -> None:
-        """Clients count from the beginning of the whole answer."""
-        if lane.texts and not growing.citations:
+    def _cite(self, delta: JsonObject, state: ChoiceState, growing: Growing, citations: tuple[Citation, ...]) -> None:
+        """Write citations. Clients count their spans from the beginning of the whole answer."""
+        if state.texts and not growing.citations:
             self._notes.altered((growing.at, "citations"), "counted from the beginning of the whole answer")
         for citation in citations:
             at: At = ((growing.at, "citations"), growing.citations)
             growing.citations += 1
-            annotation = encode_annotation(citation, lane.texts, lane.texts + growing.length, at, self._notes)
+            annotation = encode_annotation(citation, state.texts, state.texts + growing.length, at, self._notes)
             if annotation is not None:
                 growing.cited += 1
                 delta.setdefault("annotations", []).append(annotation)
 
     # ------------------------------------------------------------ thoughts
 
-    def _open_thought(self, choice: int, lane: Lane, growing: Growing, part: Reasoning) -> bool:
+    def _open_thought(self, choice: int, state: ChoiceState, growing: Growing, part: Reasoning) -> bool:
         if is_detail(part):
             detail = encode_detail(part, growing.at, self._notes)
             detail.pop("signature", None)
             self._send(choice, self._detail_delta(part, detail))
-            lane.last = None
+            state.last = None
             return True
         if part.extras:
             add_extras({}, part.extras, NAME, growing.at, self._notes)
         if part.text:
-            self._think(choice, lane, growing, part.text)
+            self._think(choice, state, growing, part.text)
         return True
 
-    def _begin_thought(self, choice: int, lane: Lane, growing: Growing, part: Reasoning) -> None:
-        """The side field tells that a thought begins here, and not just goes on."""
-        lane.last = None
+    def _begin_thought(self, choice: int, state: ChoiceState, growing: Growing, part: Reasoning) -> None:
+        """Write a side field entry, so that the client starts a new thought and does not extend the last one."""
+        state.last = None
         if growing.position or part.summary:
-            growing.side = lane.entries
-            lane.entries += 1
+            growing.side = state.entries
+            state.entries += 1
             entry: JsonObject = {"index": growing.side, "at": growing.position}
             if part.summary:
                 entry["summary"] = True
             self._send(choice, {SIDE: {"reasoning": [entry]}})
 
-    def _think(self, choice: int, lane: Lane, growing: Growing, text: str) -> None:
+    def _think(self, choice: int, state: ChoiceState, growing: Growing, text: str) -> None:
         part = growing.part
         if not isinstance(part, Reasoning):
             return
@@ -307,7 +307,7 @@ class StreamEncoder:
             self._send(choice, self._detail_delta(part, detail if index is None else detail | {"index": index}, text))
             return
         if not growing.pieces:
-            self._begin_thought(choice, lane, growing, part)
+            self._begin_thought(choice, state, growing, part)
         growing.pieces.append(text)
         if spelled(part.extras, NAME, "~name") == "content":
             piece = encode_thinking(Reasoning(text=text), growing.at, self._notes)
@@ -321,7 +321,7 @@ class StreamEncoder:
             delta |= dict.fromkeys(spelled(part.extras, NAME, "~names") or (), text)
         return delta
 
-    def _end_thought(self, choice: int, lane: Lane, growing: Growing, part: Reasoning, event: PartEnd) -> None:
+    def _end_thought(self, choice: int, state: ChoiceState, growing: Growing, part: Reasoning, event: PartEnd) -> None:
         seal = event.seal or part.seal
         if is_detail(part):
             if seal is not None and detail_type(part) != "reasoning.encrypted":
@@ -336,29 +336,29 @@ class StreamEncoder:
             return
         entry: JsonObject = {"index": growing.side, "text": text}
         if growing.side is None:
-            entry = {"index": lane.entries, "at": growing.position, "text": text}
+            entry = {"index": state.entries, "at": growing.position, "text": text}
             if part.summary:
                 entry["summary"] = True
-            lane.entries += 1
-            lane.last = None
+            state.entries += 1
+            state.last = None
         if seal is not None:
             entry["seal"] = to_builtins(seal)
         self._send(choice, {SIDE: {"reasoning": [entry]}})
 
     # ------------------------------------------------------------ calls
 
-    def _open_call(self, choice: int, lane: Lane, growing: Growing, part: ToolCall) -> bool:
-        lane.last = None
+    def _open_call(self, choice: int, state: ChoiceState, growing: Growing, part: ToolCall) -> bool:
+        state.last = None
         whole = replace(part, extras={n: k for n, k in part.extras.items() if n != NAME} | _keep(part.extras))
         if self._legacy or is_legacy(part):
-            if lane.legacy:
+            if state.legacy:
                 self._notes.dropped(growing.at, "function_call says one call only")
                 return False
-            lane.legacy = True
+            state.legacy = True
             self._send(choice, {"function_call": encode_legacy(whole, growing.at, self._notes)})
             return True
-        growing.call = lane.calls
-        lane.calls += 1
+        growing.call = state.calls
+        state.calls += 1
         call = encode_call(whole, growing.at, self._notes, to_client=True)
         self._send(choice, {"tool_calls": [{"index": growing.call, **{k: v for k, v in call.items() if k != "index"}}]})
         return True
@@ -372,26 +372,26 @@ class StreamEncoder:
 
     # ------------------------------------------------------------ any part
 
-    def _grow(self, choice: int, lane: Lane, growing: Growing, event: PartDelta) -> None:
+    def _grow(self, choice: int, state: ChoiceState, growing: Growing, event: PartDelta) -> None:
         part = growing.part
         if growing.kind is Text or growing.kind is Refusal:
-            self._say(choice, lane, growing, event.text, event.citations, event.logprobs)
+            self._say(choice, state, growing, event.text, event.citations, event.logprobs)
         elif isinstance(part, Reasoning):
             if event.text:
-                self._think(choice, lane, growing, event.text)
+                self._think(choice, state, growing, event.text)
         elif isinstance(part, ToolCall) and event.text:
             self._grow_call(choice, growing, part, event.text)
 
-    def _finish(self, choice: int, lane: Lane, growing: Growing, event: PartEnd) -> None:
+    def _finish(self, choice: int, state: ChoiceState, growing: Growing, event: PartEnd) -> None:
         part = growing.part
         if event.extras:
             self._end_extras(choice, growing, event.extras)
         if isinstance(part, Reasoning):
-            self._end_thought(choice, lane, growing, part, event)
+            self._end_thought(choice, state, growing, part, event)
         elif isinstance(part, ToolCall) and event.seal is not None:
             self._end_call(choice, growing, event.seal)
         elif isinstance(part, Text):
-            self._end_text(choice, lane, growing, event.seal or part.seal)
+            self._end_text(choice, state, growing, event.seal or part.seal)
         elif isinstance(part, Refusal) and not growing.length:
             self._notes.dropped(growing.at, "an empty refusal is said as nothing")
 
@@ -407,28 +407,28 @@ class StreamEncoder:
             return
         self._send(choice, {"tool_calls": [{"index": growing.call, SIDE: {"seal": to_builtins(seal)}}]})
 
-    def _end_text(self, choice: int, lane: Lane, growing: Growing, seal: Seal | None) -> None:
-        lane.texts += growing.length
+    def _end_text(self, choice: int, state: ChoiceState, growing: Growing, seal: Seal | None) -> None:
+        state.texts += growing.length
         if growing.citations and not growing.cited:
             self._notes.dropped((growing.at, "citations"), "none of them can be said")
-        if not growing.length and (seal is None or lane.sealed):
+        if not growing.length and (seal is None or state.sealed):
             self._notes.dropped(growing.at, "an empty text is said as nothing")
-        elif seal is not None and lane.sealed:
+        elif seal is not None and state.sealed:
             self._notes.dropped((growing.at, "seal"), f"{seal.origin} sealed several texts, which are one here")
         elif seal is not None:
             if not growing.length:
-                self._merge(lane, Text, growing)  # the client takes it for the seal of the text before
-            lane.sealed = True
-            lane.last = None
+                self._merge(state, Text, growing)  # the client adds the seal to the text before
+            state.sealed = True
+            state.last = None
             self._send(choice, {SIDE: {"seal": to_builtins(seal)}})
 
     # ------------------------------------------------------------ the end
 
     def _end(self, event: ReplyEnd) -> None:
         for choice in range(len(event.finishes)):
-            self._lane(choice)
-        last = max(self._lanes)
-        for choice in sorted(self._lanes):
+            self._state(choice)
+        last = max(self._states)
+        for choice in sorted(self._states):
             finish = event.finishes[choice] if choice < len(event.finishes) else None
             extras = event.choice_extras[choice] if choice < len(event.choice_extras) else {}
             self._end_turn(choice, finish, extras, event if choice == last else None)
@@ -439,12 +439,12 @@ class StreamEncoder:
         self._done = True
 
     def _end_turn(self, choice: int, finish: Finish | None, extras: Extras, event: ReplyEnd | None) -> None:
-        lane, at = self._lanes[choice], ((ROOT, "choices"), choice)
+        state, at = self._states[choice], ((ROOT, "choices"), choice)
         own = extras.get(NAME, {})
         if own.get("message"):
             self._send(choice, own["message"])
-        stand_ins: list[Part] = [ToolCall(id="", name="", arguments="")] if lane.calls or lane.legacy else []
-        if lane.refused:
+        stand_ins: list[Part] = [ToolCall(id="", name="", arguments="")] if state.calls or state.legacy else []
+        if state.refused:
             stand_ins.append(Refusal(text="no"))
         body: JsonObject = {"index": choice, "delta": {}, "logprobs": own.get("logprobs")}
         ended = Choice(parts=tuple(stand_ins), finish=finish, extras=extras)
@@ -471,7 +471,7 @@ def _wants_usage(request: Request | None) -> bool:
 
 
 def _streamed(extras: Extras) -> Extras:
-    """A reply's extras without what a stream has its own way of saying."""
+    """A reply's extras without the keys that a stream writes in its own form."""
     own = extras.get(NAME)
     if own is None:
         return extras
@@ -479,6 +479,6 @@ def _streamed(extras: Extras) -> Extras:
 
 
 def _keep(extras: Extras) -> Extras:
-    """A call's own extras without what only the spelling of a whole message needs."""
+    """A call's extras without the spelling that only an unstreamed message needs."""
     own = {key: value for key, value in extras.get(NAME, {}).items() if key not in ("~id", "~arguments", "~omit")}
     return {NAME: own} if own else {}

@@ -1,7 +1,7 @@
-"""OpenAI Chat Completions: one choice while it is written.
+"""OpenAI Chat Completions: the state of one choice while it is written.
 
-Chunks have no part indexes: a text or thought that another part interrupts would come back in two. So one part is open
-at a time, and others wait for its end; only calls, which have indexes, grow side by side.
+Chunks have no part indexes. If another part interrupted a text or thought, the client would see two of them. So one
+part is open at a time, and the others wait for its end. Calls have indexes, so several can be open together.
 """
 
 from collections.abc import Iterator
@@ -22,19 +22,19 @@ class Growing:
     def __init__(self, part: Part, position: int, at: At) -> None:
         self.part = part
         self.kind: type[Part] = type(part)
-        self.position = position  # among the parts of its choice that were said
+        self.position = position  # among the written parts of its choice
         self.at = at
         self.call = -1  # index of a call
-        self.pieces: list[str] = []  # of a thought, for the side field
-        self.side: int | None = None  # index of a thought's entry there
+        self.pieces: list[str] = []  # text of a thought, for the side field
+        self.side: int | None = None  # index of a thought's entry in the side field
         self.length = 0  # of a text, in code points
-        self.citations = 0  # of a text, and how many could be said
-        self.cited = 0
-        self.head = b""  # of a text or refusal: all of a frame before its words
+        self.citations = 0  # citations of a text
+        self.cited = 0  # citations that were written
+        self.head = b""  # of a text or refusal: the bytes of a frame before the text
 
 
-class Lane:
-    """One choice: what is open, what waits, what was said."""
+class ChoiceState:
+    """One choice: its open parts, its waiting parts, and counts of the written ones."""
 
     __slots__ = (
         "calls",
@@ -53,20 +53,20 @@ class Lane:
 
     def __init__(self) -> None:
         self.parts = 0
-        self.kept = 0  # of them said
+        self.kept = 0  # parts that were written
         self.calls = 0
         self.entries = 0  # in the side field
-        self.open: dict[int, Growing | None] = {}  # None: a part that cannot be said
+        self.open: dict[int, Growing | None] = {}  # None: a part that Chat cannot express
         self.waiting: dict[int, list[PartEvent]] = {}
         self.texts = 0  # code points of text before the open one
         self.sealed = False
         self.refused = False
-        self.spoken = False  # there is one sound in a message
-        self.legacy = False  # a function_call was said
-        self.last: type[Part] | None = None  # the kind of prose said last, with nothing after it
+        self.spoken = False  # a sound was written: a message has only one
+        self.legacy = False  # a function_call was written
+        self.last: type[Part] | None = None  # Text or Refusal if that was written last, else None
 
     def order(self, event: PartEvent) -> Iterator[PartEvent]:
-        """What can be written now; the writer keeps `open` up to date between the events."""
+        """The events that can be written now. The caller updates `open` after each one."""
         if event.index in self.waiting:
             self.waiting[event.index].append(event)
             return

@@ -96,7 +96,7 @@ def _is_grammar(form: Any) -> bool:
 
 
 def take_tool_choice(body: JsonObject) -> ToolChoice | None:
-    """What is no choice we know stays among the extras."""
+    """Take the tool choice. A choice of an unknown form stays in the extras."""
     for key in ("tool_choice", "function_call"):
         given = body.get(key)
         choice = _decode_choice(given) if given is not None else None
@@ -123,7 +123,7 @@ def _decode_choice(given: Any) -> ToolChoice | None:
         case "allowed_tools":
             return _decode_allowed(given)
         case _ if type(given.get("name")) is str and given.keys() <= {"type", "name"}:
-            # `function_call: {name}`, and clients that send Anthropic's or Responses' form
+            # `function_call: {name}`. Some clients also send the form of Anthropic or Responses here.
             form = {key: value for key, value in given.items() if key == "type"}
             return ToolChoice(mode="required", names=(given["name"],), extras={NAME: {"~flat": form}})
         case _:

@@ -1,8 +1,8 @@
 """OpenAI Chat Completions: usage, both ways.
 
-`prompt_tokens` is all input, cached or not; `completion_tokens` all output, thoughts included. Servers differ: xAI
-leaves the thoughts out, DeepSeek and others count the cache under names of their own. Ours are disjoint counters, so
-what a wire said otherwise is spelling.
+`prompt_tokens` is all input, cached or not. `completion_tokens` is all output, reasoning included. Servers differ: xAI
+leaves the reasoning out, DeepSeek and others have their own names for the cache counts. Our counters never overlap, so
+we keep a server's other way of counting as spelling.
 """
 
 from dragoman.dialects.openai_chat.parts import note_absent
@@ -12,7 +12,7 @@ from dragoman.jsontypes import JsonObject
 from dragoman.model.reply import Usage
 from dragoman.notes import At, Notes
 
-# What a count is called beside the details, by the servers that do so.
+# Names of counts that some servers write beside the details.
 READ_NAMES = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens", "num_cached_tokens")
 WRITE_NAMES = ("cache_creation_input_tokens",)
 REASONING_NAMES = ("reasoning_tokens",)
@@ -61,7 +61,7 @@ def decode_usage(usage: JsonObject) -> Usage:
 
 
 def _plain_usage(usage: JsonObject) -> Usage | None:
-    """Of nothing but the totals, if they add up: what most servers say."""
+    """The usage if it has only the totals and they add up, as with most servers. Else None."""
     prompt, completion, total = usage.get("prompt_tokens"), usage.get("completion_tokens"), usage.get("total_tokens")
     if type(prompt) is not int or type(completion) is not int or type(total) is not int:
         return None
@@ -93,7 +93,7 @@ def _pop_count(details: JsonObject | None, key: str) -> int | None:
 def _count(
     details: JsonObject | None, usage: JsonObject, key: str, others: tuple[str, ...], aside: list[str]
 ) -> int | None:
-    """A count of the details, or one that stands beside them under another name (where it is left)."""
+    """Take a count from the details. Else read it under another name beside them, and leave it there."""
     found = _pop_count(details, key)
     if found is not None:
         return found
@@ -109,19 +109,19 @@ def _split_input(prompt: int | None, read: int | None, write: int | None) -> int
     if prompt is None:
         return None
     fresh = prompt - (read or 0) - (write or 0)
-    return fresh if fresh >= 0 else prompt  # a server that counts the cache apart
+    return fresh if fresh >= 0 else prompt  # this server counts the cache separately
 
 
 def _split_output(prompt: int | None, completion: int | None, total: int | None, reasoning: int | None) -> int | None:
     if completion is None or not reasoning:
         return completion
     if total is not None and total == (prompt or 0) + completion + reasoning:
-        return completion  # xAI: the thoughts are not among the completion
+        return completion  # xAI: completion_tokens has no reasoning
     return completion - reasoning if completion >= reasoning else completion
 
 
 def _keep_details(usage: JsonObject, key: str, details: JsonObject | None) -> None:
-    """Zeros and nulls say nothing: they are spelling. An empty object is one of them."""
+    """Keep zeros, nulls and empty objects as spelling, because they carry no count."""
     if details is None:
         return
     said = {name: value for name, value in details.items() if value}

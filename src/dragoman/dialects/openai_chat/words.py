@@ -18,7 +18,7 @@ SPEAKERS: dict[str, Role] = {
     "assistant": "assistant",
 }
 ROLES: dict[str, Role] = SPEAKERS | {
-    "tool": "user",  # a result stands in a user turn
+    "tool": "user",  # our results are parts of user turns
     "function": "user",
 }
 
@@ -27,7 +27,7 @@ FINISHES: dict[str, FinishReason] = {
     "length": "length",
     "tool_calls": "tool_call",
     "content_filter": "filter",
-    # what compatible servers say for the same
+    # words of compatible servers
     "function_call": "tool_call",
     "tool_call": "tool_call",
     "tool_use": "tool_call",
@@ -37,8 +37,8 @@ FINISHES: dict[str, FinishReason] = {
     "max_tokens": "length",
     "model_length": "context",
 }
-# Strict clients parse five words only. What Chat has no word for never becomes `stop`, which would pass for a whole
-# answer (FIELD-CASES 31): an answer that is not whole is `length`.
+# Strict clients parse only five words. A reason without its own word becomes `length`, never `stop`: `stop` would say
+# that the answer is complete (FIELD-CASES 31).
 FINISH_WORDS: dict[FinishReason, str] = {
     "stop": "stop",
     "sequence": "stop",
@@ -63,10 +63,10 @@ EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 NO_EFFORT = "none"
 
 OWN_TTLS = ("30m", "12h")
-# the crosswalk's convention: 12h costs more and is never chosen for anybody
+# 12h costs more, so we write it only if the request asks for it.
 TTLS = {"30m": "30m", "12h": "12h", "5m": "30m", "1h": "30m"}
 
-# Where servers put what the model thought (provider-quirks, FIELD-CASES 74). The first is the one we write.
+# The keys that servers use for reasoning (provider-quirks, FIELD-CASES 74). We write the first.
 REASONING_NAMES = ("reasoning_content", "reasoning", "thinking")
 
 AUDIO_FORMATS: dict[str, str] = {"wav": "audio/wav", "mp3": "audio/mpeg"}
@@ -78,7 +78,7 @@ AUDIO_WORDS: dict[str, str] = {
     "audio/mp3": "mp3",
 }
 
-# `code` first, then `type`: what providers' errors mean. A code that is a number is a status.
+# Our kind for each `code` or `type` of an error; `code` is looked up first. A numeric code is a status.
 FAILURE_CODES: dict[str, FailureKind] = {
     "context_length_exceeded": "too_long",
     "exceed_context_size_error": "too_long",  # llama.cpp
@@ -116,7 +116,7 @@ FAILURE_CODES: dict[str, FailureKind] = {
     "stream_cut_off": "cut_off",
 }
 
-# What the openai packages and agents act on: `type` and `code` of each kind.
+# `type` and `code` for each kind. The openai packages and agents react to these words.
 FAILURE_WORDS: dict[FailureKind, tuple[str, str | None]] = {
     "invalid_request": ("invalid_request_error", None),
     "too_long": ("invalid_request_error", "context_length_exceeded"),
@@ -134,4 +134,4 @@ FAILURE_WORDS: dict[FailureKind, tuple[str, str | None]] = {
     "cut_off": ("server_error", "stream_cut_off"),
     "unknown": ("server_error", None),
 }
-STATUSES: dict[FailureKind, int] = {"no_credit": 429}  # where OpenAI answers with another status than most
+STATUSES: dict[FailureKind, int] = {"no_credit": 429}  # OpenAI's status differs from our default

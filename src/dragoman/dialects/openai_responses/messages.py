@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dragoman.dialects._fast_turns import encode_turns, usual_calls, usual_result, usual_text
+from dragoman.dialects._fast_turns import encode_turns, fast_calls, fast_result, fast_text
 from dragoman.dialects._tools import FAILED, is_plain
 from dragoman.dialects.openai_responses.items import decode_model_item, encode_item, group_parts
 from dragoman.dialects.openai_responses.parts import decode_content, encode_input, is_content
@@ -42,7 +42,7 @@ class _Turns:
 
     def add(self, item: JsonObject) -> None:
         kind = item.get("type")
-        if self._add_usual(item, kind):  # fast path: responses item
+        if self._add_fast(item, kind):  # fast path: responses item
             return
         if kind == "message" or (kind is None and "role" in item):
             self._add_message(item)
@@ -53,7 +53,7 @@ class _Turns:
         else:
             self._extend(owner_of(item), [Opaque(dialect=NAME, body=item)])
 
-    def _add_usual(self, item: JsonObject, kind: object) -> bool:
+    def _add_fast(self, item: JsonObject, kind: object) -> bool:
         """The items most conversations consist of (a text, a call, a result), in few steps; False for the rest."""
         count = len(item)
         if kind is None and count == 2:
@@ -150,19 +150,19 @@ def owner_of(item: JsonObject) -> Role:
 
 def encode_items(messages: tuple[Message, ...], first: int, at: At, notes: Notes) -> list[JsonObject]:
     """The turns from the first one on as items. `at` is the place of the turns."""
-    return encode_turns(messages, first, NAME, _encode_usual, _encode_message, at, notes)
+    return encode_turns(messages, first, NAME, _encode_fast, _encode_message, at, notes)
 
 
-def _encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
+def _encode_fast(message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
     parts = message.parts
     if not parts:
         return None
-    text = usual_text(parts[0])
+    text = fast_text(parts[0])
     items: list[JsonObject] = [] if text is None else [{"role": message.role, "content": text}]
     if len(parts) == 1 and text is not None:
         return items
     if message.role == "assistant":
-        calls = usual_calls(parts, len(items), NAME)
+        calls = fast_calls(parts, len(items), NAME)
         if calls is None:
             return None
         for call in calls:
@@ -171,7 +171,7 @@ def _encode_usual(message: Message, at: At, notes: Notes) -> list[JsonObject] | 
         return items
     result = parts[0]
     if len(parts) == 1 and type(result) is ToolResult:
-        text = usual_result(result, NAME)
+        text = fast_result(result, NAME)
         if text is not None:
             answer: JsonObject = {"type": "function_call_output", "call_id": result.call_id, "output": text}
             if result.name is not None:
