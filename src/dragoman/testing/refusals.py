@@ -1,4 +1,4 @@
-"""How each vendor's server says no: status, headers and body, written by hand and not by the encoders under test."""
+"""Refusals of each vendor: status, headers and body. They are written by hand, not by the encoders under test."""
 
 from collections.abc import Callable
 from typing import Any
@@ -78,9 +78,8 @@ class VendorRefusal(Struct, frozen=True, kw_only=True):
         return dump_json(self.body)
 
 
-class Complaining(Struct, frozen=True, kw_only=True):
-    """What is to be said, and who says it: `kind` is a row of profiles.toml, for servers of one dialect do not agree on
-    the shape of an error."""
+class RefusalDetails(Struct, frozen=True, kw_only=True):
+    """What a refusal says. `kind` is a row of profiles.toml: servers of one dialect have different shapes of errors."""
 
     kind: str
     status: int
@@ -90,10 +89,10 @@ class Complaining(Struct, frozen=True, kw_only=True):
     details: list[dict[str, Any]] | None = None
 
 
-class Manner(Struct, frozen=True, kw_only=True):
-    """How the vendor of a dialect says no."""
+class VendorStyle(Struct, frozen=True, kw_only=True):
+    """How the vendor of a dialect writes refusals and headers."""
 
-    body: Callable[[Complaining], Any]
+    body: Callable[[RefusalDetails], Any]
     frame: Callable[[str, Any], bytes]  # kind and body -> an error in the middle of a stream
     overflow: tuple[str, str | None]  # "it does not fit", and its code
     overflow_param: str | None = None
@@ -108,23 +107,23 @@ class Manner(Struct, frozen=True, kw_only=True):
     reply_headers: dict[str, str] = {}  # of an answer
 
 
-def _chat_body(said: Complaining) -> Any:
+def _chat_body(said: RefusalDetails) -> Any:
     return _compatible(said.kind, said.status, said.message, said.code, said.param)
 
 
-def _anthropic_body(said: Complaining) -> Any:
+def _anthropic_body(said: RefusalDetails) -> Any:
     error: dict[str, Any] = {"type": _ANTHROPIC.get(said.status, "api_error"), "message": said.message}
     if said.code is not None:
         error["details"] = {"error_code": said.code}
     return {"type": "error", "error": error, "request_id": "req_011scripted"}
 
 
-def _google_body(said: Complaining) -> Any:
+def _google_body(said: RefusalDetails) -> Any:
     error = {"code": said.status, "message": said.message, "status": _GOOGLE.get(said.status, "UNKNOWN")}
     return {"error": error if said.details is None else {**error, "details": said.details}}
 
 
-def _ollama_body(said: Complaining) -> Any:
+def _ollama_body(said: RefusalDetails) -> Any:
     return {"error": said.message}
 
 
@@ -156,8 +155,8 @@ def _ollama_frame(kind: str, body: Any) -> bytes:
 _OPENAI_KEY = "Incorrect API key provided: {}***. You can find your API key in your dashboard."
 _OPENAI_ID = {"x-request-id": "req_scripted"}
 _ANTHROPIC_ID = {"request-id": "req_011scripted"}
-MANNERS: dict[str, Manner] = {
-    "openai_chat": Manner(
+VENDOR_STYLES: dict[str, VendorStyle] = {
+    "openai_chat": VendorStyle(
         body=_chat_body,
         frame=_chat_frame,
         overflow=(
@@ -170,7 +169,7 @@ MANNERS: dict[str, Manner] = {
         headers=_OPENAI_ID,
         reply_headers={**_OPENAI_ID, "openai-processing-ms": "1"},
     ),
-    "openai_responses": Manner(
+    "openai_responses": VendorStyle(
         body=_chat_body,
         frame=_responses_frame,
         overflow=(
@@ -184,7 +183,7 @@ MANNERS: dict[str, Manner] = {
         headers=_OPENAI_ID,
         reply_headers={**_OPENAI_ID, "openai-processing-ms": "1"},
     ),
-    "anthropic": Manner(
+    "anthropic": VendorStyle(
         body=_anthropic_body,
         frame=_named_frame,
         overflow=("prompt is too long: 230462 tokens > 200000 maximum", None),
@@ -195,7 +194,7 @@ MANNERS: dict[str, Manner] = {
         headers=_ANTHROPIC_ID,
         reply_headers=_ANTHROPIC_ID,
     ),
-    "gemini": Manner(
+    "gemini": VendorStyle(
         body=_google_body,
         frame=_chat_frame,
         overflow=("The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).", None),
@@ -203,7 +202,7 @@ MANNERS: dict[str, Manner] = {
         wrong_key="API key not valid. Please pass a valid API key.",
         wrong_key_status=400,
     ),
-    "ollama": Manner(
+    "ollama": VendorStyle(
         body=_ollama_body,
         frame=_ollama_frame,
         overflow=("the input length exceeds the context length", None),
@@ -224,14 +223,14 @@ def refuse(
     headers: dict[str, str] | None = None,
     details: list[dict[str, Any]] | None = None,
 ) -> VendorRefusal:
-    said = Complaining(kind=kind, status=status, message=message, code=code, param=param, details=details)
-    manner = MANNERS[dialect]
+    said = RefusalDetails(kind=kind, status=status, message=message, code=code, param=param, details=details)
+    manner = VENDOR_STYLES[dialect]
     return VendorRefusal(status=status, body=manner.body(said), headers={**manner.headers, **(headers or {})})
 
 
 def refuse_model(kind: str, dialect: str, model: str) -> VendorRefusal:
-    """Servers do not agree on how to say that there is no such model (recorded traffic)."""
-    manner = MANNERS[dialect]
+    """An unknown model. Each server has its own error for it (recorded traffic)."""
+    manner = VENDOR_STYLES[dialect]
     match kind:
         case "mistral":
             refusal = refuse(kind, dialect, 400, f"Invalid model: {model}", code="1500")
@@ -240,7 +239,7 @@ def refuse_model(kind: str, dialect: str, model: str) -> VendorRefusal:
         case "xai":
             return refuse(kind, dialect, 400, f"Model not found: {model}")
         case _ if manner.no_model_code is not None and kind != "openai":
-            manner = MANNERS[USUAL]
+            manner = VENDOR_STYLES[USUAL]
         case _:
             pass
     code, param = manner.no_model_code, "model" if manner.no_model_code else None
@@ -248,13 +247,13 @@ def refuse_model(kind: str, dialect: str, model: str) -> VendorRefusal:
 
 
 def refuse_overflow(kind: str, dialect: str) -> VendorRefusal:
-    manner = MANNERS[dialect]
+    manner = VENDOR_STYLES[dialect]
     message, code = (OVERFLOWS.get(kind) if dialect == USUAL else None) or manner.overflow
     return refuse(kind, dialect, 400, message, code=code, param=manner.overflow_param)
 
 
 def refuse_key(kind: str, dialect: str, given: str) -> VendorRefusal:
-    manner = MANNERS[dialect]
+    manner = VENDOR_STYLES[dialect]
     words = manner.no_key if not given and manner.no_key is not None else manner.wrong_key.format(given[:4])
     info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
     status = 400 if kind == "xai" else manner.wrong_key_status
@@ -263,11 +262,11 @@ def refuse_key(kind: str, dialect: str, given: str) -> VendorRefusal:
 
 def error_frame(kind: str, dialect: str, failure: FailureKind) -> bytes:
     """An error in the middle of a stream."""
-    manner = MANNERS[dialect]
+    manner = VENDOR_STYLES[dialect]
     status, message = WORDS.get(failure, (500, "Internal server error"))
     if failure == "overloaded":
         status = manner.overloaded
-    return manner.frame(kind, manner.body(Complaining(kind=kind, status=status, message=message)))
+    return manner.frame(kind, manner.body(RefusalDetails(kind=kind, status=status, message=message)))
 
 
 def _compatible(kind: str, status: int, message: str, code: str | None, param: str | None) -> Any:

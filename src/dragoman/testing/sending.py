@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dragoman.dialects import find_dialect
 from dragoman.jsontypes import load_json
 from dragoman.testing.faults import ScriptedFault
-from dragoman.testing.refusals import MANNERS, VendorRefusal, error_frame, refuse, refuse_overflow
+from dragoman.testing.refusals import VENDOR_STYLES, VendorRefusal, error_frame, refuse, refuse_overflow
 
 NO_FAULT = ScriptedFault(name="")
 
@@ -86,7 +86,7 @@ class AnswerSender:
 
     async def send_whole(self, body: bytes) -> web.StreamResponse:
         fault = self._fault
-        headers = {"content-type": fault.media_type or "application/json", **MANNERS[self._dialect].reply_headers}
+        headers = {"content-type": fault.media_type or "application/json", **VENDOR_STYLES[self._dialect].reply_headers}
         if fault.gzip:
             body = zlib.compress(body, wbits=31)
             headers["content-encoding"] = "gzip"
@@ -105,7 +105,7 @@ class AnswerSender:
         media_type = find_dialect(self._dialect).media_type
         if frames and frames[0][:1] == b"[":
             media_type = "application/json"  # Google without alt=sse
-        headers = {"content-type": fault.media_type or media_type, **MANNERS[self._dialect].reply_headers}
+        headers = {"content-type": fault.media_type or media_type, **VENDOR_STYLES[self._dialect].reply_headers}
         if fault.edit is not None:
             frames = fault.edit(frames)
         if fault.gzip:
