@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import main
-from dragoman.cli.chat import Chat
-from dragoman.cli.local import base_url, running_gateway
-from dragoman.cli.talk import VIAS, Talk
+from dragoman.cli.chat import ChatTerminal
+from dragoman.cli.chat_session import VIAS, ChatSession
+from dragoman.cli.local_gateway import base_url, running_gateway
 from dragoman.model.events import Event
 from dragoman.model.fold import unfold
 from dragoman.model.messages import Text
@@ -170,14 +170,14 @@ def test_tools_through_every_door(
 
 
 def test_the_tools_of_a_server_that_is_added_are_used_at_once() -> None:
-    talk = Talk("http://127.0.0.1:1", "openai", "demo")
+    session = ChatSession("http://127.0.0.1:1", "openai", "demo")
     for server in ("time", "weather", "time"):
-        talk.use(server)
-    assert talk.mcp == "time,weather"
-    talk.leave("time")
-    assert talk.mcp == "weather"
-    talk.leave("weather")
-    assert talk.mcp is None
+        session.use_server(server)
+    assert session.mcp == "time,weather"
+    session.drop_server("time")
+    assert session.mcp == "weather"
+    session.drop_server("weather")
+    assert session.mcp is None
 
 
 def test_an_answer_that_did_not_end_by_itself_says_why(capsys: pytest.CaptureFixture[str]) -> None:
@@ -187,11 +187,11 @@ def test_an_answer_that_did_not_end_by_itself_says_why(capsys: pytest.CaptureFix
         choices=(Choice(parts=(Text(text="half"),), finish=Finish(reason="length")),),
     )
 
-    class Told(Talk):
-        def say(self, text: str) -> Iterator[Event]:
+    class ShortReply(ChatSession):
+        def send(self, text: str) -> Iterator[Event]:
             yield from unfold(reply)
 
-    Chat(Told("http://127.0.0.1:1", "openai", "demo"))._take("hello")
+    ChatTerminal(ShortReply("http://127.0.0.1:1", "openai", "demo"))._handle("hello")
     assert capsys.readouterr().out == "half (ended: length)\n"
 
 

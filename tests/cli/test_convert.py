@@ -106,7 +106,7 @@ def test_a_cut_stream_ends_in_an_error_and_says_so(convert: Any) -> None:
     run = convert(STREAM[: STREAM.index(b"event: message_delta")], "--stream", "--to", "openai-chat")
     assert run.code == 2
     assert "[DONE]" not in run.out
-    assert run.err == "dragoman convert: FILE: the stream is cut off: it ends before its end\n"
+    assert run.err == "dragoman convert: FILE: the stream is cut off: its last part is missing\n"
 
 
 def test_an_error_is_converted(convert: Any) -> None:

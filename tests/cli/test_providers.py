@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dragoman.cli import main
-from dragoman.cli.providers import WORDS, differences
+from dragoman.cli.providers import LABELS, differences
 from dragoman.upstream.profiles import load_rows
 
 
@@ -32,7 +32,7 @@ def test_one_provider_says_what_it_takes_and_where_it_was_seen(capsys: pytest.Ca
 def test_a_models_rules_are_shown_with_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["providers", "gemini", "--model", "gemma-3-27b-it"]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"system text +said by the user, marked", shown)
+    assert re.search(r"system text +sent as the user's, marked", shown)
     assert "mission D7" in shown
 
 
@@ -75,7 +75,7 @@ def test_every_rule_that_differs_somewhere_is_said_in_words() -> None:
     rows = load_rows()
     told = {f for kind in rows.kinds.values() for dialect in kind.dialects for f in differences(kind.name, "", dialect)}
     told |= {field for family in rows.families for field in family.profile}
-    assert sorted(told - set(WORDS)) == []
+    assert sorted(told - set(LABELS)) == []
 
 
 def test_a_key_that_is_set_is_said_to_be_and_never_shown(

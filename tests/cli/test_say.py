@@ -151,7 +151,7 @@ def test_ffmpeg_makes_the_others_where_it_is(
     ("words", "code", "why"),
     [
         (["hi", "-o", "a.txt"], 2, "expected a file ending in"),
-        (["-o", "a.wav"], 2, "what is there to say?"),
+        (["-o", "a.wav"], 2, "no text"),
         (["hi", "-o", "a.wav", "--url", "http://127.0.0.1:9"], 1, "takes no connection"),
         (["hi", "-o", "a.wav", "--url", "ftp://x"], 2, "base_url"),
         (["hi", "-o", "a.wav", "--port", "9"], 1, "no gateway answers at http://127.0.0.1:9"),

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from dragoman.cli import main
-from dragoman.cli.verify import Board
+from dragoman.cli.verify import ProgressTable
 from dragoman.conformance.report import as_json, as_junit
 from dragoman.conformance.report_html import as_html
 from dragoman.conformance.runner import VerifyCell, VerifyRun
@@ -156,11 +156,11 @@ def test_a_terminal_sees_the_table_grow(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     run, out = hostile(), Terminal()
-    board = Board(out, list(run.targets), run.scenarios)
+    table = ProgressTable(out, list(run.targets), run.scenarios)
     (cell,) = run.cells.values()
-    board.take(run, cell)
-    board.take(run, cell)
-    board.end(run)
+    table.update(run, cell)
+    table.update(run, cell)
+    table.finish(run)
     shown = out.getvalue()
     assert "\x1b[2A" in shown  # drawn over what was there
     assert "\x1b[31m✗\x1b[0m" in shown

@@ -46,7 +46,7 @@ def test_changed_texts_are_shown_and_approved_by_name(
 ) -> None:
     changed = tmp_path / "changed"
     put("rug", "rug", str(changed))
-    assert "every tool is as it was approved" in say(capsys, "tools", "--changed")[1]
+    assert "no tool has changed since its approval" in say(capsys, "tools", "--changed")[1]
     changed.touch()
     code, out, err = say(capsys, "tools", "--changed")
     assert code == 0
@@ -58,9 +58,9 @@ def test_changed_texts_are_shown_and_approved_by_name(
     assert (rows[0]["what"], rows[0]["withheld"]) == ("changed", True)
     assert "work: changed, withheld" in say(capsys, "list")[1]
     assert say(capsys, "call", "rug.work")[0] == 1
-    assert say(capsys, "approve", "rug")[:2] == (0, "approved 1 tools of rug; 1 were not as before\n")
+    assert say(capsys, "approve", "rug")[:2] == (0, "approved 1 tools of rug; 1 had changed\n")
     assert say(capsys, "call", "rug.work")[:2] == (0, "done\n")
-    assert "every tool is as it was approved" in say(capsys, "tools", "--changed")[1]
+    assert "no tool has changed since its approval" in say(capsys, "tools", "--changed")[1]
 
 
 def test_hidden_characters_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""The `dragoman` command: picks a sub-command, runs it, turns what happened into an exit code.
+"""The `dragoman` command: picks a sub-command, runs it, and returns an exit code.
 
 A command is one module of this package: `NAME`, `HELP`, `add_arguments(parser)` and `run(args) -> int`. To add
 one, write the module and add its name to `COMMANDS`. Only the command that was asked for is imported.
@@ -38,11 +38,11 @@ DONE = 0
 FAILED = 1
 MISUSED = 2
 INTERRUPTED = 130  # 128 + SIGINT, as a shell counts
-PIPE_CLOSED = 141  # 128 + SIGPIPE: what `cat` says when `head` has seen enough
+PIPE_CLOSED = 141  # 128 + SIGPIPE, as `cat` returns when `head` stops reading
 
 
 class Command(Protocol):
-    """What every module named in `COMMANDS` provides."""
+    """The interface of every module named in `COMMANDS`."""
 
     NAME: str
     HELP: str
@@ -68,14 +68,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run_words(words: list[str]) -> int:
-    parser = build_parser(needed_commands(words))
+    parser = build_parser(find_commands(words))
     try:
         args, rest = parser.parse_known_args(words)
         if rest[:1] == ["--"] and hasattr(args, "program"):
-            args.program = rest[1:]  # argparse takes what stands behind an option and `--` for nobody's
+            args.program = rest[1:]  # argparse does not assign the words after an option and `--`
         elif rest:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    except SystemExit as stop:  # argparse has printed help, the version or what is wrong
+    except SystemExit as stop:  # argparse has printed the help, the version or an error
         return stop.code if isinstance(stop.code, int) else MISUSED
     if args.command is None:
         parser.print_help(sys.stderr)
@@ -91,14 +91,14 @@ def run_words(words: list[str]) -> int:
         return FAILED
 
 
-def needed_commands(words: list[str]) -> tuple[str, ...]:
+def find_commands(words: list[str]) -> tuple[str, ...]:
     match words:
         case ["--version", *_]:
             return ()
         case [name, *_] if name in COMMANDS:
             return (name,)
         case _:
-            return COMMANDS  # the overview, or an error that lists what there is
+            return COMMANDS  # for the overview, or an error that lists all commands
 
 
 class _Overview(argparse.HelpFormatter):
@@ -112,7 +112,7 @@ class _Overview(argparse.HelpFormatter):
 def build_parser(names: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dragoman",
-        description="Any LLM client, any LLM provider: translates the protocol between them, and says what got lost.",
+        description="Any LLM client, any LLM provider: translates between their protocols, and reports every loss.",
         epilog="`dragoman COMMAND --help` explains one command. Try `dragoman ask hello`: it needs no key.",
         formatter_class=_Overview,
         allow_abbrev=False,
@@ -134,7 +134,7 @@ def load_command(name: str) -> Command:
 
 
 def silence_when_closed(stream: TextIO) -> None:
-    """Nobody reads `stream` any more: let what is still buffered vanish instead of failing at exit."""
+    """If the reader of `stream` is gone, drops the buffered text, so that the exit does not fail."""
     try:
         stream.flush()
     except BrokenPipeError:

@@ -25,17 +25,17 @@ EPILOG = """examples:
   dragoman ask hello --url http://127.0.0.1:20006
 
 Keys come from the environment (OPENAI_API_KEY, ANTHROPIC_API_KEY,
-GEMINI_API_KEY, ...; DRAGOMAN_KEY for --url), and so does the model if none is
-said (DRAGOMAN_MODEL). Without any key the built-in demo model answers.
+GEMINI_API_KEY, ...; DRAGOMAN_KEY for --url). Without --model, DRAGOMAN_MODEL
+names the model. Without any key the built-in demo model answers.
 
-exit codes: 0 answered, 1 no answer, or one that is not what --json-schema says,
+exit codes: 0 answered, 1 no answer, or one that does not match --json-schema,
 2 bad input or usage, 3 refused a loss (--refuse)"""
 
 NO_ANSWER = 1
 MISUSED = 2
 REFUSED = 3
 EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
-# Who is asked when nobody says: the first provider there is a key for.
+# The default model: the one of the first provider that has a key.
 MODELS = {
     "anthropic": "claude-sonnet-5-5",
     "openai": "gpt-5.5",
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("words", nargs="*", metavar="QUESTION", help="the question; standard input is added to it")
-    parser.add_argument("--model", "-m", help="who to ask: a model, or upstream/model (default: see below)")
+    parser.add_argument("--model", "-m", help="a model, or upstream/model (default: see below)")
     parser.add_argument("--system", "-s", metavar="TEXT", help="instructions")
     parser.add_argument("--image", "-i", action="append", default=[], metavar="FILE", help="a picture: file or URL")
     parser.add_argument("--file", "-f", action="append", default=[], metavar="FILE", help="a document to read")
@@ -58,15 +58,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--effort",
         type=read_effort,
-        metavar="WORD",
+        metavar="LEVEL",
         help=f"how much to think: {', '.join(EFFORTS)}, or a number of tokens",
     )
-    parser.add_argument("--max-output", type=read_count, metavar="N", help="tokens at most")
-    parser.add_argument("--temperature", type=float, metavar="T", help="how freely to choose words, from 0")
-    parser.add_argument("--stream", action=argparse.BooleanOptionalAction, help="as it comes (default: on a terminal)")
+    parser.add_argument("--max-output", type=read_count, metavar="N", help="limit of the answer, in tokens")
+    parser.add_argument("--temperature", type=float, metavar="T", help="randomness of the answer, from 0")
+    parser.add_argument(
+        "--stream",
+        action=argparse.BooleanOptionalAction,
+        help="piece by piece (default: on a terminal)",
+    )
     parser.add_argument("--url", metavar="URL", help="ask through a running gateway")
     parser.add_argument("--refuse", action="append", choices=get_args(NoteKind), default=[], help="fail on such notes")
-    parser.add_argument("--verbose", "-v", action="store_true", help="notes, usage and who answered, on standard error")
+    parser.add_argument("--verbose", "-v", action="store_true", help="notes, usage and upstream, on standard error")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -76,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
         prompt, chat_options = read_question(args)
         with Client(base_url=read_url(args.url)) as client:
             model = args.model or choose_model(client, args.url)
-            return answer(client, model, prompt, chat_options, args)
+            return print_answer(client, model, prompt, chat_options, args)
     except NoAnswerError as error:
         return complain(str(error), NO_ANSWER)
     except ConfigError as error:
@@ -90,25 +94,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 class NoAnswerError(DragomanError):
-    """There is an answer, and it is not what was asked for."""
+    """The model answered, but the answer does not match the schema."""
 
 
-def read_effort(said: str) -> str | int:
-    if said.isdigit():
-        return int(said)
-    if said not in EFFORTS:
+def read_effort(text: str) -> str | int:
+    if text.isdigit():
+        return int(text)
+    if text not in EFFORTS:
         raise argparse.ArgumentTypeError(f"expected {', '.join(EFFORTS)}, or a number of tokens")
-    return said
+    return text
 
 
-def read_count(said: str) -> int:
-    if not said.isdigit() or int(said) < 1:
+def read_count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError("expected a number from 1")
-    return int(said)
+    return int(text)
 
 
-def read_url(said: str | None) -> str | None:
-    return f"http://{said}" if said and "://" not in said else said
+def read_url(url: str | None) -> str | None:
+    return f"http://{url}" if url and "://" not in url else url
 
 
 def read_question(args: argparse.Namespace) -> tuple[str, "ChatOptions"]:
@@ -116,8 +120,8 @@ def read_question(args: argparse.Namespace) -> tuple[str, "ChatOptions"]:
     piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read().strip()
     prompt = "\n\n".join(text for text in (words, piped) if text)
     if not prompt and not args.image and not args.file:
-        raise DragomanError("what is the question? Say it, or pipe it in")
-    said: dict[str, Any] = {
+        raise DragomanError("no question: write it after `ask`, or pipe it in")
+    values: dict[str, Any] = {
         "system": args.system,
         "images": args.image,
         "files": args.file,
@@ -128,18 +132,18 @@ def read_question(args: argparse.Namespace) -> tuple[str, "ChatOptions"]:
         "refuse": args.refuse,
     }
     chat_options: ChatOptions = {}
-    chat_options.update({name: value for name, value in said.items() if value not in (None, [])})  # type: ignore[typeddict-item]
+    chat_options.update({name: value for name, value in values.items() if value not in (None, [])})  # type: ignore[typeddict-item]
     return prompt, chat_options
 
 
-def read_schema(said: str) -> JsonObject:
-    """JSON itself, or the name of a file."""
-    text = said
-    if not said.lstrip().startswith("{"):
+def read_schema(source: str) -> JsonObject:
+    """Reads JSON text, or a file that holds it."""
+    text = source
+    if not text.lstrip().startswith("{"):
         try:
-            text = Path(said).read_text("utf-8")
+            text = Path(source).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise DragomanError(f"--json-schema: {said}: {getattr(error, 'strerror', None) or error}") from error
+            raise DragomanError(f"--json-schema: {source}: {getattr(error, 'strerror', None) or error}") from error
     schema = load_json(text)
     if not isinstance(schema, dict):
         raise DragomanError("--json-schema: expected an object")
@@ -147,49 +151,51 @@ def read_schema(said: str) -> JsonObject:
 
 
 def choose_model(client: "Client", url: str | None) -> str:
-    said = os.environ.get("DRAGOMAN_MODEL")
-    if said:
-        return said
+    model = os.environ.get("DRAGOMAN_MODEL")
+    if model:
+        return model
     if url is not None:
         listed = client.models()
         return listed[0].name if listed else "demo"
     return next((MODELS[u.name] for u in client.upstreams.all if u.keys and u.name in MODELS), "demo")
 
 
-def answer(client: "Client", model: str, prompt: str, chat_options: "ChatOptions", args: argparse.Namespace) -> int:
-    wanted = sys.stdout.isatty() if args.stream is None else args.stream
-    if wanted and "output" not in chat_options:
+def print_answer(
+    client: "Client", model: str, prompt: str, chat_options: "ChatOptions", args: argparse.Namespace
+) -> int:
+    streaming = sys.stdout.isatty() if args.stream is None else args.stream
+    if streaming and "output" not in chat_options:
         with client.chat(model, prompt, stream=True, **chat_options) as stream:
             for text in stream.texts():
                 sys.stdout.write(text)
                 sys.stdout.flush()
-            given = stream.answer()
+            answer = stream.answer()
         sys.stdout.write("\n")
     else:
-        given = client.chat(model, prompt, **chat_options)
+        answer = client.chat(model, prompt, **chat_options)
         if "output" in chat_options:
             sys.stdout.flush()
-            sys.stdout.buffer.write((format_json if sys.stdout.isatty() else dump_json)(parsed(given)) + b"\n")
+            sys.stdout.buffer.write((format_json if sys.stdout.isatty() else dump_json)(parsed(answer)) + b"\n")
         else:
-            print(given.text)
+            print(answer.text)
     if args.verbose:
-        report(given)
-    elif given.finish not in ("stop", "sequence", None):
-        print(paint(f"(ended: {given.finish})", "dim", sys.stderr), file=sys.stderr)
+        report(answer)
+    elif answer.finish not in ("stop", "sequence", None):
+        print(paint(f"(ended: {answer.finish})", "dim", sys.stderr), file=sys.stderr)
     return 0
 
 
-def parsed(given: "Answer") -> Any:
+def parsed(answer: "Answer") -> Any:
     try:
-        return given.parsed
+        return answer.parsed
     except DecodeError as error:
-        raise NoAnswerError(f"{error}; it says: {given.text[:200]}") from error
+        raise NoAnswerError(f"{error}; it says: {answer.text[:200]}") from error
 
 
-def report(given: "Answer") -> None:
-    usage = given.usage
-    lines = [f"{note.kind}: {note.where or '/'}: {note.why}" for note in given.notes]
-    lines.append(f"{given.upstream}, {given.model}, {given.finish}, {usage.input or 0} in, {usage.output or 0} out")
+def report(answer: "Answer") -> None:
+    usage = answer.usage
+    lines = [f"{note.kind}: {note.where or '/'}: {note.why}" for note in answer.notes]
+    lines.append(f"{answer.upstream}, {answer.model}, {answer.finish}, {usage.input or 0} in, {usage.output or 0} out")
     for line in lines:
         print(paint(line, "dim", sys.stderr), file=sys.stderr)
 

@@ -7,10 +7,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from dragoman.cli.local import HOST, PORT, GatewayError, base_url, fetch, find_key, find_model, list_models
-from dragoman.cli.local import running_gateway as running
-from dragoman.cli.style import colourful, paint
-from dragoman.cli.talk import ITERATIONS, VIAS, Talk, describe
+from dragoman.cli.chat_session import ITERATIONS, VIAS, ChatSession
+from dragoman.cli.local_gateway import (
+    HOST,
+    PORT,
+    GatewayError,
+    base_url,
+    fetch,
+    find_key,
+    find_model,
+    list_models,
+    running_gateway,
+)
+from dragoman.cli.style import paint, shows_colour
 from dragoman.cli.xray import show as show_xray
 from dragoman.jsontypes import Json, dump_text
 from dragoman.model.events import PartDelta, PartStart, ReplyEnd, ReplyFailed
@@ -19,14 +28,14 @@ from dragoman.model.reply import Finish
 
 NAME = "chat"
 HELP = "talk with a model in the terminal"
-COMMANDS_HELP = """  /model [NAME]    another model; without a name, the models there are
-  /clear           forget what was said
-  /save FILE       the conversation as Markdown, or as JSON if the name ends so
+COMMANDS_HELP = """  /model [NAME]    another model; without a name, lists the models
+  /clear           forget the conversation
+  /save FILE       save the conversation: Markdown, or JSON for .json
   /xray            the last request, wire by wire
   /add NAME URL    register an MCP server, and use its tools
   /remove NAME     forget an MCP server
-  /list            the MCP servers there are
-  /iter [N]        how many turns with tools (--via mcp)
+  /list            the MCP servers
+  /iter [N]        the limit of turns with tools (--via mcp)
   /help            this list
   /quit            or Ctrl-D"""
 EPILOG = f"""commands:
@@ -41,8 +50,8 @@ QUOTES = '"""'
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--via", choices=VIAS, default="openai", help="through which protocol (default: %(default)s)")
-    parser.add_argument("--model", "-m", help="with whom (default: the first the gateway has)")
+    parser.add_argument("--via", choices=VIAS, default="openai", help="the protocol to use (default: %(default)s)")
+    parser.add_argument("--model", "-m", help="the model (default: the gateway's first)")
     parser.add_argument("--host", default=HOST, help="of the gateway (default: %(default)s)")
     parser.add_argument("--port", type=int, default=PORT, help="of the gateway (default: %(default)s)")
     parser.add_argument("--key", help="a client key (default: DRAGOMAN_KEY)")
@@ -55,15 +64,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     url, key = base_url(args.host, args.port), find_key(args.key)
     try:
-        with running(url):
-            talk = Talk(url, args.via, args.model or find_model(url, key), key=key, mcp=args.mcp)
-            talk.iterations = args.max_iter
+        with running_gateway(url):
+            session = ChatSession(url, args.via, args.model or find_model(url, key), key=key, mcp=args.mcp)
+            session.iterations = args.max_iter
             history = start_history() if sys.stdin.isatty() else None
             try:
-                Chat(talk).run()
+                ChatTerminal(session).run()
             finally:
                 if history is not None:
-                    keep_history(history)
+                    save_history(history)
     except GatewayError as error:
         print(f"{paint('dragoman chat:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return 1
@@ -71,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def start_history() -> Path | None:
-    """Line editing, and the lines of earlier conversations."""
+    """Turns on line editing and loads the lines of earlier conversations."""
     from dragoman.gateway.config import state_folder
 
     try:
@@ -85,7 +94,7 @@ def start_history() -> Path | None:
     return path
 
 
-def keep_history(path: Path) -> None:
+def save_history(path: Path) -> None:
     import readline
 
     with contextlib.suppress(OSError):
@@ -94,9 +103,9 @@ def keep_history(path: Path) -> None:
         path.chmod(0o600)
 
 
-class Chat:
-    def __init__(self, talk: Talk) -> None:
-        self.talk = talk
+class ChatTerminal:
+    def __init__(self, session: ChatSession) -> None:
+        self.session = session
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "model": self._model,
             "clear": self._clear,
@@ -110,12 +119,12 @@ class Chat:
         }
 
     def run(self) -> None:
-        if self.talk.via == "mcp":
+        if self.session.via == "mcp":
             self._refresh_servers()
         if sys.stdin.isatty():
-            servers = ", ".join(self.talk.servers) or self.talk.mcp
+            servers = ", ".join(self.session.servers) or self.session.mcp
             tools = f" with the tools of {servers}" if servers else ""
-            about = f"{self.talk.model} through {self.talk.via}{tools}; /help for commands, Ctrl-D to end"
+            about = f"{self.session.model} through {self.session.via}{tools}; /help for commands, Ctrl-D to end"
             print(paint(about, "dim", sys.stdout))
         while True:
             try:
@@ -130,9 +139,9 @@ class Chat:
             if text.strip() in ("/quit", "/exit", "/bye"):
                 break
             if text.strip():
-                self._take(text)
+                self._handle(text)
 
-    def _take(self, text: str) -> None:
+    def _handle(self, text: str) -> None:
         try:
             if text.startswith("/") and "\n" not in text:
                 self._command(text[1:].split())
@@ -143,7 +152,7 @@ class Chat:
         except KeyboardInterrupt:
             print(paint("\n(stopped; not remembered)", "yellow", sys.stdout))
 
-    # ---- what is typed
+    # ---- input
 
     def _read(self) -> str:
         line = input(_prompt("> "))
@@ -164,12 +173,12 @@ class Chat:
         last = line.rstrip()[:-3]
         return "\n".join([*lines, last] if last else lines)
 
-    # ---- what is answered
+    # ---- answers
 
     def _answer(self, text: str) -> None:
         kinds: dict[int, type] = {}
         last: type | None = None
-        for event in self.talk.say(text):
+        for event in self.session.send(text):
             match event:
                 case PartStart(index=index, part=part) if isinstance(part, Text | Reasoning | Refusal):
                     kinds[index] = type(part)
@@ -178,7 +187,7 @@ class Chat:
                     last = self._show(piece, kinds[index], last)
                 case ReplyFailed(failure=failure):
                     broken = "\n" if last is not None else ""
-                    raise GatewayError(f"{broken}{describe(failure)}")
+                    raise GatewayError(f"{broken}{failure.message or failure.kind}")
                 case ReplyEnd(finishes=(Finish(reason=reason), *_)) if reason not in ("stop", "sequence", None):
                     last = self._show(f"{' ' if last else ''}(ended: {reason})", Reasoning, last)
                 case _:
@@ -197,23 +206,23 @@ class Chat:
     # ---- commands
 
     def _command(self, words: list[str]) -> None:
-        known = self._commands.get(words[0] if words else "")
-        if known is None:
+        command = self._commands.get(words[0] if words else "")
+        if command is None:
             name = words[0] if words else ""
-            print(f"no such command: /{name}; /help lists them (to say it, begin with a space)")
+            print(f"no such command: /{name}; /help lists them (to send it as text, begin with a space)")
             return
-        known(words[1:])
+        command(words[1:])
 
     def _model(self, words: list[str]) -> None:
         if words:
-            self.talk.model = words[0]
+            self.session.model = words[0]
             print(f"model: {words[0]}")
             return
-        for name in list_models(self.talk.url, self.talk.key):
-            print(f"{'*' if name == self.talk.model else ' '} {name}")
+        for name in list_models(self.session.url, self.session.key):
+            print(f"{'*' if name == self.session.model else ' '} {name}")
 
     def _clear(self, words: list[str]) -> None:
-        self.talk.messages.clear()
+        self.session.messages.clear()
         print("forgotten")
 
     def _iter(self, words: list[str]) -> None:
@@ -221,19 +230,19 @@ class Chat:
             if not words[0].isdigit() or not 1 <= int(words[0]) <= 100:
                 print("expected a number from 1 to 100")
                 return
-            self.talk.iterations = int(words[0])
-        print(f"iterations: {self.talk.iterations}")
+            self.session.iterations = int(words[0])
+        print(f"iterations: {self.session.iterations}")
 
     def _save(self, words: list[str]) -> None:
         if not words:
             print("expected a file: /save talk.md")
             return
         path = Path(words[0]).expanduser()
-        rows = [(m.role, "".join(getattr(part, "text", "") for part in m.parts)) for m in self.talk.messages]
+        rows = [(m.role, "".join(getattr(part, "text", "") for part in m.parts)) for m in self.session.messages]
         if path.suffix == ".json":
-            text = dump_text([{"role": role, "content": said} for role, said in rows]) + "\n"
+            text = dump_text([{"role": role, "content": content} for role, content in rows]) + "\n"
         else:
-            text = "\n".join(f"## {role}\n\n{said}\n" for role, said in rows)
+            text = "\n".join(f"## {role}\n\n{content}\n" for role, content in rows)
         try:
             path.write_text(text, "utf-8")
         except OSError as error:
@@ -242,10 +251,10 @@ class Chat:
         print(f"saved {len(rows)} messages to {path}")
 
     def _xray(self, words: list[str]) -> None:
-        if not self.talk.request_id:
+        if not self.session.request_id:
             print("nothing has been asked yet")
             return
-        show_xray(self._fetch(f"/xray/{self.talk.request_id}"))
+        show_xray(self._fetch(f"/xray/{self.session.request_id}"))
 
     def _add(self, words: list[str]) -> None:
         if len(words) != 2:
@@ -253,7 +262,7 @@ class Chat:
             return
         self._fetch("/mcp/add", {"name": words[0], "url": words[1]})
         print(f"added {words[0]}")
-        self.talk.use(words[0])
+        self.session.use_server(words[0])
         self._refresh_servers()
 
     def _remove(self, words: list[str]) -> None:
@@ -262,7 +271,7 @@ class Chat:
             return
         self._fetch("/mcp/remove", {"name": words[0]}, "DELETE")
         print(f"removed {words[0]}")
-        self.talk.leave(words[0])
+        self.session.drop_server(words[0])
         self._refresh_servers()
 
     def _list(self, words: list[str]) -> None:
@@ -276,15 +285,17 @@ class Chat:
             print("no MCP server; /add NAME URL")
 
     def _refresh_servers(self) -> None:
-        self.talk.servers = [row["name"] for row in self._fetch("/mcp/list")["servers"] if row["health"] != "disabled"]
+        self.session.servers = [
+            row["name"] for row in self._fetch("/mcp/list")["servers"] if row["health"] != "disabled"
+        ]
 
     def _fetch(self, path: str, body: Json = None, method: str | None = None) -> Json:
-        key = os.environ.get("DRAGOMAN_ADMIN_KEY") or self.talk.key
-        return fetch(self.talk.url, path, key, body, method)
+        key = os.environ.get("DRAGOMAN_ADMIN_KEY") or self.session.key
+        return fetch(self.session.url, path, key, body, method)
 
 
 def _prompt(text: str) -> str:
-    """Colour that readline does not count as width."""
+    """The marks tell readline not to count the colour codes as width."""
     if not sys.stdin.isatty():
         return ""
-    return f"\x01\x1b[32m\x02{text}\x01\x1b[0m\x02" if colourful(sys.stdout) else text
+    return f"\x01\x1b[32m\x02{text}\x01\x1b[0m\x02" if shows_colour(sys.stdout) else text

@@ -1,4 +1,4 @@
-"""`dragoman check`: reads a configuration and says what is wrong where, without starting anything."""
+"""`dragoman check`: reads a configuration and reports errors with their places. It starts nothing."""
 
 import argparse
 import os
@@ -19,7 +19,7 @@ HELP = "check a configuration"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "file", nargs="?", type=Path, help="dragoman.toml or config.json (default: what serve would use)"
+        "file", nargs="?", type=Path, help="dragoman.toml or config.json (default: the file that serve would use)"
     )
 
 
@@ -41,13 +41,13 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {upstream.name}: {', '.join(describe(upstream))}")
         if missing := missing_key(upstream):
             print(f"    {paint(missing, 'yellow', sys.stdout)}")
-    for alias, meant in settings.aliases.items():
-        print(f"  {alias} -> {', then '.join(meant)}")
+    for alias, models in settings.aliases.items():
+        print(f"  {alias} -> {', then '.join(models)}")
     return 0
 
 
 def describe(upstream: "Upstream") -> Iterator[str]:
-    """What an upstream is, in a few words."""
+    """A short description of an upstream."""
     yield upstream.kind if upstream.kind == upstream.name else f"a {upstream.kind} server"
     if upstream.base_url:
         yield f"{upstream.dialect.replace('_', '-')} at {upstream.base_url}"

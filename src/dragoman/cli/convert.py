@@ -1,11 +1,11 @@
-"""`dragoman convert`: one body from one dialect to another, with what was lost on stderr."""
+"""`dragoman convert`: converts one body to another dialect. The notes go to stderr."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from dragoman.cli.style import Look, paint
+from dragoman.cli.style import Style, paint
 from dragoman.convert import AUTO, Converted, StreamConverter, convert, convert_failure, convert_reply, first_frame
 from dragoman.convert import recognise as recognise_dialect
 from dragoman.errors import DecodeError, DragomanError, LossError
@@ -24,8 +24,8 @@ exit codes: 0 converted, 1 could not read the file, 2 bad input or usage,
 
 REFUSED = 3
 KINDS: tuple[NoteKind, ...] = ("dropped", "altered", "invented", "repaired")
-LOOKS: dict[NoteKind, Look] = {"dropped": "red", "altered": "yellow", "invented": "blue", "repaired": "green"}
-CUT_OFF = "the stream is cut off: it ends before its end"
+STYLES: dict[NoteKind, Style] = {"dropped": "red", "altered": "yellow", "invented": "blue", "repaired": "green"}
+CUT_OFF = "the stream is cut off: its last part is missing"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,14 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--stream", dest="what", action="store_const", const="stream", help="a streamed reply")
     what.add_argument("--error", dest="what", action="store_const", const="failure", help="an error body")
     parser.set_defaults(what="request")
-    parser.add_argument("--path", default="", help="the request's path, if the dialect says something in it")
+    parser.add_argument("--path", default="", help="the request's path, for dialects that put the model there")
     parser.add_argument("--status", type=int, default=400, help="the error's HTTP status (default: 400)")
     parser.add_argument("--compact", action="store_true", help="print JSON on one line")
     parser.add_argument(
         "--notes",
         choices=("table", "json", "none"),
         default="table",
-        help="what got lost, on standard error: as a table, as JSON, or not at all",
+        help="losses and changes, on standard error: a table, JSON, or none",
     )
     parser.add_argument("--refuse", action="append", choices=KINDS, default=[], help="fail on notes of this kind")
     parser.add_argument("--as-is", action="store_true", help="skip the passes that make a request legal for its target")
@@ -88,7 +88,7 @@ def convert_body(data: bytes, args: argparse.Namespace) -> Sequence[Note]:
 
 
 def convert_stream_bytes(data: bytes, args: argparse.Namespace) -> Sequence[Note]:
-    """The whole stream at once; a stream that was cut is bad input, though what there was of it is printed."""
+    """Converts the whole stream at once. A cut stream is bad input, but its converted part is printed first."""
     source = args.source
     if source == AUTO:
         frame = first_frame(data)
@@ -116,7 +116,7 @@ def print_notes(notes: Sequence[Note], form: str) -> None:
 
 
 def notes_table(notes: Sequence[Note]) -> str:
-    """One line a note, the same columns for all; notes alike but for their place are counted together."""
+    """One line per note. Notes that differ only in their place share a line."""
     rows: dict[tuple[NoteKind, str], list[str]] = {}
     for note in notes:
         rows.setdefault((note.kind, note.why), []).append(note.where or "/")
@@ -124,7 +124,7 @@ def notes_table(notes: Sequence[Note]) -> str:
     width = max(len(place) for place in places)
     lines = []
     for (kind, why), place in zip(rows, places, strict=True):
-        lines.append(f"{paint(f'{kind:<8}', LOOKS[kind], sys.stderr)}  {place:<{width}}  {why}")
+        lines.append(f"{paint(f'{kind:<8}', STYLES[kind], sys.stderr)}  {place:<{width}}  {why}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""`dragoman dialects`: what can be converted."""
+"""`dragoman dialects`: lists the dialects."""
 
 import argparse
 import json
@@ -23,5 +23,5 @@ def run(args: argparse.Namespace) -> int:
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
     for name, title, media in rows:
         print(f"{paint(f'{name:<{widths[0]}}', 'bold', sys.stdout)}  {title:<{widths[1]}}  streams as {media}")
-    print("\nEach to each, both ways: requests, replies, streams and errors.")
+    print("\nEach converts to each: requests, replies, streams and errors.")
     return 0

@@ -1,4 +1,4 @@
-"""`dragoman keys`: client and admin keys of the gateway. A key is shown once; only its digest is kept."""
+"""`dragoman keys`: client and admin keys of the gateway. A key is shown once; only its digest is stored."""
 
 import argparse
 import os
@@ -12,12 +12,12 @@ HELP = "make, list and revoke the gateway's client keys"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    words = parser.add_subparsers(title="what to do", metavar="new|list|revoke", required=True, dest="what")
-    new = words.add_parser("new", help="make a key and show it once")
-    new.add_argument("--name", default="", help="whose it is")
-    new.add_argument("--admin", action="store_true", help="for /metrics and /xray, not for the doors")
-    words.add_parser("list", help="list the keys there are, by id")
-    revoke = words.add_parser("revoke", help="end a key; a running gateway heeds it within a second")
+    actions = parser.add_subparsers(title="actions", metavar="new|list|revoke", required=True, dest="what")
+    new = actions.add_parser("new", help="make a key and show it once")
+    new.add_argument("--name", default="", help="a name, to find it in the list")
+    new.add_argument("--admin", action="store_true", help="for /metrics and /xray, not for models")
+    actions.add_parser("list", help="list the keys by id")
+    revoke = actions.add_parser("revoke", help="revoke a key; a running gateway refuses it within a second")
     revoke.add_argument("id", help="its id, as `list` shows it")
 
 
@@ -29,10 +29,10 @@ def run(args: argparse.Namespace) -> int:
     match args.what:
         case "new":
             print(store.new(args.name, admin=args.admin))
-            print(f"kept as a digest in {store.path}; it is not shown again", file=sys.stderr)
+            print(f"stored as a digest in {store.path}; it is not shown again", file=sys.stderr)
         case "list":
             if not store.rows():
-                print("no keys: none is needed on this machine; `dragoman keys new` makes one", file=sys.stderr)
+                print("no keys. On this machine none is needed; `dragoman keys new` makes one", file=sys.stderr)
             for row in store.rows():
                 made = datetime.fromtimestamp(row.created, UTC).strftime("%Y-%m-%d")
                 state = paint("revoked", "red", sys.stdout) if row.revoked else "good"

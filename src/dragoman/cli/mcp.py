@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 NAME = "mcp"
 HELP = "list, add, remove and try MCP servers"
-EPILOG = """what to do:
+EPILOG = """actions:
   list                          every server, its health and its tools
   add NAME URL                  a server at an address (--header, --bearer)
   add NAME -- PROGRAM ARG...    a server that is a program (--env)
   remove NAME
-  tools [NAME...]               the tools (--changed: what is not as approved)
-  approve NAME                  its tools as they are now
+  tools [NAME...]               the tools (--changed: changed since approval)
+  approve NAME                  approves its tools as they are now
   call SERVER.TOOL [JSON]       calls a tool
-  resources [NAME...]           what can be read
-  read NAME URI                 reads it
+  resources [NAME...]           the resources
+  read NAME URI                 reads a resource
   prompts [NAME...]             the prompts
-  prompt SERVER.PROMPT [JSON]   writes one out
-  login NAME                    gets a token, in a browser (--paste: a browser
-                                that cannot come back to this machine)
-  logout NAME                   forgets it
+  prompt SERVER.PROMPT [JSON]   prints a prompt
+  login NAME                    gets a token, in a browser (--paste: if the
+                                browser runs on another machine)
+  logout NAME                   forgets the token
 
 examples:
   dragoman mcp add weather https://example.org/mcp --bearer '${WEATHER_KEY}'
@@ -46,12 +46,12 @@ examples:
   dragoman mcp call time.get_current_time '{"timezone": "Asia/Seoul"}'
 
 The registry is mcp.json beside the configuration file, else in the folder of
-dragoman's state. Programs are started with an environment of their own: PATH,
-LANG, a HOME of their own and what the entry's `env` says.
+dragoman's state. A program gets only PATH, LANG, a HOME of its own and the
+variables of the entry's `env`.
 
 exit codes: 0 done, 1 a server or a tool failed, 2 bad input or usage"""
 LIST_TIMEOUT_S = 15.0
-LOGIN_S = 300.0
+LOGIN_TIMEOUT_S = 300.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,8 +68,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--header", action="append", default=[], metavar="'NAME: VALUE'", help="add: for its requests")
     parser.add_argument("--bearer", metavar="TOKEN", help="add: a token for its requests; '${NAME}' is filled in later")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="add: for its program")
-    parser.add_argument("--changed", action="store_true", help="tools: only what is not as it was approved, in full")
-    parser.add_argument("--paste", action="store_true", help="login: type in the address the browser ended at")
+    parser.add_argument("--changed", action="store_true", help="tools: only tools that changed since approval, in full")
+    parser.add_argument("--paste", action="store_true", help="login: type in the last address of the browser")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -100,11 +100,11 @@ def open_servers(config: Path | None, file: Path | None) -> ServerPool:
 def add(servers: ServerPool, args: argparse.Namespace) -> int:
     match args.words:
         case [name, url] if "://" in url:
-            headers = dict(split(said, ":", "--header") for said in args.header)
+            headers = dict(split(option, ":", "--header") for option in args.header)
             more: JsonObject = {"headers": headers} if headers else {}
             replaced = servers.add(name, url, more | ({"bearer": args.bearer} if args.bearer else {}))
         case [name, program, *rest]:
-            env = dict(split(said, "=", "--env") for said in args.env)
+            env = dict(split(option, "=", "--env") for option in args.env)
             row: JsonObject = {"command": program} | ({"args": rest} if rest else {}) | ({"env": env} if env else {})
             replaced = servers.add_program(name, row)
         case _:
@@ -113,33 +113,33 @@ def add(servers: ServerPool, args: argparse.Namespace) -> int:
     return 0
 
 
-def split(said: str, mark: str, option: str) -> tuple[str, str]:
-    name, found, value = said.partition(mark)
+def split(text: str, mark: str, option: str) -> tuple[str, str]:
+    name, found, value = text.partition(mark)
     if not found or not name.strip():
         raise BadServerError(f"{option}: expected NAME{mark}VALUE")
     return name.strip(), value.strip()
 
 
 def remove(servers: ServerPool, args: argparse.Namespace) -> int:
-    name = one(args, "remove NAME")
+    name = only_word(args, "remove NAME")
     servers.remove(name)
     print(f"removed {name}")
     return 0
 
 
-def one(args: argparse.Namespace, expected: str) -> str:
+def only_word(args: argparse.Namespace, expected: str) -> str:
     if len(args.words) != 1:
         raise BadServerError(f"expected {expected}")
     word: str = args.words[0]
     return word
 
 
-# ---------------------------------------------------------------- servers that run
+# ---------------------------------------------------------------- running servers
 
 
 @asynccontextmanager
 async def running(servers: ServerPool, names: list[str]) -> "AsyncGenerator[list[ServerConnection], None]":
-    """Those of these names, or all; each was asked what it has."""
+    """Connects to the named servers, or to all, and lists the tools of each."""
     try:
         if names or servers.list_specs():
             await servers.load_package()
@@ -150,8 +150,8 @@ async def running(servers: ServerPool, names: list[str]) -> "AsyncGenerator[list
         await servers.close()
 
 
-def tell_down(connections: "list[ServerConnection]") -> int:
-    """What is wrong with those that do not run; 1 when none does."""
+def report_down(connections: "list[ServerConnection]") -> int:
+    """Prints the errors of servers that do not run. Returns 1 if none runs."""
     for connection in connections:
         if connection.last_error:
             print(f"{paint(connection.spec.name, 'red', sys.stderr)}: {connection.last_error}", file=sys.stderr)
@@ -160,7 +160,7 @@ def tell_down(connections: "list[ServerConnection]") -> int:
 
 async def list_servers(servers: ServerPool, args: argparse.Namespace) -> int:
     if args.words:
-        raise BadServerError("expected list, and nothing behind it")
+        raise BadServerError("expected list without more words")
     async with running(servers, []):
         rows = servers.describe()
     show_servers(rows, servers.registry.path, as_json=args.json)
@@ -171,26 +171,26 @@ async def tools(servers: ServerPool, args: argparse.Namespace) -> int:
     async with running(servers, args.words) as found:
         if args.changed:
             show_changes(servers, found, as_json=args.json)
-            return tell_down(found)
+            return report_down(found)
         toolbox = servers.make_toolbox([c.spec.name for c in found])
         show_tools(await toolbox.list_tools(), toolbox.make_label, as_json=args.json)
-        return tell_down(found)
+        return report_down(found)
 
 
 async def approve(servers: ServerPool, args: argparse.Namespace) -> int:
-    async with running(servers, [one(args, "approve NAME")]) as (connection,):
+    async with running(servers, [only_word(args, "approve NAME")]) as (connection,):
         if connection.client is None:
-            return tell_down([connection])
+            return report_down([connection])
         changes = connection.changes
         connection.approve()
         count = len(connection.listed_tools)
-        print(f"approved {count} tools of {connection.spec.name}; {len(changes)} were not as before")
+        print(f"approved {count} tools of {connection.spec.name}; {len(changes)} had changed")
     return 0
 
 
 async def call(servers: ServerPool, args: argparse.Namespace) -> int:
-    tool, text = tool_and_text(args, "call SERVER.TOOL [JSON]")
-    name = server_of(servers, tool)
+    tool, text = read_name_and_json(args, "call SERVER.TOOL [JSON]")
+    name = find_server(servers, tool)
     try:
         result = await servers.make_toolbox([name] if name else None).run(ToolCall(id="cli", name=tool, arguments=text))
     finally:
@@ -199,24 +199,24 @@ async def call(servers: ServerPool, args: argparse.Namespace) -> int:
     return 1 if result.failed else 0
 
 
-def tool_and_text(args: argparse.Namespace, expected: str) -> tuple[str, str]:
+def read_name_and_json(args: argparse.Namespace, expected: str) -> tuple[str, str]:
     if not 1 <= len(args.words) <= 2:
         raise BadServerError(f"expected {expected}")
     return args.words[0], args.words[1] if len(args.words) == 2 else "{}"
 
 
-def server_of(servers: ServerPool, tool: str) -> str | None:
+def find_server(servers: ServerPool, tool: str) -> str | None:
     named = [name for name in servers.list_specs() if tool.startswith((f"{name}.", f"{name}__"))]
     return max(named, key=len, default=None)  # a name may have dots itself
 
 
-def lister(what: str) -> "Act":
+def make_list_action(what: str) -> "AsyncAction":
     async def show(servers: ServerPool, args: argparse.Namespace) -> int:
         async with running(servers, args.words) as found:
             kinds = ("resources", "templates") if what == "resources" else (what,)
             rows = {c.spec.name: [row for kind in kinds for row in await c.list_all(kind)] for c in found}
             show_rows(rows, what, as_json=args.json)
-            return tell_down(found)
+            return report_down(found)
 
     return show
 
@@ -226,18 +226,20 @@ async def read(servers: ServerPool, args: argparse.Namespace) -> int:
         raise BadServerError("expected read NAME URI")
     async with running(servers, args.words[:1]) as (connection,):
         if connection.client is None:
-            return tell_down([connection])
+            return report_down([connection])
         from dragoman.mcp.content import READ_TOOL, run_resource_tool
 
-        made = ToolCall(id="cli", name=READ_TOOL, arguments="{}")
-        result = await within(connection, run_resource_tool(connection.client, made, READ_TOOL, {"uri": args.words[1]}))
+        tool_call = ToolCall(id="cli", name=READ_TOOL, arguments="{}")
+        result = await run_in_time(
+            connection, run_resource_tool(connection.client, tool_call, READ_TOOL, {"uri": args.words[1]})
+        )
         show_result(result, as_json=args.json)
     return 0
 
 
 async def prompt(servers: ServerPool, args: argparse.Namespace) -> int:
-    said, text = tool_and_text(args, "prompt SERVER.PROMPT [JSON]")
-    server = server_of(servers, said)
+    full_name, text = read_name_and_json(args, "prompt SERVER.PROMPT [JSON]")
+    server = find_server(servers, full_name)
     if server is None:
         raise BadServerError("expected prompt SERVER.PROMPT [JSON]")
     try:
@@ -246,17 +248,17 @@ async def prompt(servers: ServerPool, args: argparse.Namespace) -> int:
         raise BadServerError(f"the arguments are {error}") from error
     async with running(servers, [server]) as (connection,):
         if connection.client is None:
-            return tell_down([connection])
+            return report_down([connection])
         from dragoman.mcp.content import get_prompt_messages
 
-        name = said[len(server) :].lstrip("._")
-        messages = await within(connection, get_prompt_messages(connection.client, name, arguments))
+        name = full_name[len(server) :].lstrip("._")
+        messages = await run_in_time(connection, get_prompt_messages(connection.client, name, arguments))
         show_messages(messages, as_json=args.json)
     return 0
 
 
-async def within(connection: "ServerConnection", work: Awaitable[Any]) -> Any:
-    """What a server refuses is an error of ours, in words."""
+async def run_in_time(connection: "ServerConnection", work: Awaitable[Any]) -> Any:
+    """Runs `work` with the server's timeout. An error becomes a DragomanError with a message."""
     from dragoman.mcp.connection import describe_error
 
     try:
@@ -270,7 +272,7 @@ async def within(connection: "ServerConnection", work: Awaitable[Any]) -> Any:
 
 
 async def login(servers: ServerPool, args: argparse.Namespace) -> int:
-    name = one(args, "login NAME")
+    name = only_word(args, "login NAME")
     await servers.load_package()
     from dragoman.mcp.oauth import BrowserLogin
     from dragoman.mcp.spec import LOGIN_PORT
@@ -279,7 +281,7 @@ async def login(servers: ServerPool, args: argparse.Namespace) -> int:
     port = spec.oauth.redirect_port if spec.oauth is not None else LOGIN_PORT
     try:
         async with BrowserLogin(port, show_page, ask_address if args.paste else None) as browser:
-            failed = await servers.login(name, browser.show_page, browser.await_code, LOGIN_S)
+            failed = await servers.login(name, browser.show_page, browser.await_code, LOGIN_TIMEOUT_S)
     finally:
         await servers.close()
     if failed:
@@ -293,37 +295,37 @@ def show_page(url: str) -> None:
 
 
 def ask_address() -> str:
-    """Not echoed: there is a code in it."""
-    return getpass.getpass("The address the browser ended at: ") if sys.stdin.isatty() else sys.stdin.readline()
+    """The terminal does not echo it, because it contains a code."""
+    return getpass.getpass("The last address of the browser: ") if sys.stdin.isatty() else sys.stdin.readline()
 
 
 def logout(servers: ServerPool, args: argparse.Namespace) -> int:
-    name = one(args, "logout NAME")
+    name = only_word(args, "logout NAME")
     print(f"forgot the token of {name}" if servers.logout(name) else f"there was no token of {name}")
     return 0
 
 
-Act: TypeAlias = Callable[[ServerPool, argparse.Namespace], Awaitable[int]]
+AsyncAction: TypeAlias = Callable[[ServerPool, argparse.Namespace], Awaitable[int]]
 
 
-def awaited(act: Act) -> Callable[[ServerPool, argparse.Namespace], int]:
+def run_async(action: AsyncAction) -> Callable[[ServerPool, argparse.Namespace], int]:
     async def main(servers: ServerPool, args: argparse.Namespace) -> int:
-        return await act(servers, args)
+        return await action(servers, args)
 
     return lambda servers, args: asyncio.run(main(servers, args))
 
 
 ACTIONS: dict[str, Callable[[ServerPool, argparse.Namespace], int]] = {
-    "list": awaited(list_servers),
+    "list": run_async(list_servers),
     "add": add,
     "remove": remove,
-    "tools": awaited(tools),
-    "approve": awaited(approve),
-    "call": awaited(call),
-    "resources": awaited(lister("resources")),
-    "read": awaited(read),
-    "prompts": awaited(lister("prompts")),
-    "prompt": awaited(prompt),
-    "login": awaited(login),
+    "tools": run_async(tools),
+    "approve": run_async(approve),
+    "call": run_async(call),
+    "resources": run_async(make_list_action("resources")),
+    "read": run_async(read),
+    "prompts": run_async(make_list_action("prompts")),
+    "prompt": run_async(prompt),
+    "login": run_async(login),
     "logout": logout,
 }

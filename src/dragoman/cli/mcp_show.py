@@ -1,4 +1,4 @@
-"""What `dragoman mcp` prints. Texts of servers are shown with what hides in them: they are theirs, not ours."""
+"""The output of `dragoman mcp`. We do not trust the texts of servers, so their hidden characters are shown."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def warn(event: str, fields: JsonObject) -> None:
-    words = " ".join(f"{key}={show_hidden(str(value))}" for key, value in fields.items() if value)
-    print(paint(f"{event} {words}", "yellow", sys.stderr), file=sys.stderr)
+    text = " ".join(f"{key}={show_hidden(str(value))}" for key, value in fields.items() if value)
+    print(paint(f"{event} {text}", "yellow", sys.stderr), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
@@ -60,7 +60,7 @@ def arguments(schema: JsonObject | None) -> list[str]:
 
 
 def show_changes(servers: "ServerPool", connections: "Iterable[ServerConnection]", *, as_json: bool) -> None:
-    """Every tool that is not as it was approved: before and now, whole, and nothing of it hidden."""
+    """Every tool that changed since its approval: both versions in full, with hidden characters shown."""
     rows = [row for connection in connections for row in servers.describe_changes(connection)]
     if as_json:
         print_json(rows)
@@ -74,9 +74,9 @@ def show_changes(servers: "ServerPool", connections: "Iterable[ServerConnection]
                 print(paint(f"  {when}:", "dim", sys.stdout))
                 print("\n".join(f"    {line}" for line in show_hidden(text).splitlines()))
     if not rows:
-        print("every tool is as it was approved")
+        print("no tool has changed since its approval")
     else:
-        print("approve what there is now: dragoman mcp approve NAME")
+        print("to approve the new version: dragoman mcp approve NAME")
 
 
 def show_rows(found: Mapping[str, Sequence[Any]], what: str, *, as_json: bool) -> None:
@@ -116,7 +116,7 @@ def show_messages(messages: Iterable[Message], *, as_json: bool) -> None:
 
 
 def show_part(part: Part, stream: TextIO) -> None:
-    """A terminal obeys what a server writes; so there it is shown instead (T40)."""
+    """A server's text could contain commands for the terminal. So a terminal gets them in visible form (T40)."""
     if isinstance(part, Text):
         print(show_hidden(part.text) if stream.isatty() else part.text, file=stream)
     elif isinstance(part, Media):

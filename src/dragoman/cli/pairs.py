@@ -1,4 +1,4 @@
-"""`dragoman pairs`: every pair of dialects over a folder of recorded traffic, or over our own probes."""
+"""`dragoman pairs`: measures every pair of dialects, with recorded traffic or with our own probes."""
 
 import argparse
 import json
@@ -11,8 +11,8 @@ from dragoman.conformance.pairs import DIALECTS, measure_pairs
 from dragoman.conformance.recorded import Tally, is_corpus, tally_pairs
 
 NAME = "pairs"
-HELP = "show what each pair of dialects carries, as measured"
-KINDS = ("dropped", "altered", "invented", "repaired", "own")  # own: about what only the source has
+HELP = "measure what each pair of dialects carries"
+KINDS = ("dropped", "altered", "invented", "repaired", "own")  # own: features that only the source has
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def table(tallies: list[Tally]) -> str:
 
 
 def show_probes(sources: tuple[str, ...], targets: tuple[str, ...], *, as_json: bool) -> int:
-    """Each feature of each pair: the summary of docs/pairs.md."""
+    """Counts the features that each pair carries. docs/pairs.md has the details."""
     rows = measure_pairs(tuple(dict.fromkeys((*sources, *targets))))
     found = []
     for source in sources:

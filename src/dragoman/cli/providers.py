@@ -1,4 +1,4 @@
-"""`dragoman providers [NAME]`: the servers and model families dragoman knows, and what it knows about them."""
+"""`dragoman providers [NAME]`: the known servers and model families, with their rules."""
 
 import argparse
 import os
@@ -16,12 +16,12 @@ from dragoman.jsontypes import dump_text, format_json
 from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, load_rows, plain_model, profile_for
 
 NAME = "providers"
-HELP = "show the servers dragoman knows, and what each one takes"
-PLAIN_WIDTH = 100  # of a page that is not a terminal
-LABEL = 16
+HELP = "show the known servers and what each one accepts"
+PLAIN_WIDTH = 100  # if the output is not a terminal
+LABEL_WIDTH = 16
 
-# Fields of a profile in words for people. What has no words here is shown by its name.
-WORDS: dict[str, str] = {
+# Labels of a profile's fields. A field without a label is shown by its name.
+LABELS: dict[str, str] = {
     "pairing": "pairs",
     "results_in_order": "results",
     "result_names": "result names",
@@ -78,7 +78,7 @@ WORDS: dict[str, str] = {
     "lacks": "lacks",
     "searches": "web search",
 }
-# What a value means, where it does not speak for itself.
+# Descriptions of values that are not clear by themselves.
 MEANINGS: dict[tuple[str, Any], str] = {
     ("results_in_order", True): "in the order of their calls",
     ("results_alone", False): "may stand with other things",
@@ -95,14 +95,14 @@ MEANINGS: dict[tuple[str, Any], str] = {
     ("empty_content", "null"): "content is null",
     ("empty_content", "blank"): "content is an empty string",
     ("lead_system", "one"): "in one piece",
-    ("lead_system", "user"): "said by the user, marked",
-    ("mid_system", "user"): "said by the user, marked",
+    ("lead_system", "user"): "sent as the user's, marked",
+    ("mid_system", "user"): "sent as the user's, marked",
     ("mid_system", "lead"): "moved to the head",
-    ("developer", False): "said as system",
-    ("refusals", False): "said as text",
-    ("allowed_tools", False): "said by leaving out the others",
+    ("developer", False): "sent as system",
+    ("refusals", False): "sent as text",
+    ("allowed_tools", False): "done by leaving out the others",
     ("billing", False): "left out",
-    ("strict_schema", ""): "cannot be said",
+    ("strict_schema", ""): "not supported",
     ("echo", "forbidden"): "refused",
     ("echo", "required"): "every one must come back",
     ("echo", "accepted"): "taken back",
@@ -162,7 +162,7 @@ def print_all(*, as_json: bool) -> None:
         name = paint(kind.name.ljust(names), "bold", sys.stdout)
         room = max(_width() - names - spoken - 4, 20)
         print(f"{name}  {_spoken(kind).ljust(spoken)}  {_cut(kind.base_url, room)}")
-    print("\n`dragoman providers NAME [--model MODEL]` tells what one takes, and who says so.")
+    print("\n`dragoman providers NAME [--model MODEL]` shows what one accepts, with sources.")
 
 
 def _spoken(kind: Kind) -> str:
@@ -174,7 +174,7 @@ def _width() -> int:
 
 
 def _cut(text: str, room: int) -> str:
-    """On a terminal a line is a line; a file or a pipe gets all of it."""
+    """On a terminal, cuts a long line. A file or a pipe gets all of it."""
     return text if len(text) <= room or not sys.stdout.isatty() else f"{text[: room - 3]}..."
 
 
@@ -188,30 +188,34 @@ def print_one(kind: Kind, model: str) -> None:
     _print_row("note", kind.notes)
     chosen = choose_dialect(kind.name, model) if model else None
     for dialect in kind.dialects if chosen is None else (chosen,):
-        told = differences(kind.name, model, dialect)
-        usual = "" if told else ": as its maker"
+        rules = differences(kind.name, model, dialect)
+        usual = "" if rules else ": no differences"
         print(f"\n{paint(dialect, 'bold', sys.stdout)}{f' for {model}' if model else ''}{usual}")
-        for field, value in told.items():
-            _print_row(WORDS.get(field, field), _tell(field, value))
+        for field, value in rules.items():
+            _print_row(LABELS.get(field, field), _describe(field, value))
     print(f"\n{paint('seen', 'bold', sys.stdout)}")
     for line in (*kind.seen, *_family_sources(kind.name, model)):
         print(textwrap.fill(line, _width(), initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False))
 
 
 def _key(kind: Kind) -> str:
-    told = [f"{name} (set)" if os.environ.get(name) else name for name in kind.keys]
-    return f"{' or '.join(told)}, sent as {kind.auth}" if kind.auth != "none" else " or ".join(told) + ", not needed"
+    variables = [f"{name} (set)" if os.environ.get(name) else name for name in kind.keys]
+    return (
+        f"{' or '.join(variables)}, sent as {kind.auth}"
+        if kind.auth != "none"
+        else " or ".join(variables) + ", not needed"
+    )
 
 
 def _print_row(name: str, value: str) -> None:
     if value:
-        indent = " " * (LABEL + 3)
+        indent = " " * (LABEL_WIDTH + 3)
         lines = textwrap.wrap(value, max(_width() - len(indent), 20), break_long_words=False, break_on_hyphens=False)
-        print(f"  {name.ljust(LABEL)} " + f"\n{indent}".join(lines))
+        print(f"  {name.ljust(LABEL_WIDTH)} " + f"\n{indent}".join(lines))
 
 
-def _tell(field: str, value: Any) -> str:
-    """A value in words."""
+def _describe(field: str, value: Any) -> str:
+    """A value as text for people."""
     if not isinstance(value, dict):
         known = MEANINGS.get((field, tuple(value) if isinstance(value, list) else value))
         if known is not None:
@@ -230,7 +234,7 @@ def _tell(field: str, value: Any) -> str:
             first = f", first of {value['first']}" if value.get("first") else ""
             return f"{value['shortest']} to {value['longest']} of {value['letters']}{first}"
         case "spelling" | "words", dict():
-            return "; ".join(f"{name.lstrip('~')}: {_join(said)}" for name, said in value.items())
+            return "; ".join(f"{name.lstrip('~')}: {_join(words)}" for name, words in value.items())
         case _, list() | tuple():
             return _join(value)
         case _:
@@ -248,16 +252,16 @@ def _range(least: float | None, most: float | None) -> str:
 
 
 def _thinking(value: dict[str, Any]) -> str:
-    says = {"nothing": "cannot be told", "switch": "on or off", "both": "by effort or budget"}.get(value["says"])
-    said = says or f"by {value['says']}"
+    says = {"nothing": "cannot be set", "switch": "on or off", "both": "by effort or budget"}.get(value["says"])
+    text = says or f"by {value['says']}"
     if value["says"] in ("effort", "adaptive", "both", "level") and value["efforts"]:
-        said += f" ({', '.join(value['efforts'])})"
-    said += f", {value['default']} unless told"
-    return said if value["off"] else f"{said}, never off"
+        text += f" ({', '.join(value['efforts'])})"
+    text += f", {value['default']} by default"
+    return text if value["off"] else f"{text}, never off"
 
 
 def differences(kind: str, model: str, dialect: str) -> dict[str, Any]:
-    """What is not as the dialect's default."""
+    """The rules that differ from the dialect's defaults."""
     usual = to_builtins(find_dialect(dialect).profile)
     here = to_builtins(profile_for(kind, model, dialect))
     return {key: value for key, value in here.items() if value != usual.get(key) and key != "kind"}

@@ -8,7 +8,7 @@ from pathlib import Path
 NAME = "serve"
 HELP = "run the gateway"
 EPILOG = """Without a configuration file it serves every provider whose key is in the environment, local servers that
-answer, and the built-in demo model. Exit code 78: the configuration is wrong. SIGHUP reads it again."""
+answer, and the built-in demo model. Exit code 78: the configuration is wrong. On SIGHUP it is read again."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,12 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help="port to listen on (default: 20006)")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes; limits are divided by them")
     parser.add_argument(
-        "--reuse-port", action="store_true", help="share the port with others of its kind, to take over from them"
+        "--reuse-port", action="store_true", help="share the port with other gateways, to replace them without a gap"
     )
     parser.add_argument("--watch", action="store_true", help="read the configuration again when it changes")
     parser.add_argument("--log", choices=("human", "json"), help="form of the log")
     parser.add_argument("--xray", type=int, metavar="N", help="keep the last N requests for `dragoman xray`")
-    parser.add_argument("--verbose", "-v", action="store_true", help="say more (or set DRAGOMAN_VERBOSE)")
+    parser.add_argument("--verbose", "-v", action="store_true", help="log more (or set DRAGOMAN_VERBOSE)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`dragoman verify`: plays scenarios against providers, servers and gateways, and prints what works."""
+"""`dragoman verify`: plays scenarios against providers, servers and gateways, and prints the results."""
 
 import argparse
 import asyncio
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from dragoman import __version__
-from dragoman.cli.style import Look, paint
+from dragoman.cli.style import Style, paint
 from dragoman.errors import DragomanError
 
 if TYPE_CHECKING:
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 NAME = "verify"
 HELP = "play scenarios against providers, servers or gateways and show what works"
-EPILOG = """Without a target: every provider of the configuration or the environment; those without a key or an answer
-are SKIP. Keys are read from the environment, never from the command line. Exit code 0: nothing failed; 1: something
-did; 2: misuse."""
+EPILOG = """Without a target it plays against every provider of the configuration or the environment. Providers without
+a key or an answer are SKIP. Keys are read from the environment only. Exit code 0: nothing failed; 1: something failed;
+2: bad usage."""
 KEY_VARIABLE = "DRAGOMAN_VERIFY_KEY"
 PLAIN_WIDTH = 120
 MOST_COLUMNS = 12
-LOOKS: dict[str, Look] = {"PASS": "green", "FAIL": "red", "SKIP": "dim"}
+STYLES: dict[str, Style] = {"PASS": "green", "FAIL": "red", "SKIP": "dim"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,22 +36,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--config", type=Path, metavar="FILE", help="dragoman.toml or config.json with the providers")
     where.add_argument("--url", help="any server that speaks --dialect")
     where.add_argument(
-        "--dialect", action="append", default=[], metavar="DIALECT", help="of --url; more than once: each"
+        "--dialect", action="append", default=[], metavar="DIALECT", help="of --url; repeat it for several"
     )
     where.add_argument("--kind", default="", metavar="KIND", help="of --url: a kind of `dragoman providers`")
-    where.add_argument("--gateway", metavar="URL", help="a running dragoman (or another gateway), through each door")
-    where.add_argument("--model", default="", help="the model to ask for (default: the first it lists)")
+    where.add_argument("--gateway", metavar="URL", help="a running dragoman (or another gateway), in each dialect")
+    where.add_argument("--model", default="", help="the model (default: the first in its list)")
     where.add_argument("--key-env", default=KEY_VARIABLE, metavar="NAME", help="variable with the key for a URL")
     where.add_argument("--scripted", action="store_true", help="the strict scripted providers, in this process")
-    where.add_argument("--doors", action="store_true", help="with --scripted: through a gateway in front of them")
+    where.add_argument("--doors", action="store_true", help="with --scripted: through a gateway")
     where.add_argument("--replay", type=Path, metavar="DIR", help="a recording, without a network")
-    what = parser.add_argument_group("what is played")
+    what = parser.add_argument_group("scenarios")
     what.add_argument("--only", action="append", default=[], metavar="NAME", help="only these targets (patterns)")
     what.add_argument("--scenario", action="append", default=[], metavar="NAME", help="only these (patterns)")
     what.add_argument(
         "--scenarios", action="append", type=Path, default=[], metavar="FILE", help="scenarios of your own"
     )
-    what.add_argument("--form", action="store_true", help="judge the form of answers only, not what the model says")
+    what.add_argument("--form", action="store_true", help="judge only the form of answers, not their content")
     what.add_argument("--repeat", type=int, default=1, metavar="N", help="play each N times")
     what.add_argument("--timeout", type=float, default=60.0, metavar="S", help="seconds a request may take")
     what.add_argument("--parallel", type=int, default=4, metavar="N", help="scenarios at once")
@@ -59,20 +59,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument("--list", action="store_true", help="only show the targets and scenarios")
     out.add_argument("--json", action="store_true", help="the whole result as JSON")
     out.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
-    out.add_argument("--html", type=Path, metavar="FILE", help="write a page with everything that was asked and said")
-    out.add_argument("--record", type=Path, metavar="DIR", help="keep the traffic, scrubbed, as cases")
+    out.add_argument("--html", type=Path, metavar="FILE", help="write a page with all requests and replies")
+    out.add_argument("--record", type=Path, metavar="DIR", help="save the traffic as cases, without secrets")
     out.add_argument("--docs", type=Path, metavar="FILE", help="write the page docs/verification.md")
 
 
 def run(args: argparse.Namespace) -> int:
     try:
-        return asyncio.run(work(args))
+        return asyncio.run(run_command(args))
     except DragomanError as error:
         print(f"dragoman verify: {error}", file=sys.stderr)
         return 2
 
 
-async def work(args: argparse.Namespace) -> int:
+async def run_command(args: argparse.Namespace) -> int:
     from dragoman.conformance.runner import choose
     from dragoman.conformance.scenario import load_scenarios
 
@@ -87,12 +87,12 @@ async def work(args: argparse.Namespace) -> int:
     if not scenarios:
         return misused(f"no scenario is called {' or '.join(args.scenario)}: see `dragoman verify --list`")
     if args.scripted:
-        return await work_scripted(args, scenarios)
+        return await run_scripted(args, scenarios)
     targets = await asyncio.to_thread(find_targets, args)
     return await play(args, targets, scenarios)
 
 
-async def work_scripted(args: argparse.Namespace, scenarios: tuple["Scenario", ...]) -> int:
+async def run_scripted(args: argparse.Namespace, scenarios: tuple["Scenario", ...]) -> int:
     from dragoman.conformance.runner import choose
     from dragoman.conformance.verification import first_of_each, gateway_targets, scripted_targets
     from dragoman.upstream.profiles import load_rows
@@ -120,7 +120,7 @@ def find_targets(args: argparse.Namespace) -> list["VerifyTarget"]:
         found += door_targets(args.gateway, model=args.model, key=key, name="gateway")
     if args.url:
         if not args.dialect:
-            raise DragomanError("--url needs --dialect: what the server speaks")
+            raise DragomanError("--url needs --dialect: the dialect of the server")
         found += url_targets(args.url, args.dialect, model=args.model, key=key, kind=args.kind)
     return found or configured_targets(args.config, os.environ, Path.cwd(), args.dialect)
 
@@ -137,15 +137,15 @@ async def play(args: argparse.Namespace, targets: list["VerifyTarget"], scenario
         return 0
     options = VerifyOptions(repeat=args.repeat, timeout_s=args.timeout, parallel=args.parallel, meaning=not args.form)
     line = make_line(args)
-    board = Board(sys.stderr if args.json else sys.stdout, targets, scenarios)
+    table = ProgressTable(sys.stderr if args.json else sys.stdout, targets, scenarios)
     try:
-        done = await verify(targets, scenarios, options, line=line, watch=board.take)
+        result = await verify(targets, scenarios, options, line=line, watch=table.update)
     finally:
         if line is not None:
             await line.close()
-    board.end(done)
-    write_reports(args, done)
-    return 1 if done.count("FAIL") else 0
+    table.finish(result)
+    write_reports(args, result)
+    return 1 if result.count("FAIL") else 0
 
 
 def make_line(args: argparse.Namespace) -> "WireLine | None":
@@ -157,21 +157,21 @@ def make_line(args: argparse.Namespace) -> "WireLine | None":
     return Recorder(Network(), args.record) if args.record is not None else None
 
 
-def write_reports(args: argparse.Namespace, done: "VerifyRun") -> None:
+def write_reports(args: argparse.Namespace, result: "VerifyRun") -> None:
     from dragoman.conformance.report import as_json, as_junit
     from dragoman.conformance.report_html import as_html
 
     if args.json:
-        sys.stdout.buffer.write(as_json(done) + b"\n")
+        sys.stdout.buffer.write(as_json(result) + b"\n")
     if args.junit is not None:
-        args.junit.write_text(as_junit(done), "utf-8")
+        args.junit.write_text(as_junit(result), "utf-8")
     if args.html is not None:
         made = f"dragoman {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-        args.html.write_text(as_html(done, "dragoman verify", made), "utf-8")
+        args.html.write_text(as_html(result, "dragoman verify", made), "utf-8")
 
 
-def misused(words: str) -> int:
-    print(f"dragoman verify: {words}", file=sys.stderr)
+def misused(message: str) -> int:
+    print(f"dragoman verify: {message}", file=sys.stderr)
     return 2
 
 
@@ -186,25 +186,25 @@ def show_list(targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...]) 
         print(f"  {scenario.name.ljust(width)}  {scenario.title}")
 
 
-class Board:
-    """The table while it fills: on a terminal one line a target, drawn anew; elsewhere a line when a target is done."""
+class ProgressTable:
+    """The results so far. A terminal shows a table that is drawn again; a file gets a line per finished target."""
 
     def __init__(self, out: TextIO, targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...]) -> None:
         self.out = out
-        self.alive = out.isatty()
+        self._is_terminal = out.isatty()
         self._scenarios = scenarios
         self._names = [target.name for target in targets]
         self._width = max(len(name) for name in self._names)
         self._drawn = 0
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
-    def take(self, run: "VerifyRun", cell: "VerifyCell") -> None:
-        if self.alive:
+    def update(self, run: "VerifyRun", cell: "VerifyCell") -> None:
+        if self._is_terminal:
             self._draw(run)
             return
         done = sum(1 for target, _ in run.cells if target == cell.target)
-        if done == len(self._scenarios) and cell.target not in self._told:
-            self._told.add(cell.target)
+        if done == len(self._scenarios) and cell.target not in self._printed:
+            self._printed.add(cell.target)
             self.out.write(self._line(run, cell.target) + "\n")
             self.out.flush()
 
@@ -227,23 +227,23 @@ class Board:
         marks = []
         for scenario in self._scenarios:
             cell = run.cells.get((name, scenario.name))
-            marks.append(" " if cell is None else paint(GLYPHS[cell.outcome], LOOKS[cell.outcome], self.out))
+            marks.append(" " if cell is None else paint(GLYPHS[cell.outcome], STYLES[cell.outcome], self.out))
         counts = f"{run.count('PASS', name)} PASS {run.count('FAIL', name)} FAIL {run.count('SKIP', name)} SKIP"
         seconds = sum(cell.seconds for cell in run.cells.values() if cell.target == name)
         return f"{name.ljust(self._width)}  {''.join(marks)}  {counts}  {seconds:.1f} s"
 
-    def end(self, run: "VerifyRun") -> None:
+    def finish(self, run: "VerifyRun") -> None:
         from dragoman.conformance.report import explain
 
-        width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if self.alive else PLAIN_WIDTH
-        if len(self._names) <= MOST_COLUMNS:  # of more the lines above are the table
+        width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if self._is_terminal else PLAIN_WIDTH
+        if len(self._names) <= MOST_COLUMNS:  # with more targets, the lines above are the table
             write_table(run, self.out, width)
         for cell in run.failures():
             head, *rest = explain(cell)
             self.out.write("\n" + paint(head, "red", self.out) + "\n" + "".join(f"{line}\n" for line in rest))
         write_reasons(run, self.out)
         totals = "  ".join(
-            paint(f"{run.count(word)} {word}", LOOKS[word], self.out) for word in ("PASS", "FAIL", "SKIP")
+            paint(f"{run.count(word)} {word}", STYLES[word], self.out) for word in ("PASS", "FAIL", "SKIP")
         )
         self.out.write(f"\n{totals}  in {run.seconds:.1f} s\n")
         self.out.flush()
@@ -257,14 +257,14 @@ def write_table(run: "VerifyRun", out: TextIO, width: int) -> None:
         out.write("\n")
         for row in rows:
             cells = [
-                paint(word.ljust(widths[i]), LOOKS[word], out) if word in LOOKS else word.ljust(widths[i])
+                paint(word.ljust(widths[i]), STYLES[word], out) if word in STYLES else word.ljust(widths[i])
                 for i, word in enumerate(row)
             ]
             out.write("  ".join(cells).rstrip() + "\n")
 
 
 def write_reasons(run: "VerifyRun", out: TextIO) -> None:
-    """Why cells are grey: each reason once, with who it is about."""
+    """Prints each reason for a SKIP once, with its targets."""
     found: dict[str, list[str]] = {}
     for target in run.targets:
         skipped = [cell for cell in run.cells.values() if cell.target == target.name and cell.outcome == "SKIP"]
@@ -279,5 +279,5 @@ def write_reasons(run: "VerifyRun", out: TextIO) -> None:
     if found:
         out.write("\nSKIP\n")
     for reason, names in found.items():
-        who = ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
-        out.write(paint(printable(f"  {who}: {reason}"), "dim", out) + "\n")
+        targets = ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
+        out.write(paint(printable(f"  {targets}: {reason}"), "dim", out) + "\n")

@@ -1,4 +1,4 @@
-"""`dragoman xray`: one request of a running gateway, from the client's wire to the provider's and back."""
+"""`dragoman xray`: shows one request of a running gateway, from the client to the provider and back."""
 
 import argparse
 import os
@@ -10,12 +10,12 @@ from dragoman.cli.style import paint
 from dragoman.jsontypes import Json, format_json, load_json
 
 NAME = "xray"
-HELP = "show a request the gateway has kept, wire by wire"
+HELP = "show a request that the gateway has kept, step by step"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "The gateway keeps requests sent with `x-dragoman-xray: 1`, and all of them with `serve --xray N`."
-    parser.add_argument("id", nargs="?", help="the x-request-id of its answer; without it, what is kept is listed")
+    parser.add_argument("id", nargs="?", help="the x-request-id of its answer; without it, lists the kept requests")
     parser.add_argument("--url", default="http://127.0.0.1:20006", help="of the gateway (default: %(default)s)")
     parser.add_argument("--key", default=None, help="an admin key (default: DRAGOMAN_ADMIN_KEY)")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
@@ -26,8 +26,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         found = fetch(f"{args.url.rstrip('/')}/xray" + (f"/{args.id}" if args.id else ""), key)
     except (urllib.error.URLError, OSError, ValueError) as error:
-        words = error.read().decode("utf-8", "replace") if isinstance(error, urllib.error.HTTPError) else str(error)
-        print(f"{paint('dragoman xray:', 'red', sys.stderr)} {words}", file=sys.stderr)
+        message = error.read().decode("utf-8", "replace") if isinstance(error, urllib.error.HTTPError) else str(error)
+        print(f"{paint('dragoman xray:', 'red', sys.stderr)} {message}", file=sys.stderr)
         return 1
     if args.json:
         print(format_json(found).decode())

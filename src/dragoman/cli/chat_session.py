@@ -1,17 +1,16 @@
-"""A conversation with a gateway through one of its doors, as any client of that door has it."""
+"""A conversation with a gateway, in one of its protocols."""
 
 import http.client
 from collections.abc import Iterator
 from typing import Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
-from dragoman.cli.local import GatewayError, say_refusal
+from dragoman.cli.local_gateway import GatewayError, read_error
 from dragoman.convert import make_legal
 from dragoman.dialects import USUAL, find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.dialects.jsonrpc import dialect_for
 from dragoman.errors import DragomanError
-from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.model.events import Event
 from dragoman.model.fold import ReplyBuilder
@@ -22,63 +21,63 @@ from dragoman.notes import Notes
 
 Via: TypeAlias = Literal["ollama", "jsonrpc", "mcp", "openai", "anthropic", "gemini"]
 VIAS: tuple[Via, ...] = get_args(Via)
-DIALECTS = {"openai": USUAL}  # the others are called as their dialects are
+DIALECTS = {"openai": USUAL}  # the other names are names of dialects
 TIMEOUT_S = 600.0
 ITERATIONS = 5
 
 
-class Talk:
+class ChatSession:
     def __init__(self, url: str, via: Via, model: str, *, key: str | None = None, mcp: str | None = None) -> None:
         self.url, self.via, self.model, self.key = url, via, model, key
-        self.mcp = mcp  # servers, for doors that are told by a header
+        self.mcp = mcp  # the names of MCP servers, sent in a header
         self.iterations = ITERATIONS
         self.messages: list[Message] = []
-        self.servers: list[str] = []  # for /generate_with_mcp
+        self.servers: list[str] = []  # the names of MCP servers, sent to /generate_with_mcp
         self.request_id = ""
         self.usage: Usage | None = None
 
-    def use(self, server: str) -> None:
-        """The tools of an MCP server, from now on."""
+    def use_server(self, server: str) -> None:
+        """Offers the tools of an MCP server from now on."""
         named = [name for name in (self.mcp or "").split(",") if name]
         if "*" not in named and server not in named:
             self.mcp = ",".join([*named, server])
 
-    def leave(self, server: str) -> None:
+    def drop_server(self, server: str) -> None:
         self.mcp = ",".join(name for name in (self.mcp or "").split(",") if name and name != server) or None
 
-    def say(self, text: str) -> Iterator[Event]:
-        """The answer as it comes. What was said counts as said only when there is an answer."""
-        asked = Message(role="user", parts=(Text(text=text),))
-        path, body, dialect = self._write([*self.messages, asked])
+    def send(self, text: str) -> Iterator[Event]:
+        """Yields the answer's events. The question is remembered only if the answer is complete."""
+        question = Message(role="user", parts=(Text(text=text),))
+        path, body, dialect = self._encode([*self.messages, question])
         builder = ReplyBuilder()
-        done = False
+        complete = False
         try:
             for event in self._send(path, body, dialect):
                 builder.feed(event)
                 yield event
-            done = True
+            complete = True
         finally:
-            self._keep(asked, builder, done=done)
+            self._remember(question, builder, complete=complete)
 
-    def _keep(self, asked: Message, builder: ReplyBuilder, *, done: bool) -> None:
+    def _remember(self, question: Message, builder: ReplyBuilder, *, complete: bool) -> None:
         try:
             reply = builder.reply()
         except ValueError:
             return
-        if isinstance(reply, Reply) and reply.choices and done:
+        if isinstance(reply, Reply) and reply.choices and complete:
             self.usage = reply.usage
-            said = tuple(part for part in reply.choices[0].parts if not isinstance(part, Reasoning))
-            self.messages += [asked, Message(role="assistant", parts=said or (Text(text=""),))]
+            parts = tuple(part for part in reply.choices[0].parts if not isinstance(part, Reasoning))
+            self.messages += [question, Message(role="assistant", parts=parts or (Text(text=""),))]
 
-    def _write(self, messages: list[Message]) -> tuple[str, JsonObject, Dialect]:
+    def _encode(self, messages: list[Message]) -> tuple[str, JsonObject, Dialect]:
         if self.via in ("jsonrpc", "mcp"):
-            return self._write_call(messages)
+            return self._encode_call(messages)
         dialect = find_dialect(DIALECTS.get(self.via, self.via))
         request = Request(model=self.model, messages=tuple(messages), stream=True)
         wire = dialect.encode_request(make_legal(request, dialect, Notes()), Notes())
         return wire.path, wire.body, dialect
 
-    def _write_call(self, messages: list[Message]) -> tuple[str, JsonObject, Dialect]:
+    def _encode_call(self, messages: list[Message]) -> tuple[str, JsonObject, Dialect]:
         turns = [{"role": m.role, "content": "".join(getattr(p, "text", "") for p in m.parts)} for m in messages]
         params: JsonObject = {"model": self.model, "messages": turns, "stream": True}
         if self.via == "mcp":
@@ -100,7 +99,7 @@ class Talk:
             response = connection.getresponse()
             self.request_id = response.headers.get("x-request-id", "")
             if response.status != 200:
-                raise GatewayError(say_refusal(response.status, response.read(65536)))
+                raise GatewayError(read_error(response.status, response.read(65536)))
             decoder = dialect.stream_decoder(Notes())
             while data := response.read1(65536):
                 yield from decoder.feed(data)
@@ -111,7 +110,3 @@ class Talk:
             raise GatewayError(str(error)) from error
         finally:
             connection.close()
-
-
-def describe(failure: Failure) -> str:
-    return failure.message or failure.kind

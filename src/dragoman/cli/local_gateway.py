@@ -1,4 +1,4 @@
-"""A gateway to talk to: the one that runs, or one started for as long as it is needed."""
+"""Finds a running gateway, or starts one and stops it after use."""
 
 import http.client
 import os
@@ -25,14 +25,14 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class GatewayError(DragomanError):
-    """There is no gateway, or it said no."""
+    """There is no gateway, or it refused a request."""
 
 
 def base_url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def answers(url: str, timeout: float = 0.5) -> bool:
+def is_answering(url: str, timeout: float = 0.5) -> bool:
     parts = urlsplit(url)
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = make(parts.hostname or HOST, parts.port, timeout=timeout)
@@ -47,15 +47,15 @@ def answers(url: str, timeout: float = 0.5) -> bool:
 
 @contextmanager
 def running_gateway(url: str, *, config: Path | None = None, quiet: bool = False) -> Iterator[str]:
-    """The address of a gateway; one that had to be started ends with the block."""
-    if answers(url):
+    """Yields the address of a gateway. A gateway that was started here ends with the block."""
+    if is_answering(url):
         yield url
         return
     parts = urlsplit(url)
     if parts.hostname not in LOOPBACK:
         raise GatewayError(f"no gateway answers at {url}")
     port = parts.port or PORT
-    log = tempfile.TemporaryFile()  # noqa: SIM115  # a pipe nobody reads would fill up
+    log = tempfile.TemporaryFile()  # noqa: SIM115  # a pipe without a reader would fill up
     process = start(port, config, log)
     try:
         wait_for(url, process, log)
@@ -75,8 +75,14 @@ def running_gateway(url: str, *, config: Path | None = None, quiet: bool = False
 
 
 def start(port: int, config: Path | None, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    """It holds on to us by its standard input: however we end, that ends, and the gateway with it."""
-    command = [sys.executable, "-c", f"from {__name__} import serve_held; serve_held()", "--port", str(port)]
+    """Its standard input is a pipe from us. When we end, the pipe closes, and the gateway stops."""
+    command = [
+        sys.executable,
+        "-c",
+        f"from {__name__} import serve_with_parent; serve_with_parent()",
+        "--port",
+        str(port),
+    ]
     if config is not None:
         command += ["--config", str(config)]
     return subprocess.Popen(  # noqa: S603  # ourselves
@@ -84,19 +90,19 @@ def start(port: int, config: Path | None, log: IO[bytes]) -> "subprocess.Popen[b
     )
 
 
-def serve_held() -> None:
-    """`dragoman serve`, until whoever started it is gone."""
+def serve_with_parent() -> None:
+    """`dragoman serve` until the parent process ends."""
     from dragoman.cli import main
 
-    held = os.dup(0)
+    parent_pipe = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
 
-    def watch() -> None:
-        os.read(held, 1)
+    def wait_for_parent() -> None:
+        os.read(parent_pipe, 1)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=watch, daemon=True).start()
+    threading.Thread(target=wait_for_parent, daemon=True).start()
     sys.exit(main(["serve", *sys.argv[1:]]))
 
 
@@ -105,20 +111,20 @@ def wait_for(url: str, process: "subprocess.Popen[bytes]", log: IO[bytes]) -> No
     while time.monotonic() < until:
         if process.poll() is not None:
             log.seek(0)
-            said = log.read().decode("utf-8", "replace").strip()
-            raise GatewayError(f"the gateway did not start: {said.splitlines()[-1] if said else process.returncode}")
-        if answers(url):
+            lines = log.read().decode("utf-8", "replace").strip().splitlines()
+            raise GatewayError(f"the gateway did not start: {lines[-1] if lines else process.returncode}")
+        if is_answering(url):
             return
         time.sleep(0.05)
     raise GatewayError("the gateway did not start in time")
 
 
-def find_key(said: str | None) -> str | None:
-    return said or os.environ.get("DRAGOMAN_KEY")
+def find_key(key: str | None) -> str | None:
+    return key or os.environ.get("DRAGOMAN_KEY")
 
 
 def fetch(url: str, path: str, key: str | None, body: Json = None, method: str | None = None) -> Json:
-    """JSON of a gateway; GatewayError with its own words when it refuses."""
+    """Fetches JSON from a gateway. Raises GatewayError with the gateway's message if it refuses."""
     headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
     data = None if body is None else dump_json(body)
     request = urllib.request.Request(url + path, data, headers, method=method)  # noqa: S310  # http by construction
@@ -126,24 +132,24 @@ def fetch(url: str, path: str, key: str | None, body: Json = None, method: str |
         with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
             return load_json(response.read())
     except urllib.error.HTTPError as error:
-        raise GatewayError(say_refusal(error.code, error.read())) from error
+        raise GatewayError(read_error(error.code, error.read())) from error
     except (OSError, http.client.HTTPException) as error:
         raise GatewayError(f"{url} does not answer: {error}") from error
 
 
-def say_refusal(status: int, data: bytes) -> str:
-    """The words of an error, whichever dialect it is in."""
+def read_error(status: int, data: bytes) -> str:
+    """The message of an error body in any dialect."""
     try:
         found = load_json(data)
     except DragomanError:
         found = None
     error = found.get("error") if isinstance(found, dict) else None
-    words = error.get("message") if isinstance(error, dict) else error
-    return str(words) if words else f"it answered {status}"
+    message = error.get("message") if isinstance(error, dict) else error
+    return str(message) if message else f"it answered {status}"
 
 
 def find_model(url: str, key: str | None) -> str:
-    """The first model there is: a provider's before the demo's."""
+    """The first model that is not the demo, or the demo."""
     names = list_models(url, key)
     return next((name for name in names if name != "demo"), names[0] if names else "demo")
 
