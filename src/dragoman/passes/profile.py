@@ -106,6 +106,9 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     think_tags: tuple[str, ...] = ()  # thoughts come in the text, between these; () is: what looks so is text
     think_opened: bool = False  # the prompt has opened the first of them
     sentinel: str | None = None  # what a call without its seal may carry instead
+    show_needs_mode: bool = False  # whether the reasoning is shown can be said only together with a mode
+    open_budget: bool = False  # a budget of -1 leaves it to the model
+    effort_thinks: bool = True  # an effort without a mode asks for thinking
     thinking: Thinking | None = None  # None: whatever was asked is passed on
     thoughts: Literal["alone", "not_alone", "not_last"] = "alone"  # where in a turn a thought may stand
     thinking_first: bool = False  # with thinking on, a tool loop must begin with the thought

@@ -26,13 +26,13 @@ def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
     if thinking.says == "nothing":
         notes.dropped(AT, f"{profile.kind or profile.dialect} cannot be told how much to think")
         return replace(request, reasoning=None)
-    if profile.dialect == "anthropic" and _says_only_show(setting):
-        setting = replace(setting, mode="auto")  # its `display` stands inside a switch that is on
+    if profile.show_needs_mode and _says_only_show(setting):
+        setting = replace(setting, mode="auto")  # Anthropic's `display` stands inside a switch that is on
         request = replace(request, reasoning=setting)
         notes.invented((AT, "mode"), "to see it think it must think")
-    if profile.dialect == "gemini" and _is_left_open(setting):
+    if profile.open_budget and _is_left_open(setting):
         return request  # Gemini has a word for that, -1
-    if setting.budget is not None and setting.budget < 0 and setting.mode != "off" and profile.dialect != "gemini":
+    if setting.budget is not None and setting.budget < 0 and setting.mode != "off" and not profile.open_budget:
         setting = replace(setting, mode="auto", budget=None)  # Gemini's -1, which its users write elsewhere too
         request = replace(request, reasoning=setting)
         notes.altered((AT, "budget"), "below 0 it is the model's own choice: said as that")
@@ -177,7 +177,7 @@ def is_thinking(request: Request, profile: Profile) -> bool:
         return setting.mode != "off"
     if profile.is_off(request.extras):
         return False
-    if setting is not None and (setting.budget or (setting.effort is not None and profile.dialect != "anthropic")):
+    if setting is not None and (setting.budget or (setting.effort is not None and profile.effort_thinks)):
         return True
     return profile.thinking is not None and profile.thinking.default == "on"
 

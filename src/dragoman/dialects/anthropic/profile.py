@@ -25,6 +25,8 @@ PROFILE = Profile(
     output_schema="anthropic_strict",
     echo="signed",
     thoughts="not_last",
+    show_needs_mode=True,
+    effort_thinks=False,
     thinking=Thinking(says="both", efforts=("low", "medium", "high", "xhigh", "max"), least=1024, inside=True),
     thinking_first=True,
     forced_choice="unless_thinking",

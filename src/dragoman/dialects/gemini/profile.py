@@ -21,6 +21,7 @@ PROFILE = Profile(
     call_ids=Spelling(letters=VISIBLE, longest=128),
     schema="gemini_json",
     output_schema="gemini_json",
+    open_budget=True,
     state_keys=("cachedContent",),
     stops=5,
     lacks=("parallel_off", "custom_tools", "server_tools"),
