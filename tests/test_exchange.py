@@ -104,6 +104,8 @@ def test_only_the_models_name_is_another() -> None:
     assert put_model(data, "n", "m") == b'{ "metadata": {"model":"m"}, "model" : "n" ,"x":1.0}'
     assert put_model(data, "m", "m") is data
     assert put_model(b'{"x":"model"}', "n", "m") == b'{"x":"model"}'
+    assert put_model(b'{"model":"models/m"}', "n", "m") == b'{"model":"models/n"}'
+    assert put_model(b'{"model":"other-m"}', "n", "m") == b'{"model":"other-m"}'
 
 
 # ---------------------------------------------------------------- the way back

@@ -130,15 +130,15 @@ class StreamWayBack:
 
     def __init__(self, way: WayBack) -> None:
         self._thoughts = ThoughtFinder(way.think_tags, opened=way.think_opened) if way.think_tags else None
-        self._undo: StreamRenamer | StreamUndo = (
-            StreamRenamer(way.undo.renames) if way.undo.is_only_names() else StreamUndo(way.undo, way.notes)
-        )
+        self._undo: StreamRenamer | StreamUndo = StreamUndo(way.undo, way.notes)
+        if way.undo.is_only_names():  # fast path: only names to undo
+            self._undo = StreamRenamer(way.undo.renames)
 
     def feed(self, events: list[Event]) -> list[Event]:
         if self._thoughts is not None:
             events = [out for event in events for out in self._thoughts.feed(event)]
         undo = self._undo
-        if isinstance(undo, StreamRenamer):  # fast path: only names to undo
+        if isinstance(undo, StreamRenamer):
             return undo.feed_all(events)
         undone: list[Event] = []
         try:
@@ -247,10 +247,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
     def copy_bytes(self, client_request: ClientRequest, request: Request) -> UpstreamCall:
         """The client's own bytes, with the model's name as the only change."""
         dialect, model = self.to.dialect, self.to.model
-        path, body = client_request.path, client_request.raw
-        if dialect.put_model is None:
-            body = put_model(body, model, client_request.request.model)
-        else:
+        path, body = client_request.path, put_model(client_request.raw, model, client_request.request.model)
+        if dialect.put_model is not None:
             path = dialect.put_model(path, model)
         return UpstreamCall(
             dialect=dialect,
@@ -280,7 +278,10 @@ def write_call(
     )
     same_dialect = to.dialect.name == client_request.dialect.name
     unchanged = prepared.request is request or prepared.request == request
-    if same_dialect and client_request.same_wire and not to.profile.think_tags and unchanged:
+    says_model = asked.model != "" or to.model == "" or to.dialect.put_model is not None
+    if (
+        same_dialect and client_request.same_wire and not to.profile.think_tags and unchanged and says_model
+    ):  # fast path: own bytes
         return exchange.copy_bytes(client_request, prepared.request)
     return exchange.encode(prepared.request, corrections_left=corrections)
 
@@ -297,12 +298,15 @@ def _ask_for_usage(body: JsonObject, key: str, inside: str) -> None:
 
 
 def put_model(data: bytes, model: str, old: str) -> bytes:
-    """Replaces the model's name and keeps every other byte."""
+    """Replaces the model's name and keeps every other byte. What stands before a `/` in front of the name stays too."""
     spans = {} if model == old else top_spans(data)
     if "model" not in spans:
         return data
     start, end = spans["model"]
-    return data[:start] + dump_json(model) + data[end:]
+    said = load_json(data[start:end])
+    if said != old and not (type(said) is str and said.endswith(f"/{old}")):
+        return data
+    return data[:start] + dump_json(said.removesuffix(old) + model) + data[end:]
 
 
 def without_side(body: bytes) -> bytes:

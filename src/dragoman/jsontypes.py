@@ -117,7 +117,7 @@ def check_keys(data: bytes) -> None:
     members = load_members(data)
     for comma, colon in ((b",", b":"), (b", ", b": ")):
         pieces = [b'"%b"%b%b' % (key.encode(), colon, value) for key, value in members.items()]
-        if data == b"{%b}" % comma.join(pieces):
+        if data == b"{%b}" % comma.join(pieces):  # fast path: plain spelling
             return
     _find_spans(data, members)
 

@@ -75,6 +75,26 @@ def test_a_request_and_its_reply_keep_every_byte(dialect: str, alias: bool) -> N
             assert "x-dragoman-notes" not in got.headers
 
 
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic", "openai_responses", "ollama"])
+def test_a_request_without_a_model_is_sent_with_the_one_we_chose(dialect: str) -> None:
+    body = json.loads(BODIES[dialect].replace(b"STREAM", b"false"))
+    del body["model"]
+    with faultline(say(200, REPLIES[dialect])) as line:
+        spec = upstream("far", dialect, line.url, kind=KINDS.get(dialect, dialect), models=("far-model",))
+        with open_house(spec) as house:
+            assert post(house.url, PATHS[dialect], json.dumps(body).encode()).status == 200
+            assert json.loads(line.seen[0].body) == {"model": "far-model", **body}
+
+
+def test_the_model_in_a_gemini_body_is_that_of_its_path() -> None:
+    body = GEMINI.replace(b"{", b'{"model": "models/nick", ', 1)
+    with faultline(say(200, REPLIES["gemini"])) as line:
+        spec = upstream("far", "gemini", line.url, models=("far-model",))
+        with open_house(spec, aliases={"nick": ("far/far-model",)}) as house:
+            assert post(house.url, PATHS["gemini"].replace("MODEL", "nick"), body).status == 200
+            assert line.seen[0].body == body.replace(b"nick", b"far-model")
+
+
 CHAT_STREAM = (
     b': hello\n\ndata: {"id":"c","object":"chat.completion.chunk","created":1,"model":"far","x_far":1.0,'
     b'"choices":[{"index":0,"delta":{"role":"assistant","content":"h\\u00e9"},"finish_reason":null}]}\n\n'

@@ -223,6 +223,8 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     _encode_guests(body, request, notes)
     if request.extras:
         add_extras(body, request.extras, NAME, ROOT, notes)
+    if request.model and "model" not in body:  # the client said none, and one was chosen for it
+        body = {"model": request.model, **body}
     return WireRequest(path=PATH, body=body)
 
 
