@@ -132,6 +132,16 @@ def test_our_own_stream_comes_back_to_the_same(lines: list[bytes], reply: Reply)
     assert fold(decode(*(json.dumps(body).encode() + b"\n" for body in written))) == reply
 
 
+def test_a_line_with_a_key_of_its_own_keeps_it() -> None:
+    """It has as many keys as every line has, but not the same ones."""
+    odd = json.loads(line(content="b"))
+    del odd["created_at"]
+    reply = fold(decode(line(content="a"), json.dumps(odd | {"load": 7}).encode() + b"\n", line(END, content="c")))
+    assert isinstance(reply, Reply)
+    assert reply.choices[0].parts == (Text(text="abc"),)
+    assert reply.extras["ollama"]["load"] == 7
+
+
 def test_generate_streams_responses() -> None:
     head = {"model": "m", "created_at": TIME}
     bodies = [

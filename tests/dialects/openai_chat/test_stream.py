@@ -96,6 +96,17 @@ def test_a_stream_is_the_reply_in_pieces() -> None:
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 
 
+def test_what_only_one_chunk_of_many_says_is_kept() -> None:
+    """As many keys as the chunk before, or the same keys with another value: it is not the same chunk."""
+    first = chunk({"role": "assistant", "content": ""}) | {"system_fingerprint": "a"}
+    other = chunk({"content": "b"}) | {"system_fingerprint": "b"}
+    foreign = chunk({"content": "c"}) | {"system_fingerprint": "b", "kind": 1}
+    del foreign["object"]
+    said = reply_of(first, chunk({"content": "a"}) | {"system_fingerprint": "a"}, other, foreign, chunk({}, "stop"))
+    assert said.choices[0].parts == (Text(text="abc"),)
+    assert said.extras == {"openai_chat": {"system_fingerprint": "b", "kind": 1}}
+
+
 def test_a_stream_without_done_ends_with_its_finish() -> None:
     assert parts_of(chunk({"content": "a"}), chunk(finish="stop"), end=b"") == (Text(text="a"),)
 

@@ -102,7 +102,9 @@ class StreamDecoder:
     def _read(self, body: JsonObject, events: list[Event]) -> None:
         # nearly every line: model, created_at, done and a piece of what the line before had a piece of
         index, text = -1, None
-        if len(body) == 4 and body.get("done") is False:  # fast path: ollama line
+        if (
+            len(body) == 4 and body.get("done") is False and "created_at" in body and "model" in body
+        ):  # fast path: ollama line
             message = body.get("message")
             if type(message) is not dict:
                 index, text = self._text, body.get("response")

@@ -30,10 +30,11 @@ from dragoman.wire import WireReply
 CUT = Failure(kind="cut_off", message="the stream ended before its end")
 
 MOST_CHOICES = 128  # OpenAI's limit for `n`
-# Keys that repeat in every chunk and say nothing new after the first. `obfuscation` and `p` are padding.
+# Keys of a chunk that are about the whole reply. `obfuscation` and `p` are padding.
 _KNOWN = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier", "obfuscation", "p"}
 )
+# Those of them that say nothing new once the reply has started.
 _SILENT = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation", "p"})
 
 
@@ -47,7 +48,8 @@ class StreamDecoder:
         self._tier: str | None = None
         self._ids = CallIds()
         self._seen = False  # at least one chunk came, even an empty one
-        self._size = -1  # number of keys of a chunk without news: a chunk of the same size is not searched
+        self._keys: tuple[str, ...] = ()  # of the last chunk that was read in full, if all of them are known
+        self._labels: tuple[object, ...] = ()  # of that chunk
         self._started = False
         self._ended = False
         self._template = DeltaTemplate()  # of the text deltas
@@ -96,7 +98,10 @@ class StreamDecoder:
             self._read_other(frame, body, events)
             return
         if (
-            len(body) == self._size and body.get("usage") is None and self._read_text(body["choices"], events, block)
+            tuple(body) == self._keys
+            and body.get("usage") is None
+            and _read_labels(body) == self._labels
+            and self._read_text(body["choices"], events, block)
         ):  # fast path: chat text
             return
         self._read_chunk(body, events)
@@ -124,7 +129,8 @@ class StreamDecoder:
     def _read_chunk(self, body: JsonObject, events: list[Event]) -> None:
         self._template_owner = None  # a template learned from this chunk would repeat its other news
         self._padded = self._padded or "obfuscation" in body
-        self._size = len(body) if body.keys() <= _KNOWN else -1
+        self._keys = tuple(body) if body.keys() <= _KNOWN else ()
+        self._labels = _read_labels(body)
         self._read_head(body)
         choices = body["choices"]
         if not self._started:
@@ -219,3 +225,8 @@ class StreamDecoder:
             usage = groq.get("usage") if type(groq) is dict else None
             return decode_usage(dict(usage)) if type(usage) is dict else None
         return decode_usage(self._usage)
+
+
+def _read_labels(body: JsonObject) -> tuple[object, ...]:
+    """What a chunk says about the whole reply and another chunk may say differently."""
+    return body.get("system_fingerprint"), body.get("service_tier")
