@@ -108,10 +108,9 @@ def note_lost_names(messages: tuple[Message, ...], dialect: str, notes: Notes) -
 def has_names(messages: Iterable[Message]) -> bool:
     """A quick look, for the dialects whose results have none."""
     for message in messages:
-        if message.role == "user":
-            for part in message.parts:
-                if type(part) is ToolResult and part.name is not None:
-                    return True
+        for part in message.parts:
+            if type(part) is ToolResult and part.name is not None:
+                return True
     return False
 
 

@@ -61,6 +61,7 @@ def fit_media(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 _CONCERNED = frozenset({Image, Document, Audio, Video, Opaque})
+_RARE_IN_RESULTS = _CONCERNED | {ToolResult}  # a result in a result is not looked into
 
 
 def holds_rare(messages: tuple[Message, ...]) -> bool:
@@ -70,7 +71,7 @@ def holds_rare(messages: tuple[Message, ...]) -> bool:
             kind = type(part)
             if kind is ToolResult:
                 for inner in part.parts:  # type: ignore[union-attr]
-                    if type(inner) in _CONCERNED:
+                    if type(inner) in _RARE_IN_RESULTS:
                         return True
             elif kind in _CONCERNED:
                 return True
