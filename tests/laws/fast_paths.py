@@ -11,13 +11,13 @@ that something was remembered; without it nothing is found.
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import dragoman
 
@@ -33,6 +33,10 @@ class Mark(NamedTuple):
     line: int
 
 
+# These give the same in other bytes; they have a test of their own.
+IN_OTHER_BYTES = frozenset({"own bytes", "own reply"})
+
+
 @cache
 def find_marks() -> tuple[Mark, ...]:
     found = []
@@ -43,8 +47,8 @@ def find_marks() -> tuple[Mark, ...]:
     return tuple(found)
 
 
-def names() -> list[str]:
-    return sorted({mark.name for mark in find_marks()})
+def names() -> frozenset[str]:
+    return frozenset(mark.name for mark in find_marks())
 
 
 @contextmanager
@@ -58,7 +62,7 @@ def without(*wanted: str) -> Iterator[None]:
 def _compile_without(wanted: tuple[str, ...]) -> dict[Path, dict[str, CodeType]]:
     lines: dict[Path, list[int]] = {}
     for mark in find_marks():
-        if not wanted or mark.name in wanted:
+        if mark.name in (wanted or names() - IN_OTHER_BYTES):
             lines.setdefault(mark.file, []).append(mark.line)
     return {file: _compile(file, _switched_off(file, numbers)) for file, numbers in lines.items()}
 
@@ -71,6 +75,84 @@ def _switched_off(file: Path, lines: list[int]) -> ast.Module:
         else:
             node.value = ast.Constant(None)
     return tree
+
+
+class Mutant(NamedTuple):
+    """A fast path that takes too much: one of its conditions is gone."""
+
+    name: str
+    words: str  # the condition
+    file: Path
+    codes: dict[str, CodeType]
+
+
+@contextmanager
+def broken(mutant: Mutant) -> Iterator[None]:
+    with _swapped({mutant.file: mutant.codes}):
+        yield
+
+
+def find_mutants(name: str, guards: tuple[str, ...] = ()) -> Iterator[Mutant]:
+    """One for each condition of a fast path. `guards` are functions that decide for it, by name."""
+    marks = [mark for mark in find_marks() if mark.name == name]
+    places = [(mark.file, mark.line, "") for mark in marks]
+    places += [(file, 0, guard) for guard in guards for file in _files_with(guard, {mark.file for mark in marks})]
+    for file, line, guard in places:
+        for number in range(10_000):
+            tree = ast.parse(file.read_text("utf-8"))
+            changes = list(_guard_changes(tree, guard) if guard else _changes(find_statement(tree, line)))
+            if number >= len(changes):
+                break
+            words, change = changes[number]
+            change()
+            yield Mutant(name, words, file, _compile(file, tree))
+
+
+Change: TypeAlias = tuple[str, Callable[[], None]]
+
+
+def _files_with(function: str, near: set[Path]) -> list[Path]:
+    """Where a function is: beside the mark, or else anywhere."""
+    found = [file for file in sorted(ROOT.rglob("*.py")) if f"def {function}(" in file.read_text("utf-8")]
+    assert found, f"no function {function}"
+    return [file for file in found if file in near] or found
+
+
+def _guard_changes(tree: ast.Module, guard: str) -> Iterator[Change]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == guard:
+            yield from _inner_changes(node)
+
+
+def _changes(node: ast.If | ast.Assign) -> Iterator[Change]:
+    if isinstance(node, ast.If):
+        yield from _weaken(node, ast.And, always=True)
+        for inner in node.body:
+            yield from _inner_changes(inner)
+    elif isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith(".get"):
+        memory = ast.unparse(node.value.func).removesuffix(".get")
+        first = ast.parse(f"next(iter({memory}.values()), None)", mode="eval").body
+        yield "the key", partial(setattr, node, "value", first)
+
+
+def _inner_changes(node: ast.AST) -> Iterator[Change]:
+    """An `if` that returns None, True or False gives up: now it does not. Any other `if` that returns asks for less."""
+    for inner in ast.walk(node):
+        if not isinstance(inner, ast.If) or not isinstance(inner.body[0], ast.Return):
+            continue
+        gives_up = isinstance(inner.body[0].value, ast.Constant | None)
+        yield from _weaken(inner, ast.Or, always=False) if gives_up else _weaken(inner, ast.And, always=True)
+
+
+def _weaken(node: ast.If, kind: type[ast.boolop], *, always: bool) -> Iterator[Change]:
+    test = node.test
+    if not isinstance(test, ast.BoolOp) or not isinstance(test.op, kind):
+        yield ast.unparse(test), partial(setattr, node, "test", ast.Constant(always))
+        return
+    for i, value in enumerate(test.values):
+        rest = test.values[:i] + test.values[i + 1 :]
+        less = rest[0] if len(rest) == 1 else ast.BoolOp(op=test.op, values=rest)
+        yield ast.unparse(value), partial(setattr, node, "test", less)
 
 
 def find_statement(tree: ast.Module, line: int) -> ast.If | ast.Assign:

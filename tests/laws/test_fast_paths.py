@@ -1,18 +1,143 @@
-"""Every fast path gives what the slow path gives: the same bytes, the same values, the same notes.
+"""Every fast path gives what the slow path gives: the same bytes, the same values, the same notes, the same errors.
 
-`DRAGOMAN_ALL=1` compares all recorded exchanges; without it every fifth one.
+Recorded traffic, generated values and near misses go through the code with and without the fast paths. A near miss is a
+value that a fast path takes, with one thing changed. Each condition of a fast path is taken away once, to see that the
+law would notice. `DRAGOMAN_ALL=1` tries everything; without it every eighth recording, every third near miss and one
+condition of each fast path are tried.
 """
 
+import json
 import os
+from collections.abc import Iterable, Sequence
+from functools import partial
+from random import Random
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from msgspec import Struct
 
-from tests.laws.fast_paths import without
+from dragoman.convert import convert, convert_reply
+from dragoman.dialects import find_dialect
+from dragoman.jsontypes import dump_json
+from dragoman.model.fold import unfold
+from dragoman.model.reply import Reply
+from dragoman.model.request import Request
+from dragoman.notes import Notes
+from dragoman.upstream.read_reply import decode_whole
+from tests.laws import strategies, wide
+from tests.laws.bending import bend, bend_stream
+from tests.laws.fast_paths import names, without
+from tests.laws.probes import PATHS, Try, outcome, probes, show, through, tries_of
 from tests.laws.snapshot.table import DIRECTIONS, WRITE, Direction, targets_of
-from tests.laws.snapshot.ways import DIALECTS, Written, talks
+from tests.laws.snapshot.ways import DIALECTS, Written, read_request, send_request, talks
 from tests.recorded import needs_corpus
 
-EVERY = 1 if os.environ.get("DRAGOMAN_ALL") else 5
+ALL = bool(os.environ.get("DRAGOMAN_ALL"))
+EVERY = 1 if ALL else 8
+SAMPLE = 1 if ALL else 3
+EXAMPLES = int(os.environ.get("DRAGOMAN_EXAMPLES", "60"))
+often = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+class FastPath(Struct, frozen=True):
+    """Where a fast path shows, and the functions that decide whether it is taken."""
+
+    probes: tuple[str, ...]
+    guards: tuple[str, ...] = ()
+
+
+def path(*shown_by: str, by: Sequence[str] = ()) -> FastPath:
+    return FastPath(shown_by, tuple(by))
+
+
+WRITTEN = tuple(f"write requests {name}" for name in DIALECTS)
+STREAMED = tuple(f"write streams {name}" for name in DIALECTS)
+FAST_PATHS: dict[str, FastPath] = {
+    # a usual part, turn or tool of a wire
+    "anthropic call": path("read requests anthropic"),
+    "anthropic lone text": path("read requests anthropic"),
+    "anthropic result": path("read requests anthropic"),
+    "anthropic text": path("read requests anthropic"),
+    "anthropic turn": path("read requests anthropic"),
+    "chat answer": path("read requests openai_chat", "read replies openai_chat"),
+    "chat call": path("read requests openai_chat"),
+    "chat text block": path("read requests openai_chat"),
+    "chat turn": path("read requests openai_chat", by=["_decode_usual"]),
+    "gemini part": path("read requests gemini", by=["_decode_usual"]),
+    "gemini tool": path("read requests gemini"),
+    "gemini turn": path("read requests gemini"),
+    "ollama call": path("read requests ollama", "read replies ollama"),
+    "ollama result": path("read requests ollama", by=["_read_usual_result"]),
+    "ollama turn": path("read requests ollama"),
+    "responses item": path("read requests openai_responses", by=["_add_usual", "_add_words"]),
+    "responses text": path("read requests openai_responses"),
+    "responses tool": path("read requests openai_responses"),
+    # a usual turn or part, written
+    "anthropic text, written": path("write requests anthropic"),
+    "chat answer, written": path("write requests openai_chat", "write replies openai_chat"),
+    "ollama result, written": path("write requests ollama"),
+    "usual turn": path(*WRITTEN, by=["usual_text", "usual_calls", "usual_result", "_encode_usual", "encode_usual"]),
+    "results without names": path("write requests anthropic", by=["has_names"]),
+    # streams
+    "anthropic delta": path("read streams anthropic"),
+    "anthropic delta, written": path("write streams anthropic"),
+    "chat delta": path("read streams openai_chat"),
+    "chat delta, written": path("write streams openai_chat"),
+    "chat text": path("read streams openai_chat", by=["_read_text"]),
+    "gemini delta": path("read streams gemini"),
+    "gemini delta, written": path("write streams gemini"),
+    "gemini text": path("read streams gemini", by=["_read_text"]),
+    "gemini text part": path("read streams gemini"),
+    "ollama delta, written": path("write streams ollama"),
+    "ollama line": path("read streams ollama"),
+    "responses delta": path("read streams openai_responses"),
+    "responses delta, written": path("write streams openai_responses"),
+    "delta of the open part": path(*STREAMED),
+    "known event name": path("cut frames any"),
+    "sse data": path("cut frames any"),
+    "sse event": path("cut frames any"),
+    # passes with nothing to do
+    "chat turns apart": path("write requests openai_chat", by=["_has_neighbours"]),
+    "empty arguments": path("send requests any"),
+    "fine ids": path("send requests any", by=["_fine_ids"]),
+    "heard turns": path(*WRITTEN, by=["_are_sure", "_is_surely_heard"]),
+    "known names": path("send requests any"),
+    "named results": path("send requests any", by=["_are_named"]),
+    "names of tools": path("send requests any"),
+    "no billing": path("send requests any"),
+    "no media": path("send requests any", by=["_is_concerned"]),
+    "no media in results": path("send requests any", by=["_any_media"]),
+    "no refusal": path("send requests any", by=["_any_refusal"]),
+    "no system text": path("send requests any"),
+    "no thoughts": path("send requests any", by=["any_sealed", "_is_concerned"]),
+    "nothing blank": path("send requests any", by=["_any_blank", "_holds_blank"]),
+    "nothing foreign": path("send requests any", by=["_any_foreign"]),
+    "nothing freeform": path("send requests any", by=["_has_freeform"]),
+    "nothing to rename": path("send requests any"),
+    "ollama settled turn": path("write requests ollama", by=["_is_settled"]),
+    "paired calls": path("send requests any", by=["_is_paired"]),
+    "plain conversation": path("send requests any", by=["holds_rare"]),
+    "results apart": path("send requests any", by=["_is_mixed"]),
+    "turns apart": path("send requests any", by=["_any_fit", "_has_neighbours"]),
+    # the gateway
+    "known profile": path("send requests any"),
+    "known schema": path("send requests any"),
+    "known tools": path("send requests any"),
+    "no side field": path("read requests openai_chat"),
+    "nothing to undo": path("undo answers any"),
+    "only names to undo": path("undo answers any"),
+    "plain spelling": path("check bodies any"),
+    "own bytes": path(),
+    "own reply": path(),
+}
+
+
+def test_every_fast_path_of_the_code_is_in_the_table() -> None:
+    assert names() == FAST_PATHS.keys()
+
+
+# ---------------------------------------------------------------- recorded traffic
 
 
 @needs_corpus
@@ -34,3 +159,114 @@ def write_all(direction: Direction, dialect: str) -> dict[tuple[str, str], Writt
         for case in talks(dialect)[::EVERY]
         for target, written in WRITE[direction](case, targets).items()
     }
+
+
+# ---------------------------------------------------------------- near misses and generated values
+
+
+def check_alike(tries: Iterable[Try]) -> None:
+    tries = list(tries)
+    fast = [outcome(run) for run in tries]
+    with without():
+        slow = [outcome(run) for run in tries]
+    differing = [pair for pair in zip(fast, slow, strict=True) if pair[0] != pair[1]]
+    assert not differing, (
+        f"{len(differing)} of {len(tries)} differ, first:\nfast {differing[0][0]}\nslow {differing[0][1]}"
+    )
+
+
+@pytest.mark.parametrize("probe", probes())
+def test_a_near_miss_comes_out_alike(probe: str) -> None:
+    check_alike(tries_of(probe)[::SAMPLE])
+
+
+SERVERS = ("openai/o3", "anthropic/claude-opus-5-5", "gemini/gemini-3-pro", "xai/grok-4", "mistral/mistral-medium")
+
+
+@often
+@given(request_=strategies.requests | wide.requests)
+def test_a_generated_request_is_written_alike(request_: Request) -> None:
+    body = dump_json(request_)
+    asked = read_request("canonical", body)
+    tries: list[Try] = [partial(send_request, asked, server) for server in SERVERS]
+    for mend in (False, True):
+        tries += [partial(write_request, body, name, mend) for name in DIALECTS]
+    check_alike(tries)
+
+
+def write_request(body: bytes, to: str, mend: bool) -> object:
+    return show(convert(body, to=to, source="canonical", mend=mend))
+
+
+@often
+@given(reply=strategies.replies() | wide.replies())
+def test_a_generated_reply_is_written_alike(reply: Reply) -> None:
+    body, events = dump_json(reply), [dump_json(event) + b"\n" for event in unfold(reply)]
+    tries: list[Try] = [partial(through, events, "canonical", name) for name in DIALECTS]
+    tries += [partial(write_reply, body, name) for name in DIALECTS]
+    check_alike(tries)
+
+
+def write_reply(body: bytes, to: str) -> object:
+    return show(convert_reply(body, to=to, source="canonical"))
+
+
+@needs_corpus
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_bent_recording_comes_out_alike(dialect: str) -> None:
+    dice, tries = Random(dialect), list[Try]()  # noqa: S311  # the same examples in every run
+    found = [case for case in talks(dialect) if not case.failed]
+    bodies = [body for case in found if (body := case.read("request.json")) is not None and len(body) < 10_000]
+    streams = [data for case in found if (data := case.stream()) is not None and len(data) < 10_000]
+    for _ in range(EXAMPLES * 3):
+        bent, to = json.dumps(bend(json.loads(dice.choice(bodies)), dice)).encode(), dice.choice(DIALECTS)
+        tries.append(lambda b=bent, t=to: show(convert(b, to=t, source=dialect, path=PATHS[dialect])))  # type: ignore[misc]
+        tries.append(partial(events_of, bend_stream(dice.choice(streams), dice), dialect))
+    check_alike(tries)
+
+
+def events_of(data: bytes, dialect: str) -> list[Any]:
+    """The events of a stream, and what ended it. The order of keys in extras is of no account."""
+    lines, *rest = through([data], dialect, "canonical")
+    assert isinstance(lines, bytes)
+    return [json.dumps(json.loads(line), sort_keys=True) for line in lines.splitlines()] + rest
+
+
+# ---------------------------------------------------------------- the same in other bytes
+
+
+@needs_corpus
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_clients_own_bytes_say_what_we_would_write(dialect: str) -> None:
+    """Except that we ask a Chat stream for its usage where we write the request ourselves."""
+    targets = [target for target in targets_of("requests") if "/" in target]
+    found = [case for case in talks(dialect)[::EVERY] if case.read("request.json")]
+    fast = [WRITE["requests"](case, targets) for case in found]
+    with without("own bytes"):
+        slow = [WRITE["requests"](case, targets) for case in found]
+    for case, one, other in zip(found, fast, slow, strict=True):
+        for target in targets:
+            assert read_sent(one[target]) == read_sent(other[target]), (case.name, target)
+
+
+def read_sent(written: Written) -> tuple[bytes, Any, bytes]:
+    head, _, body = written.sent.partition(b"\n\n")
+    value = json.loads(body) if body else None
+    if isinstance(value, dict):
+        value.pop("stream_options", None)
+    return head, value, written.notes
+
+
+@needs_corpus
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_of_a_reply_that_goes_back_as_it_is_the_head_and_the_usage_are_read(dialect: str) -> None:
+    for case in talks(dialect)[::EVERY]:
+        raw = case.read("reply.json")
+        if raw is None or case.failed:
+            continue
+        there = find_dialect(dialect)
+        read = partial(decode_whole, {"content-type": "application/json"}, raw, there, Notes(), as_is=True)
+        fast = read()
+        with without("own reply"):
+            slow = read()
+        assert (fast.id, fast.model, fast.usage) == (slow.id, slow.model, slow.usage), case.name

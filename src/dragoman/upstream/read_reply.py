@@ -43,8 +43,8 @@ def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: N
             decoder = dialect.stream_decoder(notes)
             return fold_events(decoder.feed(raw) + decoder.close())
         body = load_json(raw)
-        if as_is and not dialect.stores_replies:  # a stored reply needs what it says
-            body = _without_content(body)
+        if as_is and not dialect.stores_replies:  # fast path: own reply
+            body = _without_content(body)  # a stored reply needs what it says
         return dialect.decode_reply(WireReply(body=body, headers=headers), notes)
     except (DecodeError, RecursionError) as error:
         raise UpstreamError(unreadable(error)) from error

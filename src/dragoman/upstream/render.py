@@ -40,7 +40,7 @@ def render(
 
 def find_profile(state: UpstreamState, dialect: str, model: str, *, native: bool) -> Profile:
     """From the rows, the configuration, and what refusals have taught this process."""
-    known = state.profiles.get((dialect, model, native))
+    known = state.profiles.get((dialect, model, native))  # fast path: known profile
     if known is not None:
         return known
     learned = state.learned.get((dialect, model))

@@ -1,6 +1,6 @@
 """What is written for a recorded exchange, for every target. Only this file of the snapshot knows dragoman's names.
 
-A refactoring that renames them changes this file: four functions of the library, and `_send` for the gateway.
+A refactoring that renames them changes this file: four functions of the library, and `_call` for the gateway.
 """
 
 import json
@@ -13,7 +13,9 @@ from msgspec import Struct
 from dragoman.convert import Converted, convert, convert_failure, convert_reply, convert_stream
 from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError
-from dragoman.exchange import ClientRequest
+from dragoman.exchange import ClientRequest, UpstreamCall
+from dragoman.model.fold import unfold
+from dragoman.model.reply import Reply
 from dragoman.notes import Note, Notes
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.render import render, split
@@ -77,8 +79,8 @@ def write_requests(case: Case, targets: Iterable[str]) -> dict[str, Written]:
     raw = case.read("request.json")
     if raw is None:
         return {}
-    asked = cache(lambda: _ask(case, raw))
-    return _each(targets, lambda to: _send(asked(), to) if "/" in to else _convert(case, raw, to))
+    asked = cache(lambda: read_request(case.dialect, raw, _path(case), _headers(case)))
+    return _each(targets, lambda to: send_request(asked(), to) if "/" in to else _convert(case, raw, to))
 
 
 def write_replies(case: Case, targets: Iterable[str]) -> dict[str, Written]:
@@ -117,22 +119,35 @@ def _stream(source: str, data: bytes, to: str) -> Written:
     return Written(sent, _spell(notes))
 
 
-def _ask(case: Case, raw: bytes) -> ClientRequest:
-    """The request as the gateway has it once it is read."""
-    notes, dialect = Notes(), find_dialect(case.dialect)
-    wire = WireRequest(body=json.loads(raw), path=_path(case), headers=_headers(case))
+def read_request(name: str, raw: bytes, path: str = "", headers: dict[str, str] | None = None) -> ClientRequest:
+    """A request as the gateway has it once it is read."""
+    notes, dialect, headers = Notes(), find_dialect(name), headers or {}
     return ClientRequest(
         dialect=dialect,
-        request=dialect.decode_request(wire, notes),
+        request=dialect.decode_request(WireRequest(body=json.loads(raw), path=path, headers=headers), notes),
         raw=raw,
-        headers=_headers(case),
+        headers=headers,
         notes=tuple(notes),
-        path=_path(case),
+        path=path,
     )
 
 
-def _send(asked: ClientRequest, target: str) -> Written:
+def send_request(asked: ClientRequest, target: str) -> Written:
     """What the gateway sends to a server, however often."""
+    made, copies = _call(asked, target)
+    return Written(_lines(f"{copies} x {made.path}", made.headers, made.body), _spell(made.notes))
+
+
+def answer_request(asked: ClientRequest, target: str, reply: Reply) -> tuple[object, ...]:
+    """A server's answer as the client gets it, whole and streamed."""
+    made, _ = _call(asked, target)
+    way, events = made.way_back, list(unfold(reply))
+    if way is None:
+        return reply, events
+    return way.reply(reply), way.open_stream().feed(events), _spell(made.notes)
+
+
+def _call(asked: ClientRequest, target: str) -> tuple[UpstreamCall, int]:
     server, _, model = target.partition("/")
     kind, _, dialect = server.partition(":")
     spoken = (dialect,) if dialect else load_rows().kinds[kind].dialects
@@ -140,8 +155,7 @@ def _send(asked: ClientRequest, target: str) -> Written:
     state, at, copies = UpstreamState(upstream, lambda: 0.0), Target(upstream, model), 1
     if (asked.request.choices or 1) > 1:
         asked, copies = split(asked, state, at, refuse=frozenset())
-    made = render(asked, state, at, stream=bool(asked.request.stream), refuse=frozenset())
-    return Written(_lines(f"{copies} x {made.path}", made.headers, made.body), _spell(made.notes))
+    return render(asked, state, at, stream=bool(asked.request.stream), refuse=frozenset()), copies
 
 
 def _written(made: Converted) -> Written:

@@ -133,7 +133,7 @@ def decode_message(message: JsonObject) -> Message:
                 if type(text) is str:
                     return Message(role=role, parts=(Text(text=text),), extras=LISTED)
         parts = decode_blocks(content, "content")
-        if len(parts) == 1 and type(parts[0]) is Text and is_plain(parts[0]):
+        if len(parts) == 1 and is_plain(parts[0]):
             return Message(role=role, parts=parts, extras=LISTED)
         return Message(role=role, parts=parts)
     del message["role"]

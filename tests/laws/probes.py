@@ -1,0 +1,144 @@
+"""What is tried with and without the fast paths: near misses through every conversion."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from random import Random
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from dragoman.convert import Converted, convert, convert_reply, convert_stream
+from dragoman.framing.sse import SseDecoder
+from dragoman.jsontypes import check_keys, dump_json
+from dragoman.model.request import CustomTool, Tool
+from dragoman.notes import Notes
+from tests.laws import near_misses
+from tests.laws.near_misses import DIALECTS
+from tests.laws.snapshot.ways import DOORS, answer_request, read_request, send_request
+
+Try: TypeAlias = Callable[[], object]
+SERVERS = (
+    *(
+        "openai/gpt-4o",
+        "openai/o3",
+        "anthropic/claude-sonnet-4-5",
+        "gemini/gemini-3-pro",
+        "gemini/gemma-3",
+        "xai/grok-4",
+    ),
+    *("ollama/llama-3", "vllm/llama-3", "deepseek/deepseek-chat", "mistral/mistral-medium", "moonshot/kimi-k2"),
+)
+PATHS = {**DOORS, "gemini": "/v1beta/models/m:generateContent"}
+
+
+def outcome(run: Try) -> str:
+    """What comes out, or what is raised."""
+    try:
+        return repr(run())
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def probes() -> list[str]:
+    return [f"{what} {name}" for what in MAKERS for name in (DIALECTS if what in BY_DIALECT else ("any",))]
+
+
+@cache
+def tries_of(probe: str) -> tuple[Try, ...]:
+    what, _, name = probe.rpartition(" ")
+    found = list(MAKERS[what](name))
+    Random(probe).shuffle(found)  # noqa: S311  # the same order in every run, so that a mutant is seen soon
+    return tuple(found)
+
+
+def show(made: Converted) -> tuple[object, ...]:
+    return made.json(), made.path, made.headers, [(note.kind, note.where, note.why) for note in made.notes]
+
+
+def read_requests(name: str) -> Iterator[Try]:
+    for body in near_misses.bent_requests(name):
+        for target in ("canonical", name):
+            yield lambda b=body, to=target: show(  # type: ignore[misc]
+                convert(b, to=to, source=name, path=PATHS[name], mend=to == name)
+            )
+
+
+def write_requests(name: str) -> Iterator[Try]:
+    for talk in near_misses.talks():
+        body = dump_json(talk)
+        for mend in (False, True):
+            yield lambda b=body, m=mend: show(convert(b, to=name, source="canonical", mend=m))  # type: ignore[misc]
+
+
+def send_requests(name: str) -> Iterator[Try]:
+    asked = [read_request("canonical", dump_json(talk)) for talk in near_misses.talks()]
+    for i, server in enumerate(SERVERS):
+        yield from (partial(send_request, one, server) for one in asked[i % 3 :: 3])
+
+
+def read_replies(name: str) -> Iterator[Try]:
+    for body in near_misses.bent_replies(name):
+        yield lambda b=body: show(convert_reply(b, to="canonical", source=name))  # type: ignore[misc]
+
+
+def write_replies(name: str) -> Iterator[Try]:
+    for body in map(dump_json, near_misses.answers()):
+        yield lambda b=body: show(convert_reply(b, to=name, source="canonical"))  # type: ignore[misc]
+
+
+def write_streams(name: str) -> Iterator[Try]:
+    for story in near_misses.stories():
+        lines = [dump_json(event) + b"\n" for event in story]
+        for pieces in (lines, [b"".join(lines)]):
+            yield partial(through, pieces, "canonical", name)
+
+
+def read_streams(name: str) -> Iterator[Try]:
+    for pieces in near_misses.bent_streams(name):
+        yield partial(through, pieces, name, "canonical")
+
+
+def through(pieces: Iterable[bytes], source: str, to: str) -> tuple[object, ...]:
+    """What was written until it ended or failed."""
+    notes, out = Notes(), b""
+    try:
+        for piece in convert_stream(pieces, to=to, source=source, notes=notes):
+            out += piece
+    except Exception as error:
+        return out, notes.items, f"{type(error).__name__}: {error}"
+    return out, notes.items
+
+
+def cut_frames(name: str) -> Iterator[Try]:
+    for data in near_misses.bent_blocks():
+        yield lambda d=data: SseDecoder().feed(d)  # type: ignore[misc]
+
+
+def undo_answers(name: str) -> Iterator[Try]:
+    """A server that takes the tools as they are, one that knows them by other names, one that has no freeform tools."""
+    usual = near_misses.TALK
+    odd = tuple(replace(tool, name="odd name") for tool in usual.tools or () if isinstance(tool, Tool))
+    for talk in (usual, replace(usual, tools=odd), replace(usual, tools=(CustomTool(name="f"),))):
+        asked = read_request("canonical", dump_json(talk))
+        for server in ("openai/gpt-4o", "mistral/mistral-medium"):
+            yield from (partial(answer_request, asked, server, answer) for answer in near_misses.answers())
+
+
+def check_bodies(name: str) -> Iterator[Try]:
+    for body in near_misses.doubled_bodies():
+        yield partial(check_keys, body)
+
+
+MAKERS: dict[str, Callable[[str], Iterator[Try]]] = {
+    "read requests": read_requests,
+    "write requests": write_requests,
+    "send requests": send_requests,
+    "read replies": read_replies,
+    "write replies": write_replies,
+    "read streams": read_streams,
+    "write streams": write_streams,
+    "cut frames": cut_frames,
+    "undo answers": undo_answers,
+    "check bodies": check_bodies,
+}
+BY_DIALECT = frozenset(name for name in MAKERS if name.startswith(("read", "write")))
