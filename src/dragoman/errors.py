@@ -1,14 +1,14 @@
-"""Every exception dragoman raises on purpose, as one tree."""
+"""Every exception that dragoman raises on purpose, as one tree."""
 
 from dragoman.failure import Failure
 
 
 class DragomanError(Exception):
-    """Anything we raise on purpose."""
+    """The base of all exceptions that we raise on purpose."""
 
 
 class DecodeError(DragomanError):
-    """A body is not what its dialect says. The path is gathered while the error unwinds."""
+    """A body does not have the form of its dialect. Each caller adds its step to the path with `under`."""
 
     def __init__(self, what: str, *path: str | int) -> None:
         super().__init__(what)
@@ -16,7 +16,7 @@ class DecodeError(DragomanError):
         self.path: tuple[str | int, ...] = path
 
     def under(self, *path: str | int) -> "DecodeError":
-        """The same error, seen from the object that holds the one it happened in."""
+        """The same error with the steps of the outer object put before its path."""
         self.path = path + self.path
         return self
 
@@ -39,7 +39,7 @@ class LossError(DragomanError):
 
 
 class UpstreamError(DragomanError):
-    """An upstream said no, or said nothing."""
+    """An upstream refused, failed or did not answer."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -47,7 +47,7 @@ class UpstreamError(DragomanError):
 
 
 class ToolError(DragomanError):
-    """A tool raised, timed out or returned what it may not."""
+    """A tool raised, timed out or returned an invalid value."""
 
     def __init__(self, call_id: str, why: str) -> None:
         super().__init__(f"{call_id}: {why}")
@@ -55,7 +55,7 @@ class ToolError(DragomanError):
 
 
 class ConfigError(DragomanError):
-    """Names the file, the line where it is known, and the key to change."""
+    """The configuration is wrong. Names the file, the line if it is known, and the key to change."""
 
     def __init__(self, file: str, key: str, why: str, line: int | None = None) -> None:
         place = file if line is None else f"{file}:{line}"

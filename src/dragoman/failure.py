@@ -1,11 +1,11 @@
-"""Failure: an API error as a value, the same whichever dialect said it."""
+"""Failure: an API error as a value, the same for every dialect."""
 
 from typing import Any, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
 FailureKind: TypeAlias = Literal[
-    "invalid_request",  # the caller's fault; the same again fails again
+    "invalid_request",  # the caller's fault: the same request would fail again
     "too_long",  # the conversation does not fit the model's context
     "unauthenticated",
     "no_credit",  # quota or balance used up: waiting does not help
@@ -14,7 +14,7 @@ FailureKind: TypeAlias = Literal[
     "conflict",
     "too_large",  # the body, in bytes
     "rate_limited",
-    "refused",  # a policy said no
+    "refused",  # refused by a policy
     "server_error",
     "overloaded",
     "timed_out",
@@ -64,7 +64,7 @@ _KIND_OF_STATUS: dict[int, FailureKind] = {
 class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: FailureKind
     message: str
-    status: int | None = None  # the HTTP status it came with; None in mid-stream
+    status: int | None = None  # the HTTP status; None for an error inside a stream
     code: str | None = None  # a machine-readable word shared by several dialects
     param: str | None = None  # the field the error is about
     retry_after_s: float | None = None
@@ -73,7 +73,7 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def kind_of_status(status: int | None) -> FailureKind:
-    """What a bare status says, when the body says nothing better."""
+    """The kind for a status, if the body does not tell more."""
     if status is None:
         return "unknown"
     found = _KIND_OF_STATUS.get(status)
@@ -85,7 +85,7 @@ def kind_of_status(status: int | None) -> FailureKind:
 
 
 def status_of(failure: Failure) -> int:
-    """The status to answer with: its own if it is an error status, else its kind's."""
+    """The status to answer with: the failure's own if it is an error status, else that of its kind."""
     if failure.status is not None and failure.status >= 400:
         return failure.status
     return STATUS[failure.kind]

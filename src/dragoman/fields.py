@@ -1,8 +1,8 @@
-"""Reading JSON objects key by key, and writing back the keys nobody took.
+"""Reads JSON objects key by key, and writes back the keys that no decoder knows.
 
-A decoder *takes* the keys it knows out of the object; what is left are the object's extras. A key whose value is
-null is not taken: it says nothing, and left in the extras it is written back as the null it was. The happy path pays
-nothing for error messages: a DecodeError gathers its path while it unwinds.
+A decoder *takes* the keys it knows out of the object. The rest are the object's extras. A null value is not taken: it
+carries nothing, and as an extra it is written back as null. Error messages cost nothing unless there is an error: a
+DecodeError collects its path while it is raised.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,8 +15,8 @@ from dragoman.notes import At, Notes
 
 T = TypeVar("T")
 
-OMIT = "~omit"  # spelling: keys the encoder always writes and this wire left out
-SILENT = "~silent"  # spelling: keys beside it that mean nothing elsewhere, so that nothing is lost without them
+OMIT = "~omit"  # spelling: keys that the encoder always writes and this body lacked
+SILENT = "~silent"  # spelling: extras that mean nothing in other dialects, so that dropping them needs no note
 
 
 def expected(what: str, value: object, key: str) -> DecodeError:
@@ -25,14 +25,14 @@ def expected(what: str, value: object, key: str) -> DecodeError:
 
 
 def need_object(value: object) -> JsonObject:
-    """An element that must be an object."""
+    """Check that a value is an object."""
     if type(value) is dict:
         return value
     raise DecodeError(f"expected object, found {kind_of(value)}")
 
 
 def look_list(obj: JsonObject, key: str) -> list[Any]:
-    """A list that stays where it is; none is an empty one."""
+    """Read a list without taking it. A missing list is empty."""
     value = obj.get(key)
     if value is None:
         return []
@@ -69,7 +69,7 @@ def take_flag_or_none(obj: JsonObject, key: str) -> bool | None:
 
 
 def take_integer_or_none(obj: JsonObject, key: str) -> int | None:
-    """A whole number; 3.0 is one too (JavaScript clients send it)."""
+    """Take a whole number. 3.0 is accepted too, because JavaScript clients send it."""
     value = obj.get(key)
     if value is None:
         return None
@@ -83,7 +83,7 @@ def take_integer_or_none(obj: JsonObject, key: str) -> int | None:
 
 
 def take_number_or_none(obj: JsonObject, key: str) -> float | None:
-    """A number, whole or not, as it was written."""
+    """Take a number, integer or float, unchanged."""
     value = obj.get(key)
     if value is None:
         return None
@@ -93,11 +93,11 @@ def take_number_or_none(obj: JsonObject, key: str) -> float | None:
     return value
 
 
-LAST_SECOND = 253_402_300_799  # of the year 9999: no calendar goes on
+LAST_SECOND = 253_402_300_799  # of the year 9999, the last that datetime knows
 
 
 def take_time_or_none(obj: JsonObject, key: str) -> float | None:
-    """Seconds since 1970. What no calendar can say (milliseconds, for one) is no time and stays where it is."""
+    """Take seconds since 1970. A number outside the calendar (for example milliseconds) stays an extra."""
     value = obj.get(key)
     return take_number_or_none(obj, key) if not is_number(value) or 0 <= value <= LAST_SECOND else None
 
@@ -134,7 +134,7 @@ def take_list_or_none(obj: JsonObject, key: str) -> list[Any] | None:
 
 
 def take_texts_or_none(obj: JsonObject, key: str) -> tuple[str, ...] | None:
-    """A list of strings."""
+    """Take a list of strings."""
     value = take_list_or_none(obj, key)
     if value is None:
         return None
@@ -145,7 +145,7 @@ def take_texts_or_none(obj: JsonObject, key: str) -> tuple[str, ...] | None:
 
 
 def take_each(obj: JsonObject, key: str, decode: Callable[[JsonObject], T]) -> tuple[T, ...]:
-    """A list of objects, each decoded; a missing or null list is an empty one."""
+    """Take a list of objects and decode each. A missing or null list is empty."""
     value = obj.get(key)
     if value is None:
         return ()
@@ -168,7 +168,7 @@ def decode_each(items: list[Any], key: str, decode: Callable[[JsonObject], T]) -
 
 
 def take_one(obj: JsonObject, key: str, decode: Callable[[JsonObject], T]) -> T | None:
-    """An object under a key, decoded; None where it is missing or null."""
+    """Take an object and decode it. None if it is missing or null."""
     value = take_object_or_none(obj, key)
     if value is None:
         return None
@@ -179,7 +179,7 @@ def take_one(obj: JsonObject, key: str, decode: Callable[[JsonObject], T]) -> T 
 
 
 def take_choice(obj: JsonObject, key: str, words: Mapping[str, T]) -> T:
-    """A string that must be one of a table's words."""
+    """Take a string that must be a key of `words`, and return its value."""
     word = take_text(obj, key)
     found = words.get(word)
     if found is None:
@@ -188,18 +188,18 @@ def take_choice(obj: JsonObject, key: str, words: Mapping[str, T]) -> T:
 
 
 def drop_constant(obj: JsonObject, key: str, value: object) -> None:
-    """Remove a key that says what it always says (`type: message`); anything else stays for the extras."""
+    """Remove a key that has its constant value (`type: message`). Any other value stays an extra."""
     if key in obj and obj[key] == value:
         del obj[key]
 
 
 def leftovers(obj: JsonObject, name: str) -> Extras:
-    """The keys nobody took, filed under the dialect's name."""
+    """The keys that no decoder took, under the dialect's name."""
     return {name: obj} if obj else {}
 
 
 def spelled(extras: Extras, name: str, key: str) -> Any:
-    """How this dialect's wire spelled something, or None."""
+    """The spelling that this dialect remembered under a key, or None."""
     own = extras.get(name)
     return None if own is None else own.get(key)
 
@@ -210,21 +210,21 @@ def note_spelling(obj: JsonObject, key: str, value: object) -> None:
 
 
 def note_omitted(obj: JsonObject, present: Mapping[str, object], *keys: str) -> None:
-    """Remember which of the keys that encoders always write this wire left out."""
+    """Remember which keys this body lacks, of those that encoders always write."""
     missing = [key for key in keys if key not in present]
     if missing:
         obj[OMIT] = missing
 
 
 def note_silent(obj: JsonObject, *keys: str) -> None:
-    """Remember which of the keys, where they are there, mean nothing elsewhere."""
+    """Remember which of these keys, if present, mean nothing in other dialects."""
     silent = [key for key in keys if key in obj]
     if silent:
         obj[SILENT] = [*obj.get(SILENT, ()), *silent]
 
 
 def is_silent(extras: Extras, name: str) -> bool:
-    """Whether there is nothing in them for this dialect to write, nor for any note to tell."""
+    """Whether the extras have nothing for this dialect to write and nothing to note."""
     for dialect, keys in extras.items():
         if dialect == name:
             return False
@@ -235,9 +235,10 @@ def is_silent(extras: Extras, name: str) -> bool:
 
 
 def add_extras(body: JsonObject, extras: Extras, name: str, at: At, notes: Notes) -> None:
-    """Write a value's own extras into its wire object; every foreign one is a note.
+    """Write a value's own extras into its wire object. Each extra of another dialect becomes a note.
 
-    An extra wins over what the encoder wrote (it is the wire's own, finer word); a null only fills a gap.
+    An extra replaces what the encoder wrote, because it is the original and more exact. A null is written only if the
+    key is absent.
     """
     for dialect, keys in extras.items():
         if dialect == name:

@@ -1,4 +1,4 @@
-"""JSON as values: the one place that dumps and loads it."""
+"""JSON as values. Only this module dumps and loads JSON."""
 
 import re
 from typing import Any, TypeAlias
@@ -14,21 +14,21 @@ _decode = msgspec.json.Decoder().decode
 _decode_string = msgspec.json.Decoder(str).decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
-_MEMBER = re.compile(rb'[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*', re.DOTALL)  # what stands before a value
+_MEMBER = re.compile(rb'[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*', re.DOTALL)  # the key and colon before a value
 
 
 def load_json(data: bytes | str) -> Json:
-    """Any JSON text as plain objects; what is not JSON is a DecodeError that says where."""
+    """Load any JSON text as plain objects. Invalid JSON raises a DecodeError with its position."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"not JSON: {error}") from error
-    except RecursionError as error:  # msgspec gives up on depth this way
+    except RecursionError as error:  # msgspec raises this for deep nesting
         raise DecodeError("not JSON we read: nested too deeply") from error
 
 
 def load_string(data: bytes) -> str | None:
-    """What one JSON string says; None for anything else."""
+    """Load one JSON string. None for any other text."""
     try:
         return _decode_string(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -36,23 +36,23 @@ def load_string(data: bytes) -> str | None:
 
 
 def load_members(data: bytes) -> dict[str, bytes]:
-    """The members of a JSON object whose text is known to be good, each value as its own text."""
+    """Load the members of a JSON object with each value as text. The text must be valid JSON."""
     return {key: bytes(value) for key, value in _decode_members(data).items()}
 
 
 def load_object(data: bytes | str) -> JsonObject:
-    """A JSON text that must be an object."""
+    """Load a JSON text that must be an object."""
     try:
-        value = _decode(data)  # here and not in load_json: this runs for every streamed event
+        value = _decode(data)  # not through load_json, because this runs for every streamed event
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        value = load_json(data)  # says what is wrong
+        value = load_json(data)  # raises the DecodeError
     if type(value) is not dict:
         raise DecodeError(f"expected object, found {kind_of(value)}")
     return value
 
 
 def dump_json(value: Json) -> bytes:
-    """Compact JSON, keys in the order they were put in."""
+    """Compact JSON. Keys keep their order."""
     return _encode(value)
 
 
@@ -61,12 +61,12 @@ def dump_text(value: Json) -> str:
 
 
 def format_json(value: Json) -> bytes:
-    """JSON for people: two spaces, one key a line."""
+    """JSON for people: indented by two spaces, one key per line."""
     return msgspec.json.format(_encode(value), indent=2)
 
 
 def copy_json(value: Json) -> Json:
-    """A copy whose objects and lists are its own; decoders consume what they are given."""
+    """A deep copy. Callers need it because decoders change the objects they read."""
     if type(value) is dict:
         return {key: copy_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -104,16 +104,17 @@ def kind_of(value: object) -> str:
 
 
 def top_spans(data: bytes) -> dict[str, tuple[int, int]]:
-    """Where each value of the outermost object stands; a key said twice is a DecodeError.
+    """The position of each value of the outermost object. A duplicate key raises a DecodeError.
 
-    Of two members with one key the decoder keeps the last. So what it found is laid beside the bytes: if each member
-    stands there, one after the other and nothing else, there is no second one.
+    Of two members with the same key the decoder keeps only the last. So we compare its members with the bytes: if the
+    bytes are exactly these members in a row, there is no duplicate.
     """
     return _find_spans(data, load_members(data))
 
 
 def check_keys(data: bytes) -> None:
-    """A DecodeError when a key is said twice; in the two usual spellings of JSON one look at the whole tells."""
+    """Raise a DecodeError for a duplicate key. For the two most frequent ways to write JSON, one comparison of the
+    whole text is enough."""
     members = load_members(data)
     for comma, colon in ((b",", b":"), (b", ", b": ")):
         pieces = [b'"%b"%b%b' % (key.encode(), colon, value) for key, value in members.items()]
@@ -137,7 +138,7 @@ def _find_spans(data: bytes, members: dict[str, bytes]) -> dict[str, tuple[int, 
 
 
 def _value_at(data: bytes, at: int, key: str | None) -> int:
-    """Where the next value begins; a DecodeError when it is not of this key."""
+    """The position of the next value. A DecodeError if it belongs to another key."""
     found = _MEMBER.match(data, at)
     said = load_string(found[1]) if found is not None else None
     if found is None or said != key:

@@ -1,4 +1,4 @@
-"""Dialect: the record each dialect fills in."""
+"""Dialect: the record that each dialect fills in."""
 
 from collections.abc import Callable, Iterable
 from typing import Literal, Protocol, TypeAlias
@@ -21,14 +21,14 @@ KeyStyle: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"
 
 
 class StreamDecoder(Protocol):
-    """Provider bytes -> events. `close` ends a stream that was cut with ReplyFailed."""
+    """Turns an upstream's bytes into events. `close` ends a cut stream with ReplyFailed."""
 
     def feed(self, piece: bytes) -> list[Event]: ...
     def close(self) -> list[Event]: ...
 
 
 class StreamEncoder(Protocol):
-    """Events -> client bytes, legal to the last byte. After `close` nothing follows."""
+    """Turns events into bytes for a client. `close` gives the last bytes, also of a cut stream."""
 
     def feed(self, events: Iterable[Event]) -> bytes: ...
     def close(self) -> bytes: ...
@@ -61,12 +61,13 @@ class EncodeLoaded(Protocol):
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
-    """`request`, where an encoder takes it, is what the client asked: some dialects echo it in their replies."""
+    """All that the rest of the code needs to know about a dialect. Encoders of replies get the client's `request`,
+    because some dialects repeat it in their replies."""
 
     name: str
     title: str
-    profile: Profile  # what any server of it takes, as data for the passes; rows of profiles.toml start from it
-    legal: tuple[Pass, ...]  # what makes any Request sayable in it
+    profile: Profile  # what its servers accept, as data for the passes; rows of profiles.toml start from it
+    legal: tuple[Pass, ...]  # make any Request legal in this dialect
     recognise: Callable[[JsonObject, What], int]  # 0 (not mine) to 100 (certainly mine), from one body or first frame
 
     decode_request: Callable[[WireRequest, Notes], Request]
@@ -80,39 +81,39 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
     # its API
     doors: tuple[Door, ...] = ()
-    other_bases: tuple[str, ...] = ()  # where servers of another dialect offer this one; clients may keep it in a path
-    client_headers: tuple[str, ...] = ()  # of a request: only clients of this dialect send them
-    client_paths: tuple[str, ...] = ()  # pieces of a path that only they ask for
-    key_style: KeyStyle = "bearer"  # how they send their key
-    put_model: Callable[[str, str], str] | None = None  # another model's name into a path; None: the body names it
+    other_bases: tuple[str, ...] = ()  # paths under which other servers offer this dialect; clients may keep them
+    client_headers: tuple[str, ...] = ()  # request headers that only clients of this dialect send
+    client_paths: tuple[str, ...] = ()  # pieces of a path that only these clients use
+    key_style: KeyStyle = "bearer"  # how clients send their key
+    put_model: Callable[[str, str], str] | None = None  # writes a model into a path; None: the body names it
     counts: CountCodec | None = None
     models: ModelsCodec | None = None
     embeddings: EmbeddingsCodec | None = None
     speech: SpeechCodec | None = None
 
     # headers
-    carried_headers: tuple[str, ...] = ()  # of a client's request: a server of the same dialect gets them too
-    default_headers: dict[str, str] = {}  # every request needs them; these are sent if the client says nothing
-    rate_headers: tuple[str, ...] = ("x-ratelimit-",)  # of a response, by their beginning: how much is left
+    carried_headers: tuple[str, ...] = ()  # request headers that we pass on to a server of the same dialect
+    default_headers: dict[str, str] = {}  # required headers, sent if the client sends none
+    rate_headers: tuple[str, ...] = ("x-ratelimit-",)  # prefixes of response headers that tell the remaining quota
     request_id_header: str = "x-request-id"  # of a response
 
     # streams
     media_type: str
-    start_mark: bytes = b""  # stands in the first frame of every stream
-    end_mark: bytes = b""  # stands in the frame that ends every stream
-    end_frame: bytes = b""  # that frame; some servers leave it out, and clients may wait for it
+    start_mark: bytes = b""  # is in the first frame of every stream
+    end_mark: bytes = b""  # is in the last frame of every stream
+    end_frame: bytes = b""  # the last frame, for clients that wait for it when a server leaves it out
     ping: bytes = b""  # keeps a quiet stream open
-    usage_option: tuple[str, str] | None = None  # a stream tells its usage only if asked: key of the body, key inside
-    counts_first: bool = False  # its streams begin with how many tokens were read
-    sse_query: str = ""  # a stream is one JSON array unless the query says this
+    usage_option: tuple[str, str] | None = None  # a stream has usage only with it: key of the body, key inside
+    counts_first: bool = False  # its streams begin with the number of input tokens
+    sse_query: str = ""  # without this query a stream is one JSON array
 
     # replies
-    dated: bool = False  # they say when they were made; encoders have no clock
+    dated: bool = False  # replies have a time, which encoders cannot know: they have no clock
     reply_id_prefix: str = ""
     call_id_prefix: str = "call_"
-    seal_form: str = ""  # of its seals; "" is: it has none
-    seals_calls: bool = False  # a call is sealed, and not the thought before it
-    stores_replies: bool = False  # a later request may continue one by its id
-    explains_finish: bool = False  # they have a place for why an answer ended
-    searches_web: bool = False  # its maker's own server does so; servers of others mostly do not
+    seal_form: str = ""  # the form of its seals; "" if it has none
+    seals_calls: bool = False  # the seal is on the call, not on the thought before it
+    stores_replies: bool = False  # a later request can continue a reply by its id
+    explains_finish: bool = False  # replies can have a text that says why the answer ended
+    searches_web: bool = False  # the vendor's own server can search the web; other servers mostly cannot
     encode_loaded: EncodeLoaded | None = None  # the answer to a request without messages, which loads a model

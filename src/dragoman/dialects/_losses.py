@@ -1,4 +1,4 @@
-"""What a dialect has no word for, noted field by field. A new field of the model is noted here by itself."""
+"""Notes each field that a dialect cannot express. A new field of the model is noted automatically."""
 
 from collections.abc import Callable, Collection, Iterable
 from functools import cache
@@ -18,7 +18,7 @@ T = TypeVar("T")
 def add_rest(
     body: JsonObject, value: Struct, written: Collection[str], dialect: str, at: At, notes: Notes
 ) -> JsonObject:
-    """Writes a value's own extras into its wire object, and a note for each field that is set and not `written`.
+    """Write a value's own extras into its wire object, and a note for each field that is set but not in `written`.
 
     Required fields count as written."""
     for field, default in _optional_fields(type(value)):
@@ -32,13 +32,13 @@ def add_rest(
 
 @cache
 def _optional_fields(kind: type[Struct]) -> tuple[tuple[str, object], ...]:
-    """Fields and their defaults. A default that is made anew for each value is an empty table."""
+    """Fields and their defaults. A default that a factory makes is an empty dict."""
     return tuple((f.name, {} if f.default is NODEFAULT else f.default) for f in fields(kind) if not f.required)
 
 
 def encode_each(
     items: Iterable[T], at: At, notes: Notes, encode: Callable[[T, At, Notes], JsonObject | None]
 ) -> list[JsonObject]:
-    """A list of wire objects. `encode` gives None for an item the dialect cannot say, and has noted it."""
+    """Encode each item. `encode` returns None, after a note, for an item that the dialect cannot express."""
     found = [encode(item, (at, i), notes) for i, item in enumerate(items)]
     return [one for one in found if one is not None]

@@ -1,4 +1,4 @@
-"""Model lists, embeddings and speech of OpenAI's API: the same beside Chat Completions and beside Responses.
+"""Model lists, embeddings and speech of OpenAI's API. Chat Completions and Responses share them.
 https://platform.openai.com/docs/api-reference (digest read 2026-11-15)
 """
 
@@ -39,7 +39,7 @@ def encode_model(model: ListedModel) -> JsonObject:
 
 
 def encode_models(models: Sequence[ListedModel], query: str) -> JsonObject:
-    more: JsonObject = {"models": []} if "client_version=" in query else {}  # Codex looks for its own table there
+    more: JsonObject = {"models": []} if "client_version=" in query else {}  # Codex wants its own table here
     return {"object": "list", "data": [encode_model(model) for model in models], **more}
 
 
@@ -97,7 +97,7 @@ def _pack(row: list[float]) -> str:
 
 
 def _unpack(value: Json) -> list[float]:
-    if type(value) is str:  # some servers answer in base64 whatever they were asked
+    if type(value) is str:  # some servers always answer in base64
         data = base64.b64decode(value, validate=True)
         return list(struct.unpack(f"<{len(data) // 4}f", data))
     return list(value)
@@ -123,7 +123,7 @@ def encode_speech_request(model: str, body: JsonObject) -> WireRequest:
 
 
 def _find_voice(voice: Json) -> Json:
-    """Gemini's names are understood where a voice of OpenAI's sounds alike; without a name it is the usual voice."""
+    """Replace a Gemini voice by the OpenAI voice that sounds like it. Without a name, use the default voice."""
     return _LIKE_OURS.get(voice.lower(), voice) if isinstance(voice, str) else (voice or _VOICE)
 
 

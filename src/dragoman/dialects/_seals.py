@@ -1,10 +1,10 @@
-"""The side field `dragoman`: opaque state in replies to clients whose dialect has no place for it.
+"""The side field `dragoman`: carries seals to clients whose dialect has no field for them.
 
-A reply to a client may carry `"dragoman": {"seal": {...}}` beside the part it belongs to. Clients that send their
-history back unchanged send it too, and the decoder puts the seal back on its part. Requests to providers never carry
-it: there a foreign seal is left out with a note. A seal that a stream tells when its part is over, where the client
-would no longer add it to the part, comes in an empty part of its own, `"dragoman": {"seal": {...}, "late": true}`: it
-belongs to the part before.
+A seal is a signature or encrypted text that its upstream wants back unchanged. A reply to a client may have
+`"dragoman": {"seal": {...}}` beside a part. Clients that send their history back unchanged send it too, and the decoder
+puts the seal back on its part. Requests to upstreams never have this field: the seal of another dialect is left out
+with a note. In a stream, a seal may come after the client has finished its part. Then it comes in an empty part of its
+own, `"dragoman": {"seal": {...}, "late": true}`, and belongs to the part before.
 """
 
 from collections.abc import Collection
@@ -21,7 +21,7 @@ _LISTS = ("messages", "input", "contents", "content", "parts", "tool_calls", "su
 
 
 def write_seal(block: JsonObject, seal: Seal, at: At, notes: Notes, *, to_client: bool) -> None:
-    """A foreign seal: beside the part for a client, a note for a provider."""
+    """Write the seal of another dialect beside the part for a client. For an upstream, only note its loss."""
     if to_client:
         block[SIDE] = {"seal": to_builtins(seal)}
     else:
@@ -29,7 +29,7 @@ def write_seal(block: JsonObject, seal: Seal, at: At, notes: Notes, *, to_client
 
 
 def note_unsaid(seal: Seal, forms: Collection[str], at: At, notes: Notes) -> None:
-    """A seal in the slot of its own dialect, which holds its value and nothing else."""
+    """Note what is lost when a dialect writes its own seal, because only the value has a field there."""
     for key in ("model", "upstream"):
         if getattr(seal, key) is not None:
             notes.dropped(((at, "seal"), key), f"{seal.origin}'s seals do not say who issued them")
@@ -38,7 +38,7 @@ def note_unsaid(seal: Seal, forms: Collection[str], at: At, notes: Notes) -> Non
 
 
 def late_side(seal: Seal) -> JsonObject:
-    """The side field of an empty part that brings the seal of the part before it."""
+    """The side field of an empty part that has the seal of the part before it."""
     return {"seal": to_builtins(seal), "late": True}
 
 
@@ -48,7 +48,7 @@ def is_late(block: JsonObject) -> bool:
 
 
 def take_seal(block: JsonObject) -> Seal | None:
-    """The seal a client sent back, if it is one; anything else stays for the extras."""
+    """Take the seal that a client sent back. Any other value under that key stays an extra."""
     side = block.get(SIDE)
     if type(side) is not dict or "seal" not in side:
         return None
@@ -61,8 +61,8 @@ def take_seal(block: JsonObject) -> Seal | None:
 
 
 def strip_side(body: object) -> bool:
-    """Takes the side field off every turn and part of a request's body; whether there was one. Schemas, arguments and
-    results are the client's own: there the same word is no word of ours."""
+    """Remove the side field from every turn and part of a request's body, and return whether there was one. Schemas,
+    arguments and results are left alone: there the key belongs to the client."""
     found = False
     for name in _LISTS:
         inner = body.get(name) if type(body) is dict else None

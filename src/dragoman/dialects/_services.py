@@ -1,7 +1,7 @@
-"""What an API offers besides conversations: token counts, model lists, embeddings and speech.
+"""The other services of an API: token counts, model lists, embeddings and speech.
 
-A dialect has a codec for each of them that its servers know, and None for the others. The values between the codecs
-are here too.
+A dialect has a codec for each service that its servers offer, and None for the others. The values that the codecs
+exchange are here too.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,9 +18,9 @@ from dragoman.wire import WireRequest
 
 
 class CountCodec(Struct, frozen=True, kw_only=True):
-    """How many tokens a request has."""
+    """Counts the tokens of a request."""
 
-    path: str  # of a provider's counter; `{model}` stands for the model
+    path: str  # of the upstream's counter; `{model}` is replaced by the model
     decode_request: Callable[[WireRequest, Notes], Request]
     encode_request: Callable[[Request, Notes], WireRequest]
     decode_reply: Callable[[Json], int]
@@ -28,7 +28,7 @@ class CountCodec(Struct, frozen=True, kw_only=True):
 
 
 class ListedModel(Struct, frozen=True, kw_only=True):
-    """One model of a list, with what a list may say of it."""
+    """One model of a list."""
 
     name: str
     owner: str = ""
@@ -38,9 +38,9 @@ class ListedModel(Struct, frozen=True, kw_only=True):
 
 
 class ModelsCodec(Struct, frozen=True, kw_only=True):
-    """The models a server has."""
+    """Lists the models of a server."""
 
-    path: str  # of a provider's list; its query asks for all of them at once
+    path: str  # of the upstream's list; its query asks for all models at once
     decode: Callable[[Json], list[str]]  # their names
     encode: Callable[[Sequence[ListedModel], str], JsonObject]  # the text is the query of the client's request
     encode_one: Callable[[ListedModel], JsonObject]
@@ -50,7 +50,7 @@ class EmbeddingRequest(Struct, frozen=True, kw_only=True):
     model: str
     inputs: list[Any]  # texts, or lists of token numbers
     size: int | None = None  # numbers in a vector
-    form: str = ""  # which of several forms of answer its client reads, in the dialect's own word
+    form: str = ""  # the form of answer that the client reads, as a word of its dialect
 
 
 class Vectors(Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class EmbeddingsCodec(Struct, frozen=True, kw_only=True):
 
 
 class SpeechCodec(Struct, frozen=True, kw_only=True):
-    """A text spoken. The body of OpenAI's /audio/speech stands for the request."""
+    """Turns text into speech. Requests have the form of OpenAI's /audio/speech."""
 
     encode_request: Callable[[str, JsonObject], WireRequest]  # the text is the model
     decode_reply: Callable[[Json], tuple[bytes, str]] | None = None  # sound and its type; None: the body is the sound
@@ -77,7 +77,7 @@ class SpeechCodec(Struct, frozen=True, kw_only=True):
 VOICES = {"alloy": "Kore", "echo": "Puck", "fable": "Charon", "onyx": "Fenrir", "nova": "Aoede", "shimmer": "Leda"}
 
 
-# ---------------------------------------------------------------- reading what several dialects have in common
+# ---------------------------------------------------------------- readers that several dialects share
 
 
 def read_count(body: Json, key: str) -> int:
@@ -88,7 +88,7 @@ def read_count(body: Json, key: str) -> int:
 
 
 def read_names(body: Json, rows: str, key: str) -> list[str]:
-    """The names in a list of models, without the `models/` some lists put before them."""
+    """The names in a list of models, without the prefix `models/` of some lists."""
     listed = body.get(rows) if type(body) is dict else body
     if type(listed) is not list:
         raise DecodeError(f"expected array, found {kind_of(listed)}", rows)
@@ -111,7 +111,7 @@ def read_size(body: JsonObject, *names: str) -> int | None:
 
 
 def read_inputs(inputs: list[Any], key: str) -> list[Any]:
-    """Texts, or lists of token numbers: at least one."""
+    """Check that there is at least one input, and that each is a text or a list of token numbers."""
     if not inputs:
         raise DecodeError("expected at least one text", key)
     for i, item in enumerate(inputs):

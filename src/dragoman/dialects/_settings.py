@@ -1,4 +1,4 @@
-"""Settings and costs that several dialects say alike, or lack alike."""
+"""Settings and costs that several dialects share, or that several dialects lack."""
 
 from collections.abc import Collection, Mapping
 
@@ -6,13 +6,13 @@ from dragoman.model.reply import Usage
 from dragoman.model.request import OutputFormat, Request
 from dragoman.notes import ROOT, At, Notes
 
-# Values that say no more than their absence would: nothing is lost with them.
+# Values that mean the same as no value. Dropping them loses nothing.
 SAYS_NOTHING: dict[str, tuple[object, ...]] = {
     "choices": (1,),
     "modalities": (("text",),),
     "stop": ((),),
     "metadata": ({},),
-    "store": (False,),  # a server that cannot store keeps the wish
+    "store": (False,),  # a server that cannot store obeys this anyway
     "parallel_calls": (True,),
     "logprobs": (False,),
     "top_logprobs": (0,),
@@ -25,12 +25,12 @@ SAYS_NOTHING: dict[str, tuple[object, ...]] = {
 
 
 def says_something(field: str, value: object) -> bool:
-    """Whether a setting is more than what everybody takes for granted."""
+    """Whether a setting differs from the default."""
     return value is not None and value not in SAYS_NOTHING.get(field, ())
 
 
 def note_missing(request: Request, fields: Collection[str], dialect: str, notes: Notes) -> None:
-    """What was asked for and the dialect has no word for."""
+    """Note each setting of the request that the dialect lacks."""
     for field in fields:
         value = getattr(request, field)
         if value is not None and says_something(field, value):
@@ -38,7 +38,7 @@ def note_missing(request: Request, fields: Collection[str], dialect: str, notes:
 
 
 def note_unnamed(output: OutputFormat, dialect: str, at: At, notes: Notes) -> None:
-    """An output format that is its schema and nothing else."""
+    """Note the losses of dialects whose output format has only a schema."""
     for key, value in (("name", output.name), ("description", output.description), ("strict", output.strict)):
         if value is not None and value is not False:
             notes.dropped((at, key), f"{dialect}'s output format has no {key}")
@@ -55,7 +55,7 @@ def encode_tier(tier: str, words: Mapping[str, str], dialect: str, notes: Notes)
 
 
 def encode_ttl(ttl: str | None, words: Mapping[str, str], dialect: str, at: At, notes: Notes) -> str | None:
-    """How long a dialect keeps a cache that somebody asked for. `words` has its own, and the nearest for others'."""
+    """The dialect's word for the lifetime of a cache. `words` has its own words, and the nearest one for others."""
     if ttl is None:
         return None
     word = words.get(ttl)
@@ -71,13 +71,13 @@ def encode_ttl(ttl: str | None, words: Mapping[str, str], dialect: str, at: At, 
 
 
 def note_audio(usage: Usage, dialect: str, at: At, notes: Notes) -> None:
-    """For dialects that do not count audio; none of it is nothing to count."""
+    """Note audio counts, for dialects that do not count audio. A count of 0 needs no note."""
     for key in ("input_audio", "output_audio"):
         if getattr(usage, key):
             notes.dropped((at, key), f"{dialect} does not count audio")
 
 
 def note_missing_tier(tier: str | None, dialect: str, notes: Notes) -> None:
-    """For replies that cannot say which tier served them; the usual one goes without saying."""
+    """Note the tier, for dialects whose replies have no tier. The default tier needs no note."""
     if says_something("service_tier", tier):
         notes.dropped((ROOT, "service_tier"), f"{dialect} has no service tier {tier}")

@@ -1,6 +1,6 @@
-"""The frame of a stream codec: what every dialect with server-sent events does alike.
+"""Base classes for stream codecs with server-sent events.
 
-A dialect fills in `decode_frame` and `encode_event`. Dialects that must be fast have loops of their own.
+A dialect fills in `decode_frame` and `encode_event`. Dialects that must be fast have their own loops.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ CUT_OFF = ReplyFailed(failure=Failure(kind="cut_off", message="the stream ended 
 
 
 class SseStreamDecoder:
-    """One frame, one event. A stream that stops before its end is cut off."""
+    """Decodes each frame into one event. A stream without an end event is cut off."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
@@ -41,7 +41,7 @@ class SseStreamDecoder:
 
 
 class SseStreamEncoder:
-    """One event, one frame or none. `places` says where in the reply the open parts are, for notes about them."""
+    """Encodes each event as one frame or none. `places` has the place of each open part, for notes."""
 
     def __init__(self, notes: Notes, request: Request | None = None) -> None:
         self.notes = notes
@@ -53,7 +53,7 @@ class SseStreamEncoder:
         raise NotImplementedError
 
     def leave_out(self, event: PartStart) -> bytes:
-        """The part has no place any more: its other events find none either."""
+        """Leave out a part. Without a place, its later events are left out too."""
         del self.places[event.index]
         return b""
 

@@ -1,4 +1,4 @@
-"""Tools, their calls and their results, as several dialects say them."""
+"""Tools, calls and results: code that several dialects share."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar, assert_never
@@ -16,7 +16,7 @@ Encode = Callable[[T, At, Notes], JsonObject]
 def encode_any_tool(
     tool: AnyTool, dialect: str, function: Encode[Tool], freeform: Encode[CustomTool], at: At, notes: Notes
 ) -> JsonObject | None:
-    """One tool by its kind; None for one that only another dialect's provider runs."""
+    """Encode one tool by its kind. None for a server tool of another dialect."""
     match tool:
         case Tool():
             return function(tool, at, notes)
@@ -32,7 +32,7 @@ def encode_any_tool(
 
 
 def freeform_as_function(tool: CustomTool, dialect: str, at: At, notes: Notes) -> Tool:
-    """A freeform tool as a function with one string (FIELD-CASES 39); the grammar is told to the model."""
+    """Write a freeform tool as a function with one string. The description tells the grammar (FIELD-CASES 39)."""
     notes.altered(at, f"{dialect} has no freeform tools: said as a function with one string, input")
     description = tool.description or ""
     if tool.grammar is not None:
@@ -47,20 +47,20 @@ def freeform_as_function(tool: CustomTool, dialect: str, at: At, notes: Notes) -
 
 # ---------------------------------------------------------------- calls
 #
-# Some dialects write arguments as an object. For us they are the model's own JSON text.
+# Some dialects write arguments as an object. Ours are the model's own JSON text.
 
-RAW = "_raw"  # where arguments that are no object are kept as text: never handed on as an empty call
+RAW = "_raw"  # key for arguments that are not an object: as text, so that no call becomes empty
 
 
 def arguments_as_object(part: ToolCall, dialect: str, at: At, notes: Notes) -> JsonObject:
-    """The arguments of a call as the object its dialect demands."""
+    """The arguments of a call as an object, for dialects that demand one."""
     text = part.arguments
     if part.freeform:
         notes.altered((at, "freeform"), f"{dialect} has no freeform calls: said as a function's")
         notes.altered((at, "arguments"), "free text, said as the one argument input")
         return {"input": text}
     if not text:
-        return {}  # a call without arguments, as many models write it
+        return {}  # many models write a call without arguments like this
     try:
         value = load_json(text)
     except DecodeError:
@@ -77,7 +77,7 @@ def arguments_as_object(part: ToolCall, dialect: str, at: At, notes: Notes) -> J
 
 # ---------------------------------------------------------------- results
 
-FAILED = "[ERROR] "  # a tool result that is an error, where the dialect has no flag for it (mission D9)
+FAILED = "[ERROR] "  # marks a failed result in dialects without a flag for it (mission D9)
 
 
 def mark_failed(text: str) -> str:
@@ -85,12 +85,12 @@ def mark_failed(text: str) -> str:
 
 
 def unmark_failed(text: str) -> str | None:
-    """The text behind the mark, or None if it is not marked."""
+    """The text after the mark. None without the mark."""
     return text[len(FAILED) :] if text.startswith(FAILED) else None
 
 
 def note_lost_names(messages: tuple[Message, ...], dialect: str, notes: Notes) -> None:
-    """Where results have no names: nothing is lost with one that the call says too."""
+    """Note lost names, for dialects whose results have no name. A name that the call has too is not lost."""
     if not has_names(messages):  # fast path: results without names
         return
     names: dict[str, str] = {}
@@ -100,13 +100,13 @@ def note_lost_names(messages: tuple[Message, ...], dialect: str, notes: Notes) -
                 names[part.id] = part.name
             elif type(part) is ToolResult and part.name is not None and part.name != names.get(part.call_id):
                 if "~name" in part.extras.get(dialect, ()):
-                    continue  # the dialect's own wire had it, and has it again
+                    continue  # this dialect's own request had the name, so it is written
                 at = ((((ROOT, "messages"), i), "parts"), j)
                 notes.dropped((at, "name"), f"{dialect}'s results have no name, only the id of their call")
 
 
 def has_names(messages: Iterable[Message]) -> bool:
-    """A quick look, for the dialects whose results have none."""
+    """A fast check whether any result has a name."""
     for message in messages:
         for part in message.parts:
             if type(part) is ToolResult and part.name is not None:
@@ -118,13 +118,13 @@ def has_names(messages: Iterable[Message]) -> bool:
 
 
 def is_plain(part: Part) -> bool:
-    """Whether a part is a text and nothing else: alone in its turn it could as well be a bare string."""
+    """Whether a part is only a text, so that a string can replace it."""
     return type(part) is Text and not (
         part.extras or part.cache or part.citations or part.seal or part.logprobs is not None
     )
 
 
 def opaque_word(part: Opaque) -> str:
-    """What a foreign part calls itself, for a note."""
+    """The type of another dialect's part, for a note."""
     word = part.body.get("type")
     return word if type(word) is str else "this part"

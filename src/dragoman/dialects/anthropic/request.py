@@ -404,7 +404,7 @@ def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
         thinking["display"] = DISPLAY_WORDS[setting.show]
     elif setting.show is not None:
         place: At = at if setting.effort is None else (at, "show")
-        notes.dropped(place, "anthropic says it beside the switch for thinking, and nobody has touched that")
+        notes.dropped(place, "anthropic says it beside the switch for thinking, which is not set")
     if setting.extras:
         add_extras(thinking, setting.extras, NAME, at, notes)
     if thinking:

@@ -1,4 +1,4 @@
-"""Our own form as a dialect: what `convert --to canonical` prints and golden files are written in."""
+"""Our own form as a dialect. `convert --to canonical` prints it, and golden files are written in it."""
 
 from collections.abc import Iterable
 from typing import Any, TypeVar
@@ -30,11 +30,11 @@ def _read(value: object, kind: Any) -> Any:
 
 
 def _write(value: object) -> Any:
-    return load_json(dump_json(value))  # lists, where to_builtins leaves tuples
+    return load_json(dump_json(value))  # gives lists, where to_builtins leaves tuples
 
 
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
-    return _read(wire.body, Request)  # type: ignore[no-any-return]  # convert gives what it is asked for
+    return _read(wire.body, Request)  # type: ignore[no-any-return]  # convert returns the given type
 
 
 def encode_request(request: Request, notes: Notes) -> WireRequest:
@@ -58,7 +58,7 @@ def encode_failure(failure: Failure) -> WireReply:
 
 
 class StreamDecoder:
-    """One event a line."""
+    """Decodes one event per line."""
 
     def __init__(self, notes: Notes) -> None:
         self._lines = NdjsonDecoder()

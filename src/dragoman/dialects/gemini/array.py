@@ -1,4 +1,4 @@
-"""A stream that is one JSON array, read element by element: what Gemini sends without `alt=sse` (CLIENTS 17).
+"""Reads a stream that is one JSON array, element by element. Gemini sends it without `alt=sse` (CLIENTS 17).
 
 [{...},\\r\\n{...}]
 """
@@ -13,16 +13,16 @@ _INSIDE = re.compile(rb'["\\]')
 
 
 class ArrayDecoder:
-    """Feed it bytes as they come; it gives back the objects of the array they complete."""
+    """Takes bytes as they come, and returns the objects of the array that are complete."""
 
     __slots__ = ("_buffer", "_depth", "_inside", "_max", "_place", "_start")
 
     def __init__(self, max_frame_bytes: int) -> None:
         self._buffer = b""
-        self._place = 0  # up to here the buffer has been looked at
-        self._start = -1  # of the object we are in
+        self._place = 0  # the buffer has been searched up to here
+        self._start = -1  # of the current object
         self._depth = 0
-        self._inside = False  # a string
+        self._inside = False  # whether we are inside a string
         self._max = max_frame_bytes
 
     def feed(self, piece: bytes) -> list[SseFrame]:
@@ -39,7 +39,7 @@ class ArrayDecoder:
                 case b'"':
                     self._inside = not self._inside
                 case b"\\":
-                    place += 1  # what is escaped cannot end the string; it may still be on its way
+                    place += 1  # skip the escaped character, which may come with the next bytes
                 case b"{":
                     self._start = place - 1 if self._depth == 0 else self._start
                     self._depth += 1
@@ -57,5 +57,5 @@ class ArrayDecoder:
         return frames
 
     def close(self) -> list[SseFrame]:
-        """An element that was cut is none."""
+        """An incomplete element is not returned."""
         return []

@@ -1,8 +1,8 @@
-"""Gemini generateContent: who answers whom. Most calls and results come without ids (CLIENTS 15).
+"""Gemini generateContent: pairs results with calls. Most of them come without ids (CLIENTS 15).
 
-A made-up id is a function of what came before it, so the same history has the same ids on the next turn. Calls of a
-request are counted over the whole history; calls of a reply bear its id, because a client of another dialect sends them
-back among those of earlier replies.
+An id that we make depends only on the turns before it, so the same history gets the same ids on the next turn. In a
+request we count the calls of the whole history. In a reply the ids contain the reply's id, because a client of another
+dialect sends them back together with the calls of earlier replies.
 """
 
 from typing import NamedTuple, Protocol
@@ -10,7 +10,7 @@ from zlib import crc32
 
 
 class Calls(Protocol):
-    """Ids for the calls and results a decoder meets, in their order."""
+    """Gives ids to the calls and results of a decoder, in their order."""
 
     def call(self, given: str | None, name: str, arguments: str) -> str: ...
     def result(self, given: str | None, name: str | None) -> str: ...
@@ -23,7 +23,7 @@ class _OpenCall(NamedTuple):
 
 
 class History:
-    """The calls of a request as they are read, first to last."""
+    """The calls of a request, in the order in which they are read."""
 
     def __init__(self) -> None:
         self._waiting: list[_OpenCall] = []
@@ -34,7 +34,7 @@ class History:
         self._model_spoke = False
 
     def begin(self, *, model: bool) -> None:
-        """A new content; several of the model's in a row are one turn."""
+        """Begin a new content. Several contents of the model in a row are one turn."""
         if model and not self._model_spoke:
             self._turn += 1
         self._model_spoke = model
@@ -47,7 +47,7 @@ class History:
         return call_id
 
     def result(self, given: str | None, name: str | None) -> str:
-        """The id of the call a result answers: its own, else by name, else (a name may be a UUID) by position."""
+        """The id of the call that a result answers: its own, else by name, else by position (a name may be a UUID)."""
         if given:
             self._claim([call for call in self._waiting if call.id == given])
             return given
@@ -61,7 +61,7 @@ class History:
         return f"call_gemini_orphan_{self._orphans - 1}"
 
     def _claim(self, calls: list[_OpenCall]) -> str | None:
-        """The first of the latest turn: what an earlier one left open was given up."""
+        """Take the first call of the latest turn. Open calls of earlier turns were given up."""
         found = next((call for call in calls if call.turn == calls[-1].turn), None)
         if found is None:
             return None

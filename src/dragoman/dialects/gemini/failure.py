@@ -26,7 +26,7 @@ def decode_failure(wire: WireReply) -> Failure:
     details = [item for item in given if type(item) is dict] if type(given) is list else []
     number = code if type(code) is int else None
     kind = _kind(word, message, details, status or number)
-    own: JsonObject = error  # what the error says beyond code, message and status
+    own: JsonObject = error  # the other keys of the error
     if type(word) is str and FAILURE_WORDS[kind] != word:
         own["status"] = word
     if number is not None and number != (status or STATUSES.get(kind, STATUS[kind])):
@@ -54,14 +54,14 @@ def _kind(word: object, message: object, details: list[JsonObject], status: int 
             return "unauthenticated"
         if status == 413:
             return "too_large"
-        # The one case a code cannot tell: Gemini has no status for an overflow, only these words.
+        # Gemini has no status for a prompt that is too long, so we read the message.
         if type(message) is str and is_overflow(message):
             return "too_long"
     return kind
 
 
 def _is_spent(details: list[JsonObject]) -> bool:
-    """A quota of the day, or of nothing at all: waiting a minute does not help."""
+    """Whether a daily quota or a quota of 0 is used up: waiting a minute does not help."""
     for item in details:
         violations: Any = item.get("violations")
         for violation in violations if type(violations) is list else ():
@@ -108,14 +108,14 @@ def encode_failure(failure: Failure) -> WireReply:
 
 
 def _status(failure: Failure) -> int:
-    """Its own where Google knows it: another provider's 529 is our 503."""
+    """The failure's own status if Google uses it. Another provider's 529, for example, becomes 503."""
     if failure.status is not None and failure.status in KNOWN_STATUSES:
         return failure.status
     return STATUSES.get(failure.kind, STATUS[failure.kind])
 
 
 def encode_error(failure: Failure) -> JsonObject:
-    """The error object, which is the same in a reply and in mid-stream."""
+    """The error object. A reply and a stream have the same one."""
     message, own = failure.message, failure.extras.get(NAME, {})
     if failure.kind == "too_long" and not is_overflow(message):
         message = f"{OVERFLOW}: {message}"
@@ -129,7 +129,7 @@ def encode_error(failure: Failure) -> JsonObject:
 
 
 def _encode_details(failure: Failure, known: list[JsonObject]) -> list[JsonObject]:
-    """What Google says in details, where it is not said there yet."""
+    """The details that Google's errors have and `known` lacks."""
     said: list[JsonObject] = []
     if failure.retry_after_s is not None and _find(known, "RetryInfo", "retryDelay") is None:
         said.append({"@type": f"{TYPE}RetryInfo", "retryDelay": f"{failure.retry_after_s:.9g}s"})

@@ -1,6 +1,6 @@
 """Gemini generateContent: `generationConfig`, both ways.
 
-What nobody takes of it stays under its key in the request's extras.
+Its unknown keys stay under `generationConfig` in the request's extras.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ JSON_TYPE = "application/json"
 TEXT_TYPE = "text/plain"
 DYNAMIC = -1  # a budget: the model decides
 
-# Our field and its key, for those that are the same value on both sides.
+# Our field and Gemini's key, where both have the same value.
 NUMBERS: tuple[tuple[str, str], ...] = (
     ("temperature", "temperature"),
     ("top_p", "topP"),
@@ -39,7 +39,7 @@ INTEGERS: tuple[tuple[str, str], ...] = (
 
 
 def take_generation(body: JsonObject) -> dict[str, Any]:
-    """The fields of a Request that `generationConfig` says."""
+    """Take the fields of a Request that `generationConfig` has."""
     config = body.get(CONFIG)
     if type(config) is not dict:
         return {}
@@ -86,7 +86,7 @@ def _take_modalities(config: JsonObject, body: JsonObject) -> tuple[str, ...] | 
 
 
 def _take_reasoning(config: JsonObject, body: JsonObject) -> ReasoningSetting | None:
-    """Level or budget; both together are refused by Gemini, and passed on as they were said."""
+    """Take the level or the budget. Gemini refuses both together; we pass them on unchanged."""
     thinking = config.get("thinkingConfig")
     if type(thinking) is not dict or not thinking:
         return None
@@ -118,7 +118,7 @@ def _take_reasoning(config: JsonObject, body: JsonObject) -> ReasoningSetting | 
 
 
 def _take_output(config: JsonObject) -> OutputFormat | None:
-    """JSON with or without a schema, or plain text; other types (`text/x.enum`) stay as they are."""
+    """Take JSON with or without a schema, or plain text. Other types (`text/x.enum`) stay in the extras."""
     given = config.get("responseMimeType")
     schema_key = next(
         (k for k in ("responseJsonSchema", "_responseJsonSchema", "responseSchema") if type(config.get(k)) is dict),

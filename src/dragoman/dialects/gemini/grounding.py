@@ -1,8 +1,8 @@
-"""Gemini generateContent: citations and logprobs, which stand beside the content and not in it.
+"""Gemini generateContent: citations and logprobs, which are beside the content and not in it.
 
-Spans are bytes of UTF-8 over all the answer's text, thoughts left out ("indices are UTF-8 bytes"; `partIndex` is never
-set in recorded traffic, wherever the text stands). What Google says beyond url, title and span keeps the whole metadata
-among the choice's extras, and those are then what is written back.
+Spans count bytes of UTF-8 over all text of the answer, without the thoughts ("indices are UTF-8 bytes"; recorded
+traffic never sets `partIndex`). If the metadata has more than url, title and span, it stays whole in the choice's
+extras, and we write it back from there.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,11 +18,11 @@ from dragoman.model.messages import Citation, Extras, Part, Text, TokenLogprob
 from dragoman.notes import At, Notes
 
 METADATA = ("groundingMetadata", "citationMetadata")
-SOURCES = ("web", "retrievedContext", "maps")  # kinds of groundingChunks that are a page one can cite
+SOURCES = ("web", "retrievedContext", "maps")  # kinds of groundingChunks that can be cited
 
 
 class Cited(NamedTuple):
-    """A citation, the number of the text it stands in, and where it is to be noted."""
+    """A citation, the number of its text, and its place for notes."""
 
     citation: Citation
     text: int
@@ -33,7 +33,7 @@ class Cited(NamedTuple):
 
 
 def take_citations(candidate: JsonObject, texts: Sequence[str]) -> list[Cited]:
-    """The citations of a candidate's texts. Metadata that says nothing more is taken; else it stays for the extras."""
+    """The citations of a candidate's texts. The metadata is taken if it says nothing more; else it stays an extra."""
     grounding, recitation = (candidate.get(key) for key in METADATA)
     if not texts or (type(grounding) is not dict and type(recitation) is not dict):
         return []
@@ -78,13 +78,13 @@ def _cite(source: JsonObject, place: tuple[int, int | None, int | None] | None) 
 
 
 class _Spans:
-    """Byte offsets over all texts -> code points in one of them."""
+    """Converts byte offsets over all texts into code points of one text."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = [text.encode() for text in texts]
 
     def whole(self) -> tuple[int, int | None, int | None] | None:
-        """Where nothing is said and only one text can be meant."""
+        """The place of a citation without a span: clear only if there is one text."""
         return (0, None, None) if len(self._texts) == 1 else None
 
     def find(self, segment: JsonObject) -> tuple[int, int | None, int | None] | None:
@@ -100,7 +100,7 @@ class _Spans:
     def _locate(
         self, number: int, data: bytes, start: int, end: int, said: object
     ) -> tuple[int, int | None, int | None] | None:
-        """None where the span leaves the text, cuts a character or is not the text it says it is (seen)."""
+        """None if the span leaves the text, cuts a character, or differs from the text it names (seen in traffic)."""
         if not 0 <= start < end <= len(data):
             return None
         try:
@@ -128,7 +128,7 @@ def cite_texts(parts: tuple[Part, ...], cited: list[Cited]) -> tuple[Part, ...]:
 
 
 def take_logprobs(candidate: JsonObject) -> tuple[TokenLogprob, ...] | None:
-    """`logprobsResult`, if its tokens can be written back as they are; else it stays for the extras."""
+    """Take `logprobsResult` if we can write its tokens back unchanged. Else it stays an extra."""
     result = candidate.get("logprobsResult")
     if type(result) is not dict:
         return None
@@ -173,13 +173,13 @@ def _read_top(item: object) -> tuple[TokenLogprob, ...] | None:
 
 
 def has_metadata(extras: Extras) -> bool:
-    """Whether a choice brings Google's own metadata, which says its citations too."""
+    """Whether a choice has Google's own metadata, which includes its citations."""
     own = extras.get(NAME)
     return own is not None and any(type(own.get(key)) is dict for key in METADATA)
 
 
 def write_citations(cited: Sequence[Cited], texts: Sequence[str], notes: Notes) -> JsonObject | None:
-    """`groundingMetadata` for citations of any dialect; None if nothing of them can be said."""
+    """`groundingMetadata` for citations of any dialect. None if no citation can be written."""
     chunks: list[JsonObject] = []
     placed: list[tuple[JsonObject | None, int]] = []
     offsets = [0]
@@ -218,7 +218,7 @@ def _note_unsaid(cited: Sequence[Cited], texts: Sequence[str], notes: Notes) -> 
         items = list(group)
         unsaid = [item for item in items if not _can_say(item, texts)]
         if unsaid and len(unsaid) == len(items) and place:
-            notes.dropped(place[0], why)  # all of this text's
+            notes.dropped(place[0], why)  # every citation of this text
             continue
         for item in unsaid:
             notes.dropped(item.at, why)
@@ -243,7 +243,7 @@ def _write_segment(item: Cited, texts: Sequence[str], offsets: list[int], notes:
 
 
 def write_logprobs(tokens: Sequence[TokenLogprob], at: At, notes: Notes, first: int = 0) -> JsonObject:
-    """`logprobsResult`; `first` is the number of the first of these tokens in its part."""
+    """Write `logprobsResult`. `first` is the position of the first token in its part."""
     chosen = [_write_token(token, (at, i), notes) for i, token in enumerate(tokens, start=first)]
     result: JsonObject = {"chosenCandidates": chosen}
     if any(token.top is not None for token in tokens):

@@ -1,4 +1,4 @@
-"""Gemini generateContent: what a conversation needs before Gemini's contents can say it."""
+"""Passes that make a conversation legal for Gemini."""
 
 from msgspec.structs import replace
 
@@ -12,8 +12,8 @@ from dragoman.passes.system import MARK, mark_system
 
 
 def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
-    """A turn of which nothing can be said would be a content without parts, which Gemini refuses; its neighbours then
-    meet, so this comes before they are joined. Parts of a turn that stays are the encoder's to leave out."""
+    """Leave out turns that would have no parts here, because Gemini refuses them. This comes before turns are joined,
+    because it makes new neighbours. In the other turns the encoder leaves out single parts."""
     if all(
         message.parts and _is_surely_sayable(message.parts[0]) for message in request.messages
     ):  # fast path: sayable turns
@@ -22,7 +22,7 @@ def leave_out_unsayable_turns(request: Request, notes: Notes) -> Request:
 
 
 def _is_surely_sayable(part: Part) -> bool:
-    """A quick look that is right about nearly every turn; a False only means: look closer."""
+    """A fast check. True is certain; False only means that the slow check must decide."""
     kind = type(part)
     return kind is ToolResult or kind is ToolCall or (type(part) is Text and part.text != "")
 
@@ -32,8 +32,8 @@ def _is_turn_sayable(message: Message) -> bool:
 
 
 def say_later_system_as_user(request: Request, notes: Notes) -> Request:
-    """Only the system text at the front has a place of its own; later on it is something the user says, marked so that
-    the model can tell it from the user's words."""
+    """Gemini has system text only at the front. Later system text becomes a user turn, with a mark that tells the model
+    that it is system text."""
     messages = list(request.messages)
     lead = next((i for i, message in enumerate(messages) if message.role not in ("system", "developer")), len(messages))
     late = [i for i in range(lead, len(messages)) if messages[i].role in ("system", "developer")]

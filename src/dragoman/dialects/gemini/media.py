@@ -9,7 +9,7 @@ from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Audio, Document, Image, Media, Opaque, Video
 from dragoman.notes import At, Notes
 
-# What a client leaves unsaid and Gemini demands: by the end of the url's path, else the usual one of its kind.
+# Gemini demands a media type. If the client gives none, we use the ending of the URL, else the default of the kind.
 ENDINGS: dict[str, str] = {
     "png": "image/png",
     "jpg": "image/jpeg",
@@ -41,7 +41,7 @@ DEFAULTS: dict[type[Media], str] = {
 
 
 def decode_media(part: JsonObject, key: str) -> Media | Opaque:
-    """A part with data or a uri, its keys already in camelCase; the kind of media follows from its type."""
+    """Decode a part with data or a URI. Its keys are already in camelCase. The media type decides the kind of part."""
     blob = part[key]
     if type(blob) is not dict:
         return Opaque(dialect=NAME, body=part)
@@ -99,7 +99,7 @@ def _take_detail(part: JsonObject) -> str | None:
 
 
 def encode_media(part: Media, at: At, notes: Notes, *, in_result: bool = False) -> JsonObject | None:
-    """A part, or a piece of a result: those have no resolution of their own."""
+    """Encode a part, or a piece of a result. Pieces of results have no resolution."""
     blob: JsonObject
     if part.data is not None:
         key, blob = "inlineData", {"data": part.data}

@@ -17,7 +17,7 @@ from dragoman.jsontypes import JsonObject, dump_text
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\['((?:[^'\\]|\\.)*)'\]|\[\"((?:[^\"\\]|\\.)*)\"\]")
 _VALUES = ("stringValue", "numberValue", "boolValue")
 MAX_DEPTH = 64
-MAX_PLACES = 10_000  # of one array: a path can name any
+MAX_PLACES = 10_000  # limit for one array, because a path can name any index
 
 
 class PartialCall:
@@ -25,7 +25,7 @@ class PartialCall:
         call = part["functionCall"]
         self.part = part
         self.arguments: JsonObject = dict(need_object(call.get("args") or {}))
-        self._growing: str | None = None  # the path whose string goes on
+        self._growing: str | None = None  # the path whose string is not complete
 
     def grow(self, call: JsonObject) -> None:
         for piece in look_list(call, "partialArgs"):
@@ -39,8 +39,8 @@ class PartialCall:
             self._growing = path if piece.get("willContinue") else None
 
     def complete(self, whole: bool) -> JsonObject:
-        """The part as it would have come in one piece, and its arguments; those of a cut call are not valid JSON, lest
-        anybody run it (FIELD-CASES 24)."""
+        """The part as if it had come in one piece. A cut call has no arguments here: `cut_text` gives them as invalid
+        JSON, so that no client runs the call (FIELD-CASES 24)."""
         call = {key: self.part["functionCall"][key] for key in ("id", "name") if key in self.part["functionCall"]}
         part = self.part | {"functionCall": call | {"args": self.arguments}}
         return part if whole else part | {"functionCall": call}

@@ -29,7 +29,7 @@ from dragoman.model.messages import (
 )
 from dragoman.notes import At, Notes
 
-# A part holds exactly one of these; the rest of its keys describe it.
+# A part has exactly one of these keys. Its other keys describe it.
 KINDS: dict[str, str] = {
     "text": "text",
     "inlineData": "inlineData",
@@ -49,7 +49,7 @@ KINDS: dict[str, str] = {
     "toolResponse": "opaque",
     "tool_response": "opaque",
 }
-THOUGHT: Extras = {NAME: {"~thought": True}}  # Gemini's own: it may be sent back even where it is not signed
+THOUGHT: Extras = {NAME: {"~thought": True}}  # Gemini's own thought: it may be sent back even without a signature
 EMPTY: Extras = {NAME: {"~text": "empty"}}
 
 # ---------------------------------------------------------------- decode
@@ -87,13 +87,13 @@ def decode_part(part: JsonObject, calls: Calls) -> Part:
             to_camel(part)
             return _take_image_seal(decode_media(part, key))
         case [] if "text" not in part and ("thoughtSignature" in part or "thought_signature" in part):
-            return _decode_text(part)  # a signature alone (FIELD-CASES 12)
+            return _decode_text(part)  # only a signature (FIELD-CASES 12)
         case _:
-            return Opaque(dialect=NAME, body=part)  # code, server tools, tomorrow's parts
+            return Opaque(dialect=NAME, body=part)  # code, server tools, new kinds of parts
 
 
 def _decode_fast(part: JsonObject, calls: Calls) -> ToolCall | ToolResult | None:
-    """A call or a result as most are, in few steps; None for the rest."""
+    """Decode the most frequent calls and results in few steps. None for any other part."""
     call = part.get("functionCall")
     if type(call) is dict and len(call) == 3:
         call_id, name, given = call.get("id"), call.get("name"), call.get("args")
@@ -128,7 +128,7 @@ def _decode_text(part: JsonObject) -> Text | Reasoning:
 
 
 def take_signature(part: JsonObject) -> Seal | None:
-    """Its own signature, or another dialect's seal a client sent back beside the part."""
+    """Take Gemini's own signature, or the seal of another dialect that a client sent back beside the part."""
     value = part.get("thoughtSignature")
     if type(value) is str and value:
         del part["thoughtSignature"]
@@ -137,7 +137,7 @@ def take_signature(part: JsonObject) -> Seal | None:
 
 
 def _take_image_seal(part: Part) -> Part:
-    """Only images among media have a seal of their own; on the others a signature stays among the extras."""
+    """Take the seal of an image. Other media have no seal field, so their signature stays an extra."""
     if not isinstance(part, Image) or NAME not in part.extras:
         return part
     own = part.extras[NAME]
@@ -157,7 +157,7 @@ def _take_image_seal(part: Part) -> Part:
 def _decode_call(part: JsonObject, calls: Calls) -> ToolCall | Opaque:
     call = part.get("functionCall") or part.get("function_call")
     if type(call) is not dict or type(call.get("name")) is not str:
-        return Opaque(dialect=NAME, body=part)  # a piece of one: `partialArgs` outside their stream
+        return Opaque(dialect=NAME, body=part)  # a piece of a call: `partialArgs` outside their stream
     to_camel(part)
     name, arguments = call.pop("name"), _take_arguments(call, part)
     call_id = calls.call(take_id(call, part), name, arguments)
@@ -186,7 +186,7 @@ def _take_arguments(call: JsonObject, part: JsonObject) -> str:
 
 
 def is_sayable(part: Part) -> bool:
-    """Whether a request to Gemini can hold this part at all."""
+    """Whether a request to Gemini can have this part."""
     match part:
         case Text():
             return part.text != "" or part.seal is not None or _is_own(part.extras, "~text")
@@ -211,7 +211,7 @@ def _is_own(extras: Extras, key: str) -> bool:
 
 
 def _may_go_back(part: Reasoning) -> bool:
-    """Thoughts "need not be replayed": only Gemini's own go back to it, with or without their signature."""
+    """Only Gemini's own thoughts are sent back to it, signed or not (docs: thoughts "need not be replayed")."""
     if part.seal is not None:
         return part.seal.origin == NAME
     return _is_own(part.extras, "~thought")
@@ -290,7 +290,7 @@ def _encode_refusal(part: Refusal, at: At, notes: Notes, *, to_client: bool) -> 
 
 def _encode_reasoning(part: Reasoning, at: At, notes: Notes, *, to_client: bool) -> JsonObject | None:
     if not to_client and not _may_go_back(part):
-        who = "somebody else's" if part.seal is None else f"sealed by {part.seal.origin}"
+        who = "another model's" if part.seal is None else f"sealed by {part.seal.origin}"
         notes.dropped(at, f"gemini takes back only thoughts of its own; this is {who}")
         return None
     if not part.text and part.seal is None and not _is_own(part.extras, "~thought"):

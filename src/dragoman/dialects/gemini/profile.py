@@ -1,4 +1,4 @@
-"""What Google's own server takes of a model of today. Rows of upstream/profiles.toml start from it.
+"""What Google's own server accepts for its current models. Rows of upstream/profiles.toml start from it.
 
 Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """

@@ -28,7 +28,7 @@ from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
 
-BLOCKED: Extras = {NAME: {"~candidate": "absent"}}  # a choice we made of a blocked prompt
+BLOCKED: Extras = {NAME: {"~candidate": "absent"}}  # a choice that we made from a blocked prompt
 
 # ---------------------------------------------------------------- decode
 
@@ -51,7 +51,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
 
 
 def take_word(body: JsonObject, key: str) -> str:
-    """A text that may be missing; an empty one stays for the extras, so that it is written back."""
+    """Take a string that may be missing. An empty one stays an extra, so that it is written back."""
     value = body.get(key)
     if type(value) is not str or not value:
         return ""
@@ -75,7 +75,7 @@ _TIME = re.compile(r"(\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\
 
 
 def read_time(text: str) -> float | None:
-    """RFC 3339, to the last digit of its fraction."""
+    """Read an RFC 3339 time with every digit of its fraction."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -87,7 +87,7 @@ def read_time(text: str) -> float | None:
 
 
 def write_time(seconds: float) -> str:
-    """RFC 3339 with as many digits as it takes, in threes as protobuf has them."""
+    """Write an RFC 3339 time. The fraction has 0, 6 or 9 digits, as protobuf writes it."""
     whole, _, fraction = repr(float(seconds)).partition(".")
     if not fraction.isdecimal():
         whole, fraction = str(int(seconds)), "0"
@@ -114,7 +114,7 @@ def _take_choices(body: JsonObject, calls: Calls) -> tuple[Choice, ...]:
 
 
 def read_block(feedback: object) -> Finish | None:
-    """A blocked prompt gives no candidates; every other dialect has a filtered answer for it (FIELD-CASES 79)."""
+    """A blocked prompt gives no candidates. Every other dialect has a filtered answer for it (FIELD-CASES 79)."""
     reason = feedback.get("blockReason") if type(feedback) is dict else None
     if type(feedback) is not dict or reason is None:
         return None
@@ -128,7 +128,7 @@ def _decode_candidate(candidate: JsonObject, number: int, calls: Calls) -> Choic
     elif candidate.get("index") is None:
         null = {key: candidate.pop(key) for key in ("index",) if key in candidate}
         note_omitted(candidate, candidate, "index")
-        candidate.update(null)  # fills the gap
+        candidate.update(null)  # behind OMIT, so that it is written again
     parts = _take_content(candidate, calls)
     finish = take_finish(candidate, any(type(part) is ToolCall for part in parts))
     if any(key in candidate for key in ("groundingMetadata", "citationMetadata", "logprobsResult")):
@@ -164,7 +164,7 @@ def _take_content(candidate: JsonObject, calls: Calls) -> tuple[Part, ...]:
 
 
 def take_finish(candidate: JsonObject, called: bool) -> Finish | None:
-    """`finishReason` and `finishMessage`. STOP beside a call is a turn of the caller's (FIELD-CASES 16)."""
+    """Take `finishReason` and `finishMessage`. STOP beside a call means `tool_call` (FIELD-CASES 16)."""
     given = candidate.get("finishReason")
     if not isinstance(given, str | int) or given == "":
         return None
@@ -186,7 +186,7 @@ def take_finish(candidate: JsonObject, called: bool) -> Finish | None:
 
 
 def take_usage(body: JsonObject) -> tuple[Usage | None, str | None]:
-    """The counts, and the service tier that stands among them."""
+    """Take the counts, and the service tier, which is a key of the usage."""
     usage = body.get("usageMetadata")
     if type(usage) is not dict:
         return None, None
@@ -196,7 +196,7 @@ def take_usage(body: JsonObject) -> tuple[Usage | None, str | None]:
 
 
 def decode_usage(usage: JsonObject) -> Usage:
-    """Gemini counts cached input inside the prompt, thoughts apart, and what tools fed in apart from the prompt."""
+    """Gemini counts cached input inside the prompt. It counts thoughts and the input from tools separately."""
     prompt, cached = _take_count(usage, "promptTokenCount"), _take_count(usage, "cachedContentTokenCount")
     output, thoughts = _take_count(usage, "candidatesTokenCount"), _take_count(usage, "thoughtsTokenCount")
     tools = usage.get("toolUsePromptTokenCount")
@@ -211,7 +211,7 @@ def decode_usage(usage: JsonObject) -> Usage:
     if omitted:
         usage[OMIT] = omitted
         for key in omitted:
-            if key in usage:  # a null, which fills the gap
+            if key in usage:  # a null: moved behind OMIT, so that it is written again
                 usage[key] = usage.pop(key)
     fresh = prompt
     if prompt is not None:
@@ -241,7 +241,7 @@ def _take_count(usage: JsonObject, key: str) -> int | None:
 
 
 def _take_audio(usage: JsonObject, key: str) -> int | None:
-    """The audio among the details by modality, which stay unless audio is all they say."""
+    """Read the audio count from the details by modality. The details stay, unless they have only audio."""
     details = usage.get(key)
     for item in details if type(details) is list else ():
         if type(item) is dict and item.get("modality") == "AUDIO" and type(item.get("tokenCount")) is int:
@@ -256,7 +256,7 @@ DETAILS = ("promptTokensDetails", "candidatesTokensDetails", "cacheTokensDetails
 
 
 def _says_text_alone(details: object) -> bool:
-    """Whether a count by modality says no more than the count itself."""
+    """Whether a count by modality has only text, so that it adds nothing to the count itself."""
     if type(details) is not list or len(details) != 1 or type(details[0]) is not dict:
         return False
     return details[0].get("modality") == "TEXT"
@@ -323,7 +323,7 @@ def _encode_candidate(choice: Choice, number: int, at: At, notes: Notes) -> Json
 def _encode_content(
     candidate: JsonObject, choice: Choice, own: JsonObject, at: At, notes: Notes
 ) -> list[tuple[At, Part, JsonObject]]:
-    """The parts that could be said, each with its place and what it became."""
+    """Write the content. Returns each written part with its place and its block."""
     said: list[tuple[At, Part, JsonObject]] = []
     for i, part in enumerate(choice.parts):
         here: At = ((at, "parts"), i)
@@ -346,7 +346,7 @@ def _encode_content(
 def _encode_beside(
     candidate: JsonObject, texts: list[tuple[At, Part, JsonObject]], choice: Choice, at: At, notes: Notes
 ) -> None:
-    """Citations and logprobs of the texts, which Gemini gives for the whole candidate."""
+    """Write the citations and logprobs of the texts. Gemini has them once for the whole candidate."""
     cited: list[Cited] = []
     tokens: list[TokenLogprob] = []
     scored: list[At] = []
@@ -404,7 +404,7 @@ def encode_usage(usage: Usage | None, tier: str | None, notes: Notes) -> JsonObj
     return body if body or usage is not None else None
 
 
-COUNTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")  # what the total is the sum of
+COUNTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")  # the total is the sum of these
 
 
 def _encode_counts(body: JsonObject, usage: Usage, at: At, notes: Notes) -> None:

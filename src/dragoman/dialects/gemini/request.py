@@ -1,7 +1,7 @@
 """Gemini generateContent: the request, both ways. https://ai.google.dev/api/generate-content (digest read 2026-11-15)
 
-The path says the model and, with its method, whether to stream:
-`/v1beta/models/{model}:streamGenerateContent?alt=sse`; on Vertex a longer prefix stands before `models/`.
+The path names the model, and its method says whether to stream:
+`/v1beta/models/{model}:streamGenerateContent?alt=sse`. On Vertex the prefix before `models/` is longer.
 """
 
 from functools import partial
@@ -30,7 +30,7 @@ from dragoman.wire import WireRequest
 
 PREFIX = "/v1beta/models/"
 METHODS = {"generateContent": False, "streamGenerateContent": True}
-SECRETS = ("key=", "access_token=")  # a client's own credentials: the door's business, and never a provider's
+SECRETS = ("key=", "access_token=")  # a client's own credentials: they never go to an upstream
 
 # ---------------------------------------------------------------- decode
 
@@ -60,7 +60,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
 
 
 def _read_path(path: str, body: JsonObject) -> tuple[str, bool | None]:
-    """Model and streaming; what is not as we would write it is spelling."""
+    """Read model and streaming. Where the path differs from ours, the difference is kept as spelling."""
     if not path:
         note_spelling(body, "path", "unknown")
         return "", None
@@ -82,7 +82,7 @@ def _read_path(path: str, body: JsonObject) -> tuple[str, bool | None]:
 
 
 def wants_array(request: Request | None) -> bool:
-    """Whether the client asked for its stream as one JSON array: without `alt=sse` (CLIENTS 17)."""
+    """Whether the client wants its stream as one JSON array, that is, without `alt=sse` (CLIENTS 17)."""
     if request is None or not request.extras:
         return False
     query = spelled(request.extras, NAME, "~query")
@@ -92,7 +92,7 @@ def wants_array(request: Request | None) -> bool:
 
 
 def _take_model(body: JsonObject, model: str) -> str:
-    """Some clients say the model in the body too, bare or as `models/...`."""
+    """Some clients also name the model in the body, with or without `models/`."""
     said = body.get("model")
     if type(said) is not str or (model and not (said == model or said.endswith(f"/{model}"))):
         return model
@@ -134,7 +134,7 @@ def _decode_content(content: JsonObject, history: History) -> Message:
         and given
         and (word == "model" or (word == "user" and len(given) == 1))
     ):  # fast path: gemini turn
-        history.begin(model=word == "model")  # nothing to spell, and no results among other parts
+        history.begin(model=word == "model")  # no spelling to keep, and no results mixed with other parts
         return Message(role=ROLES[word], parts=decode_parts(given, history))
     content.pop("role", None)
     role = ROLES.get(word, "user") if type(word) is str else "user"
@@ -154,7 +154,7 @@ def _take_parts(content: JsonObject, history: History) -> tuple[Part, ...]:
     if given is None:
         note_spelling(content, "parts", "absent")
         return ()
-    if type(given) is dict:  # protobuf's JSON takes a lone part without its list
+    if type(given) is dict:  # protobuf's JSON accepts one part without a list
         note_spelling(content, "parts", "object")
         given = [given]
     if type(given) is not list:
@@ -165,7 +165,7 @@ def _take_parts(content: JsonObject, history: History) -> tuple[Part, ...]:
 
 
 def _take_system(body: JsonObject) -> Message | None:
-    """`systemInstruction`: a content whose role says nothing, a string, or a bare list of parts."""
+    """Take `systemInstruction`: a content (its role has no meaning), a string, or a list of parts."""
     given = body.get("systemInstruction")
     if given is None:
         return None
@@ -211,7 +211,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     encode_choice(body, request, notes)
     encode_generation(body, request, notes)
     if request.service_tier is not None:
-        # a word of Gemini's own that the table does not have goes back as it came
+        # A Gemini request may have a word that our table lacks. It is written back unchanged.
         words = TIERS | {request.service_tier: request.service_tier} if "~serviceTier" in own else TIERS
         tier = encode_tier(request.service_tier, words, NAME, notes)
         if tier is not None:
@@ -243,7 +243,7 @@ def _write_path(request: Request, own: JsonObject, notes: Notes) -> str:
 
 
 def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
-    """The system turns a conversation begins with are its `systemInstruction`; later ones are the user's words."""
+    """System turns at the start become `systemInstruction`. Later ones become user turns."""
     messages = request.messages
     at: At = (ROOT, "messages")
     lead = 0
@@ -270,12 +270,12 @@ def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
 
 
 def _lone_text(parts: list[JsonObject]) -> str | None:
-    """What a bare string could have said."""
+    """The text, if the parts are one plain text that a string can replace."""
     return parts[0]["text"] if len(parts) == 1 and list(parts[0]) == ["text"] else None
 
 
 def _look_at_calls(messages: tuple[Message, ...]) -> tuple[dict[str, str], set[str]]:
-    """The names of all calls by id, and the ids of those that Gemini made without one, and that go back so."""
+    """The names of all calls by id, and the ids that we made. Those calls are sent back to Gemini without an id."""
     names: dict[str, str] = {}
     silent: set[str] = set()
     for message in messages:
@@ -289,8 +289,8 @@ def _look_at_calls(messages: tuple[Message, ...]) -> tuple[dict[str, str], set[s
 
 
 def _leave_out_ids(message: Message, silent: set[str]) -> Message:
-    """A result whose call bears no id bears none either: with one it would answer nobody. Clients of the canonical
-    form bring results that do not know how their call was spelt."""
+    """Mark results whose call is sent without an id: with an id they would answer no call. Results from clients of
+    other dialects lack this mark."""
     if not any(type(part) is ToolResult and part.call_id in silent for part in message.parts):
         return message
     return replace(message, parts=tuple(_without_id(part, silent) for part in message.parts))
@@ -357,8 +357,8 @@ def _encode_fast(names: dict[str, str], message: Message, at: At, notes: Notes) 
 
 
 def _encode_content(names: dict[str, str], message: Message, at: At, notes: Notes) -> list[JsonObject]:
-    """One content, or two: results want one of their own ("the function-response turn should hold only function
-    responses"). A content without parts is refused and left out."""
+    """One content, or two: results need their own ("the function-response turn should hold only function responses").
+    A content without parts is left out, because Gemini refuses it."""
     own = message.extras.get(NAME, {}) if message.extras else {}
     parts = _encode_parts(message, at, notes, names)
     role = _encode_role(message, own, at, notes)

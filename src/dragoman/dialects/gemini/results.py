@@ -1,7 +1,7 @@
 """Gemini generateContent: `functionResponse`, both ways.
 
-Its `response` must be an object (FIELD-CASES 68): `{"output": text}` or `{"error": text}` by Google's convention, and
-whatever else a client likes. Media stand beside it in `parts`.
+Its `response` must be an object (FIELD-CASES 68). By Google's convention it is `{"output": text}` or
+`{"error": text}`, but a client may use any other keys. Media are beside it, in `parts`.
 """
 
 from typing import Any
@@ -123,7 +123,7 @@ def encode_result(part: ToolResult, at: At, notes: Notes, names: dict[str, str])
 
 
 def write_name(result: JsonObject, part: ToolResult, at: At, notes: Notes, names: dict[str, str]) -> None:
-    """Gemini refuses a result without the name of its function (FIELD-CASES 67); the call has it (mission A7)."""
+    """Write the name of the function, from the call if need be (mission A7). Gemini demands it (FIELD-CASES 67)."""
     if part.name is not None:
         result["name"] = part.name
         return
@@ -137,7 +137,7 @@ def write_name(result: JsonObject, part: ToolResult, at: At, notes: Notes, names
 
 
 def _gather(part: ToolResult, at: At, notes: Notes) -> tuple[str | None, list[JsonObject]]:
-    """One text, then media: Gemini's results have no other order."""
+    """Collect one text, then media. Gemini's results have no other order."""
     texts: list[str] = []
     media: list[JsonObject] = []
     moved = False

@@ -1,8 +1,7 @@
 """Gemini generateContent: its Schema message as JSON Schema, and back. https://ai.google.dev/api/caching#Schema
 
-Gemini's own language has upper-case types and `nullable`. A wire schema is kept as JSON Schema; how it was written is
-spelling: "plain" (it already was JSON Schema), "schema" (in Gemini's language throughout) or, where neither gives it
-back exactly, the original itself.
+Gemini's Schema has upper-case types and `nullable`. We keep JSON Schema, and remember the form of the wire as spelling:
+"plain" (it was JSON Schema), "schema" (it was Gemini's Schema) or, if neither gives back the same bytes, the original.
 """
 
 from typing import Any
@@ -38,7 +37,7 @@ NULL: JsonObject = {"type": "null"}
 
 
 def read_schema(original: JsonObject) -> tuple[JsonObject, str | JsonObject]:
-    """A wire schema as JSON Schema, and its spelling."""
+    """Return a wire schema as JSON Schema, and its spelling."""
     try:
         schema = to_json_schema(original)
         if schema == original:
@@ -49,7 +48,7 @@ def read_schema(original: JsonObject) -> tuple[JsonObject, str | JsonObject]:
 
 
 def write_schema(schema: JsonObject, spelling: object) -> JsonObject | None:
-    """The wire schema as it was spelled; None where it never was, or no longer says the same."""
+    """The wire schema in its original spelling. None without a spelling, or if the schema has changed since."""
     match spelling:
         case "plain":
             return schema

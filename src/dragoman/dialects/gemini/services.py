@@ -72,21 +72,21 @@ def put_model(path: str, model: str) -> str:
 
 
 def quote_model(name: str) -> str:
-    """A model's name as one step of a path: nothing in it ends the step, the path or the query."""
+    """Quote a model's name as one step of a path, so that no character in it ends the step or the path."""
     return quote(name, safe="-._~@:")
 
 
 # ---------------------------------------------------------------- counts
 #
-# The request stands under `generateContentRequest`, or flat (Vertex). Only the first counts system text and tools.
+# The request is under `generateContentRequest`, or flat (Vertex). Only the first form counts system text and tools.
 
 METHOD = "countTokens"
 WRAPPER = "generateContentRequest"
-FLAT = "~flat"  # spelling: the request stood there without its wrapper
+FLAT = "~flat"  # spelling: the request had no wrapper
 
 
 def decode_count_request(wire: WireRequest, notes: Notes) -> Request:
-    """What is to be counted, as the request it would be."""
+    """Decode the request whose tokens are to be counted."""
     to_camel(wire.body)
     wire.body.pop("~snake", None)
     wrapped = wire.body.get(WRAPPER)

@@ -1,7 +1,7 @@
-"""Gemini generateContent: camelCase and snake_case, which the API takes mixed in one body (CLIENTS 14).
+"""Gemini generateContent: camelCase and snake_case, which the API accepts mixed in one body (CLIENTS 14).
 
-The keys a decoder takes are renamed to camelCase in place; which ones were not is remembered as spelling, as paths
-from the value whose extras hold it: `["inlineData", "inlineData.mimeType"]`. Keys nobody takes stay as they are.
+We rename the keys that a decoder reads to camelCase in place. The renamed keys are remembered as spelling, as paths
+from the value that has these extras: `["inlineData", "inlineData.mimeType"]`. All other keys stay unchanged.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ SNAKE: dict[str, str] = {_snake(camel): camel for camel in _CAMEL}
 
 
 def to_camel(obj: JsonObject, holder: JsonObject | None = None, under: str = "") -> None:
-    """Rename the known keys of one object; what was renamed is noted in the holder (or the object itself)."""
+    """Rename the known keys of one object. The holder, or else the object itself, remembers the renamed ones."""
     found = [key for key in obj if key in SNAKE and SNAKE[key] not in obj]
     if not found:
         return
@@ -47,7 +47,7 @@ def to_camel(obj: JsonObject, holder: JsonObject | None = None, under: str = "")
 
 
 def to_snake(body: JsonObject, own: JsonObject) -> None:
-    """Write the keys back as the wire had them; inner ones first, while their holders still have their names."""
+    """Write the keys back as the wire had them. Inner keys come first, while the outer keys are still in camelCase."""
     for path in reversed(own.get(SNAKE_KEY, ())):
         *outer, key = path.split(".")
         holder: Any = body
@@ -58,7 +58,7 @@ def to_snake(body: JsonObject, own: JsonObject) -> None:
 
 
 def take_id(call: JsonObject, part: JsonObject) -> str | None:
-    """The id, if the wire has one; else how it had none."""
+    """Take the id if the wire has one. Else remember whether it was absent or empty."""
     if "id" not in call:
         note_spelling(part, "id", "absent")
         return None
@@ -66,12 +66,12 @@ def take_id(call: JsonObject, part: JsonObject) -> str | None:
     if type(given) is str and given:
         del call["id"]
         return given
-    note_spelling(part, "id", "unused")  # null or "": stays where it is
+    note_spelling(part, "id", "unused")  # null or "" stays an extra
     return None
 
 
 def write_extras(body: JsonObject, extras: Extras, at: At, notes: Notes, *nested: str) -> None:
-    """`add_extras`, with own extras of the nested objects joined to what the encoder wrote there."""
+    """Like `add_extras`, but extras of the nested objects are merged with what the encoder wrote there."""
     ours = {key: body[key] for key in nested if key in body}
     add_extras(body, extras, NAME, at, notes)
     own = extras.get(NAME)
@@ -85,5 +85,5 @@ def write_extras(body: JsonObject, extras: Extras, at: At, notes: Notes, *nested
 
 
 def join(ours: JsonObject, own: JsonObject) -> JsonObject:
-    """What the encoder wrote and the wire's own keys, which win unless they are null."""
+    """Merge the encoder's keys with the wire's own. The wire's own win, unless they are null."""
     return ours | {key: value for key, value in own.items() if value is not None or key not in ours}

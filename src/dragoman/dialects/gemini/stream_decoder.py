@@ -1,10 +1,10 @@
-"""Gemini generateContent: the stream, read. https://ai.google.dev/api/generate-content (digest read 2026-11-15)
+"""Gemini generateContent: decodes a stream. https://ai.google.dev/api/generate-content (digest read 2026-11-15)
 
     data: {"candidates": [{"content": {"parts": [{"text": "..."}], "role": "model"}, "index": 0}], ...}
 
-Every frame is a whole reply that holds only what is new; the last one has the reason and the counts, and the stream
-ends by closing. Google's own client breaks on comments, `event:` lines and `[DONE]`. Without `alt=sse` the frames are
-the elements of one JSON array.
+Every frame has the form of a reply, with only the new parts. The last frame has the finish reason and the counts. The
+stream has no end mark. Google's own client fails on comments, `event:` lines and `[DONE]`. Without `alt=sse` the frames
+are the elements of one JSON array.
 """
 
 from typing import Any
@@ -41,7 +41,7 @@ from dragoman.notes import Notes
 from dragoman.wire import WireReply
 
 CUT = Failure(kind="cut_off", message="the stream ended before its end")
-MAX_FRAME_BYTES = 64 * 1024 * 1024  # a picture comes whole in one frame
+MAX_FRAME_BYTES = 64 * 1024 * 1024  # a picture comes in one frame
 MAX_CHOICES = 64
 SPACE = b" \t\r\n\xef\xbb\xbf"
 TOP = frozenset({"candidates", "usageMetadata", "modelVersion", "responseId", "createTime"})
@@ -49,25 +49,25 @@ NEW_TEXT, NEW_THOUGHT = Text(text=""), Reasoning(text="", summary=True, extras=T
 
 
 class _ChoiceDecoder:
-    """One candidate while it grows."""
+    """The state of one candidate."""
 
     __slots__ = ("called", "cited", "grows", "index", "kind", "partial", "rest", "seal", "texts")
 
     def __init__(self) -> None:
-        self.kind: type[Part] | None = None  # of the part that has not ended yet
+        self.kind: type[Part] | None = None  # of the open part
         self.index = -1
-        self.grows = False  # whether the next text of its kind goes on with it
+        self.grows = False  # whether the next text of this kind belongs to the open part
         self.seal: Seal | None = None
-        self.texts: list[list[str]] = []  # all it said, in pieces: citations count in it
-        self.cited: list[Cited] = []  # those already handed out
+        self.texts: list[list[str]] = []  # all texts so far, in pieces: the spans of citations count in them
+        self.cited: list[Cited] = []  # citations already sent as events
         self.partial: PartialCall | None = None
         self.called = False
-        self.rest: JsonObject = {}  # what the candidate says beside its content
+        self.rest: JsonObject = {}  # the keys of the candidate beside its content
 
 
 class StreamDecoder:
-    """Text in successive frames is one part until it is signed or another kind begins; two parts of a kind in one
-    frame are two. The stream has no end of its own: it ends when the bytes do, well if every candidate said why."""
+    """Text of several frames is one part, until it is signed or a part of another kind begins. Two parts in one frame
+    stay two. The stream has no end mark: it is complete if every candidate had a finish reason when the bytes end."""
 
     def __init__(self, notes: Notes) -> None:
         self._frames: SseDecoder | ArrayDecoder | None = None
@@ -79,7 +79,7 @@ class StreamDecoder:
         self._extras: JsonObject = {}
         self._started = False
         self._ended = False
-        self._keys: tuple[str, ...] = ()  # of a frame that says nothing new beside its candidates
+        self._keys: tuple[str, ...] = ()  # of a frame whose only news is in its candidates
         self._template = DeltaTemplate()  # of the text deltas
         self._template_owner: _ChoiceDecoder | None = None  # the part or choice that the template belongs to
 
@@ -121,7 +121,7 @@ class StreamDecoder:
         return events
 
     def _read(self, data: bytes, events: list[Event], block: bytes = b"") -> None:
-        if self._ended or data == b"[DONE]":  # not Google's, but seen behind OpenAI-minded servers
+        if self._ended or data == b"[DONE]":  # some servers add OpenAI's end mark
             return
         body = load_json(data)
         if type(body) is not dict:
@@ -144,14 +144,14 @@ class StreamDecoder:
             if self._usage is None:
                 self._usage = usage
             else:
-                self._usage.update(usage)  # counts are cumulative, and the last frame has them all
+                self._usage.update(usage)  # counts are cumulative: the last frame has all of them
         self._keys = tuple(body)
         if not body.keys() <= TOP:
             self._keys = ()
             self._extras |= {key: value for key, value in body.items() if key not in TOP and value is not None}
 
     def _read_text(self, body: JsonObject, events: list[Event], block: bytes) -> bool:
-        """True if it was a piece of the open text and nothing else but counts, as nearly every frame is."""
+        """Read a frame that only adds to the open text and the counts, as nearly every frame does. Else False."""
         candidates = body.get("candidates")
         candidate = candidates[0] if type(candidates) is list and len(candidates) == 1 else None
         if type(candidate) is not dict or len(candidate) != 2 or type(candidate.get("content")) is not dict:
@@ -231,7 +231,7 @@ class StreamDecoder:
         if type(text) is str and len(part) == (1 if "thought" not in part else 2):
             if text:
                 self._say(choice, Reasoning if part.get("thought") is True else Text, text, number, first, events)
-            return  # an empty text says nothing
+            return  # an empty text is no part
         if "functionCall" in part or "function_call" in part:
             self._call(choice, part, number, events)
             return
@@ -258,8 +258,8 @@ class StreamDecoder:
         events.append(PartDelta(index=choice.index, text=text))
 
     def _say_signed(self, choice: _ChoiceDecoder, part: Text | Reasoning, number: int, events: list[Event]) -> None:
-        """A part with a signature, or with keys of its own: never joined with another (docs: "don't merge a part that
-        has a signature with one that has not"). A signature on an empty text belongs to the text before it."""
+        """Read a part with a signature or with unknown keys. It is never joined with another part (docs: "don't merge a
+        part that has a signature with one that has not"). A signature on an empty text belongs to the text before."""
         if part.seal is not None and not part.text and choice.grows and choice.kind is type(part):
             choice.seal, choice.grows = part.seal, False
             return
@@ -314,7 +314,8 @@ class StreamDecoder:
         events.append(PartStart(index=choice.index, part=part, choice=number))
 
     def _close(self, choice: _ChoiceDecoder, events: list[Event]) -> None:
-        """A text ends when the next part begins: until then it may be signed, cited and scored."""
+        """End the open part. A text ends only when the next part begins, because its signature, citations and logprobs
+        may come late."""
         if choice.kind is None:
             return
         if choice.kind is Text and any(key in choice.rest for key in METADATA):
@@ -328,7 +329,7 @@ class StreamDecoder:
         found = take_citations(choice.rest, ["".join(pieces) for pieces in choice.texts])
         fresh = [item for item in found if item.text == current and item not in choice.cited]
         if metadata is not None and any(item.text != current and item not in choice.cited for item in found):
-            choice.rest["groundingMetadata"] = metadata  # not all of it could be handed out
+            choice.rest["groundingMetadata"] = metadata  # some of it is about other texts
         choice.cited.extend(fresh)
         if fresh and choice.kind is Text:
             events.append(PartDelta(index=choice.index, citations=tuple(item.citation for item in fresh)))
@@ -365,7 +366,7 @@ class StreamDecoder:
 
 
 def _add_sources(before: JsonObject, value: JsonObject) -> None:
-    """Frames bring their own sources, one after another (seen on Vertex)."""
+    """Add the sources of a new frame to those of earlier frames (seen on Vertex)."""
     for key, items in value.items():
         known = before.get(key)
         if type(known) is list and type(items) is list:
@@ -375,6 +376,6 @@ def _add_sources(before: JsonObject, value: JsonObject) -> None:
 
 
 def _grow(choice: _ChoiceDecoder, text: str, events: list[Event]) -> None:
-    if text:  # an empty one says nothing
+    if text:  # an empty text is no event
         choice.texts[-1].append(text)
         events.append(PartDelta(index=choice.index, text=text))

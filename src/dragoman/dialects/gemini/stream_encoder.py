@@ -1,4 +1,4 @@
-"""Gemini generateContent: the stream, written. Text goes out as it comes; everything else must be whole."""
+"""Gemini generateContent: encodes a stream. Text is sent as it comes. Every other part is sent when it is complete."""
 
 from collections.abc import Iterable
 from typing import assert_never
@@ -35,19 +35,19 @@ OPEN = b'{"candidates":[{"content":{"parts":[{"text":'
 
 
 class _Open:
-    """The one part of a choice that is being written: live (its text goes out as it comes) or held until it ends."""
+    """The open part of a choice. It is live (its text is sent as it comes) or collected until it ends."""
 
     __slots__ = ("at", "base", "cited", "index", "kind", "part", "pieces", "scored", "scores", "wrote")
 
     def __init__(self, part: Part, index: int, at: At, kind: type[Text | Reasoning] | None) -> None:
         self.part, self.index, self.at = part, index, at
-        self.kind = kind  # None: held
+        self.kind = kind  # None: collected until it ends
         self.wrote = False
-        self.base = 0  # how much of the text it stands in is not its own
+        self.base = 0  # length of the earlier text that the reader joins with this part
         self.pieces: list[str] = []
         self.cited: list[Citation] = []
-        self.scores: list[TokenLogprob] | None = None  # not yet written
-        self.scored = 0  # written
+        self.scores: list[TokenLogprob] | None = None  # logprobs not yet written
+        self.scored = 0  # number of logprobs written
 
 
 class _ChoiceEncoder:
@@ -59,11 +59,11 @@ class _ChoiceEncoder:
         self.order = Sequencer()
         self.places = 0  # parts so far
         self.open: _Open | None = None
-        self.speaks: type[Part] | None = None  # what a reader takes the next text to go on with
-        self.texts: list[list[str]] = []  # as a reader finds them
+        self.speaks: type[Part] | None = None  # the kind of part that a reader would join the next text with
+        self.texts: list[list[str]] = []  # texts as a reader joins them
         self.cited: list[Cited] = []  # not yet written
         self.called = False
-        self.tails: dict[type[Part], bytes] = {}  # the end of a frame with text, or with a thought
+        self.tails: dict[type[Part], bytes] = {}  # the bytes after the text of a frame, by kind of part
 
 
 class StreamEncoder:
@@ -102,7 +102,7 @@ class StreamEncoder:
         return out
 
     def close(self) -> bytes:
-        """An end nobody announced is a failure, never a success."""
+        """A stream without its end event is a failure, never a success."""
         return b"" if self._done else self.feed([ReplyFailed(failure=CUT)])
 
     def _other(self, event: ReplyStart | ReplyEnd | ReplyFailed | Aside) -> None:
@@ -161,7 +161,7 @@ class StreamEncoder:
         self._send({"candidates": [{"content": content, "index": choice.number} | beside], **self._identity})
 
     def _say(self, choice: _ChoiceEncoder, part: _Open, text: str) -> None:
-        """A piece of a live text."""
+        """Send a piece of a live text."""
         if not text:
             return
         kind = part.kind or Text
@@ -225,7 +225,7 @@ class StreamEncoder:
             self._say(choice, part, event.text)
 
     def _begin(self, choice: _ChoiceEncoder, part: _Open, kind: type[Text | Reasoning]) -> None:
-        """The first word of a live text. Frames have no borders between texts of one kind: a reader joins them."""
+        """Begin a live text. Frames do not mark where a text begins, so a reader joins two texts of one kind."""
         part.wrote = True
         if choice.speaks is kind:
             self._notes.altered((choice.at, "parts"), "gemini's streams join a text with the one before it")
@@ -262,14 +262,14 @@ class StreamEncoder:
             choice.cited.append(Cited(citation, number, ((part.at, "citations"), i)))
 
     def _note_late(self, extras: Extras, at: At) -> None:
-        """Keys of its own that a part gets at its end, when its text is long gone."""
+        """Note extras that come at the end of a part: its text was already sent."""
         write_extras({}, extras, at, self._notes)
         for key, value in extras.get(NAME, {}).items():
             if value is not None and key[:1] != "~":
                 self._notes.dropped((((at, "extras"), NAME), key), "the text it belongs to had been sent")
 
     def _sign(self, choice: _ChoiceEncoder, part: _Open, kind: type[Text | Reasoning], seal: Seal) -> None:
-        """A signature that comes after its text: on an empty text, as Google sends it."""
+        """Send a signature that comes after its text. Like Google, we put it on an empty text."""
         if not part.wrote:
             self._begin(choice, part, kind)
         block: JsonObject = {"text": ""} | _thought(kind)
@@ -294,7 +294,7 @@ class StreamEncoder:
     # ------------------------------------------------------------ the end
 
     def _flush_citations(self, choice: _ChoiceEncoder) -> None:
-        """Before the next part: a reader who folds the stream cannot cite a text that has ended."""
+        """Send the citations before the next part, because a reader cannot cite a text that has ended."""
         metadata = self._take_citations(choice)
         if metadata is not None:
             self._send_parts(choice, [], {"groundingMetadata": metadata})
@@ -339,7 +339,7 @@ class StreamEncoder:
             candidate["groundingMetadata"] = metadata
         if extras:
             write_extras(candidate, extras, choice.at, self._notes, "content", "logprobsResult")
-            candidate["index"] = number  # whatever an unstreamed candidate left out
+            candidate["index"] = number  # always written, even if an unstreamed candidate had no index
         return candidate
 
 
@@ -354,7 +354,7 @@ def _wire_kind(part: Part) -> type[Text | Reasoning] | None:
 
 
 def _live_kind(part: Part) -> type[Text | Reasoning] | None:
-    """Text goes out as it comes unless it is known to be signed or to have keys of its own, which stand on the part."""
+    """Text is sent as it comes, unless it has a seal or extras of Gemini's: these must be on the same part."""
     if not isinstance(part, Text | Refusal | Reasoning):
         return None
     if not isinstance(part, Refusal) and part.seal is not None:
@@ -371,7 +371,7 @@ def _thought(kind: type[Text | Reasoning]) -> JsonObject:
 def _complete(held: _Open, event: PartEnd) -> Part:
     part, text = held.part, "".join(held.pieces)
     match part:
-        case Text():  # its citations and logprobs are written beside it
+        case Text():  # its citations and logprobs are written beside the content
             part = replace(part, text=text, citations=(), logprobs=None, seal=event.seal or part.seal)
         case Refusal():
             part = replace(part, text=text, logprobs=None)

@@ -1,7 +1,7 @@
 """Gemini generateContent: tools and the choice among them, both ways.
 
-An entry of `tools` holds any number of function declarations and built-in tools side by side. We keep one tool each;
-which of them stood together is spelling: `[{"functionDeclarations": 2, "googleSearch": 1}, ...]`.
+An entry of `tools` can have several function declarations and built-in tools. We keep each as one tool, and remember
+the entries as spelling: `[{"functionDeclarations": 2, "googleSearch": 1}, ...]`.
 """
 
 from itertools import islice
@@ -61,7 +61,7 @@ def _decode_entry(entry: JsonObject, tools: list[AnyTool]) -> dict[str, int]:
 
 
 def _default_groups(tools: list[AnyTool]) -> Groups:
-    """All functions in one entry, where the first of them stands; every other tool in its own."""
+    """Put all functions into one entry, at the place of the first. Every other tool has its own entry."""
     functions = sum(type(tool) is not ServerTool for tool in tools)
     groups: Groups = []
     for tool in tools:
@@ -91,7 +91,7 @@ def decode_tool(tool: JsonObject) -> Tool:
 
 
 def take_choice(body: JsonObject) -> ToolChoice | None:
-    """`toolConfig.functionCallingConfig`; the rest of toolConfig stays among the request's extras."""
+    """Take `toolConfig.functionCallingConfig`. The rest of toolConfig stays in the request's extras."""
     holder = body.get("toolConfig")
     if type(holder) is not dict:
         return None
@@ -120,7 +120,7 @@ def _take_mode(config: JsonObject) -> Any:
     given = config["mode"]
     word = MODE_NUMBERS.get(given, "") if type(given) is int else str(given).upper()
     if word not in MODES or word == "VALIDATED":
-        return "auto"  # the finer word stays and is written back
+        return "auto"  # the exact word stays an extra and is written back
     del config["mode"]
     if word != given:
         note_spelling(config, "mode", given)
@@ -161,7 +161,7 @@ def _group(tools: list[tuple[str, Any]]) -> list[JsonObject]:
 
 
 def _regroup(tools: list[tuple[str, Any]], groups: Groups) -> list[JsonObject] | None:
-    """The entries as they stood, if the tools are still the same."""
+    """The original entries, if the tools are still the same."""
     entries: list[JsonObject] = []
     rest = iter(tools)
     for group in groups:
@@ -177,7 +177,7 @@ def _regroup(tools: list[tuple[str, Any]], groups: Groups) -> list[JsonObject] |
 
 
 def encode_tool(tool: AnyTool, at: At, notes: Notes) -> tuple[str, JsonObject] | None:
-    """A function, to be listed with others under their key, or an entry of its own."""
+    """Encode a tool, with the key of its list: functions share one list, other tools have their own entry."""
     body = encode_any_tool(tool, NAME, _encode_function, _encode_freeform, at, notes)
     if body is None:
         return None
@@ -195,7 +195,7 @@ def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
             body["parameters"] = schema
         elif tool.parameters:
             body["parametersJsonSchema"] = tool.parameters
-        else:  # "should be non-empty for OBJECT type": no parameters are said by saying none (FIELD-CASES 63)
+        else:  # "should be non-empty for OBJECT type": an empty schema is left out (FIELD-CASES 63)
             notes.dropped((at, "parameters"), "gemini says an empty schema by saying none")
     if tool.strict:
         notes.dropped((at, "strict"), "gemini's functions are not strict one by one")
@@ -227,7 +227,7 @@ def encode_choice(body: JsonObject, request: Request, notes: Notes) -> None:
         else:
             config["allowedFunctionNames"] = list(choice.names)
             if choice.mode == "auto" and NAME not in choice.extras:
-                config["mode"] = "VALIDATED"  # AUTO takes no names; VALIDATED too may answer or call
+                config["mode"] = "VALIDATED"  # AUTO takes no names; VALIDATED does, and may also answer or call
                 notes.altered((at, "extras"), "gemini's AUTO takes no names: VALIDATED does")
     if choice.extras:
         add_extras(config, choice.extras, NAME, at, notes)

@@ -9,7 +9,7 @@ from dragoman.model.reply import FinishReason
 NAME = "gemini"
 SIGNATURE = "thought_signature"  # the form of Gemini's seals
 
-# `function` and `tool` are older words for the turn that holds results; a content without a role is the user's.
+# `function` and `tool` are older words for a turn with results. A content without a role is the user's.
 ROLES: dict[str, Role] = {"user": "user", "model": "assistant", "assistant": "assistant", "system": "system"}
 ROLE_WORDS: dict[Role, str] = {"user": "user", "assistant": "model", "system": "user", "developer": "user"}
 
@@ -35,7 +35,7 @@ FINISHES: dict[str, FinishReason] = {
     "LANGUAGE": "other",
     "NO_IMAGE": "other",
 }
-# Calls end with STOP ("there is no tool-call reason"); what Gemini has no word for ends in the nearest one it has.
+# Calls end with STOP ("there is no tool-call reason"). A reason without its own word gets the nearest one.
 FINISH_WORDS: dict[FinishReason, str] = {
     "stop": "STOP",
     "sequence": "STOP",
@@ -49,7 +49,7 @@ FINISH_WORDS: dict[FinishReason, str] = {
     "other": "OTHER",
 }
 UNFINISHED = "FINISH_REASON_UNSPECIFIED"  # an end without a reason
-# `$alt=json;enum-encoding=int` gives numbers. From 6 on the two APIs count differently: only what both mean is read.
+# `$alt=json;enum-encoding=int` gives numbers. From 6 on the two APIs differ, so we read only the common ones.
 FINISH_NUMBERS: dict[int, str] = {
     0: UNFINISHED,
     1: "STOP",
@@ -74,7 +74,7 @@ TIERS: dict[str, str] = {
     "flex": "flex",
     "standard": "standard",
     "priority": "priority",
-    "default": "standard",  # OpenAI's and Anthropic's words for the same
+    "default": "standard",  # OpenAI's and Anthropic's words for it
     "standard_only": "standard",
 }
 
@@ -120,7 +120,7 @@ FAILURE_WORDS: dict[FailureKind, str] = {
     "cut_off": "UNAVAILABLE",
     "unknown": "UNKNOWN",
 }
-STATUSES: dict[FailureKind, int] = {"no_credit": 429, "cut_off": 503}  # where Google answers with another than most
+STATUSES: dict[FailureKind, int] = {"no_credit": 429, "cut_off": 503}  # Google's status differs from our default
 KNOWN_STATUSES = frozenset({400, 401, 403, 404, 408, 409, 413, 429, 499, 500, 501, 502, 503, 504})
 
-SSE = "alt=sse"  # in the query: without it a stream is one JSON array
+SSE = "alt=sse"  # in the query; without it a stream is one JSON array

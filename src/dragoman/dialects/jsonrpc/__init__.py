@@ -1,8 +1,7 @@
-"""JSON-RPC 2.0 with the method `generate_content`: a door for clients, not a protocol of providers (mission D2).
+"""JSON-RPC 2.0 with the method `generate_content`. Only clients use it, no upstream does (mission D2).
 
-No request is converted to it. A door reads a body with `decode_calls` and serves each call in the dialect that
-`dialect_for` makes of it; `encode_answers` puts the answers together. DIALECT is that of a body without a call we can
-read.
+No request is converted to it. The gateway reads a body with `decode_calls` and serves each call with the dialect from
+`dialect_for`. `encode_answers` joins the answers. DIALECT is used for a body without a call that we can read.
 """
 
 from functools import partial
@@ -65,7 +64,7 @@ __all__ = [
 
 
 def dialect_for(call_id: Id) -> Dialect:
-    """The dialect of one call: requests are its params, and every answer and error stands in its envelope."""
+    """The dialect of one call. Its request is the params, and its answers and errors have the call's envelope."""
 
     def answer(reply: Reply, notes: Notes, request: Request | None = None) -> WireReply:
         return WireReply(body={"jsonrpc": VERSION, "result": encode_reply(reply, notes).body, "id": call_id})

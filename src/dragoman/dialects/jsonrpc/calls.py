@@ -1,7 +1,7 @@
-"""JSON-RPC 2.0: calls and answers as the specification frames them. https://www.jsonrpc.org/specification
+"""JSON-RPC 2.0: calls and answers in the form of the specification. https://www.jsonrpc.org/specification
 
-`decode_calls` never raises: a value that is no call comes back as the RpcFault to answer with. The answer repeats the
-call's id as it was written, `1.10` as `1.10`. A call without an id gets no answer.
+`decode_calls` never raises: for an invalid call it returns the RpcFault to answer with. The answer repeats the call's
+id exactly, `1.10` as `1.10`. A call without an id gets no answer.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -27,16 +27,16 @@ Id: TypeAlias = "str | int | Raw | None"  # Raw: a number with a fraction, as it
 
 
 class RpcCall(Struct, frozen=True, kw_only=True):
-    """A call to make."""
+    """A valid call."""
 
     method: str
     params: JsonObject
     id: Id = None
-    notification: bool = False  # nobody waits for an answer
+    notification: bool = False  # the client expects no answer
 
 
 class RpcFault(Struct, frozen=True, kw_only=True):
-    """No call, but the error to answer with."""
+    """The error to answer with, in place of a call."""
 
     error: JsonObject
     id: Id = None
@@ -44,7 +44,7 @@ class RpcFault(Struct, frozen=True, kw_only=True):
 
 
 class Batch(Struct, frozen=True, kw_only=True):
-    """What one body holds. `single`: it was no array, so the answer is none either."""
+    """The calls of one body. `single`: the body was not an array, so the answer is not one either."""
 
     calls: tuple[RpcCall | RpcFault, ...]
     single: bool
@@ -86,7 +86,7 @@ def _decode_call(body: Json, data: bytes | Raw, methods: Collection[str]) -> Rpc
         return RpcFault(error=make_error(METHOD_NOT_FOUND, method), id=call_id, notification=silent)
     params = body.get("params", {})
     if type(params) is not dict:
-        # by position they would depend on an order nobody has written down
+        # Params by position would need an order, and no document defines one.
         error = make_error(INVALID_PARAMS, f"/params: expected object, found {kind_of(params)}")
         return RpcFault(error=error, id=call_id, notification=silent)
     return RpcCall(method=method, params=params, id=call_id, notification=silent)
@@ -96,7 +96,7 @@ def _decode_call(body: Json, data: bytes | Raw, methods: Collection[str]) -> Rpc
 
 
 def make_error(code: int, detail: str = "", data: JsonObject | None = None) -> JsonObject:
-    """An error object; the message begins as the specification has it."""
+    """Make an error object. Its message begins with the words of the specification."""
     message = MESSAGES.get(code, "")
     if detail:
         message = f"{message}: {detail}" if message else detail
@@ -107,7 +107,7 @@ def make_error(code: int, detail: str = "", data: JsonObject | None = None) -> J
 
 
 def refuse_params(error: DecodeError) -> JsonObject:
-    """The error for parameters that are not what the method takes."""
+    """The error for invalid parameters."""
     data: JsonObject = {"kind": "invalid_request"}
     if error.path:
         data["param"] = error.where
@@ -123,8 +123,8 @@ def encode_error(call_id: Id, error: JsonObject) -> bytes:
 
 
 def encode_answers(batch: Batch, answers: Sequence[bytes | None]) -> bytes | None:
-    """One body for all answers, one per call in any order; None where there is nothing to say. Faults answer
-    themselves: their place in `answers` is not looked at."""
+    """One body for all answers, one per call, in any order. None if no call expects an answer. Faults contain their
+    answer, so their place in `answers` is ignored."""
     said = list(_answers(batch, answers))
     if not said:
         return None

@@ -1,4 +1,4 @@
-"""JSON-RPC: errors, both ways. The error object says the code; `data` says what a program wants to know."""
+"""JSON-RPC: errors, both ways. The error object has a code, and `data` has the details for programs."""
 
 from dragoman.dialects._retry import write_retry_after
 from dragoman.dialects.jsonrpc.calls import make_error
@@ -13,7 +13,7 @@ _DETAILS = ("code", "param", "retry_after_s", "request_id")
 
 
 def encode_failure(failure: Failure) -> WireReply:
-    """The error object of a response. The HTTP status is 200: it was JSON-RPC that failed, and that says so itself."""
+    """The error object of a response. The HTTP status is 200, because the JSON-RPC body reports the failure."""
     return WireReply(body=encode_error_object(failure), headers=write_retry_after(failure))
 
 
@@ -28,7 +28,7 @@ def encode_error_object(failure: Failure) -> JsonObject:
     if isinstance(given, dict):
         data |= given
     code = own.get("code", _code(failure))
-    # the specification's codes carry its words in front of ours
+    # For the specification's own codes, its words come before our message.
     text = failure.message
     words = MESSAGES.get(code)
     if words is not None and text.startswith(words):
@@ -43,7 +43,7 @@ def _code(failure: Failure) -> int:
 
 
 def decode_failure(wire: WireReply) -> Failure:
-    """A response with an error, or the error object alone."""
+    """Decode a response with an error, or the error object alone."""
     body = wire.body if type(wire.body) is dict else {}
     error = body.get("error", body)
     if type(error) is not dict:

@@ -1,4 +1,4 @@
-"""JSON-RPC `generate_content`: messages and what they are made of.
+"""JSON-RPC `generate_content`: messages and their parts.
 
 {"role": "user", "content": "text"}            {"role": "user", "parts": ["text", {"text": "text"}, {"image": …}]}
 {"role": "assistant", "content": "text", "tool_calls": [{"id": "…", "name": "…", "arguments": {}}]}
@@ -38,7 +38,7 @@ def decode_message(message: JsonObject) -> Message:
 
 
 def _take_parts(message: JsonObject, *, needed: bool) -> tuple[Part, ...]:
-    """`content` or `parts`, each a text or a list; the one that is there counts."""
+    """Take `content` or `parts`, whichever is present. Each is a text or a list."""
     key = "content" if message.get("content") is not None or message.get("parts") is None else "parts"
     given = message.pop(key, None)
     if type(given) is str:
@@ -72,7 +72,7 @@ def _decode_part(item: object) -> Part:
         if type(part.get(key)) is dict:
             return _decode_inline(part[key], key)
     text = take_text(part, "text")
-    if part.get("type") == "text":  # OpenAI's and Anthropic's form of the same
+    if part.get("type") == "text":  # the form of OpenAI and Anthropic
         del part["type"]
     return Text(text=text, extras=leftovers(part, NAME))
 
@@ -86,7 +86,7 @@ def decode_image(image: JsonObject) -> Image:
 
 
 def _decode_inline(given: JsonObject, key: str) -> Image:
-    """Gemini's form of the same: clients of this method come from there."""
+    """Decode Gemini's form of a part, because clients of this method come from Gemini."""
     media_type = given.get("mime_type", given.get("mimeType"))
     if type(given.get("data")) is not str or type(media_type) is not str:
         raise DecodeError("expected data and mime_type", key)
@@ -94,7 +94,7 @@ def _decode_inline(given: JsonObject, key: str) -> Image:
 
 
 def decode_call(call: JsonObject) -> ToolCall:
-    """Arguments as an object or as their JSON text."""
+    """Take the arguments, an object or its JSON text."""
     given = call.pop("arguments", None)
     if given is not None and type(given) not in (dict, str):
         raise DecodeError(f"expected object or string, found {kind_of(given)}", "arguments")
@@ -113,7 +113,7 @@ def _decode_result(message: JsonObject) -> ToolResult:
     failed = take_flag_or_none(message, "failed")
     first = parts[0] if parts else None
     if failed is None and isinstance(first, Text):
-        behind = unmark_failed(first.text)  # as MCP tools of this method have always said it
+        behind = unmark_failed(first.text)  # MCP tools of this method mark failures like this
         if behind is not None:
             failed, parts = True, (Text(text=behind, extras=first.extras), *parts[1:])
     return ToolResult(
@@ -141,7 +141,7 @@ def encode_call(part: ToolCall, at: At, notes: Notes) -> JsonObject:
 
 
 def _encode_arguments(text: str) -> Json:
-    """An object where the text is one; what the model wrote otherwise stays text, never an empty call."""
+    """The arguments as an object, if the text is one. Any other text stays text, so that no call becomes empty."""
     try:
         value = load_json(text)
     except DecodeError:

@@ -2,7 +2,7 @@
 
     {"generated_text": "…", "finish_reason": "STOP", "model": "…", "usage": {…}}
 
-and where there are any `tool_calls`, `reasoning` (its text) and `images`.
+and, if there are any, `tool_calls`, `reasoning` (its text) and `images`.
 """
 
 from typing import assert_never
@@ -106,7 +106,7 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
 
 
 class _Said:
-    """The parts of an answer, sorted into the fields of a result."""
+    """Sort the parts of an answer into the fields of a result."""
 
     def __init__(self, at: At, notes: Notes) -> None:
         self._at, self._notes = at, notes
@@ -189,7 +189,7 @@ def _encode_finish(finish: Finish | None, at: At, notes: Notes) -> str | None:
 
 
 def _encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:
-    """Totals, and what part of them was cached or thought."""
+    """The totals, and the cached and reasoning tokens inside them."""
     body: JsonObject = {}
     if usage.input is not None:
         body["input_tokens"] = usage.input + (usage.cache_read or 0) + (usage.cache_write or 0)

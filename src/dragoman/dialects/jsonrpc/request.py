@@ -1,4 +1,4 @@
-"""JSON-RPC `generate_content`: its parameters as a Request. This dialect is spoken by clients only."""
+"""JSON-RPC `generate_content`: decodes its parameters into a Request. Only clients use this dialect."""
 
 from dragoman.dialects.jsonrpc.parts import decode_message
 from dragoman.dialects.jsonrpc.words import NAME
@@ -22,7 +22,7 @@ from dragoman.wire import WireRequest
 
 
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
-    """`wire.body` are the params of the call."""
+    """`wire.body` is the params of the call."""
     params = wire.body
     given = params.get("messages")
     if type(given) is not list or not given:
@@ -50,14 +50,14 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
 
 
 def _take_stop(params: JsonObject) -> tuple[str, ...] | None:
-    """One sequence or a list of them."""
+    """Take one stop sequence or a list of them."""
     if type(params.get("stop")) is str:
         return (params.pop("stop"),)
     return take_texts_or_none(params, "stop")
 
 
 def _decode_tool(tool: JsonObject) -> Tool:
-    """`{name, description, parameters}`, or the same inside OpenAI's `{"type": "function", "function": {...}}`."""
+    """Decode `{name, description, parameters}`, or OpenAI's `{"type": "function", "function": {...}}` around it."""
     inner = tool.pop("function", None)
     if type(inner) is dict:
         tool.pop("type", None)
@@ -73,7 +73,7 @@ def _decode_tool(tool: JsonObject) -> Tool:
 
 
 def _take_tool_choice(params: JsonObject) -> ToolChoice | None:
-    """`auto`, `none`, `required`, or the name of the one tool to call."""
+    """Decode `auto`, `none`, `required`, or the name of the one tool to call."""
     match take_text_or_none(params, "tool_choice"):
         case None:
             return None

@@ -1,7 +1,7 @@
 """JSON-RPC `generate_content` with `"stream": true`: our own form of it, described in docs/jsonrpc.md.
 
-One JSON object per line: notifications while the answer grows, then the response to the call as it would have come
-unstreamed, with the whole result or an error. Whoever skips the notifications misses nothing.
+One JSON object per line: notifications while the answer grows, then the same response as without streaming, with the
+whole result or an error. A client that skips the notifications loses nothing.
 
     generate_content.start  {id, model}
     generate_content.delta  {id, and one of text, reasoning, tool_call, image}
@@ -46,13 +46,13 @@ CUT = Failure(kind="cut_off", message="the stream ended before its end")
 
 
 class StreamDecoder:
-    """For clients: the lines of one call's answer. Lines about other ids are none of its business."""
+    """Decodes the lines of one call's answer, for clients. Lines with other ids are ignored."""
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._lines = NdjsonDecoder()
         self._count = 0
-        self._open: tuple[int, str] | None = None  # index and field of the text that grows
+        self._open: tuple[int, str] | None = None  # index and field of the open text
         self._started = False
         self._ended = False
 
@@ -129,7 +129,7 @@ class StreamDecoder:
             return
         reply = decode_reply(WireReply(body=body["result"]), self._notes)
         if not self._started:
-            events.extend(unfold(reply))  # a server that does not stream answers all the same
+            events.extend(unfold(reply))  # the server did not stream: the response has the whole answer
             return
         self._stop(events)
         (choice,) = reply.choices
@@ -140,7 +140,7 @@ class StreamDecoder:
 
 
 class StreamEncoder:
-    """`call_id` is the id of the call that is answered."""
+    """Encodes the answer to the call with the id `call_id`."""
 
     def __init__(self, notes: Notes, request: Request | None = None, *, call_id: Id = None) -> None:
         self._notes = notes
@@ -149,12 +149,12 @@ class StreamEncoder:
         self._sequencer = Sequencer()
         self._builder = ReplyBuilder()
         self._out: list[bytes] = []
-        self._fields: dict[int, bytes] = {}  # open texts and thoughts -> what stands before a piece of theirs
+        self._fields: dict[int, bytes] = {}  # open texts and thoughts -> the bytes before a piece of their text
         self._calls: dict[int, tuple[ToolCall, list[str]]] = {}
         self._done = False
 
     def _make_head(self, field: str) -> bytes:
-        """Everything before the text of a delta, which is the same in each."""
+        """The bytes before the text of a delta, which are the same in each."""
         return self._notification(DELTA, {"id": self._call_id, field: ""}).removesuffix(b'""}}\n')
 
     def _notification(self, method: str, params: JsonObject) -> bytes:
@@ -175,7 +175,7 @@ class StreamEncoder:
         return out
 
     def close(self) -> bytes:
-        """An end nobody announced is a failure, never a success."""
+        """A stream without its end event is a failure, never a success."""
         return b"" if self._done else self.feed([ReplyFailed(failure=CUT)])
 
     def _fail(self, failure: Failure) -> None:
@@ -199,7 +199,7 @@ class StreamEncoder:
             case ReplyEnd():
                 self._finish()
             case _:
-                pass  # other dialects' asides
+                pass  # asides belong to other dialects
 
     def _start(self, index: int, part: Part) -> None:
         match part:
@@ -212,7 +212,7 @@ class StreamEncoder:
             case ToolCall():
                 self._calls[index] = (part, [part.arguments])
             case Image():
-                # what is lost is noted once, with the result
+                # Losses are noted once, with the result.
                 image = encode_image(part, ROOT, Notes())
                 if image is not None:
                     self._out.append(self._notification(DELTA, {"id": self._call_id, "image": image}))
@@ -243,5 +243,5 @@ class StreamEncoder:
         self._done = True
         reply = self._builder.reply()
         if not isinstance(reply, Reply):
-            raise DecodeError("a reply that has ended is no reply")  # feed() never folds a failure
+            raise DecodeError("a reply that has ended is no reply")  # cannot happen: feed() never folds a failure
         self._respond({"result": encode_reply(reply, self._notes).body})

@@ -25,7 +25,7 @@ MESSAGES: dict[int, str] = {
     INTERNAL_ERROR: "Internal error",
 }
 
-# From -32000 to -32099 the codes are the server's to give; ours end as the HTTP status they stand for begins or ends.
+# Servers may define the codes from -32000 to -32099. The last digits of ours hint at the HTTP status.
 CODES: dict[FailureKind, int] = {
     "invalid_request": INVALID_PARAMS,
     "too_long": INVALID_PARAMS,
@@ -44,7 +44,7 @@ CODES: dict[FailureKind, int] = {
     "timed_out": -32054,
 }
 BAD_UPSTREAM = -32050
-# for errors of other servers, which have no `data.kind`
+# For errors of other servers, which have no `data.kind`.
 KINDS: dict[int, FailureKind] = {
     **{code: kind for kind, code in reversed(CODES.items())},
     PARSE_ERROR: "invalid_request",
@@ -58,10 +58,10 @@ ROLES: dict[str, Role] = {
     "developer": "developer",
     "user": "user",
     "assistant": "assistant",
-    "model": "assistant",  # as Gemini's clients say it
+    "model": "assistant",  # the word of Gemini's clients
 }
 
-# The words are Gemini's where it has one: that is what clients of this method compare with.
+# We use Gemini's words where it has one, because clients of this method compare with them.
 FINISHES: dict[str, FinishReason] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",

@@ -1,4 +1,4 @@
-"""Ollama: errors, both ways: `{"error": "text"}` and a status. In mid-stream there is only the line."""
+"""Ollama: errors, both ways: `{"error": "text"}` and a status. Inside a stream there is only the line."""
 
 from dragoman.dialects._retry import read_retry_after, write_retry_after
 from dragoman.dialects.ollama.words import NAME
@@ -7,7 +7,7 @@ from dragoman.fields import leftovers
 from dragoman.jsontypes import JsonObject
 from dragoman.wire import WireReply
 
-# The one case a status cannot tell (400); the words are the server's (llm/llama_server.go) and llama.cpp's behind it.
+# A prompt that is too long has only status 400, so we read the message of Ollama (llm/llama_server.go) or llama.cpp.
 _OVERFLOWS = ("exceeds the context length", "exceeds the available context size", "exceeds maximum context length")
 
 
@@ -17,13 +17,13 @@ def decode_failure(wire: WireReply) -> Failure:
     message = ""
     status = wire.status if wire.status >= 400 else None
     if type(body) is str:
-        message = body.strip()  # `404 page not found`, and what proxies in front of it say
+        message = body.strip()  # `404 page not found`, or the text of a proxy
     elif type(body) is dict:
         own = body
         error = own.pop("error", None)
         if type(error) is str:
             message = error
-        elif type(error) is dict:  # behind gateways that speak as OpenAI does
+        elif type(error) is dict:  # some gateways answer in OpenAI's form
             text = error.pop("message", None)
             message = text if type(text) is str else ""
             if error:
@@ -50,15 +50,15 @@ def _kind(message: str, status: int | None) -> FailureKind:
 def encode_failure(failure: Failure) -> WireReply:
     status = status_of(failure)
     if failure.kind == "overloaded":
-        status = 503  # Ollama's only word for it; Anthropic's 529 is not one its clients know
+        status = 503  # Ollama's status for it; its clients do not know Anthropic's 529
     return WireReply(body=encode_error(failure), status=status, headers=write_retry_after(failure))
 
 
 def encode_error(failure: Failure) -> JsonObject:
-    """The body, which is the same in a reply and as the last line of a stream."""
+    """The body of an error. The last line of a failed stream is the same."""
     own = failure.extras.get(NAME, {})
     error = own.get("error")
     if isinstance(error, dict):
         return own | {"error": {"message": failure.message, **error}}
-    # a client raises on any `error` that is not empty, and passes over an empty one
+    # Clients raise on any `error` that is not empty, and ignore an empty one.
     return {"error": failure.message or failure.kind.replace("_", " "), **own}

@@ -1,7 +1,7 @@
-"""Ollama: pictures and sound, which travel as plain base64 beside the text of a message.
+"""Ollama: pictures and sound, as plain base64 beside the text of a message.
 
-The server tells them apart by their first bytes, and takes audio (WAV, MP3) through `images` too
-(llm/media.go at fb30760); so do we, and the media type that the wire leaves out comes back.
+The wire has no media type. The server reads the kind from the first bytes, and accepts audio (WAV, MP3) in `images` too
+(llm/media.go at fb30760). We read the media type from the first bytes in the same way.
 """
 
 from base64 import b64decode
@@ -23,7 +23,7 @@ _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
 def sniff(data: str) -> str | None:
-    """The media type that base64 text begins like."""
+    """The media type, from the beginning of the base64 text."""
     for magic, media_type in _MAGIC:
         if data.startswith(magic):
             return media_type
@@ -36,7 +36,7 @@ def sniff(data: str) -> str | None:
 
 
 def decode_media(value: str) -> Image | Audio:
-    """One of `images`. A data URL or a link there is refused by Ollama itself, but what it means is plain."""
+    """Decode an entry of `images`. Ollama refuses data URLs and links here, but their meaning is clear."""
     if value.startswith(("https://", "http://")):
         return Image(url=value)
     media_type = None
@@ -50,7 +50,7 @@ def decode_media(value: str) -> Image | Audio:
 
 
 def encode_media(part: Image | Audio, at: At, notes: Notes) -> str | None:
-    """The base64 of a part, or None with a note (FIELD-CASES 83: a link there is `illegal base64 data`)."""
+    """The base64 of a part, or None with a note. Ollama calls a link `illegal base64 data` (FIELD-CASES 83)."""
     data = part.data
     if data is None:
         notes.dropped(at, "ollama takes images as base64 only")

@@ -1,7 +1,7 @@
 """Ollama: the messages of a request, both ways.
 
-Tool results are turns of their own (`role: tool`) here and parts of the user's turn in the canonical form. Calls and
-results may lack ids: then results answer calls by name and order, over the whole history (FIELD-CASES 81).
+Here a tool result is a turn of its own (`role: tool`). In the canonical form it is a part of the user's turn. Without
+ids, results are paired with calls by name and order, over the whole history (FIELD-CASES 81).
 """
 
 from functools import partial
@@ -36,11 +36,11 @@ def take_messages(body: JsonObject) -> tuple[Message, ...]:
     return tuple(history.messages)
 
 
-PLAIN_ROLES = ("user", "assistant", "system")  # those we write as we read them
+PLAIN_ROLES = ("user", "assistant", "system")  # roles with the same word in both forms
 
 
 class _History:
-    """The messages read so far, and the calls among them that wait for a result."""
+    """The messages read so far, and their calls that have no result yet."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -59,7 +59,7 @@ class _History:
         message.pop("role", None)
         if type(word) is not str:
             raise expected("string", word, "role")
-        plain = word.lower()  # as the server does
+        plain = word.lower()  # the server does the same
         role = ROLES.get(plain)
         if role is None and plain != TOOL_ROLE:
             raise DecodeError(f"expected one of {', '.join((*ROLES, TOOL_ROLE))}, found {word!r}", "role")
@@ -73,7 +73,7 @@ class _History:
         self.messages.append(Message(role=role, parts=parts, extras=leftovers(message, NAME)))
 
     def _read_fast_result(self, message: JsonObject, text: str) -> bool:
-        """A result with an id, a name and words, in few steps; False for every other one."""
+        """Read a result with an id, a name and text in few steps. False for any other result."""
         call_id, name = message.get("tool_call_id"), message.get("tool_name")
         if len(message) != 4 or type(call_id) is not str or type(name) is not str:
             return False
@@ -85,7 +85,7 @@ class _History:
         return True
 
     def _mint_id(self, position: int, name: str) -> str:
-        """The same history gives the same ids next time."""
+        """Make an id. The same history gives the same ids next time."""
         made = f"call_{len(self.messages)}_{position}"
         self._minted.add(made)
         return made
@@ -113,7 +113,7 @@ class _History:
     def _take_name(self, message: JsonObject) -> str | None:
         name = take_text_or_none(message, "tool_name")
         if name is None:
-            name = take_text_or_none(message, "name")  # before 2025-05 there was no other
+            name = take_text_or_none(message, "name")  # the only key before 2025-05
             note_spelling(message, "tool_name", "absent" if name is None else "name")
         return name
 
@@ -124,19 +124,19 @@ class _History:
             found = next((i for i, called in self._waiting if name is None or called == name), None)
             call_id = found or call_id
         if call_id is None:
-            return f"call_{len(self.messages)}"  # it answers nothing; passes deal with that
+            return f"call_{len(self.messages)}"  # it answers no call; the passes handle that
         self._answer(call_id)
         return call_id
 
     def _answer(self, call_id: str) -> None:
-        """A call that has its result waits no longer."""
+        """Remove a call that now has its result."""
         for place, (waiting, _) in enumerate(self._waiting):
             if waiting == call_id:
                 del self._waiting[place]
                 break
 
     def _is_strange(self, call_id: str) -> bool:
-        """Whether no call has this id, but one has none: a client that keeps ids of results only (CLIENTS 18)."""
+        """Whether no call has this id but one has none. Some clients keep only the ids of results (CLIENTS 18)."""
         if not self._minted:
             return False
         known = {waiting for waiting, _ in self._waiting}
@@ -156,7 +156,7 @@ def encode_messages(messages: tuple[Message, ...], at: At, notes: Notes) -> list
 
 
 class _CallNames:
-    """The name of the tool a result comes from, for results that do not say it. Looked up only if there is one."""
+    """Finds the tool's name for results without a name. The calls are searched only when a name is needed."""
 
     __slots__ = ("_messages", "_names")
 
@@ -199,7 +199,7 @@ def _encode_fast(names: _CallNames, message: Message, at: At, notes: Notes) -> J
 
 
 def _encode_message(names: _CallNames, message: Message, at: At, notes: Notes) -> list[JsonObject]:
-    """One turn as one message, or as several where results of tools stand in it."""
+    """Encode a turn as one message, or as several if it has tool results."""
     role = spelled(message.extras, NAME, "~role")
     if role is None:
         role = ROLE_WORDS[message.role]
@@ -222,7 +222,7 @@ def _encode_message(names: _CallNames, message: Message, at: At, notes: Notes) -
     own = NAME in message.extras
     if not turns:
         if own:
-            turns.append({"role": role, "content": ""})  # our own wire had it, with nothing in it
+            turns.append({"role": role, "content": ""})  # the Ollama request had this empty message
         else:
             notes.dropped(at, "nothing is left of it that ollama could say")
     if own:
@@ -274,7 +274,7 @@ def _encode_names(message: JsonObject, part: ToolResult, names: _CallNames, at: 
     spelling = own.get("~tool_name")
     name = part.name
     if name is None and spelling is None:
-        name = names.find(part.call_id)  # templates write it (gpt-oss: `functions.<name> to=assistant`)
+        name = names.find(part.call_id)  # model templates use it (gpt-oss: `functions.<name> to=assistant`)
     if name is not None:
         message["name" if spelling == "name" else "tool_name"] = name
     wire = own.get("~tool_call_id", part.call_id)

@@ -1,7 +1,7 @@
-"""Ollama: what one message says, both ways.
+"""Ollama: the fields of a message, both ways.
 
-A message is not a list of parts but four fields: `thinking`, `content` (always one string), `images` (base64, sound
-among them) and `tool_calls`. We read them in that order; an order that Ollama cannot say is a note.
+A message is not a list of parts. It has four fields: `thinking`, `content` (always one string), `images` (base64, also
+sound) and `tool_calls`. We read them in that order. A change of order becomes a note.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ MintId = Callable[[int, str], str]  # position and name of a call without an id 
 
 
 def take_parts(message: JsonObject, mint_id: MintId, *, asked: bool) -> list[Part]:
-    """The fields of a message as parts. `asked`: in a request, where an empty text alone is one."""
+    """Decode the fields of a message into parts. `asked`: in a request, where an empty text alone is a part."""
     parts: list[Part] = []
     thought = take_thought(message)
     if thought is not None:
@@ -65,7 +65,7 @@ def take_parts(message: JsonObject, mint_id: MintId, *, asked: bool) -> list[Par
 
 
 def take_content(message: JsonObject) -> str | None:
-    """`content`; that it is missing or null is kept as spelling, because we always write one."""
+    """Take `content`. If it is missing or null, that is kept as spelling, because we always write it."""
     said = "content" in message
     text = message.pop("content", None)
     if type(text) is str:
@@ -84,7 +84,7 @@ def take_thought(message: JsonObject) -> Reasoning | None:
 
 
 def take_side(message: JsonObject, field: str) -> Seal | None:
-    """The seal that a client sent back for a field of a message (see _seals)."""
+    """Take the seal that a client sent back for a field of a message (see _seals)."""
     side = message.get(SIDE)
     if type(side) is not dict or field not in side:
         return None
@@ -109,7 +109,7 @@ def take_media(message: JsonObject) -> list[Image | Audio]:
 
 
 def take_answered_media(message: JsonObject) -> list[Part]:
-    """Images of a reply, marked as ours: only those go back to a client (see Turn)."""
+    """Decode the images of a reply, with a mark: only marked images are written to a client (see Turn)."""
     own: Extras = {NAME: {"~images": "reply"}}
     return [replace(part, extras=own) for part in take_media(message)]
 
@@ -152,9 +152,9 @@ def _decode_call(call: JsonObject, position: int, mint_id: MintId, *, asked: boo
         else:
             note_spelling(call, "id", "empty")
         call_id = mint_id(position, name)
-    if not asked or "index" in function:  # calls of a reply have one, unless their server is old
+    if not asked or "index" in function:  # calls of a reply have an index, except from old servers
         note_spelling(call, "index", function.pop("index", None))
-    if call.get("type") == "function":  # not Ollama's, but many clients send it
+    if call.get("type") == "function":  # Ollama has no such key, but many clients send it
         note_spelling(call, "type", call.pop("type"))
     seal = take_seal(call)
     if function:
@@ -163,7 +163,7 @@ def _decode_call(call: JsonObject, position: int, mint_id: MintId, *, asked: boo
 
 
 def _take_arguments(function: JsonObject, call: JsonObject) -> str:
-    """An object. A client's string is refused by Ollama and means the same, so it is read too (FIELD-CASES 81)."""
+    """Take the arguments, an object. Some clients send a string, which Ollama refuses; we read it (FIELD-CASES 81)."""
     said = "arguments" in function
     given = function.pop("arguments", None)
     if type(given) is dict:
@@ -178,7 +178,7 @@ def _take_arguments(function: JsonObject, call: JsonObject) -> str:
 
 
 def take_logprobs(holder: JsonObject) -> tuple[TokenLogprob, ...] | None:
-    """`logprobs`, if it is a list of them; anything else stays for the extras."""
+    """Take `logprobs` if it is a list of tokens. Any other value stays an extra."""
     found = holder.get("logprobs")
     if type(found) is not list or not all(_is_logprob(item) for item in found):
         return None
@@ -213,8 +213,8 @@ RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 1, Document: 1, 
 
 
 class MessageWriter:
-    """One Ollama message while it is put together from parts. `to_client`: in a reply, where opaque state may stand
-    in the side field and the calls are numbered."""
+    """Builds one Ollama message from parts. `to_client`: for a reply, where seals go into the side field and calls have
+    numbers."""
 
     __slots__ = (
         "_at",
@@ -257,7 +257,7 @@ class MessageWriter:
             case Reasoning():
                 self._add_thought(part, at)
             case Image() | Audio() if self._side is not None and NAME not in part.extras:
-                # the official client has no way to read it: "Input should be a valid dictionary or instance of Image"
+                # The official client cannot read it: "Input should be a valid dictionary or instance of Image".
                 self._notes.dropped(at, "an ollama answer has no images that its clients could read")
             case Image() | Audio():
                 data = encode_media(part, at, self._notes)
@@ -286,11 +286,11 @@ class MessageWriter:
                 assert_never(part)
 
     def body(self) -> JsonObject | None:
-        """The message without its role; None where nothing could be said."""
+        """The message without its role. None if it would be empty."""
         alone = not (self.texts or self.thoughts or self.media or self.calls or self._side)
         if alone and not self._empty:
             return None
-        # an empty text is told from no text only where nothing else is said, and never in a reply
+        # An empty text differs from no text only in a request, and only if the message has nothing else.
         for at in self._empty[1 if alone and self._side is None else 0 :]:
             self._notes.dropped(at, "ollama does not tell an empty text from none")
         if len(self.texts) + self._sealed > 1 or self._thought_count > 1:
@@ -375,7 +375,7 @@ class MessageWriter:
 
 
 def add_spelled(message: JsonObject, extras: Extras) -> None:
-    """Write a message's empty fields the way its own wire wrote them."""
+    """Write a message's empty fields in their original form."""
     own = extras.get(NAME)
     if own is None:
         return

@@ -1,4 +1,4 @@
-"""What Ollama takes of a model of today. Rows of upstream/profiles.toml start from it.
+"""What Ollama accepts for current models. Rows of upstream/profiles.toml start from it.
 
 Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
@@ -15,7 +15,7 @@ PROFILE = Profile(
     developer=False,
     schema="ollama",
     output_schema="any",
-    media=Media(images=("data",), documents=(), audio=("data",), video=()),  # sound goes beside the images
+    media=Media(images=("data",), documents=(), audio=("data",), video=()),  # sound goes into `images`
     thinking=Thinking(says="effort", efforts=("low", "medium", "high", "max")),
     lacks=("tool_choice", "parallel_off", "choices", "custom_tools", "server_tools"),
 )

@@ -28,7 +28,7 @@ from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
 
-ALWAYS = ("done", "done_reason", "prompt_eval_count", "eval_count")  # what we write at the end of every answer
+ALWAYS = ("done", "done_reason", "prompt_eval_count", "eval_count")  # keys that we write at the end of every answer
 
 # ---------------------------------------------------------------- decode
 
@@ -50,11 +50,11 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
     finish = take_finish(body, any(isinstance(part, ToolCall) for part in parts))
     usage = take_usage(body)
     said_by: Extras = leftovers(message, NAME)
-    if FORM in body:  # a generate reply is flat: what is left belongs to the reply
+    if FORM in body:  # a generate reply is flat: the other keys belong to the reply
         body.update(message)
         said_by = {}
     return Reply(
-        id="",  # Ollama's answers have none
+        id="",  # Ollama's replies have no id
         model=model,
         created=created,
         choices=(Choice(parts=tuple(parts), finish=finish, extras=said_by),),
@@ -64,17 +64,17 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
 
 
 def note_unsaid(body: JsonObject, *keys: str) -> None:
-    """Remember which of the keys we always write this wire left out, or wrote as null."""
+    """Remember which keys are missing or null here, because we always write them."""
     missing = [key for key in keys if body.get(key) is None]
     if missing:
         body[OMIT] = missing
         for key in missing:
             if key in body:
-                body[key] = body.pop(key)  # behind the spelling: first left out, then written as the null it was
+                body[key] = body.pop(key)  # after OMIT, so that the null is written again
 
 
 def take_created(body: JsonObject) -> float | None:
-    """`created_at` in seconds; the text itself, which is finer than a float, is kept as spelling."""
+    """Take `created_at` in seconds. The text is kept as spelling, because it is more exact than a float."""
     text = take_text_or_none(body, "created_at")
     if text is None:
         return None
@@ -83,7 +83,7 @@ def take_created(body: JsonObject) -> float | None:
 
 
 def take_message(body: JsonObject) -> JsonObject:
-    """`message`, or the flat fields of a generate reply under the names a message has for them."""
+    """Take `message`, or the flat fields of a generate reply under the names of a message."""
     message = take_object_or_none(body, "message")
     if message is None:
         body[FORM] = GENERATE
@@ -97,7 +97,7 @@ def take_message(body: JsonObject) -> JsonObject:
 
 
 def encode_loaded(request: Request, created: float) -> JsonObject:
-    """The answer to a request without messages: its client only wanted the model loaded, or out of memory."""
+    """The answer to a request without messages, which only loads a model or removes it from memory."""
     own = request.extras.get(NAME, {})
     body: JsonObject = {
         "model": request.model,
@@ -111,8 +111,8 @@ def encode_loaded(request: Request, created: float) -> JsonObject:
 
 
 def id_minter(created_at: str, model: str) -> MintId:
-    """Ids for calls that have none: the same answer gives the same ids, and other answers of the conversation,
-    which were made at other times, do not."""
+    """Makes ids for calls without one. The same answer gives the same ids. Other answers have other times, and so other
+    ids."""
 
     def mint_id(position: int, name: str) -> str:
         return "call_" + blake2b(f"{created_at}|{model}|{position}|{name}".encode(), digest_size=9).hexdigest()
@@ -121,7 +121,7 @@ def id_minter(created_at: str, model: str) -> MintId:
 
 
 def _attach_logprobs(body: JsonObject, parts: list[Part]) -> None:
-    """To the text they are about; without one they stay."""
+    """Move the logprobs to their text. Without a text they stay."""
     for i, part in enumerate(parts):
         if isinstance(part, Text):
             logprobs = take_logprobs(body)
@@ -131,7 +131,7 @@ def _attach_logprobs(body: JsonObject, parts: list[Part]) -> None:
 
 
 def take_finish(body: JsonObject, called: bool) -> Finish | None:
-    """`done` and `done_reason`. Calls end with `stop` (FIELD-CASES 16); older servers and imitations give no reason."""
+    """Take `done` and `done_reason`. Calls end with `stop` (FIELD-CASES 16). Older servers give no reason."""
     word = take_text_or_none(body, "done_reason")
     if word is None and body.get("done") is not True:
         return None
@@ -143,7 +143,7 @@ def take_finish(body: JsonObject, called: bool) -> Finish | None:
 
 
 def take_usage(body: JsonObject) -> Usage | None:
-    """Ollama leaves a counter out when it is zero, and reading a cached prompt counts as none."""
+    """Take the counters. Ollama leaves out a counter of 0, and counts a cached prompt as 0."""
     read, written = _take_count(body, "prompt_eval_count"), _take_count(body, "eval_count")
     if read is None and written is None:
         return None
@@ -197,7 +197,7 @@ def put_message(body: JsonObject, message: JsonObject, extras: Extras, notes: No
 def encode_created(created: float | None, extras: Extras, notes: Notes) -> str:
     text = spelled(extras, NAME, "~created_at")
     if type(text) is str and read_time(text) == created:
-        return text  # our own wire's, with all its decimals
+        return text  # the original text, with all its decimals
     text = None if created is None else write_time(created)
     if text is None:
         if "created_at" not in (spelled(extras, NAME, OMIT) or ()):
@@ -217,7 +217,7 @@ def _note_lost(reply: Reply, notes: Notes) -> None:
 
 
 def encode_end(finish: Finish | None, usage: Usage | None, extras: Extras, called: bool, notes: Notes) -> JsonObject:
-    """What ends an answer: the reason and the counters. `extras` are the reply's: they say what our own wire omits."""
+    """The end of an answer: the reason and the counters. The reply's `extras` say which keys the original lacked."""
     body: JsonObject = {"done": True}
     body.update(_encode_finish(finish, extras, called, notes))
     body.update(_encode_usage(usage, spelled(extras, NAME, OMIT) or (), notes))
@@ -245,7 +245,7 @@ def _encode_finish(finish: Finish | None, extras: Extras, called: bool, notes: N
 
 
 def _encode_usage(usage: Usage | None, omitted: tuple[str, ...] | list[str], notes: Notes) -> JsonObject:
-    """Two counters, cache and thinking inside. Clients read them from every last line, so an unknown one is 0."""
+    """Two counters, which include cache and thinking. Clients read both from the last line, so an unknown one is 0."""
     at: At = (ROOT, "usage")
     if usage is None:
         if "eval_count" not in omitted:
@@ -273,14 +273,14 @@ def _encode_usage(usage: Usage | None, omitted: tuple[str, ...] | list[str], not
 
 # ---------------------------------------------------------------- times
 #
-# `created_at` is RFC 3339 with up to nine decimals; ours are seconds since 1970.
+# `created_at` is RFC 3339 with up to nine decimals. Our times are seconds since 1970.
 
-UNKNOWN = "1970-01-01T00:00:00Z"  # what we write when nobody said a time
+UNKNOWN = "1970-01-01T00:00:00Z"  # written if the time is unknown
 _LAST = 253_402_300_799  # the end of the year 9999
 
 
 def read_time(text: str) -> float | None:
-    """Seconds since 1970, or None where the text is no time. The fraction is kept as exactly as a float can."""
+    """Seconds since 1970, or None if the text is no time. The fraction is as exact as a float can be."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -296,11 +296,11 @@ def read_time(text: str) -> float | None:
 
 
 def write_time(seconds: float) -> str | None:
-    """The same the other way; None for what is no time of ours."""
+    """The reverse of `read_time`. None for a number outside the calendar."""
     if not 0 <= seconds <= _LAST:
         return None
     spelled = repr(float(seconds))
-    if "e" in spelled:  # closer to 1970 than a tenth of a millisecond
+    if "e" in spelled:  # less than a tenth of a millisecond after 1970
         spelled = "0.0"
     whole, _, fraction = spelled.partition(".")
     moment = datetime.fromtimestamp(int(whole), UTC).strftime("%Y-%m-%dT%H:%M:%S")

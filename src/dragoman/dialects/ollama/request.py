@@ -55,7 +55,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
     body = wire.body
     messages = _take_generate(body) if _is_generate(wire.path, body) else take_messages(body)
     if body.get("model") is None:
-        note_spelling(body, "model", "absent")  # a null comes back through the extras
+        note_spelling(body, "model", "absent")  # a null is kept in the extras
     options = _take_options(body)
     return Request(
         model=take_text_or_none(body, "model") or "",
@@ -79,7 +79,7 @@ def _is_generate(path: str, body: JsonObject) -> bool:
 
 
 def _take_generate(body: JsonObject) -> tuple[Message, ...]:
-    """`system` and `prompt` as the two turns they are. An empty prompt asks for nothing but the model to be loaded."""
+    """Decode `system` and `prompt` into two turns. An empty prompt only asks to load the model."""
     body[FORM] = GENERATE
     silent = {key: body.pop(key) for key, value in EMPTY.items() if key in body and body[key] == value}
     if silent:
@@ -102,7 +102,7 @@ def _take_generate(body: JsonObject) -> tuple[Message, ...]:
 
 
 def _take_stream(body: JsonObject) -> bool:
-    """Said or not: Ollama streams unless told not to."""
+    """Take `stream`. Ollama streams by default."""
     flag = take_flag_or_none(body, "stream")
     if flag is None:
         note_spelling(body, "stream", "null" if "stream" in body else "absent")
@@ -112,7 +112,7 @@ def _take_stream(body: JsonObject) -> bool:
 
 
 def _take_options(body: JsonObject) -> dict[str, Any]:
-    """The options other dialects know, by our names; the rest, and values Ollama would refuse, stay."""
+    """Take the options that other dialects have too. Other options, and values that Ollama refuses, stay extras."""
     options = body.get("options")
     if type(options) is not dict:
         return {}
@@ -144,7 +144,7 @@ def _fits(value: object, kind: Kind) -> bool:
 
 
 def _take_tool_choice(body: JsonObject) -> ToolChoice | None:
-    """Ollama has none, but clients send OpenAI's (CLIENTS.md 18), and another upstream can keep to it."""
+    """Ollama has no tool choice, but clients send OpenAI's, and another upstream can obey it (CLIENTS.md 18)."""
     given = body.get("tool_choice")
     choice = None
     if given in ("auto", "none", "required"):
@@ -194,7 +194,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     if generate:
         _encode_generate(body, request, notes)
     elif request.messages or spelled(request.extras, NAME, "~messages") is None:
-        # null and absent come back through the extras
+        # Null and absent are kept in the extras.
         body["messages"] = encode_messages(request.messages, (ROOT, "messages"), notes)
     _encode_tools(body, request, notes)
     _encode_output(body, request, notes)
@@ -211,7 +211,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
 
 
 def _fits_generate(request: Request) -> bool:
-    """Whether what came over /api/generate can still go that way: passes may have added turns."""
+    """Whether a request from /api/generate still fits there, because passes may have added turns."""
     roles = [message.role for message in request.messages]
     return roles in ([], ["system"], ["user"], ["system", "user"]) and all(
         isinstance(part, Text | Image | Audio) for message in request.messages for part in message.parts
@@ -246,7 +246,7 @@ def _encode_tools(body: JsonObject, request: Request, notes: Notes) -> None:
     if request.tool_choice is not None:
         given = spelled(request.extras, NAME, "~tool_choice")
         if given is not None:
-            body["tool_choice"] = given  # a client of ours said it, and Ollama does not mind
+            body["tool_choice"] = given  # the client sent it, and Ollama ignores it
         else:
             _note_choice(request.tool_choice, notes)
 
@@ -273,7 +273,7 @@ def _encode_output(body: JsonObject, request: Request, notes: Notes) -> None:
 
 
 def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
-    """`think`: true, false or a level. Left out it means on, for models that can; on others a level is refused."""
+    """Write `think`: true, false or a level. Without it, models that can think do. Other models refuse a level."""
     setting = request.reasoning
     if setting is None:
         return
@@ -335,7 +335,7 @@ def _encode_options(body: JsonObject, request: Request) -> None:
 
 def _encode_stream(body: JsonObject, request: Request, notes: Notes) -> None:
     if request.stream is None:
-        body["stream"] = False  # Ollama streams unless told not to
+        body["stream"] = False  # Ollama streams by default
         return
     spelling = spelled(request.extras, NAME, "~stream") if request.stream else None
     if spelling is None:
@@ -359,7 +359,7 @@ _NO_SUCH: tuple[str, ...] = (
 
 
 def _add_extras(body: JsonObject, request: Request, notes: Notes) -> None:
-    """The request's own extras; options we also write are joined, ours on top."""
+    """Add the request's extras. Options are merged with those that we wrote, and ours win."""
     if not request.extras:
         return
     options = body.get("options")
@@ -370,7 +370,7 @@ def _add_extras(body: JsonObject, request: Request, notes: Notes) -> None:
 
 # ---------------------------------------------------------------- tools
 #
-# Schemas travel as they are; the server drops the keywords it does not know.
+# Schemas are written unchanged. The server drops keywords that it does not know.
 
 
 def decode_tool(tool: JsonObject) -> AnyTool:

@@ -1,4 +1,4 @@
-"""Ollama beside conversations: its paths, embeddings, lists of models and what it tells of one.
+"""Ollama's other services: its paths, embeddings, lists of models and details of one model.
 
 https://github.com/ollama/ollama docs/api.md (read 2026-11-15)
 """
@@ -81,7 +81,7 @@ EMBEDDINGS = EmbeddingsCodec(
 
 # ---------------------------------------------------------------- models
 
-SERVER_VERSION = "0.12.0"  # its clients compare it with the version a feature came in
+SERVER_VERSION = "0.12.0"  # clients check it to see which features the server has
 
 
 def encode_model(model: ListedModel) -> JsonObject:
@@ -90,7 +90,7 @@ def encode_model(model: ListedModel) -> JsonObject:
         "model": model.name,
         "modified_at": _date(model.created),
         "size": 0,
-        "digest": hashlib.sha256(model.name.encode()).hexdigest(),  # its clients tell models apart by it
+        "digest": hashlib.sha256(model.name.encode()).hexdigest(),  # clients identify models by it
         "details": _details(model.name),
     }
 
@@ -106,7 +106,7 @@ def encode_running(models: Sequence[ListedModel], until: float) -> JsonObject:
 
 
 def encode_shown(model: ListedModel) -> JsonObject:
-    """/api/show, with the capabilities that make its clients offer tools and pictures (CLIENTS 18)."""
+    """/api/show. With these capabilities, clients offer tools and pictures (CLIENTS 18)."""
     family = _family(model.name)
     return {
         "license": "",

@@ -2,8 +2,8 @@
 
     line* done        line = {"message": a piece of it, "done": false}
 
-Text and thinking come in pieces, a call comes whole in one line; exactly one line says `"done": true`, it is the last,
-and the counters are in it. An `{"error": "text"}` line ends everything.
+Text and thinking come in pieces. A call comes whole in one line. Only the last line says `"done": true`, and it has the
+counters. A line `{"error": "text"}` ends the stream.
 """
 
 from collections.abc import Iterable
@@ -69,10 +69,10 @@ class StreamDecoder:
     def __init__(self, notes: Notes) -> None:
         self._lines = NdjsonDecoder()
         self._count = 0
-        self._text = -1  # the index of the open text: it stays open behind calls, as unstreamed it is one
+        self._text = -1  # index of the open text. Calls do not end it: unstreamed, it is one text too
         self._thought = -1  # of the open thought
         self._text_seal: Seal | None = None
-        self._logprobs: tuple[TokenLogprob, ...] = ()  # those of thinking, until there is a text to file them with
+        self._logprobs: tuple[TokenLogprob, ...] = ()  # logprobs of thinking, kept until there is a text
         self._calls = 0
         self._called = False
         self._mint_id: MintId = id_minter("", "")
@@ -100,7 +100,7 @@ class StreamDecoder:
         return events
 
     def _read(self, body: JsonObject, events: list[Event]) -> None:
-        # nearly every line: model, created_at, done and a piece of what the line before had a piece of
+        # Nearly every line has model, created_at, done and one more piece of the same field as the line before.
         index, text = -1, None
         if (
             len(body) == 4 and body.get("done") is False and "created_at" in body and "model" in body
@@ -185,7 +185,7 @@ class StreamDecoder:
             self._thought = self._open(Reasoning(text=""), events)
         if thinking:
             events.append(PartDelta(index=self._thought, text=thinking))
-        if seal is not None:  # what is sealed is whole
+        if seal is not None:  # a seal ends the thought
             self._stop_thinking(events, seal)
 
     def _stop_thinking(self, events: list[Event], seal: Seal | None = None) -> None:
@@ -265,8 +265,8 @@ class StreamEncoder:
         self._open: Part | None = None
         self._at: At = ROOT  # of the open part
         self._index = -1  # of the open part
-        self._active = -1  # the same, once it has said something and its deltas need no second look
-        self._head, self._tail = b"", b""  # what stands around its text in a line
+        self._active = -1  # the same, once it has text: then its deltas take the fast path
+        self._head, self._tail = b"", b""  # the bytes around its text in a line
         self._pieces: list[str] = []  # of the open part's text
         self._gap = False  # the next piece continues another part's field
         self._filled: set[str] = set()  # fields of the message that have text
@@ -298,11 +298,11 @@ class StreamEncoder:
         return joined
 
     def close(self) -> bytes:
-        """An end nobody announced is a failure, never a success."""
+        """A stream without its end event is a failure, never a success."""
         return b"" if self._done else self.feed([ReplyFailed(failure=CUT)])
 
     def _is_skipped(self, event: Event) -> bool:
-        """Parts of a second answer, which Ollama cannot give."""
+        """Whether a part belongs to a second answer, which Ollama does not have."""
         if isinstance(event, PartStart) and event.choice:
             self._skipped.add(event.index)
             self._note_once(((ROOT, "choices"), event.choice), "ollama gives one answer")
@@ -401,7 +401,7 @@ class StreamEncoder:
             add_extras({}, extras, NAME, self._at, self._notes)
 
     def _start_text(self, field: str, text: str, logprobs: tuple[TokenLogprob, ...] | None) -> None:
-        """Everything around a piece of text is the same in each of its lines: it is made once."""
+        """Make the bytes around a piece of text. They are the same in each line, so they are made once."""
         body = dict(self._base)
         mark = "\0"
         put_message(body, {"content": "", field: mark}, {}, self._notes, generate=bool(self._generate))
@@ -427,7 +427,7 @@ class StreamEncoder:
             self._note_once((self._at, "citations"), "ollama has no citations")
 
     def _say(self, field: str, text: str, logprobs: tuple[TokenLogprob, ...] | None) -> None:
-        """The slow way: the first piece of a part, or one with logprobs."""
+        """Write the first piece of a part, or a piece with logprobs."""
         encoded = None
         if logprobs is not None:
             encoded = encode_logprobs(logprobs, (self._at, "logprobs"), self._notes)
@@ -466,7 +466,7 @@ class StreamEncoder:
             self._line({SIDE: {field: holder[SIDE]}})
             self._sealed.add(field)
             if field == "thinking":
-                self._filled.discard(field)  # whoever reads it takes it as whole
+                self._filled.discard(field)  # a reader takes the sealed thought as complete
         elif not spoke:
             self._notes.dropped(self._at, f"ollama does not tell an empty {field} from none")
         self._note_extras(event.extras)

@@ -1,4 +1,4 @@
-"""Ollama: turns put into the order and number of parts that one of its messages can say (a pass)."""
+"""Ollama: a pass that puts the parts of each turn into the order and number that a message allows."""
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ Words = Text | Refusal | Document
 
 
 def settle_turns(request: Request, notes: Notes) -> Request:
-    """Each turn as thinking, one text, images, calls. Results of tools stay where they are: they are messages."""
+    """Sort each turn into thinking, one text, images, calls. Tool results keep their place: they are messages."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
         if _is_settled(message.parts):  # fast path: ollama settled turn
@@ -27,7 +27,7 @@ def settle_turns(request: Request, notes: Notes) -> Request:
 
 
 def _is_settled(parts: tuple[Part, ...]) -> bool:
-    """A quick look that is right about nearly every turn; a False only means: look closer."""
+    """A fast check. True is certain; False only means that the slow check must decide."""
     last = -1
     for part in parts:
         kind = type(part)
@@ -45,7 +45,7 @@ def _is_settled(parts: tuple[Part, ...]) -> bool:
 
 def _settle(parts: tuple[Part, ...], at: At, notes: Notes) -> tuple[Part, ...]:
     settled: list[Part] = []
-    run: list[Part] = []  # what one message will say
+    run: list[Part] = []  # the parts of one message
     moved = False
     for i, part in enumerate(parts):
         if not isinstance(part, ToolResult):
@@ -64,7 +64,7 @@ def _settle(parts: tuple[Part, ...], at: At, notes: Notes) -> tuple[Part, ...]:
 
 
 def _close(run: list[Part], settled: list[Part]) -> bool:
-    """Append a run in order; whether that changed it."""
+    """Append a run in order, and return whether that changed it."""
     thoughts: list[Reasoning] = []
     words: list[Words] = []
     others: list[Part] = []
@@ -75,7 +75,7 @@ def _close(run: list[Part], settled: list[Part]) -> bool:
             words.append(part)
         else:
             others.append(part)
-    ranks = [RANKS[type(part)] for part in run if type(part) in RANKS]  # what has none cannot be said at all
+    ranks = [RANKS[type(part)] for part in run if type(part) in RANKS]  # Ollama cannot express parts without a rank
     if len(thoughts) < 2 and len(words) < 2 and ranks == sorted(ranks):
         settled.extend(run)
         return False
@@ -101,7 +101,7 @@ def _join_thoughts(thoughts: list[Reasoning]) -> Reasoning:
 
 
 def _join_words(words: list[Words]) -> Text:
-    """What else the texts say (cache marks, citations) stays with the joined one, for the encoder to note."""
+    """Join texts. The joined text keeps their cache marks and citations, so that the encoder can note the loss."""
     texts = [part for part in words if isinstance(part, Text)]
     joined = Text(text="\n".join(part.text or "" for part in words))
     for part in words:

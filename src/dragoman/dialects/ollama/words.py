@@ -10,13 +10,13 @@ NAME = "ollama"
 CHAT_PATH = "/api/chat"
 GENERATE_PATH = "/api/generate"
 
-# Ollama lower-cases roles and leaves them to the model's template; these are the ones templates know.
+# Ollama lower-cases roles and passes them to the model's template. Templates know these roles.
 ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "developer": "developer"}
 ROLE_WORDS: dict[Role, str] = {"system": "system", "user": "user", "assistant": "assistant", "developer": "system"}
-TOOL_ROLE = "tool"  # a turn of its own here, a part of the user's turn in the canonical form
+TOOL_ROLE = "tool"  # here a turn of its own, in the canonical form a part of the user's turn
 
 FINISHES: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
-# A call ends with `stop` (FIELD-CASES 16). Ollama has two words: an answer that is not whole is never `stop` (31).
+# A call ends with `stop` (FIELD-CASES 16). An answer that is not complete never ends with `stop` (FIELD-CASES 31).
 FINISH_WORDS: dict[FinishReason, str] = {
     "stop": "stop",
     "sequence": "stop",
@@ -31,9 +31,9 @@ FINISH_WORDS: dict[FinishReason, str] = {
 }
 
 Kind: TypeAlias = Literal["number", "whole", "limit", "texts"]
-# options that other dialects know too: name -> our field, and what it must be to be taken
+# Options that other dialects have too: name -> our field, and the values that we take.
 OPTIONS: dict[str, tuple[str, Kind]] = {
-    "num_predict": ("max_output", "limit"),  # -1 and -2 are Ollama's own: without end, until the context is full
+    "num_predict": ("max_output", "limit"),  # -1 (no limit) and -2 (until the context is full) are Ollama's own
     "temperature": ("temperature", "number"),
     "top_p": ("top_p", "number"),
     "top_k": ("top_k", "whole"),
@@ -44,14 +44,14 @@ OPTIONS: dict[str, tuple[str, Kind]] = {
     "stop": ("stop", "texts"),
 }
 
-# `think` as a level ("must be high, medium, low, max, true, or false")
+# The levels of `think` ("must be high, medium, low, max, true, or false").
 LEVELS = ("low", "medium", "high", "max")
 LEVEL_OF_EFFORT: dict[str, str] = {level: level for level in LEVELS} | {"minimal": "low", "xhigh": "max"}
 
-# keys of a generate request that say nothing with these values; older clients always send them
+# Keys of a generate request with values that mean nothing. Older clients always send them.
 EMPTY: dict[str, object] = {"suffix": "", "template": "", "context": [], "raw": False}
 
-FORM = "~form"  # spelling: `generate` for what came over /api/generate
+FORM = "~form"  # spelling: `generate` if the request came over /api/generate
 GENERATE = "generate"
 
 

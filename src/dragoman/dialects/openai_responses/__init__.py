@@ -11,7 +11,7 @@ from dragoman.dialects.openai_responses.stream_decoder import StreamDecoder, Str
 from dragoman.dialects.openai_responses.words import NAME
 from dragoman.jsontypes import JsonObject
 
-# Keys no other request with an `input` has (embeddings and speech have one too).
+# Keys that only Responses has. Requests for embeddings and speech have an `input` too.
 _TELLING = frozenset(
     {
         "instructions",
@@ -37,7 +37,7 @@ def recognise(body: JsonObject, what: What) -> int:
             if type(given) is list and any(type(item) is dict for item in given):
                 return 95
             if given is None or given == []:
-                if type(body.get("prompt")) is dict:  # a template; elsewhere a prompt is text
+                if type(body.get("prompt")) is dict:  # a template; in other APIs a prompt is a string
                     return 80
                 return 60 if "previous_response_id" in body or "conversation" in body else 0
             return 90 if body.keys() & _TELLING else 60
@@ -55,7 +55,7 @@ DIALECT = Dialect(
     name=NAME,
     title="OpenAI Responses",
     profile=PROFILE,
-    legal=(),  # items need no order of turns; what a provider demands beyond that is in its profile
+    legal=(),  # items need no order of turns; a server's other demands are in its profile
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,

@@ -1,7 +1,7 @@
 """OpenAI Responses: errors, both ways. https://platform.openai.com/docs/guides/error-codes (digest read 2026-11-15)
 
-They come in many shapes: `{"error": {...}}`, the same flat in an event, `{"code", "error": "text"}` (xAI),
-`{"detail": "text"}` (the ChatGPT backend), and as `error` inside a response that failed.
+Errors have many forms: `{"error": {...}}`, the same keys flat in an event, `{"code", "error": "text"}` (xAI),
+`{"detail": "text"}` (the ChatGPT backend), and `error` inside a failed response.
 """
 
 from dragoman.dialects._retry import read_retry_after, write_retry_after
@@ -71,7 +71,7 @@ def _kind(code: str | None, word: object, message: str, status: int | None) -> F
         blamed = word == "invalid_request_error" or (code or "").startswith(("image_", "invalid_", "unsupported_"))
         if kind == "unknown" and blamed:
             kind = "invalid_request"
-    # Local servers have no code for an overflow, only these words (FIELD-CASES 20).
+    # Local servers have no code for a prompt that is too long, so we read the message (FIELD-CASES 20).
     if kind == "invalid_request" and ("maximum context length" in message or "context window" in message):
         return "too_long"
     return kind
@@ -98,7 +98,7 @@ def encode_error(failure: Failure) -> JsonObject:
 
 
 def code_of(failure: Failure) -> str | None:
-    """The code clients act on: its own if it says the kind, else the one we have for the kind."""
+    """The code that clients react to: the failure's own if it means the same kind, else our code for the kind."""
     if failure.code is not None and CODES.get(failure.code) == failure.kind:
         return failure.code
     if failure.kind == "too_long" or failure.code is None or failure.code in CODES:

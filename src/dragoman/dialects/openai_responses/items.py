@@ -1,10 +1,9 @@
 """OpenAI Responses: items, both ways.
 
-Adjacent items of the model are one turn (FIELD-CASES 4). What belongs to an item and not to one of its parts is kept
-with the parts, so that the same dialect gets back the items it had: with an item's first part its `id` and `phase`,
-with its last `status`, the encrypted reasoning and the rest, which in a stream are known last. Borders are spelling:
-`~item` is "new" where a part begins an item that would otherwise join the one before it, "same" where a thought
-continues its item.
+Adjacent items of the model are one turn (FIELD-CASES 4). A part has no field for the keys of its item, so its extras
+keep them, and the same dialect gets its items back. The first part of an item keeps `id` and `phase`. The last part
+keeps `status`, the encrypted reasoning and other keys, which come last in a stream. The spelling `~item` marks borders:
+"new" if a part begins an item that would otherwise be joined with the one before, "same" if a thought continues it.
 """
 
 from typing import assert_never
@@ -42,7 +41,7 @@ from dragoman.model.messages import (
 from dragoman.notes import At, Notes
 
 ENCRYPTED = "encrypted"  # the form of our own seals
-MINTED = "_dragoman_"  # in ids we made up for a client: no provider knows them
+MINTED = "_dragoman_"  # part of ids that we made for a client: no upstream knows them
 ABSENT = "absent"
 
 Group = list[tuple[int, Part]]  # the parts of one item, with their places in the turn
@@ -51,7 +50,7 @@ Group = list[tuple[int, Part]]  # the parts of one item, with their places in th
 
 
 def decode_model_item(item: JsonObject, previous: Part | None, *, in_reply: bool) -> list[Part]:
-    """An item of the model as the parts it adds to its turn. `previous` is the part before it."""
+    """Decode an item of the model into the parts of its turn. `previous` is the part before it."""
     match item.get("type"):
         case "message" | None if item.get("role") == "assistant":
             return _decode_message(item, previous, in_reply=in_reply)
@@ -60,7 +59,7 @@ def decode_model_item(item: JsonObject, previous: Part | None, *, in_reply: bool
         case "reasoning" if _is_reasoning(item):
             return _decode_reasoning(item, in_reply=in_reply)
         case _:
-            return [Opaque(dialect=NAME, body=item)]  # built-in tools, and what comes tomorrow
+            return [Opaque(dialect=NAME, body=item)]  # built-in tools and new kinds of items
 
 
 def _decode_message(item: JsonObject, previous: Part | None, *, in_reply: bool) -> list[Part]:
@@ -93,7 +92,7 @@ def _decode_message(item: JsonObject, previous: Part | None, *, in_reply: bool) 
 
 
 def take_head(item: JsonObject, previous: Part | None, *, in_reply: bool) -> JsonObject:
-    """What the first part of a message says of its item."""
+    """Take the item's keys that its first part keeps."""
     own: JsonObject = {}
     _take_id(item, own, in_reply=in_reply)
     if "phase" in item:
@@ -114,7 +113,7 @@ def _take_id(item: JsonObject, own: JsonObject, *, in_reply: bool) -> None:
 
 
 def _take_status(item: JsonObject, own: JsonObject, head: JsonObject, *, in_reply: bool) -> None:
-    """`completed` says nothing, nor does what we made up ourselves."""
+    """Take the status. `completed` and a status that we made are only spelling."""
     if "status" in item:
         status = item.pop("status")
         own["~status" if status == "completed" or head.get("~id") else "status"] = status
@@ -152,7 +151,7 @@ def _decode_call(item: JsonObject, *, in_reply: bool) -> ToolCall:
 
 
 def _is_reasoning(item: JsonObject) -> bool:
-    """Whether summary and content are the lists of texts we know; anything else is carried whole."""
+    """Whether summary and content are lists of texts. An item of any other form is carried whole."""
     for key in ("summary", "content"):
         texts = item.get(key)
         if texts is None:
@@ -179,7 +178,7 @@ def _decode_reasoning(item: JsonObject, *, in_reply: bool) -> list[Part]:
     for key in ("summary", "content"):
         texts = item.get(key)
         if texts is None:
-            continue  # a null stays where it is
+            continue  # a null stays an extra
         del item[key]
         parts.extend(decode_thought(text, key) for text in texts)
         if not texts and key == "content":
@@ -198,14 +197,14 @@ def _decode_reasoning(item: JsonObject, *, in_reply: bool) -> list[Part]:
 
 
 def take_thought_head(item: JsonObject, *, in_reply: bool) -> JsonObject:
-    """What the first part of a reasoning item says of it."""
+    """Take the keys of a reasoning item that its first part keeps."""
     own: JsonObject = {"~item": "new"}
     _take_id(item, own, in_reply=in_reply)
     return own
 
 
 def decode_thought(text: JsonObject, place: str) -> Reasoning:
-    """One text of a reasoning item, from its summary or its content."""
+    """Decode one text of a reasoning item, from its summary or its content."""
     said = text.pop("text")
     del text["type"]
     own: JsonObject = {"~place": place}
@@ -218,7 +217,7 @@ def decode_thought(text: JsonObject, place: str) -> Reasoning:
 
 
 def group_parts(parts: tuple[Part, ...]) -> list[Group]:
-    """The parts of a turn, item by item."""
+    """Group the parts of a turn by item."""
     groups: list[Group] = []
     for i, part in enumerate(parts):
         if groups and joins(groups[-1][-1][1], part):
@@ -229,7 +228,7 @@ def group_parts(parts: tuple[Part, ...]) -> list[Group]:
 
 
 def joins(last: Part, part: Part) -> bool:
-    """Whether a part goes on with the item of the part before it: texts of one message, texts of one thought."""
+    """Whether a part belongs to the same item as the part before it: texts of one message, or of one thought."""
     if isinstance(part, Text | Refusal):
         own = part.extras.get(NAME, {})
         return isinstance(last, Text | Refusal) and not ("id" in own or "~id" in own or "~item" in own)
@@ -239,7 +238,7 @@ def joins(last: Part, part: Part) -> bool:
 
 
 class ClientKnowledge:
-    """Who a reply is written for: its items need ids, and a status each."""
+    """Makes the ids and statuses that the items of a reply to a client need."""
 
     __slots__ = ("reply_id", "status")
 
@@ -248,12 +247,12 @@ class ClientKnowledge:
         self.status = status
 
     def mint(self, kind: str, index: int) -> str:
-        """An id for the item at an index; the same one every time."""
+        """An id for the item at an index. The same index always gets the same id."""
         return f"{ID_PREFIXES[kind]}{MINTED}{self.reply_id}_{index}"
 
 
 def encode_item(group: Group, index: int, at: At, notes: Notes, client: ClientKnowledge | None) -> JsonObject | None:
-    """One item; None where Responses cannot say it. Without a client it is history for a provider."""
+    """Encode one item. None if Responses has no such item. Without a client, the item is history for an upstream."""
     i, part = group[0]
     here: At = (at, i)
     match part:
@@ -280,7 +279,7 @@ def encode_item(group: Group, index: int, at: At, notes: Notes, client: ClientKn
 
 
 def identify(item: JsonObject, kind: str, group: Group, index: int, client: ClientKnowledge | None) -> None:
-    """Writes the item's id and status: its own, or for a client ones made up."""
+    """Write the item's own id and status. For a client, missing ones are made."""
     own: JsonObject = {}
     for _, part in group:
         if not isinstance(part, Opaque):
@@ -292,7 +291,7 @@ def identify(item: JsonObject, kind: str, group: Group, index: int, client: Clie
         if made_up:
             item["id"] = made_up
     if client is None and own.get("~id"):
-        return  # ours, and so is the status: the provider does not know them
+        return  # we made the id and the status: the upstream does not know them
     if "status" in own:
         item["status"] = own["status"]
     else:
@@ -324,7 +323,7 @@ def _encode_message(group: Group, index: int, at: At, notes: Notes, client: Clie
 
 
 def _is_bare(part: Part) -> bool:
-    """Whether nothing of a text is lost in a bare string."""
+    """Whether a string can replace a text without loss."""
     if not isinstance(part, Text) or part.citations or part.logprobs:
         return False
     return not any(
@@ -333,7 +332,7 @@ def _is_bare(part: Part) -> bool:
 
 
 def _item_keys(said: list[tuple[int, Text | Refusal]]) -> JsonObject:
-    """What the parts of a message keep of it, beside its id and status."""
+    """The other keys of the item, which its parts keep: all but id and status."""
     keys: JsonObject = {}
     for _, part in said:
         own = part.extras.get(NAME)
@@ -389,7 +388,7 @@ def _encode_reasoning(
 
 
 def is_own_thought(part: Part) -> bool:
-    """Whether OpenAI would take this reasoning back: it sealed it, or knows it by its id or by what it left open."""
+    """Whether OpenAI accepts this reasoning: OpenAI sealed it, or it came from OpenAI without an id of ours."""
     if not isinstance(part, Reasoning):
         return False
     if part.seal is not None:
@@ -403,7 +402,7 @@ def is_own_seal(seal: Seal) -> bool:
 
 
 def place_of(part: Reasoning) -> str:
-    """Where a thought is written. A foreign one becomes a summary, which is what clients show."""
+    """The key of a thought. A thought of another dialect becomes a summary, because clients show summaries."""
     place: str | None = spelled(part.extras, NAME, "~place")
     if place in REASONING_TEXTS:
         return place
@@ -436,7 +435,7 @@ def _add_thought(
 
 
 def _encode_image(part: Image, data: str, index: int, at: At, notes: Notes, client: ClientKnowledge) -> JsonObject:
-    """The one way a picture comes out of a model here is as the result of a tool."""
+    """Write a picture as the result of a tool. Responses has no other form for pictures of the model."""
     notes.altered(at, "responses' models draw with a tool: said as an image_generation_call")
     item: JsonObject = {"type": "image_generation_call"}
     identify(item, "image_generation_call", [(0, part)], index, ClientKnowledge(client.reply_id))

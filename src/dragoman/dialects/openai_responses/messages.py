@@ -1,4 +1,4 @@
-"""OpenAI Responses: the input, both ways: a list of items on the wire, turns for us."""
+"""OpenAI Responses: the input, both ways. The wire has a list of items, we have turns."""
 
 from collections.abc import Iterable
 
@@ -25,13 +25,13 @@ from dragoman.notes import At, Notes
 
 
 def decode_items(items: list[object]) -> tuple[Message, ...]:
-    """The items of an input as turns: adjacent items of the model are one, adjacent results are one."""
+    """Decode the items into turns. Adjacent items of the model are one turn, adjacent results too."""
     turns = _Turns()
     decode_each(items, "input", turns.add)
     return turns.end()
 
 
-NEW_ITEM: Extras = {NAME: {"~item": "new"}}  # a text that does not go on with the message before it
+NEW_ITEM: Extras = {NAME: {"~item": "new"}}  # marks a text that is not part of the message before it
 
 
 class _Turns:
@@ -54,7 +54,7 @@ class _Turns:
             self._extend(owner_of(item), [Opaque(dialect=NAME, body=item)])
 
     def _add_fast(self, item: JsonObject, kind: object) -> bool:
-        """The items most conversations consist of (a text, a call, a result), in few steps; False for the rest."""
+        """Decode the most frequent items (a text, a call, a result) in few steps. False for any other item."""
         count = len(item)
         if kind is None and count == 2:
             return self._add_words(item.get("role"), item.get("content"))
@@ -112,7 +112,7 @@ class _Turns:
 
 
 def _decode_said(item: JsonObject) -> Message:
-    """A message of anybody but the model."""
+    """Decode a message of any role but the assistant."""
     role, content = take_choice(item, "role", ROLES), item.pop("content", None)
     if item.get("type") is not None:
         del item["type"]
@@ -130,7 +130,7 @@ def _decode_said(item: JsonObject) -> Message:
 
 
 def owner_of(item: JsonObject) -> Role:
-    """Whose turn an item belongs to that only Responses knows: it says so, or its kind does."""
+    """The role of the turn for an item that only Responses knows: from its own role, or else from its kind."""
     kind, role = item.get("type"), item.get("role")
     if type(role) is str and role in ROLES:
         return ROLES[role]
@@ -149,7 +149,7 @@ def owner_of(item: JsonObject) -> Role:
 
 
 def encode_items(messages: tuple[Message, ...], first: int, at: At, notes: Notes) -> list[JsonObject]:
-    """The turns from the first one on as items. `at` is the place of the turns."""
+    """Encode the turns from index `first` on as items. `at` is the place of the list of turns."""
     return encode_turns(messages, first, NAME, _encode_fast, _encode_message, at, notes)
 
 
@@ -199,7 +199,7 @@ def _encode_turn(message: Message, at: At, notes: Notes) -> list[JsonObject]:
 
 
 def _encode_said(message: Message, at: At, notes: Notes) -> list[JsonObject]:
-    """Results and items of their own keep their place between the messages of the turn they stand in."""
+    """Encode a turn of any role but the assistant. Results and whole items keep their place between the messages."""
     own: JsonObject = {}
     if message.extras:
         add_extras(own, message.extras, NAME, at, notes)
@@ -213,7 +213,7 @@ def _encode_said(message: Message, at: At, notes: Notes) -> list[JsonObject]:
             content = _encode_run(message, run, at, notes)
             if content != []:
                 items.append(_message(message, content, own))
-                own.clear()  # what belongs to the message belongs to the first one
+                own.clear()  # only the first message gets the extras of the turn
             run.clear()
 
     for i, part in enumerate(message.parts):

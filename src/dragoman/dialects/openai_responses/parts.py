@@ -1,7 +1,7 @@
-"""OpenAI Responses: what stands in a message's content, both ways.
+"""OpenAI Responses: the content of a message, both ways.
 
-Input parts (`input_text`, `input_image`, `input_file`) are what users and tools say, output parts (`output_text`,
-`refusal`) what the model says: "assistant history must be output_text or refusal" (FIELD-CASES 133).
+Users and tools have input parts (`input_text`, `input_image`, `input_file`). The model has output parts (`output_text`,
+`refusal`): "assistant history must be output_text or refusal" (FIELD-CASES 133).
 """
 
 from base64 import b64encode
@@ -47,7 +47,7 @@ from dragoman.model.messages import (
 )
 from dragoman.notes import At, Notes
 
-# Keys of the item a part belongs to, kept with its first or last part (see items.py); never the part's own.
+# Keys of an item that its first or last part keeps (see items.py). They are never keys of the part itself.
 ITEM_KEYS = ("id", "status", "phase", "item")
 
 # ---------------------------------------------------------------- decode
@@ -60,7 +60,7 @@ def is_content(block: object) -> bool:
 
 
 def is_said_block(block: object) -> bool:
-    """Whether an object is a text or a refusal, which is all we know of what the model says in a message."""
+    """Whether an object is a text or a refusal: the parts of a model's message that we know."""
     if type(block) is not dict:
         return False
     kind = block.get("type")
@@ -70,7 +70,7 @@ def is_said_block(block: object) -> bool:
 
 
 def decode_content(blocks: list[JsonObject], key: str, text_type: str) -> tuple[Part, ...]:
-    """A list of content; `text_type` is how this place calls text."""
+    """Decode a list of content. `text_type` is the type that text has at this place."""
 
     def decode(block: JsonObject) -> Part:
         return decode_block(block, text_type)
@@ -88,7 +88,7 @@ def decode_block(block: JsonObject, text_type: str) -> Part:
         return _decode_document(block)
     if kind == "refusal" and type(block.get("refusal")) is str:
         return _decode_refusal(block)
-    return Opaque(dialect=NAME, body=block)  # tomorrow's content: carried whole, not refused
+    return Opaque(dialect=NAME, body=block)  # a new kind of content: carried whole, not refused
 
 
 def _has_one(block: JsonObject, *keys: str) -> bool:
@@ -128,7 +128,7 @@ def _decode_refusal(block: JsonObject) -> Refusal:
 
 
 def _set_clashes_apart(block: JsonObject) -> None:
-    """A part's own `id` or `status` is not its item's."""
+    """Move keys of the part, such as `id` or `status`, that have the same name as keys of its item."""
     if block:
         clashes = {key: block.pop(key) for key in (*ITEM_KEYS, "part") if key in block}
         if clashes:
@@ -136,7 +136,7 @@ def _set_clashes_apart(block: JsonObject) -> None:
 
 
 def decode_citation(citation: JsonObject) -> Citation:
-    """`url_citation` is ours; of the other kinds only the span is, the rest stays as it is."""
+    """Decode a `url_citation`. Of other kinds we read only the span; the rest stays an extra."""
     if citation.get("type") == "url_citation":
         note_omitted(citation, citation, "url", "title", "start_index", "end_index")
         del citation["type"]
@@ -233,7 +233,7 @@ def _decode_cache(mark: JsonObject) -> Cache:
     return Cache(ttl=take_text_or_none(mark, "ttl"), extras=leftovers(mark, NAME))
 
 
-# ---------------------------------------------------------------- encode: what users and tools say
+# ---------------------------------------------------------------- encode: input parts
 
 DOCUMENT_NAMES = {"application/pdf": "document.pdf", "text/plain": "document.txt", "text/markdown": "document.md"}
 
@@ -241,7 +241,7 @@ DOCUMENT_NAMES = {"application/pdf": "document.pdf", "text/plain": "document.txt
 def encode_input(
     parts: Iterable[tuple[int, Part]], at: At, notes: Notes, *, demand_detail: bool = True
 ) -> list[JsonObject]:
-    """Parts with their places, as input content; what Responses cannot say there is left out with a note."""
+    """Encode parts with their places as input content. A part without a form here is left out, with a note."""
     blocks = []
     for i, part in parts:
         block = _encode_input_part(part, (at, i), notes, demand_detail)
@@ -273,7 +273,7 @@ def _encode_input_part(part: Part, at: At, notes: Notes, demand_detail: bool) ->
 
 
 def word_of(part: Part) -> str:
-    """What a part is called, for a note."""
+    """The name of a part, for a note."""
     if isinstance(part, Opaque):
         kind = part.body.get("type")
         return f"{part.dialect} {kind}" if type(kind) is str else f"part of {part.dialect}"
@@ -314,7 +314,7 @@ def _encode_image(part: Image, at: At, notes: Notes, demand_detail: bool) -> Jso
     if part.detail is not None:
         block["detail"] = part.detail
     elif demand_detail and not is_omitted(part.extras, "detail"):
-        block["detail"] = "auto"  # demanded, and what nothing means
+        block["detail"] = "auto"  # required here; "auto" is the default
     if part.seal is not None:
         write_seal(block, part.seal, at, notes, to_client=False)
     if part.cache is not None:
@@ -338,7 +338,7 @@ def _encode_document(part: Document, at: At, notes: Notes) -> JsonObject:
     if part.name is not None:
         block["filename"] = part.name
     elif "file_data" in block and not is_omitted(part.extras, "filename"):
-        # the type of a file is read from its name
+        # OpenAI reads the type of a file from its name.
         block["filename"] = DOCUMENT_NAMES.get(part.media_type or "application/pdf", "document")
         notes.invented((at, "name"), "responses wants a name beside a file's data")
     if part.cache is not None:
@@ -361,7 +361,7 @@ def _encode_file(part: Document, at: At, notes: Notes) -> str:
 
 
 def is_omitted(extras: Extras, key: str) -> bool:
-    """Whether our own wire left the key out, or had a null there."""
+    """Whether a Responses body came without this key, or with null."""
     own = extras.get(NAME)
     return own is not None and (key in own or key in own.get(OMIT, ()))
 
@@ -376,11 +376,11 @@ def encode_cache(cache: Cache, at: At, notes: Notes, *, mode: str = "explicit") 
     return mark
 
 
-# ---------------------------------------------------------------- encode: what the model says
+# ---------------------------------------------------------------- encode: output parts
 
 
 def encode_output(part: Text | Refusal, at: At, notes: Notes, *, to_client: bool) -> JsonObject:
-    """A piece of an assistant message."""
+    """Encode a part of an assistant message."""
     block: JsonObject
     match part:
         case Text():
@@ -437,7 +437,7 @@ def _encode_citation(citation: Citation, length: int, at: At, notes: Notes) -> J
             notes.dropped(at, "responses cites a url, and this names none")
             return None
         body["type"] = "url_citation"
-        # without a span of its own it speaks of the whole text
+        # A citation without a span is about the whole text.
         missing = {"title": "", "start_index": 0, "end_index": length}
         missing = {key: value for key, value in missing.items() if key not in body and not is_omitted(extras, key)}
         if missing:
@@ -448,7 +448,7 @@ def _encode_citation(citation: Citation, length: int, at: At, notes: Notes) -> J
 
 
 def encode_logprobs(tokens: tuple[TokenLogprob, ...], at: At, notes: Notes) -> list[JsonObject]:
-    """Responses demands bytes and alternatives of every token; one note says so for all of them."""
+    """Encode logprobs. Responses demands bytes and alternatives for every token; one note covers all tokens."""
     encoded, invented = [], False
     for i, token in enumerate(tokens):
         body = _encode_logprob(token, (at, i), notes)
@@ -475,7 +475,7 @@ def _encode_logprob(token: TokenLogprob, at: At, notes: Notes) -> JsonObject:
 
 
 def add_part_extras(block: JsonObject, extras: Extras, at: At, notes: Notes) -> None:
-    """A part's own extras without those of its item, which items.py writes."""
+    """Add a part's extras without the keys of its item, which items.py writes."""
     own = extras.get(NAME)
     if own is not None:
         kept = {key: value for key, value in own.items() if key not in ITEM_KEYS and key != "part"}

@@ -1,7 +1,7 @@
 """OpenAI Responses: the reply, both ways.
 https://platform.openai.com/docs/api-reference/responses/object (digest read 2026-11-15)
 
-A response says why it ended only by its status and its output; it repeats most of its request.
+Only the status and the output of a response say why it ended. A response repeats most of its request.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
 
-# we write them in every response
+# We write these keys in every response.
 ALWAYS = ("id", "object", "created_at", "status", "error", "incomplete_details", "model", "usage")
 CUT = ("length", "context", "filter")  # reasons that leave the last item unfinished
 
@@ -45,7 +45,7 @@ CUT = ("length", "context", "filter")  # reasons that leave the last item unfini
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """What a response says beside its output."""
+    """A response without its output."""
 
     id: str
     model: str
@@ -87,14 +87,14 @@ def decode_output(items: list[object]) -> list[Part]:
 
 
 def natural_reason(parts: Sequence[Part]) -> FinishReason:
-    """Why a response that is complete has ended: nothing but its output says so."""
+    """The finish reason of a complete response. Only its output tells the reason."""
     if any(isinstance(part, ToolCall) for part in parts):
         return "tool_call"
     return "refusal" if any(isinstance(part, Refusal) for part in parts) else "stop"
 
 
 def take_response(body: JsonObject, natural: FinishReason) -> Head:
-    """A response object without its output."""
+    """Decode a response object. Its output is already taken."""
     note_omitted(body, body, *ALWAYS)
     note_silent(body, *_REPEATED, *_ECHOED)
     drop_constant(body, "object", "response")
@@ -113,7 +113,7 @@ def take_response(body: JsonObject, natural: FinishReason) -> Head:
 def _take_finish(body: JsonObject, natural: FinishReason) -> Finish | None:
     status, details = body.get("status"), body.get("incomplete_details")
     if status in RUNNING:
-        return None  # in the background: not ended yet
+        return None  # still running in the background
     if status is not None:
         del body["status"]
     own: JsonObject = {}
@@ -123,7 +123,7 @@ def _take_finish(body: JsonObject, natural: FinishReason) -> Finish | None:
         reason = INCOMPLETES.get(why, "other") if type(why) is str else "other"
         if status != "incomplete":
             own["status"] = status  # failed, cancelled
-    elif type(why) is str:  # a server that says completed at the limit all the same
+    elif type(why) is str:  # some servers say `completed` even at the limit
         reason = INCOMPLETES.get(why, "other")
         own["status"] = status or "completed"
     if type(details) is dict:
@@ -149,7 +149,7 @@ DETAILS = (
 
 
 def decode_usage(usage: JsonObject) -> Usage:
-    """Responses counts the cached input and the reasoning inside the totals."""
+    """Decode the counts. The totals include cached input and reasoning."""
     absent = [key for key in COUNTS if usage.get(key) is None]
     read, write, reasoning = (_take_detail(usage, outer, key, absent) for outer, key in DETAILS)
     given = take_integer_or_none(usage, "input_tokens")
@@ -168,7 +168,7 @@ def decode_usage(usage: JsonObject) -> Usage:
         ("total_tokens", total, (given or 0) + (made or 0)),
     ):
         if said is not None and said != summed:
-            usage[key] = said  # it does not add up: kept as it was said
+            usage[key] = said  # the sums do not match: we keep the server's number
     if absent:
         usage["~absent"] = absent
     return replace(counts, extras=leftovers(usage, NAME))
@@ -241,12 +241,12 @@ def _encode_output(
 
 
 def item_status(finish: Finish | None) -> str:
-    """Of the last item: a call that was cut off must not look like one to run (FIELD-CASES 24)."""
+    """The status of the last item. Clients must not run a call that was cut off (FIELD-CASES 24)."""
     return "incomplete" if finish is not None and finish.reason in CUT else "completed"
 
 
 def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Request | None) -> JsonObject:
-    """A response object with an empty output."""
+    """Encode a response object with an empty output."""
     own = head.extras.get(NAME, {})
     body: JsonObject = {"id": head.id, "object": "response", "created_at": head.created or 0}
     if head.created is None and not is_omitted(head.extras, "created_at"):
@@ -265,7 +265,7 @@ def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Re
         body |= repeat_request(request)
     for key in [key for key in (*ALWAYS, "output") if key in own and own[key] is None]:
         if not body[key] or key in ("object", "status"):
-            del body[key]  # our own wire had a null there
+            del body[key]  # the original body had null here
     if "~output" in own:
         body.pop("output", None)
     add_extras(body, head.extras, NAME, ROOT, notes)
@@ -277,7 +277,7 @@ def _encode_finish(head: Head, natural: FinishReason, notes: Notes) -> JsonObjec
     finish = head.finish
     if finish is None:
         if "status" not in head.extras.get(NAME, {}):
-            notes.altered(at, "responses says completed where nobody says why")
+            notes.altered(at, "responses says completed if no reason is given")
         return {}
     own = finish.extras.get(NAME, {})
     status, why = FINISH_WORDS[finish.reason]
@@ -297,7 +297,7 @@ def _encode_finish(head: Head, natural: FinishReason, notes: Notes) -> JsonObjec
     return body
 
 
-# What a response repeats of its request, and what it says where the request says nothing (docs: defaults).
+# The keys that a response repeats from its request, with their values if the request lacks them (docs: defaults).
 _REPEATED: JsonObject = {
     "background": False,
     "instructions": None,
@@ -320,7 +320,7 @@ _REPEATED: JsonObject = {
 }
 
 
-# What else it may repeat of it.
+# Other keys that a response may repeat.
 _ECHOED = ("store", "frequency_penalty", "presence_penalty", "prompt_cache_retention", "prompt_cache_options")
 
 
@@ -338,7 +338,7 @@ def repeat_request(request: Request | None) -> JsonObject:
 
 
 def encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:
-    """Responses demands every count; one nobody knows is said as 0."""
+    """Responses demands every count. An unknown count is written as 0."""
     own = usage.extras.get(NAME, {})
     absent = own.get("~absent", ())
     given, made = _sum(usage.input, usage.cache_read, usage.cache_write), _sum(usage.output, usage.reasoning)

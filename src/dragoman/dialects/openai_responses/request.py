@@ -62,8 +62,8 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         note_spelling(body, "model", "absent")  # a prompt template may name it
     limit = take_integer_or_none(body, "max_output_tokens")
     if limit is not None and limit < MIN_OUTPUT:
-        note_spelling(body, "max_output_tokens", "low")  # not every server has OpenAI's minimum
-    _hush(body)
+        note_spelling(body, "max_output_tokens", "low")  # other servers may lack OpenAI's minimum
+    _note_sealed(body)
     return Request(
         model=take_text_or_none(body, "model") or "",
         messages=messages,
@@ -89,8 +89,8 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
     )
 
 
-def _hush(body: JsonObject) -> None:
-    """Sealed reasoning is given elsewhere without asking."""
+def _note_sealed(body: JsonObject) -> None:
+    """Other dialects always send sealed reasoning, so dropping this `include` needs no note."""
     if body.get("include") == [SEALED]:
         note_silent(body, "include")
 
@@ -104,7 +104,7 @@ def _take_messages(body: JsonObject) -> tuple[Message, ...]:
     elif type(given) is list:
         messages = decode_items(given)
     elif given is None:
-        # a prompt, a conversation or an earlier response may hold it
+        # The input may be in a prompt, a conversation or an earlier response.
         messages = ()
         note_spelling(body, "input", "absent")
     else:
@@ -130,7 +130,7 @@ def _take_tools(body: JsonObject, messages: tuple[Message, ...]) -> tuple[AnyToo
 
 
 def _take_output(body: JsonObject) -> OutputFormat | None:
-    """`text.format`; the rest of `text` stays in the extras."""
+    """Take `text.format`. The rest of `text` stays in the extras."""
     text = body.get("text")
     given = text.get("format") if type(text) is dict else None
     if type(given) is not dict or type(given.get("type")) is not str or given["type"] not in FORMATS:
@@ -160,7 +160,7 @@ def _take_verbosity(body: JsonObject) -> str | None:
 
 
 def _drop(body: JsonObject, key: str, inner: str) -> None:
-    """Remove a key of an inner object, and the object with its last key."""
+    """Remove a key of an inner object. Remove the object too if that was its last key."""
     del body[key][inner]
     if not body[key]:
         del body[key]
@@ -173,12 +173,12 @@ def _take_reasoning(body: JsonObject) -> ReasoningSetting | None:
     effort = given.get("effort") if type(given.get("effort")) is str else None
     show = True if given.get("summary") in SUMMARIES else None
     if effort is None and show is None:
-        return None  # nothing anybody else could say
+        return None  # no other dialect has these keys
     del body["reasoning"]
     if effort is not None:
         del given["effort"]
     if given.get("summary") == "auto":
-        del given["summary"]  # the others say more than we do, and stay
+        del given["summary"]  # other values are more exact than our `show`, so they stay extras
     if effort == EFFORT_OFF:
         return ReasoningSetting(mode="off", show=show, extras=leftovers(given, NAME))
     mode: Literal["auto"] | None = None if effort is None else "auto"
@@ -186,7 +186,7 @@ def _take_reasoning(body: JsonObject) -> ReasoningSetting | None:
 
 
 def _take_logprobs(body: JsonObject) -> bool | None:
-    """One of the things to `include`; the others stay in the extras."""
+    """Take the logprobs entry of `include`. The other entries stay in the extras."""
     include = body.get("include")
     if type(include) is not list or LOGPROBS not in include:
         return None
@@ -209,7 +209,7 @@ def _take_user(body: JsonObject) -> str | None:
 
 
 def _take_cache(body: JsonObject) -> Cache | None:
-    """Caching by itself is a setting other dialects have too; any other mode is OpenAI's own."""
+    """Take implicit caching, which other dialects have too. Any other mode is OpenAI's own and stays an extra."""
     options = body.get("prompt_cache_options")
     if type(options) is not dict or options.get("mode") != "implicit":
         return None
@@ -233,7 +233,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
 
 
 def encode_settings(request: Request, notes: Notes) -> JsonObject:
-    """Everything but model and input: what a response repeats of its request."""
+    """All settings but model and input. A response repeats these from its request."""
     body: JsonObject = {}
     tools = encode_tools(request, notes)
     if tools is not None:
@@ -249,7 +249,7 @@ def encode_settings(request: Request, notes: Notes) -> JsonObject:
 
 
 def _is_instructions(message: Message) -> bool:
-    """Whether a turn could stand in `instructions`: a system turn of one plain text."""
+    """Whether a turn fits into `instructions`: a system turn of one plain text."""
     return message.role == "system" and len(message.parts) == 1 and is_plain(message.parts[0])
 
 
@@ -295,7 +295,7 @@ def _encode_parameters(body: JsonObject, request: Request, notes: Notes) -> None
     if request.cache is not None:
         body["prompt_cache_options"] = encode_cache(request.cache, (ROOT, "cache"), notes, mode="implicit")
     if request.service_tier is not None:
-        # a word that came in our own wire is one that its server knows
+        # A word from a Responses request is one that its server knows.
         words = TIERS | {request.service_tier: request.service_tier} if NAME in request.extras else TIERS
         tier = encode_tier(request.service_tier, words, "responses", notes)
         if tier is not None:
@@ -313,7 +313,7 @@ def _encode_user(body: JsonObject, request: Request, notes: Notes) -> None:
         body[key] = user
         return
     if len(user) > MAX_USER:
-        # "We recommend hashing": the same user still has the same identifier (docs: safety best practices)
+        # A hash gives the same user the same identifier (docs, safety best practices: "We recommend hashing").
         user = sha256(user.encode()).hexdigest()
         notes.altered((ROOT, "user"), f"openai takes up to {MAX_USER} characters: its SHA-256")
     body["safety_identifier"] = user
@@ -340,7 +340,7 @@ def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
 
 
 def _effort(setting: ReasoningSetting, at: At, notes: Notes) -> str | None:
-    """The one word Responses has for mode, effort and budget."""
+    """Responses has one word for mode, effort and budget."""
     mode, effort, budget = setting.mode, setting.effort, setting.budget
     if mode == "off":
         for key in ("effort", "budget"):
@@ -395,7 +395,7 @@ _NO_SUCH: tuple[str, ...] = (
 
 
 def _add_extras(body: JsonObject, request: Request, notes: Notes) -> None:
-    """The request's own extras; what we also write into is joined."""
+    """Add the request's extras. Objects that we also write are merged."""
     if not request.extras:
         return
     text, asked = body.get("text"), "include" in body

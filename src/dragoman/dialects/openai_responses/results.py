@@ -1,4 +1,4 @@
-"""OpenAI Responses: results of tools, both ways. There is no flag for a failed one: the mark `[ERROR] ` says it."""
+"""OpenAI Responses: results of tools, both ways. There is no flag for failure, so we write the mark `[ERROR] `."""
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from dragoman.notes import At, Notes
 
 
 def is_result(item: JsonObject) -> bool:
-    """Whether it is a result we can read; `call_id` is optional by type, and without it there is nothing to pair."""
+    """Whether an item is a result that we can read. Without the optional `call_id` it cannot be paired."""
     kind, output = item.get("type"), item.get("output")
     return (
         type(kind) is str
@@ -84,7 +84,7 @@ def _encode_output(part: ToolResult, at: At, notes: Notes) -> str | list[JsonObj
             (only,) = parts
             if isinstance(only, Text) and is_plain(only) and only.text:
                 return mark_failed(only.text) if failed else only.text
-    # what is required of an image in a message is optional in a function's result, but not in a custom tool's
+    # An image's `detail` is required in messages and in results of custom tools, but not in results of functions.
     blocks = encode_input(enumerate(parts), (at, "parts"), notes, demand_detail=part.freeform)
     if parts and not blocks:
         notes.dropped((at, "parts"), "nothing of it can be said")

@@ -29,7 +29,7 @@ DOORS = (
 
 OBJECT = "response.input_tokens"
 
-# All that is counted, and all that is taken; how the answer shall be made does not change the number.
+# The count endpoint accepts only these keys. Settings of the answer do not change the count.
 FIELDS = frozenset(
     {
         "conversation",

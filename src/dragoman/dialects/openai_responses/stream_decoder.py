@@ -1,10 +1,10 @@
-"""OpenAI Responses: the stream, read. (The writing half is in writer.py.)
+"""OpenAI Responses: decodes a stream. (The encoder is in stream_encoder.py.)
 https://platform.openai.com/docs/api-reference/responses-streaming (digest read 2026-11-15)
 
     created in_progress (item.added (part.added delta* text.done part.done)* item.done)* completed|incomplete|failed
 
-What an item says when it is done is the truth, and the last event repeats all of it. So whatever a server left out
-on the way (deltas, parts, whole items, as many do) is made up for there, and only what is missing.
+The `done` event of an item has the whole item, and the last event repeats all items. Many servers leave out deltas,
+parts or whole items; we add exactly what is missing from these later events.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ from dragoman.wire import WireReply
 
 __all__ = ["StreamDecoder", "StreamEncoder"]
 
-Key = tuple[str, Any]  # which part of an item: its list and its place there
+Key = tuple[str, Any]  # a part of an item: its list and its place in that list
 
 
 class _Item:
@@ -58,15 +58,15 @@ class _Item:
     def __init__(self, added: JsonObject, previous: Part | None) -> None:
         self.added = added  # as it was announced
         self.previous = previous  # the part before its first
-        self.reserved = -1  # our index for its first part: items keep their order, whichever is done first
+        self.reserved = -1  # our index for its first part, so that items keep their order
         self.slot = -1  # our index of the open part
         self.part: Part | None = None  # the open part, as it started
         self.key: Key = ("", 0)
-        self.pieces: list[str] = []  # what was streamed of it
+        self.pieces: list[str] = []  # its streamed text
         self.citations = 0
         self.logprobs = 0
-        self.final: JsonObject | None = None  # what its own end said
-        self.ended = 0  # parts that have
+        self.final: JsonObject | None = None  # the part as its `done` event had it
+        self.ended = 0  # number of parts that have ended
         self.done = False
 
 
@@ -76,13 +76,13 @@ class StreamDecoder:
         self._notes = notes
         self._items: dict[Any, _Item] = {}  # by id, and by call id
         self._places: dict[Any, _Item] = {}  # by output_index
-        self._opened: list[_Item] = []  # all that were announced
+        self._opened: list[_Item] = []  # all announced items
         self._latest: _Item | None = None
         self._previous: Part | None = None  # the part that started last
-        self._kinds: list[Part] = []  # one of each kind that was said, for the reason it ended
+        self._kinds: list[Part] = []  # calls and refusals so far: they decide the finish reason
         self._count = 0
         self._model = ""
-        self._tier: str | None = None  # what was asked; the end says what it was
+        self._tier: str | None = None  # the requested tier; the last event has the real one
         self._extras: Extras = {}  # of the start
         self._started = False
         self._ended = False
@@ -114,7 +114,7 @@ class StreamDecoder:
         return events
 
     def _read(self, frame: SseFrame, events: list[Event], block: bytes = b"") -> None:
-        if self._ended or frame.data == b"[DONE]":  # not OpenAI's, but seen behind servers that also speak Chat
+        if self._ended or frame.data == b"[DONE]":  # some servers add the end mark of Chat
             return
         body = load_object(frame.data)
         kind = body.get("type") or frame.event
@@ -159,7 +159,7 @@ class StreamDecoder:
             ):
                 self._complete_text(body, events)
             case "response.in_progress" | "response.queued":
-                pass  # the start has said it
+                pass  # these repeat the start
             case "response.created":
                 self._start(need_object(body.get("response")), events)
             case "response.completed" | "response.incomplete" | "response.cancelled" | "response.done":
@@ -169,7 +169,7 @@ class StreamDecoder:
             case "error":
                 self._fail(body, events)
             case _ if "type" not in body and body.get("object") == "response" and not self._started:
-                # a server that answers a streamed request with the whole response in one frame
+                # Some servers send the whole response in one frame of the stream.
                 self._ended = True
                 events.extend(unfold(decode_reply(WireReply(body=body), self._notes)))
             case _ if "type" not in body and body.get("error"):
@@ -184,7 +184,7 @@ class StreamDecoder:
             return
         self._started = True
         for key in ("output", "usage", "status"):
-            response.pop(key, None)  # nothing yet
+            response.pop(key, None)  # still empty at the start
         head = take_response(response, "stop")
         self._model, self._tier = head.model, head.service_tier
         extras = {name: {k: v for k, v in keys.items() if k[:1] != "~"} for name, keys in head.extras.items()}
@@ -246,18 +246,18 @@ class StreamDecoder:
                 self._start_call(item, events)
             case "message" | "reasoning":
                 pass  # its parts follow
-            case _:  # nobody but Responses knows it: kept until it is whole
+            case _:  # only Responses knows this item: its `done` event has it whole
                 events.append(Aside(dialect=NAME, body=body))
 
     def _imply(self, body: JsonObject, kind: str, events: list[Event]) -> _Item:
-        """The item of a delta that no event announced."""
+        """Make the item of a delta whose item was never announced."""
         added: JsonObject = {"type": "reasoning" if kind in REASONING_TEXTS.values() else "message"}
         added["id"] = body.get("item_id")
         self._add_item({"item": added} | {k: v for k, v in body.items() if k == "output_index"}, events)
         return self._latest or _Item(added, None)
 
     def _find(self, body: JsonObject) -> _Item | None:
-        """The item an event speaks of. llama.cpp numbers nothing, some relays change the ids on the way."""
+        """The item of an event. llama.cpp sends no numbers, and some relays change the ids."""
         name, place = body.get("item_id"), body.get("output_index")
         item = self._items.get(name) if type(name) is str else None
         if item is None:
@@ -265,7 +265,7 @@ class StreamDecoder:
         return item
 
     def _find_whole(self, item: JsonObject, place: Any) -> _Item:
-        """The item that is done; a new one where nobody announced it."""
+        """The item that is done. A new one if it was never announced."""
         name = _name_of(item)
         place = place if type(place) is int else None
         known = self._items.get(name) or self._places.get(place)
@@ -279,7 +279,7 @@ class StreamDecoder:
         return known
 
     def _finish_item(self, item: _Item | None, body: JsonObject, events: list[Event]) -> None:
-        """The whole item: what of it was not streamed follows now."""
+        """Finish an item: add the parts and text that were not streamed."""
         if not self._started:
             self._start({}, events)
         if item is None:
@@ -297,7 +297,7 @@ class StreamDecoder:
         item.done = True
 
     def _leave(self, item: _Item, events: list[Event]) -> None:
-        """An item nobody ended: what it said when it was announced is all there is."""
+        """End an item without a `done` event. Its announcement is all that we have of it."""
         item.done = True
         key = CALLS.get(item.added.get("type", ""))
         if key is not None and not item.pieces and type(item.added.get(key)) is str:
@@ -330,7 +330,7 @@ class StreamDecoder:
         events.append(PartStart(index=item.slot, part=part))
 
     def _turn_to(self, item: _Item, key: Key, kind: str, events: list[Event]) -> None:
-        """Opens the part an event speaks of, where it is not open already."""
+        """Open the part of an event, unless it is already open."""
         if item.part is not None:
             if item.key == key:
                 return
@@ -347,7 +347,7 @@ class StreamDecoder:
         self._open_part(item, part, key, events)
 
     def _decode_final(self, item: _Item) -> Part | None:
-        """The part as its own end gave it, for those that are not their item's last."""
+        """Decode the part as its own `done` event had it. Used for parts that are not the last of their item."""
         block = item.final
         if block is None:
             return None
@@ -356,7 +356,7 @@ class StreamDecoder:
         return decode_block(block, "output_text")
 
     def _close_part(self, item: _Item, final: Part | None, events: list[Event]) -> None:
-        """Ends the open part. What the whole part says beyond the deltas comes first."""
+        """End the open part. First add what the whole part has and the deltas lacked."""
         started = item.part
         item.part = None
         if started is None:
@@ -416,7 +416,7 @@ class StreamDecoder:
             item.final = block
 
     def _complete_text(self, body: JsonObject, events: list[Event]) -> None:
-        """All of a text at once, or the rest of it."""
+        """Read a whole text, and add the rest of it that was not streamed."""
         item, text = self._find(body), body.get("text", body.get("refusal"))
         if item is not None and item.part is not None and type(text) is str:
             self._add_missing(item, "".join(item.pieces), text, events)
@@ -436,7 +436,7 @@ class StreamDecoder:
         added = item.added
         call_id, name = added.get("call_id"), added.get("name")
         if type(call_id) is not str or type(name) is not str:
-            return  # not enough to start with: it comes whole at its end
+            return  # too little to start: the `done` event has it whole
         own: JsonObject = {"id": added["id"]} if type(added.get("id")) is str else {}
         head = take_head(own, None, in_reply=True)
         freeform = added["type"] == "custom_tool_call"
@@ -454,14 +454,14 @@ class StreamDecoder:
             events.append(PartDelta(index=item.slot, text=text))
 
     def _complete_call(self, body: JsonObject, key: str, events: list[Event]) -> None:
-        """All arguments at once, or the rest of them (FIELD-CASES 8)."""
+        """Read the whole arguments, and add the rest of them that was not streamed (FIELD-CASES 8)."""
         item, text = self._find(body), body.get(key)
         if item is not None and item.part is not None and type(text) is str:
             self._add_missing(item, "".join(item.pieces), text, events)
 
 
 def _bare(block: bytes) -> bytes:
-    """A frame without its number, and without the padding by which OpenAI hides how long its words are."""
+    """A frame without its number, and without the padding that hides the length of words."""
     return remove_between(remove_between(block, b'"sequence_number":', b","), b',"obfuscation":"', b'"')
 
 
@@ -470,7 +470,7 @@ def _name_of(item: JsonObject) -> str | None:
 
 
 def _news(then: Extras, now: Extras) -> Extras:
-    """What an end says that its start has not said."""
+    """The extras of an end that differ from those of its start."""
     said, says = then.get(NAME, {}), now.get(NAME, {})
     fresh = {key: value for key, value in says.items() if key not in said or said[key] != value}
     return {NAME: fresh} if fresh else {}

@@ -1,10 +1,10 @@
-"""OpenAI Responses: the stream, written: the one place that owns the order of its events.
+"""OpenAI Responses: encodes a stream. Only this module decides the order of events.
 
     created -> in_progress -> item.added -> part.added -> delta* -> text.done -> part.done -> item.done -> completed
 
-Clients parse it strictly (FIELD-CASES 41): every number and id is there, an item has the same id throughout, what was
-added is done, and the last event repeats everything. An item is done when the next one begins or the reply ends, not
-before: only then is it known whether its call was cut off.
+Clients parse it strictly (FIELD-CASES 41): every event has its numbers and ids, an item never changes its id, every
+added item and part gets its `done`, and the last event repeats everything. An item is done only when the next one
+begins or the reply ends, because only then do we know whether its call was cut off.
 """
 
 from collections.abc import Iterable
@@ -75,8 +75,8 @@ class _Item:
         self.kind = kind
         self.id = item_id
         self.index = index
-        self.group: Group = []  # its parts that have ended
-        self.counts = {"summary": 0, "content": 0}  # of its parts that have begun
+        self.group: Group = []  # parts that have ended
+        self.counts = {"summary": 0, "content": 0}  # number of parts that have begun
 
 
 class _Growing:
@@ -87,9 +87,9 @@ class _Growing:
     def __init__(self, part: Part, place: int) -> None:
         self.part = part
         self.place = place  # in the turn
-        self.key = ""  # summary or content, once it has begun there
+        self.key = ""  # "summary" or "content" once it has begun
         self.number = 0
-        self.head = b""  # of its deltas' frames
+        self.head = b""  # the bytes of a delta's frame before its number
         self.pieces: list[str] = []
         self.citations: list[Citation] = []
         self.logprobs: list[TokenLogprob] | None = None
@@ -105,8 +105,8 @@ class StreamEncoder:
         self._number = 0  # of the next event
         self._start = ReplyStart(id="resp_dragoman", model=request.model if request is not None else "")
         self._started = False
-        self._output: list[JsonObject | None] = []  # items by index; None while they are written
-        self._announced: dict[object, int] = {}  # items of Asides that have been added
+        self._output: list[JsonObject | None] = []  # items by index; None until they are done
+        self._announced: dict[object, int] = {}  # items that Asides have added
         self._item: _Item | None = None
         self._growing: _Growing | None = None
         self._live = -1  # index of the part whose deltas can be written at once
@@ -120,7 +120,7 @@ class StreamEncoder:
             if self._done:
                 break
             if type(event) is PartDelta and event.index == self._live:  # fast path: responses delta, written
-                self._delta(event)  # the one open part: nothing to put in order
+                self._delta(event)  # only one part is open, so no ordering is needed
                 continue
             for ordered in self._sequencer.feed(event):
                 self._write(ordered)
@@ -128,7 +128,7 @@ class StreamEncoder:
         return out
 
     def close(self) -> bytes:
-        """An end nobody announced is a failure, never a success."""
+        """A stream without its end event is a failure, never a success."""
         return b"" if self._done else self.feed([ReplyFailed(failure=CUT)])
 
     def _write(self, event: Event) -> None:
@@ -204,7 +204,7 @@ class StreamEncoder:
         return response
 
     def _fail(self, failure: Failure) -> None:
-        """What is open stays open: an item that is done is one to act on."""
+        """Send the failure. Open items get no `done`, because clients act on items that are done."""
         error = {"code": code_of(failure) or "server_error", "message": failure.message}
         self._send("error", {**error, "param": failure.param})
         start = self._start
@@ -223,7 +223,7 @@ class StreamEncoder:
         self._done = True
 
     def _pass_on(self, event: Aside) -> None:
-        """How a tool of the provider gets on. Its item is announced now and done when it comes whole."""
+        """Pass on the progress of a server tool. Its item is announced now, and done when its part comes."""
         kind, body = event.body.get("type"), event.body
         if event.dialect != NAME or type(kind) is not str or not kind.startswith("response.") or not self._started:
             return
@@ -279,7 +279,7 @@ class StreamEncoder:
         self._send("response.output_item.done", {"output_index": item.index, "item": body})
 
     def _write_whole(self, part: Part, place: int) -> None:
-        """An item that comes in one piece: added and done, unless it was announced before."""
+        """Write an item that comes in one piece: added and done, or only done if it was announced before."""
         name = part.body.get("id") if isinstance(part, Opaque) else None
         index = self._announced.pop(name, None) if type(name) is str else None
         fresh = index is None
@@ -348,7 +348,7 @@ class StreamEncoder:
             self._begin_thought(item, growing, "summary")
 
     def _begin_thought(self, item: _Item, growing: _Growing, key: str) -> None:
-        """A text of a thought. A foreign thought that stays without one is an item without summary."""
+        """Begin a text of a thought. A thought of another dialect without text becomes an item without summary."""
         block: JsonObject = {"type": REASONING_TEXTS[key], "text": ""}
         if key == "content":
             event = b"response.reasoning_text.delta"
@@ -377,7 +377,7 @@ class StreamEncoder:
         growing.head = _delta_head(event, {"item_id": item.id, "output_index": item.index})
 
     def _write_start(self, growing: _Growing, part: Part) -> None:
-        """What the start of a part already says, as the delta it would have been."""
+        """Send the text and citations that the start of a part already has, as a delta."""
         if isinstance(part, Text):
             growing.citations.extend(part.citations)
             if part.logprobs:
@@ -454,13 +454,13 @@ class StreamEncoder:
 
 
 def _delta_head(kind: bytes, where: JsonObject) -> bytes:
-    """A delta's frame up to its number: the rest is put together per delta."""
+    """The bytes of a delta's frame before its number. They are the same for all deltas of a part."""
     fields = dump_json(where)[1:-1]
     return b'event: %b\ndata: {"type":"%b",%b,"sequence_number":' % (kind, kind, fields)
 
 
 def _grown(growing: _Growing, event: PartEnd) -> Part:
-    """The part with all that was said of it."""
+    """The complete part, with all its deltas."""
     part, text = growing.part, "".join(growing.pieces)
     extras = merge_extras(getattr(part, "extras", {}), event.extras)
     if isinstance(part, Text):

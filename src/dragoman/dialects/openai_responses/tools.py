@@ -22,8 +22,8 @@ from dragoman.model.messages import Message, Opaque, Part, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, Request, ServerTool, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
 
-ADDED = "additional_tools"  # an item of the input that brings tools
-GROUP = "namespace"  # a tool that brings tools
+ADDED = "additional_tools"  # an input item that has tools
+GROUP = "namespace"  # a tool that has tools
 
 # ---------------------------------------------------------------- decode
 
@@ -83,11 +83,11 @@ def _decode_custom(tool: JsonObject) -> CustomTool:
 
 
 def lift_tools(tools: tuple[AnyTool, ...], messages: tuple[Message, ...]) -> tuple[AnyTool, ...]:
-    """The functions and custom tools that stand in namespaces and in the input (Codex with the newest models sends all
-    of them in namespaces in the input).
+    """The functions and custom tools in namespaces and in the input. Codex with the newest models sends all its tools
+    in namespaces in the input.
 
-    They stay where they are, so for Responses itself these tools are only marked; other dialects know no other place
-    than the request's.
+    The originals stay in place, so these copies have a mark and Responses does not write them twice. Other dialects
+    have only the request's list of tools, so they need the copies.
     """
     lifted: list[AnyTool] = []
     for tool in tools:
@@ -134,7 +134,7 @@ def take_tool_choice(body: JsonObject) -> ToolChoice | None:
         del body["tool_choice"]
         return ToolChoice(mode=MODES[choice])
     decoded = _decode_choice(choice) if type(choice) is dict else None
-    if decoded is not None:  # else a null, or a word nobody knows: left for the extras
+    if decoded is not None:  # else null or an unknown word, which stays an extra
         del body["tool_choice"]
     return decoded
 
@@ -156,14 +156,14 @@ def _decode_choice(choice: JsonObject) -> ToolChoice | None:
                 del choice["type"]
                 note_spelling(choice, "kinds", [tool["type"] for tool in choice.pop("tools")])
             return ToolChoice(mode=MODES[mode], names=names, extras=leftovers(choice, NAME))
-        case str():  # a tool the provider runs: no name of ours says it
+        case str():  # a tool that the server runs: it has no name in our tools
             return ToolChoice(mode="required", extras=leftovers(choice, NAME))
         case _:
             return None
 
 
 def _names_of(tools: object) -> tuple[str, ...] | None:
-    """The names, if all that is allowed are functions and custom tools."""
+    """The names, if all allowed tools are functions and custom tools. Else None."""
     if type(tools) is not list:
         return None
     names = []
@@ -180,7 +180,7 @@ def _names_of(tools: object) -> tuple[str, ...] | None:
 
 
 def encode_tools(request: Request, notes: Notes) -> list[JsonObject] | None:
-    """The tools of the request without those its items bring; None where nothing is to be said."""
+    """The tools of the request, without the copies of tools that its items have. None if no list is to be written."""
     tools = request.tools
     if tools is None:
         return None
@@ -202,7 +202,7 @@ def encode_tools(request: Request, notes: Notes) -> list[JsonObject] | None:
 
 
 def _bringers(request: Request) -> set[str]:
-    """What there is in a request that brings tools along."""
+    """The kinds of places in a request that have tools of their own."""
     found = {ADDED} if _added(request.messages) else set()
     groups = (t for t in request.tools or () if isinstance(t, ServerTool) and t.dialect == NAME)
     if any(tool.body.get("type") == GROUP for tool in groups):
@@ -228,7 +228,7 @@ def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
     if tool.strict is not None:
         body["strict"] = tool.strict
     elif "strict" not in own and "strict" not in omitted:
-        # left out, the server would try strict; elsewhere that is not what nothing means (crosswalk, tool definition)
+        # Without this key the server would try strict. In other dialects the default is not strict (crosswalk).
         body["strict"] = False
     if tool.cache is not None:
         notes.dropped((at, "cache"), "responses has no cache marks on tools")
@@ -261,7 +261,7 @@ def encode_tool_choice(request: Request, notes: Notes) -> str | JsonObject | Non
     at: At = (ROOT, "tool_choice")
     own = choice.extras.get(NAME, {})
     body: JsonObject = {}
-    if "type" in own:  # a tool the provider runs, or a list with one in it
+    if "type" in own:  # a tool that the server runs, or a list with such a tool
         if own["type"] == "allowed_tools":
             body["mode"] = choice.mode
     elif choice.names is None or choice.mode == "none":
@@ -287,20 +287,20 @@ def _kind_of(name: str, request: Request) -> str:
 
 # ---------------------------------------------------------------- namespaces
 #
-# Codex groups its tools: a tool `sleep` in the namespace `clock`. A call then names both. No other dialect has
-# namespaces: there the tool is called `clock__sleep`, and a call is split again on the way back.
+# Codex groups its tools, for example a tool `sleep` in the namespace `clock`. A call names both. Other dialects have no
+# namespaces: there the tool is called `clock__sleep`. We split the name of a call again on the way back.
 
 JOINT = "__"
 SPACE = "~namespace"
 
 
 def flat_name(space: str, name: str) -> str:
-    """What a tool of a namespace is called elsewhere. A function that was loaded late is its own namespace."""
+    """The name of a namespace's tool in other dialects. A function that was loaded late is its own namespace."""
     return name if space == name else f"{space}{JOINT}{name}"
 
 
 def flatten_name(item: JsonObject) -> None:
-    """Makes one name of the two an item has, and spelling of the namespace. A null namespace stays where it is."""
+    """Join an item's namespace and name into one name, and keep the namespace as spelling. A null stays an extra."""
     space, name = item.get("namespace"), item.get("name")
     if type(space) is str and type(name) is str and space != name:
         del item["namespace"]
@@ -308,7 +308,7 @@ def flatten_name(item: JsonObject) -> None:
 
 
 def write_name(item: JsonObject, part: ToolCall | ToolResult) -> None:
-    """The name of a call or a result, in its namespace."""
+    """Write the name of a call or a result, with its namespace."""
     name, space = part.name or "", spelled(part.extras, NAME, SPACE)
     if type(space) is str and (name == space or name.startswith(space + JOINT)):
         item["namespace"] = space
@@ -317,7 +317,7 @@ def write_name(item: JsonObject, part: ToolCall | ToolResult) -> None:
 
 
 def find_spaces(request: Request | None) -> dict[str, str]:
-    """Name of a tool -> its namespace, for the tools of a request that have one."""
+    """The namespaces of a request's tools, by the name of the tool."""
     if request is None:
         return {}
     return {
@@ -328,7 +328,7 @@ def find_spaces(request: Request | None) -> dict[str, str]:
 
 
 def put_in_space(part: Part, spaces: Mapping[str, str]) -> Part:
-    """A call as the client's own tools are called, whoever made it."""
+    """Give a call of any upstream the namespace of the client's own tool."""
     if not isinstance(part, ToolCall) or part.name not in spaces:
         return part
     own = part.extras.get(NAME, {})

@@ -12,7 +12,7 @@ NAME = "openai_responses"
 
 ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "developer"}
 
-# Items that are calls and results in our sense; every other item is carried whole.
+# Items that we read as calls and results. Every other item is carried whole.
 CALLS: dict[str, str] = {"function_call": "arguments", "custom_tool_call": "input"}
 RESULTS: dict[str, bool] = {"function_call_output": False, "custom_tool_call_output": True}  # whether freeform
 ID_PREFIXES: dict[str, str] = {
@@ -23,12 +23,12 @@ ID_PREFIXES: dict[str, str] = {
     "image_generation_call": "ig",
 }
 
-# What a message's content may hold. An item with anything else in it is carried whole.
+# The kinds of content that we read. An item with any other content is carried whole.
 CONTENT_PREFIXES = ("input_", "output_")
 CONTENT_TYPES = frozenset({"text", "refusal", "computer_screenshot", "image_url", "summary_text", "reasoning_text"})
 TEXT_TYPES = ("input_text", "output_text", "text")
 
-# Whose turn an item belongs to that only this dialect knows, where it does not say itself. The rest are the model's.
+# The role for items without a role that only this dialect knows. All other items are the model's.
 USER_ITEMS = frozenset({"mcp_approval_response", "compaction_trigger"})
 DEVELOPER_ITEMS = frozenset({"additional_tools", "configuration_update"})
 MODEL_OUTPUTS = frozenset({"program_output"})
@@ -42,26 +42,26 @@ FORMATS: dict[str, Literal["text", "json", "json_schema"]] = {
 FORMAT_WORDS = {ours: word for word, ours in FORMATS.items()}
 EFFORT_OFF = "none"
 SUMMARIES = ("auto", "concise", "detailed")
-LOGPROBS = "message.output_text.logprobs"  # in `include`, and so is the next
+LOGPROBS = "message.output_text.logprobs"  # this and the next are entries of `include`
 SEALED = "reasoning.encrypted_content"
 
 TIERS = {word: word for word in ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")} | {
     "standard_only": "default",
     "standard": "default",
 }
-# the crosswalk's convention: 12h costs more, so nobody gets it unasked
+# 12h costs more, so we write it only if the request asks for it.
 TTLS = {"30m": "30m", "12h": "12h", "5m": "30m", "1h": "30m"}
 MIN_OUTPUT = 16
-MAX_USER = 64  # characters of safety_identifier, as the specification has it; the package says 128
+MAX_USER = 64  # characters of safety_identifier, by the specification; the openai package says 128
 
 INCOMPLETES: dict[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "filter"}
-# What Responses has no word for ends in the nearest it has; (status, reason of incomplete_details).
+# (status, reason of incomplete_details). A reason without its own word gets the nearest one.
 FINISH_WORDS: dict[FinishReason, tuple[str, str | None]] = {
     "stop": ("completed", None),
     "sequence": ("completed", None),
     "tool_call": ("completed", None),
     "pause": ("completed", None),
-    "refusal": ("incomplete", "content_filter"),  # "completed" where a refusal part says it
+    "refusal": ("incomplete", "content_filter"),  # "completed" if there is a refusal part
     "length": ("incomplete", "max_output_tokens"),
     "context": ("incomplete", "max_output_tokens"),
     "filter": ("incomplete", "content_filter"),
@@ -117,7 +117,7 @@ FAILURE_TYPES: dict[FailureKind, str] = {
     "cut_off": "server_error",
     "unknown": "server_error",
 }
-# The codes clients act on (FIELD-CASES 20 and appendix B; Codex compacts, waits or gives up by them).
+# The codes that clients react to: Codex shortens its history, waits or gives up (FIELD-CASES 20, appendix B).
 FAILURE_CODES: dict[FailureKind, str] = {
     "too_long": "context_length_exceeded",
     "no_credit": "insufficient_quota",
