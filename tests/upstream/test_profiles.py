@@ -15,7 +15,6 @@ from dragoman.upstream.profiles import (
     kind_of_model,
     load_rows,
     profile_for,
-    read_rows,
 )
 from tests.passes.wires import read, write
 
@@ -211,36 +210,44 @@ def test_a_user_overrides_fields_of_one_upstream() -> None:
 
 
 def test_a_user_adds_and_changes_rows() -> None:
-    mine = read_rows(
-        {
-            "kind": {
-                "parrot": {"dialects": ["openai_chat"], "base_url": "http://parrot", "openai_chat": {"stops": 1}},
-                "groq": {"dialects": ["openai_chat"], "base_url": "http://groq.proxy", "profile": {"developer": True}},
-            },
-            "family": [{"models": ["polly-*"], "profile": {"prefill": False}}],
+    mine = {
+        "kind": {
+            "parrot": {"dialects": ["openai_chat"], "base_url": "http://parrot", "openai_chat": {"stops": 1}},
+            "groq": {"base_url": "http://groq.proxy", "profile": {"developer": True}},
         },
-        "dragoman.toml",
-    )
-    rows = add_rows(load_rows(), mine)
+        "family": [{"models": ["polly-*"], "profile": {"prefill": False}}],
+    }
+    rows = add_rows(load_rows(), mine, "dragoman.toml")
     assert profile_for("parrot", "polly-2", rows=rows).stops == 1
     assert not profile_for("parrot", "polly-2", rows=rows).prefill
     assert find_kind("groq", rows).base_url == "http://groq.proxy"
-    assert profile_for("groq", "m", rows=rows).echo == "forbidden"
+    groq = profile_for("groq", "m", rows=rows)
+    assert (groq.echo, groq.developer) == ("forbidden", True)
+    assert not profile_for("groq", "m").developer, "the rows of dragoman stay as they are"
 
 
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ({"kind": {"x": {"dialects": ["klingon"], "base_url": ""}}}, "klingon"),
-        ({"kind": {"x": {"dialects": ["gemini"], "base_url": "", "colour": "red"}}}, "colour"),
-        ({"kind": {"x": {"dialects": ["gemini"], "base_url": "", "profile": {"prefil": True}}}}, "prefil"),
-        ({"family": [{"models": ["x*"], "profile": {"echo": "sometimes"}}]}, "sometimes"),
-        ({"family": [{"models": "x*"}]}, "array"),
+        ({"kind": {"x": {"dialects": ["klingon"]}}}, "kind.x.dialects: no such dialect: klingon"),
+        ({"kind": {"x": {"dialects": []}}}, "kind.x.dialects: names no dialect"),
+        ({"kind": {"x": {}}}, "kind.x: dialects is needed"),
+        ({"kind": {"x": 1}}, "kind.x: expected a table, found number"),
+        ({"kind": []}, r"kind: expected tables \[kind.NAME\], found array"),
+        ({"kind": {"x": {"dialects": ["gemini"], "colour": "red"}}}, "kind.x.colour: no such key"),
+        ({"kind": {"x": {"dialects": ["gemini"], "by_dialect": {}}}}, "kind.x.by_dialect: no such key"),
+        ({"kind": {"x": {"dialects": ["gemini"], "profile": {"prefil": True}}}}, "kind.x.profile.prefil: no such key"),
+        ({"kind": {"groq": {"openai_chat": {"rejects": "seed"}}}}, "kind.groq.openai_chat.rejects: Expected `array`"),
+        ({"kind": {"groq": {"auth": "password"}}}, "kind.groq.auth: Invalid enum value 'password'"),
+        ({"family": [{"models": ["x*"], "profile": {"echo": "sometimes"}}]}, "family.0.profile.echo: .*sometimes"),
+        ({"family": [{"models": "x*"}]}, "family.0.models: Expected `array`"),
+        ({"family": [{"models": ["x*"]}, {"kinds": ["groq"]}]}, "family.1: models is needed"),
+        ({"family": {}}, r"family: expected tables \[\[family\]\], found object"),
     ],
 )
 def test_a_typing_mistake_names_the_row(row: dict[str, object], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        read_rows(row, "dragoman.toml")
+        add_rows(load_rows(), row, "dragoman.toml")
 
 
 def test_an_unknown_kind_lists_those_there_are() -> None:

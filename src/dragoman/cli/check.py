@@ -11,6 +11,7 @@ from dragoman.cli.style import paint
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
+    from dragoman.upstream.profiles import Rows
     from dragoman.upstream.spec import Upstream
 
 NAME = "check"
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {upstream.name}: {', '.join(describe(upstream))}")
         if missing := missing_key(upstream):
             print(f"    {paint(missing, 'yellow', sys.stdout)}")
+    for line in describe_rows(settings.rows):
+        print(f"  {line}")
     for alias, models in settings.aliases.items():
         print(f"  {alias} -> {', then '.join(models)}")
     return 0
@@ -58,6 +61,18 @@ def describe(upstream: "Upstream") -> Iterator[str]:
     for name, value in limits:
         if value is not None:
             yield f"{value} {name}"
+
+
+def describe_rows(rows: "Rows | None") -> Iterator[str]:
+    """The kinds of servers and model families that the file adds or changes."""
+    from dragoman.upstream.profiles import load_rows, own_families, own_kinds
+
+    if rows is None:
+        return
+    for kind in own_kinds(rows):
+        yield f"kind {kind.name}: {'changed' if kind.name in load_rows().kinds else 'new'}, {', '.join(kind.dialects)}"
+    for family in own_families(rows):
+        yield f"models {', '.join(family.models)}: rules of their own"
 
 
 def _count(number: int, word: str) -> str:

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import textwrap
+from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
@@ -13,7 +14,16 @@ from dragoman.cli.style import paint
 from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import dump_text, format_json
-from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, load_rows, plain_model, profile_for
+from dragoman.upstream.profiles import (
+    Kind,
+    Rows,
+    choose_dialect,
+    find_kind,
+    load_rows,
+    own_kinds,
+    plain_model,
+    profile_for,
+)
 
 NAME = "providers"
 HELP = "show the known servers and what each one accepts"
@@ -130,28 +140,33 @@ MEANINGS: dict[tuple[str, Any], str] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="one provider, in full")
     parser.add_argument("--model", metavar="MODEL", default="", help="with the rules of this model")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="with the rows of this file (default: as serve)")
     parser.add_argument("--json", action="store_true", help="for programs")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.name is None:
-        print_all(as_json=args.json)
-        return 0
+    from dragoman.gateway.config import find_file, load_user_rows
+
     try:
-        kind = find_kind(args.name)
+        path = args.config or find_file(Path.cwd(), os.environ)
+        rows = load_user_rows(path, os.environ) or load_rows()
+        if args.name is None:
+            print_all(rows, path, as_json=args.json)
+            return 0
+        kind = find_kind(args.name, rows)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1
     if args.json:
-        shown = {"kind": kind, "profile": profile_for(kind.name, args.model)}
+        shown = {"kind": kind, "profile": profile_for(kind.name, args.model, rows=rows)}
         print(format_json(to_builtins(shown)).decode())
     else:
-        print_one(kind, args.model)
+        print_one(kind, args.model, rows)
     return 0
 
 
-def print_all(*, as_json: bool) -> None:
-    kinds = load_rows().kinds
+def print_all(rows: Rows, path: Path | None, *, as_json: bool) -> None:
+    kinds = rows.kinds
     if as_json:
         print(format_json(to_builtins(list(kinds.values()))).decode())
         return
@@ -162,6 +177,8 @@ def print_all(*, as_json: bool) -> None:
         name = paint(kind.name.ljust(names), "bold", sys.stdout)
         room = max(_width() - names - spoken - 4, 20)
         print(f"{name}  {_spoken(kind).ljust(spoken)}  {_cut(kind.base_url, room)}")
+    if own := own_kinds(rows):
+        print(f"\n{path} adds or changes {', '.join(kind.name for kind in own)}.")
     print("\n`dragoman providers NAME [--model MODEL]` shows what one accepts, with sources.")
 
 
@@ -178,7 +195,7 @@ def _cut(text: str, room: int) -> str:
     return text if len(text) <= room or not sys.stdout.isatty() else f"{text[: room - 3]}..."
 
 
-def print_one(kind: Kind, model: str) -> None:
+def print_one(kind: Kind, model: str, rows: Rows) -> None:
     print(f"{paint(kind.title, 'bold', sys.stdout)} ({kind.name})")
     _print_row("address", kind.base_url)
     for dialect, url in kind.urls.items():
@@ -186,15 +203,15 @@ def print_one(kind: Kind, model: str) -> None:
     _print_row("key", _key(kind))
     _print_row("models", ", ".join(f"{prefix}*" for prefix in kind.prefixes))
     _print_row("note", kind.notes)
-    chosen = choose_dialect(kind.name, model) if model else None
+    chosen = choose_dialect(kind.name, model, rows) if model else None
     for dialect in kind.dialects if chosen is None else (chosen,):
-        rules = differences(kind.name, model, dialect)
+        rules = differences(kind.name, model, dialect, rows)
         usual = "" if rules else ": no differences"
         print(f"\n{paint(dialect, 'bold', sys.stdout)}{f' for {model}' if model else ''}{usual}")
         for field, value in rules.items():
             _print_row(LABELS.get(field, field), _describe(field, value))
     print(f"\n{paint('seen', 'bold', sys.stdout)}")
-    for line in (*kind.seen, *_family_sources(kind.name, model)):
+    for line in (*kind.seen, *_family_sources(kind.name, model, rows)):
         print(textwrap.fill(line, _width(), initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False))
 
 
@@ -260,15 +277,15 @@ def _thinking(value: dict[str, Any]) -> str:
     return text if value["off"] else f"{text}, never off"
 
 
-def differences(kind: str, model: str, dialect: str) -> dict[str, Any]:
+def differences(kind: str, model: str, dialect: str, rows: Rows | None = None) -> dict[str, Any]:
     """The rules that differ from the dialect's defaults."""
     usual = to_builtins(find_dialect(dialect).profile)
-    here = to_builtins(profile_for(kind, model, dialect))
+    here = to_builtins(profile_for(kind, model, dialect, rows=rows))
     return {key: value for key, value in here.items() if value != usual.get(key) and key != "kind"}
 
 
-def _family_sources(kind: str, model: str) -> list[str]:
+def _family_sources(kind: str, model: str, rows: Rows) -> list[str]:
     if not model:
         return []
     name = plain_model(model)
-    return [line for family in load_rows().families if family.fits(kind, name) for line in family.seen]
+    return [line for family in rows.families if family.fits(kind, name) for line in family.seen]

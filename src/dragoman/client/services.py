@@ -101,7 +101,7 @@ async def count_tokens(upstreams: ClientUpstreams, transport: Transport, request
         if counter is not None:
             name, codec = counter
             notes = Notes()
-            profile = profile_for(state.spec.kind, target.model, name, state.spec.overrides)
+            profile = profile_for(state.spec.kind, target.model, name, state.spec.overrides, state.spec.rows)
             wire = codec.encode_request(legalise(request, profile, notes), notes)
             body = await _ask(state, transport, wire.path, wire.body, wire.headers, ASK_S)
             return Count(codec.decode_reply(body))

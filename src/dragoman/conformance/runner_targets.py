@@ -9,9 +9,9 @@ from dragoman.dialects import CLIENT_ONLY, SPOKEN, find_dialect
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import find_file, load_settings
 from dragoman.passes.profile import Profile
-from dragoman.upstream.keys import Secret, origin_of
-from dragoman.upstream.profiles import Kind, choose_dialect, find_kind, load_rows, profile_for
-from dragoman.upstream.spec import DEMO, Auth, Upstream
+from dragoman.upstream.keys import Auth, Secret, origin_of
+from dragoman.upstream.profiles import Kind, Rows, choose_dialect, find_kind, load_rows, profile_for
+from dragoman.upstream.spec import DEMO, Upstream
 
 # These are in the table even without a key (docs/mission.md, B1).
 EIGHT = ("openai", "azure", "anthropic", "gemini", "xai", "ollama", "lmstudio", "gpustack")
@@ -41,13 +41,14 @@ class VerifyTarget(Struct, frozen=True, kw_only=True):
     key: Secret | None = None
     headers: dict[str, str] = {}
     overrides: dict[str, object] = {}
+    rows: Rows | None = None  # of its kind, if the user's file changes them
     stream_usage: bool = True
     gateway: bool = False  # it says it takes whatever its dialect can say: nothing is mended for it
     skip: str = ""  # why it cannot be asked
 
     def profile(self, model: str, learned: Mapping[str, object] | None = None) -> Profile:
         if self.kind:
-            return profile_for(self.kind, model, self.dialect, {**self.overrides, **(learned or {})})
+            return profile_for(self.kind, model, self.dialect, {**self.overrides, **(learned or {})}, self.rows)
         return find_dialect(self.dialect).profile
 
 
@@ -71,7 +72,8 @@ def configured_targets(
 def _of_upstream(upstream: Upstream, asked: Sequence[str]) -> list[VerifyTarget]:
     model = upstream.models[0] if upstream.models else MODELS.get(upstream.kind, "")
     spoken = upstream.dialects or (upstream.dialect,)
-    usual = choose_dialect(upstream.kind, model) if upstream.kind in load_rows().kinds else upstream.dialect
+    known = upstream.kind in (upstream.rows or load_rows()).kinds
+    usual = choose_dialect(upstream.kind, model, upstream.rows) if known else upstream.dialect
     chosen = [name for name in spoken if name in asked] if asked else [usual if usual in spoken else upstream.dialect]
     needs = upstream.auth != "none" and not upstream.keys
     return [
@@ -85,6 +87,7 @@ def _of_upstream(upstream: Upstream, asked: Sequence[str]) -> list[VerifyTarget]
             key=upstream.keys[0] if upstream.keys else None,
             headers=upstream.headers,
             overrides=upstream.overrides,
+            rows=upstream.rows,
             stream_usage=upstream.stream_usage,
             skip="it has no key" if needs else "",
         )

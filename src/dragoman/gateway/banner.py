@@ -60,7 +60,7 @@ def _aliases(settings: Settings) -> list[str]:
 
 def missing_key(upstream: Upstream) -> str | None:
     """Advice for an upstream that probably needs a key and has none."""
-    kind = load_rows().kinds.get(upstream.kind)
+    kind = (upstream.rows or load_rows()).kinds.get(upstream.kind)
     if upstream.keys or upstream.auth == "none" or kind is None or not kind.keys:
         return None
     return f"no key: set {kind.keys[0]} or api_key"

@@ -10,9 +10,9 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -35,16 +35,17 @@ from dragoman.upstream.discovery import (
     remote_kinds,
 )
 from dragoman.upstream.keys import Secret, origin_of
-from dragoman.upstream.profiles import find_kind, load_rows, profile_for
+from dragoman.upstream.profiles import Rows, add_rows, find_kind, load_rows, profile_for
 from dragoman.upstream.spec import DEMO, Caps, Timeouts, Upstream
 
+T = TypeVar("T")
 FILES = ("dragoman.toml", "config.json")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 _TOP = {
     "providers", "upstreams", "api_key", "models", "rpm", "http_port", "port", "host", "aliases", "server", "keys",
     "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
-    "all_models", "model_provider_map", "mcp", "limits",
+    "all_models", "model_provider_map", "mcp", "limits", "kind", "family",
 }  # fmt: skip
 _PROVIDER = {
     "api_key", "api_keys", "keys", "models", "rpm", "tpm", "at_once", "concurrency", "queue", "base_url", "kind",
@@ -56,9 +57,25 @@ def load_settings(path: Path | None, env: Mapping[str, str]) -> Settings:
     """From a file, or from what this machine offers."""
     if path is None:
         return discover(env)
+    return _load(path, lambda data: read_settings(data, str(path), env))
+
+
+def load_user_rows(path: Path | None, env: Mapping[str, str]) -> Rows | None:
+    """The kinds of servers and model families of a file, with those of dragoman; None if it has none of its own."""
+    if path is None:
+        return None
+
+    def read(data: dict[str, Any]) -> Rows | None:
+        return _rows(_Reader(data, str(path), "", set(data), env))
+
+    return _load(path, read)
+
+
+def _load(path: Path, read: Callable[[dict[str, Any]], T]) -> T:
+    """A ConfigError names the line of its key."""
     text = read_text(path)
     try:
-        return read_settings(parse(text, path), str(path), env)
+        return read(parse(text, path))
     except ConfigError as error:
         if error.file != str(path) or error.line is not None:
             raise
@@ -155,7 +172,8 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
     if not providers and ("api_key" in merged or "models" in merged):
         legacy = {key: merged[key] for key in ("api_key", "models", "rpm") if key in merged}
         providers = {_guess_provider(merged.get("models")): legacy}  # one provider, as seed 003 has it
-    upstreams = [read_upstream(name, row, file, env) for name, row in providers.items()]
+    rows = _rows(top)
+    upstreams = [read_upstream(name, row, file, env, rows) for name, row in providers.items()]
     if top.flag("demo", default=not upstreams):
         upstreams.append(demo_upstream())
     if not upstreams:
@@ -167,6 +185,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
     settings = Settings(
         upstreams=tuple(upstreams),
         aliases=_aliases(top),
+        rows=rows,
         host=top.text("host", "127.0.0.1"),
         port=_port(top),
         client_keys=keys,
@@ -200,6 +219,27 @@ def _port(top: _Reader) -> int:
     return PORT if port is None else port
 
 
+def _rows(top: _Reader) -> Rows | None:
+    """All kinds and families, if the file has some of its own."""
+    if "kind" not in top.data and "family" not in top.data:
+        return None
+    said = {name: _expand_all(top.data[name], name, top) for name in ("kind", "family") if name in top.data}
+    return add_rows(load_rows(), said, top.file)
+
+
+def _expand_all(value: Any, key: str, top: _Reader) -> Any:
+    """`${NAME}` in any text of a table."""
+    match value:
+        case str():
+            return top.expand(value, key)
+        case dict():
+            return {name: _expand_all(item, f"{key}.{name}", top) for name, item in value.items()}
+        case list():
+            return [_expand_all(item, f"{key}.{i}", top) for i, item in enumerate(value)]
+        case _:
+            return value
+
+
 def _aliases(top: _Reader) -> dict[str, tuple[str, ...]]:
     rows = top.table("aliases")
     reader = _Reader(rows, top.file, "aliases", set(rows), top.env)
@@ -214,12 +254,12 @@ def _guess_provider(models: Any) -> str:
     return found or "gemini"
 
 
-def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str]) -> Upstream:
+def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str], rows: Rows | None = None) -> Upstream:
     at = f"providers.{name}"
     if not re.fullmatch(r"[^\s/]+", name) or not name.isprintable():
         raise ConfigError(file, at, "a name without spaces and slashes is needed: models are asked for as name/model")
     reader = _Reader(row, file, at, _PROVIDER, env)
-    kinds = load_rows().kinds
+    kinds = (rows or load_rows()).kinds
     said = reader.text("kind") or KIND_ALIASES.get(name, name)
     if said == DEMO:
         return demo_upstream(name, reader.texts("models") or DEMO_MODELS)
@@ -247,10 +287,13 @@ def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str]) -> Ups
         auth = "bearer"
     if auth not in ("bearer", "x-api-key", "x-goog-api-key", "api-key", "none"):
         raise ConfigError(file, reader.key("auth"), "expected bearer, x-api-key, x-goog-api-key, api-key or none")
+    own_rows = rows.only(kind.name) if rows is not None else None
+    if own_rows == load_rows().only(kind.name):
+        own_rows = None
     overrides = reader.table("profile")
     for dialect in dialects:
         try:
-            profile_for(kind.name, "", dialect, overrides)  # now rather than when a request comes
+            profile_for(kind.name, "", dialect, overrides, own_rows)  # now rather than when a request comes
         except ConfigError as error:
             raise ConfigError(file, reader.key("profile"), error.why) from error
     headers = _headers(reader)
@@ -273,6 +316,7 @@ def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str]) -> Ups
         stream_usage=reader.flag("stream_usage", default=True),
         weight=reader.number("weight") or 1.0,
         overrides=overrides,
+        rows=own_rows,
     )
 
 
@@ -341,6 +385,7 @@ def state_folder(env: Mapping[str, str]) -> Path:
 # ---------------------------------------------------------------- the file as text
 
 MAX_BYTES = 1024 * 1024
+_TABLE = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
 _LINE = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)|: line (\d+) column \d+ \(char \d+\)")
 
 
@@ -394,19 +439,39 @@ def _line_of(error: ValueError, text: str) -> int | None:
 
 
 def find_line(text: str, key: str) -> int | None:
-    """The line where `providers.openai.rpm` stands: each word of it as a key, after the one before; None if it does
-    not stand there."""
+    """The line of `providers.openai.rpm` or `family.0.models`; None if the file does not have it."""
     if not key:
         return None
     lines = text.splitlines()
-    at, found = 0, None
-    for word in key.split("."):
+    words = [word for word in key.split(".") if not word.isdigit()]
+    number = next((int(word) for word in key.split(".") if word.isdigit()), 0)  # of an entry like [[family]]
+    at, known = _find_table(lines, words, number)
+    found = at + 1 if known == len(words) else None
+    for word in words[known:]:
         name = re.compile(rf"""(?:^|[\[.{{,\s])["']?{re.escape(word)}["']?\s*(?:[=:.\]]|$)""")
         here = next((i for i in range(at, len(lines)) if _says(lines[i], name)), None)
         if here is None:
             return None
         at, found = here, here + 1
     return found
+
+
+def _find_table(lines: list[str], words: list[str], number: int) -> tuple[int, int]:
+    """The line of the innermost table of TOML that a key stands in, and how many words of the key it says."""
+    at, known, entries = 0, 0, 0
+    for i, line in enumerate(lines):
+        found = _TABLE.match(line)
+        names = [name.strip(" \t\"'") for name in found[2].split(".")] if found else []
+        if found is None or names != words[: len(names)] or len(names) < known:
+            continue
+        if found[1] == "[[":
+            entries += 1
+            if entries != number + 1:
+                continue
+        elif entries and entries != number + 1:
+            continue
+        at, known = i, len(names)
+    return at, known
 
 
 def _says(line: str, name: re.Pattern[str]) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dragoman.gateway.mcp_settings import McpSettings
+from dragoman.upstream.profiles import Rows
 from dragoman.upstream.spec import Upstream
 
 PORT = 20006
@@ -32,6 +33,7 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
 class Settings(Struct, frozen=True, kw_only=True):
     upstreams: tuple[Upstream, ...] = ()
     aliases: dict[str, tuple[str, ...]] = {}
+    rows: Rows | None = None  # kinds of servers and model families, if the file has some of its own
     host: str = "127.0.0.1"
     port: int = PORT
     client_keys: tuple[str, ...] = ()

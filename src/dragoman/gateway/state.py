@@ -76,7 +76,7 @@ class Gateway:
         self.closers: list[Callable[[], Awaitable[None]]] = []  # to be awaited at the end
 
     def build(self, settings: Settings, access: Access, number: int) -> Generation:
-        routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases)
+        routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases, rows=settings.rows)
         upstream_states = {u.name: UpstreamState(u, self.clock, self.share) for u in settings.upstreams}
         return Generation(number, settings, routes, upstream_states, access)
 

@@ -6,8 +6,10 @@ used-up balance rests it for all.
 
 from collections.abc import Collection, Sequence
 from math import inf
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
+Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]  # how a key is sent
 EVERY = ""  # model
 MOST_RESTS = 1000  # model names come from clients
 

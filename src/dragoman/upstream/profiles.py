@@ -1,35 +1,41 @@
-"""Kinds of servers and model families: the rows of profiles.toml, merged into the Profile of one model at one server.
+"""Kinds of servers and model families: rows of profiles.toml and of the user's file, as the Profile of one model.
 
-    dialect's default  <-  kind  <-  kind for that dialect  <-  families, in order  <-  the user's own fields
+    dialect's default  <-  kind  <-  kind for that dialect  <-  families, in order  <-  the provider's own fields
 
-Tables are merged key by key, everything else is replaced. Users bring rows of the same form (`add_rows`).
+Tables are merged key by key, everything else is replaced. `rows=None` means the rows that come with dragoman.
 """
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.errors import ConfigError
+from dragoman.jsontypes import kind_of
 from dragoman.passes.profile import Profile
-from dragoman.upstream.spec import Auth
+from dragoman.upstream.keys import Auth
 
 FILE = "profiles.toml"
+ALL = ("*",)  # models
 _WHOLE = ("tool_names", "call_ids", "thinking")  # records said anew, not key by key
+_UNKNOWN = re.compile(r"unknown field `(\w+)`")
+_MISSING = re.compile(r"missing required field `(\w+)`")
+T = TypeVar("T")
 
 
-class Kind(Struct, frozen=True, kw_only=True):
+class Kind(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One kind of server."""
 
     name: str
     title: str
     dialects: tuple[str, ...]
-    base_url: str
+    base_url: str = ""  # "": each provider of this kind says its own
     urls: dict[str, str] = {}  # of dialects that have another one
     auth: Auth = "bearer"
     keys: tuple[str, ...] = ()  # environment variables, the first that is set
@@ -44,7 +50,7 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 
 class Family(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is the model's rule, whoever serves it."""
+    """Rules of some models, at every server or at some kinds of servers."""
 
     models: tuple[str, ...]
     kinds: tuple[str, ...] | None = None
@@ -58,72 +64,106 @@ class Family(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Rows(Struct, frozen=True, kw_only=True):
+    """Kinds by name; of families, later ones win."""
+
     kinds: dict[str, Kind]
-    families: tuple[Family, ...]
+    families: tuple[Family, ...] = ()
 
-
-def read_rows(data: Mapping[str, Any], file: str = FILE) -> Rows:
-    kinds = {name: _read_kind(name, row, file) for name, row in data.get("kind", {}).items()}
-    families: list[Family] = []
-    for i, row in enumerate(data.get("family", [])):
-        try:
-            families.append(convert(row, Family))
-        except ValidationError as error:
-            raise ConfigError(file, f"family.{i}", str(error)) from error
-    rows = Rows(kinds=kinds, families=tuple(families))
-    _check(rows, file)
-    return rows
-
-
-def _read_kind(name: str, row: Mapping[str, Any], file: str) -> Kind:
-    fields = {key: value for key, value in row.items() if key not in NAMES}
-    by_dialect = {key: value for key, value in row.items() if key in NAMES}
-    fields.setdefault("title", name)
-    try:
-        kind = convert({**fields, "name": name, "by_dialect": by_dialect}, Kind)
-    except ValidationError as error:
-        raise ConfigError(file, f"kind.{name}", str(error)) from error
-    unknown = set(fields) - set(Kind.__struct_fields__)
-    if unknown:
-        raise ConfigError(file, f"kind.{name}", f"no such key: {', '.join(sorted(unknown))}")
-    for dialect in kind.dialects:
-        if dialect not in NAMES:
-            raise ConfigError(file, f"kind.{name}.dialects", f"no such dialect: {dialect}")
-    return kind
-
-
-def _check(rows: Rows, file: str) -> None:
-    """Every row makes a Profile: a typing mistake shows when it is read, not when a request comes. No dialect is loaded
-    for it: what a row says is right or wrong whatever it is merged into."""
-    for kind in rows.kinds.values():
-        for dialect in kind.dialects:
-            fields = merge(kind.profile, kind.by_dialect.get(dialect, {}))
-            _build(fields, file, f"kind.{kind.name}")
-    for family in rows.families:
-        _build(family.profile, file, f"family {family.models[0]}")
+    def only(self, kind: str) -> "Rows":
+        """The rows that servers of one kind need. They are equal if two files differ in other rows only."""
+        families = tuple(family for family in self.families if family.kinds is None or kind in family.kinds)
+        return Rows(kinds={name: row for name, row in self.kinds.items() if name == kind}, families=families)
 
 
 @cache
 def load_rows() -> Rows:
     """The rows that come with dragoman."""
-    return read_rows(tomllib.loads(files("dragoman.upstream").joinpath(FILE).read_text("utf-8")))
+    text = files("dragoman.upstream").joinpath(FILE).read_text("utf-8")
+    return add_rows(Rows(kinds={}), tomllib.loads(text), FILE)
 
 
-def add_rows(rows: Rows, more: Rows) -> Rows:
-    """A user's rows: kinds of the same name are merged, families come last and win."""
-    kinds = dict(rows.kinds)
-    for name, kind in more.kinds.items():
-        known = kinds.get(name)
-        kinds[name] = kind if known is None else _merge_rows(known, kind)
-    return Rows(kinds=kinds, families=(*rows.families, *more.families))
+def add_rows(rows: Rows, data: Mapping[str, Any], file: str) -> Rows:
+    """`rows` with those of a file, which win. A kind that is known already keeps what the file does not say."""
+    kinds, families = data.get("kind", {}), data.get("family", [])
+    if not isinstance(kinds, Mapping):
+        raise ConfigError(file, "kind", f"expected tables [kind.NAME], found {kind_of(kinds)}")
+    if not isinstance(families, list):
+        raise ConfigError(file, "family", f"expected tables [[family]], found {kind_of(families)}")
+    read = {name: _read_kind(name, row, file, rows.kinds.get(name)) for name, row in kinds.items()}
+    rules = [rule for name in kinds if name in rows.kinds for rule in _rules_of_all_models(name, kinds[name])]
+    more = [_read_family(row, file, f"family.{i}") for i, row in enumerate(families)]
+    return Rows(kinds={**rows.kinds, **read}, families=(*rows.families, *rules, *more))
 
 
-def _merge_rows(known: Kind, kind: Kind) -> Kind:
-    default = Kind(name=kind.name, title=kind.name, dialects=(), base_url="")
-    said = {f: getattr(kind, f) for f in Kind.__struct_fields__ if getattr(kind, f) != getattr(default, f)}
-    said["profile"] = merge(known.profile, kind.profile)
-    said["by_dialect"] = merge(known.by_dialect, kind.by_dialect)
-    return convert({**{f: getattr(known, f) for f in Kind.__struct_fields__}, **said}, Kind)
+def _rules_of_all_models(name: str, row: Mapping[str, Any]) -> Iterator[Family]:
+    """What a file says about a known kind. It comes after the families that are known, so that the file wins."""
+    if "profile" in row:
+        yield Family(models=ALL, kinds=(name,), profile=row["profile"])
+    for dialect in NAMES:
+        if dialect in row:
+            yield Family(models=ALL, kinds=(name,), dialects=(dialect,), profile=row[dialect])
+
+
+def own_kinds(rows: Rows) -> list[Kind]:
+    """The kinds that a user's file adds or changes."""
+    known = load_rows()
+    changed = {
+        name for family in rows.families[len(known.families) :] if family.models == ALL for name in family.kinds or ()
+    }
+    return [kind for name, kind in rows.kinds.items() if name in changed or kind != known.kinds.get(name)]
+
+
+def own_families(rows: Rows) -> list[Family]:
+    """The families that a user's file adds."""
+    return [family for family in rows.families[len(load_rows().families) :] if family.models != ALL]
+
+
+def _read_kind(name: str, row: Any, file: str, known: Kind | None) -> Kind:
+    at = f"kind.{name}"
+    if not isinstance(row, Mapping):
+        raise ConfigError(file, at, f"expected a table, found {kind_of(row)}")
+    by_dialect = {key: value for key, value in row.items() if key in NAMES}
+    said = {key: value for key, value in row.items() if key not in NAMES}
+    for key in ("name", "by_dialect"):  # fields of ours, no keys of the file
+        if key in said:
+            raise ConfigError(file, f"{at}.{key}", "no such key")
+    for key, fields in (("profile", said.get("profile", {})), *by_dialect.items()):
+        _build(fields, file, f"{at}.{key}")  # a mistake shows when the file is read, not when a request comes
+    if known is None:
+        kind = _read({"title": name, **said, "name": name, "by_dialect": by_dialect}, Kind, file, at)
+    else:
+        fields = {field: getattr(known, field) for field in Kind.__struct_fields__}
+        kind = _read({**fields, **said, "profile": known.profile}, Kind, file, at)
+    for dialect in kind.dialects:
+        if dialect not in NAMES:
+            raise ConfigError(file, f"{at}.dialects", f"no such dialect: {dialect}")
+    if not kind.dialects:
+        raise ConfigError(file, f"{at}.dialects", "names no dialect")
+    return kind
+
+
+def _read_family(row: Any, file: str, at: str) -> Family:
+    family = _read(row, Family, file, at)
+    _build(family.profile, file, f"{at}.profile")
+    return family
+
+
+def _build(fields: Any, file: str, at: str) -> Profile:
+    return _read(fields, Profile, file, at)
+
+
+def _read(fields: Any, kind: type[T], file: str, at: str) -> T:
+    """A ConfigError names the key that is wrong."""
+    try:
+        return convert(fields, kind)
+    except ValidationError as error:
+        why, _, place = str(error).partition(" - at `$")
+        path = [word for word in re.split(r"[.\[]", place.rstrip("`")) if word and not word.endswith("]")]
+        if found := _UNKNOWN.search(why):
+            path, why = [*path, found[1]], "no such key"
+        elif found := _MISSING.search(why):
+            why = f"{found[1]} is needed"
+        raise ConfigError(file, ".".join((at, *path)), why) from error
 
 
 def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
@@ -203,13 +243,6 @@ def _profile_for(kind: str, model: str, dialect: str | None, overrides: Mapping[
 def _merge_kind(kind: Kind, dialect: str) -> dict[str, Any]:
     fields = merge(to_builtins(find_dialect(dialect).profile), kind.profile)
     return merge(merge(fields, kind.by_dialect.get(dialect, {})), {"kind": kind.name, "dialect": dialect})
-
-
-def _build(fields: dict[str, Any], file: str, key: str) -> Profile:
-    try:
-        return convert(fields, Profile)
-    except ValidationError as error:
-        raise ConfigError(file, key, str(error)) from error
 
 
 def kind_of_model(model: str, rows: Rows | None = None) -> str | None:

@@ -1,7 +1,5 @@
 """A client's request for one running upstream: the dialect it goes over, and the profile as it is known now."""
 
-from functools import lru_cache
-
 from msgspec.structs import replace
 
 from dragoman.dialects import CANONICAL, USUAL, find_dialect
@@ -45,7 +43,8 @@ def find_profile(state: UpstreamState, dialect: str, model: str, *, native: bool
         return known
     learned = state.learned.get((dialect, model))
     overrides = state.spec.overrides if learned is None else {**state.spec.overrides, **learned}
-    profile = bind_profile(profile_for(state.spec.kind, model, dialect, overrides), state.spec.name, native=native)
+    profile = profile_for(state.spec.kind, model, dialect, overrides, state.spec.rows)
+    profile = bind_profile(profile, state.spec.name, native=native)
     if len(state.profiles) >= MOST_PROFILES:  # model names come from clients
         state.profiles.clear()
     state.profiles[dialect, model, native] = profile
@@ -60,7 +59,7 @@ def split(
     if upstream.kind == DEMO:  # it gives as many as it is asked for
         return client_request, 1
     name = choose_dialect(upstream, client_request.dialect.name, target.model)
-    profile = profile_for(upstream.kind, target.model, name, upstream.overrides)
+    profile = profile_for(upstream.kind, target.model, name, upstream.overrides, upstream.rows)
     notes = Notes(refuse)  # type: ignore[arg-type]  # checked where it was read
     request, copies = split_choices(client_request.request, profile, notes)
     if copies == 1:
@@ -75,12 +74,13 @@ def choose_dialect(upstream: Upstream, client: str, model: str) -> str:
     spoken = upstream.dialects or (upstream.dialect,)
     if len(spoken) == 1:
         return spoken[0]
-    if client in spoken and client != USUAL and _is_native(upstream.kind, client):
+    if client in spoken and client != USUAL and _is_native(upstream, client):
         return client
-    wanted = dialect_of_model(upstream.kind, model)
+    wanted = dialect_of_model(upstream.kind, model, upstream.rows)
     return wanted if wanted in spoken else upstream.dialect
 
 
-@lru_cache(256)
-def _is_native(kind: str, dialect: str) -> bool:
-    return any(row.dialect == dialect and kind in (row.kinds or ()) for row in load_rows().families)
+def _is_native(upstream: Upstream, dialect: str) -> bool:
+    """Whether some of its models go over this dialect."""
+    families = (upstream.rows or load_rows()).families
+    return any(family.dialect == dialect and upstream.kind in (family.kinds or ()) for family in families)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from dragoman.upstream.profiles import kinds_of_model
+from dragoman.upstream.profiles import Rows, kinds_of_model
 from dragoman.upstream.spec import DEMO, Target, Upstream
 
 _LEGAL = re.compile(r"[A-Za-z0-9._:@/+\-]{1,200}")
@@ -23,6 +23,7 @@ class Routes(Struct, frozen=True, kw_only=True):
 
     upstreams: tuple[Upstream, ...]
     aliases: dict[str, tuple[str, ...]] = {}  # a name -> model names, the first that works
+    rows: Rows | None = None
 
 
 def is_legal_model(name: str) -> bool:
@@ -70,14 +71,14 @@ def _find(routes: Routes, name: str, dice: Callable[[], float]) -> list[Target]:
         for upstream in routes.upstreams:
             if upstream.name == first:
                 return [Target(upstream, rest)]
-    by_prefix = _by_prefix(routes.upstreams, name)
+    by_prefix = _by_prefix(routes, name)
     chosen = by_prefix or routes.upstreams[:1]
     return [Target(upstream, _own_model(upstream, name)) for upstream in chosen]
 
 
-def _by_prefix(upstreams: Sequence[Upstream], name: str) -> list[Upstream]:
-    for kind in kinds_of_model(name):
-        found = [upstream for upstream in upstreams if kind in (upstream.name, upstream.kind)]
+def _by_prefix(routes: Routes, name: str) -> list[Upstream]:
+    for kind in kinds_of_model(name, routes.rows):
+        found = [upstream for upstream in routes.upstreams if kind in (upstream.name, upstream.kind)]
         if found:
             return found
     return []

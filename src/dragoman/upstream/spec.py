@@ -1,12 +1,10 @@
 """Upstream: one configured server, as data."""
 
-from typing import Literal, TypeAlias
-
 from msgspec import Struct
 
-from dragoman.upstream.keys import Secret
+from dragoman.upstream.keys import Auth, Secret
+from dragoman.upstream.profiles import Rows
 
-Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]
 DEMO = "demo"
 
 
@@ -43,6 +41,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
     stream_usage: bool = True  # a Chat stream may be asked for its usage
     weight: float = 1.0
     overrides: dict[str, object] = {}  # fields of its profile
+    rows: Rows | None = None  # those of its kind, if the user's file changes them
 
 
 class Target(Struct, frozen=True):

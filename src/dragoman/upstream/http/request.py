@@ -5,8 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
-from dragoman.upstream.keys import Key
-from dragoman.upstream.spec import Auth
+from dragoman.upstream.keys import Auth, Key
 
 _VERSION = re.compile(r"v\d+(?:alpha\d*|beta\d*)?")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
