@@ -76,11 +76,11 @@ def convert(
 
 
 def make_legal(request: Request, dialect: Dialect, notes: Notes, *, native: bool = False) -> Request:
-    """What any server of a dialect demands, then what the dialect itself needs to say it. `native`: it came in it."""
-    # Here and not above: who only reads replies need not wait for twenty modules of passes.
+    """The request as any server of a dialect takes it. `native`: it came in this dialect."""
+    # Imported here: a program that only reads replies does not load the passes.
     from dragoman.passes.prepare import legalise
 
-    return make_sayable(legalise(request, conversion_profile(dialect, native=native), notes), dialect, notes)
+    return legalise(request, conversion_profile(dialect, native=native), notes)
 
 
 _profiles: dict[tuple[str, bool], Profile] = {}
@@ -99,13 +99,6 @@ def _one_way(dialect: Dialect, *, native: bool) -> Profile:
     profile = dialect.profile
     policy: dict[Feature, Policy] = {**profile.policy, "stop": "drop", "choices": "drop"}
     return replace(profile, native=native, searches="yes" if dialect.searches_web else "no", policy=policy)
-
-
-def make_sayable(request: Request, dialect: Dialect, notes: Notes) -> Request:
-    """The passes a dialect names itself: without them its encoder cannot write a request down."""
-    for step in dialect.legal:
-        request = step(request, notes)
-    return request
 
 
 def convert_reply(reply: Body, *, to: str, source: str = AUTO, refuse: Iterable[NoteKind] = ()) -> Converted:

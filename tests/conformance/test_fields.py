@@ -21,7 +21,7 @@ def named(dialect: str, label: str) -> Sample:
         ("messages[] developer, first", "openai_chat", "carried"),
         ("messages[] developer, first", "anthropic", "altered"),
         ("output.schema", "ollama", "carried"),
-        ("parts[]<audio>.data", "anthropic", "dropped"),
+        ("parts[]<audio>.data", "anthropic", "altered"),
         ("finish.reason filter", "openai_chat", "carried"),
         ("usage.cache_read", "ollama", "dropped"),
     ],

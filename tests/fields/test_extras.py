@@ -3,7 +3,6 @@
 import pytest
 from msgspec import to_builtins
 
-from dragoman.convert import make_sayable
 from dragoman.dialects import find_dialect
 from dragoman.notes import Notes
 from tests.fields.accounts import measured
@@ -52,7 +51,7 @@ def noted(value: object, target: str, pointers: list[str]) -> bool:
 def notes_of(value: object, target: str) -> list[str]:
     there, notes = find_dialect(target), Notes()
     if type(value).__name__ == "Request":
-        there.encode_request(make_sayable(value, there, notes), notes)  # type: ignore[arg-type]
+        there.encode_request(value, notes)  # type: ignore[arg-type]
     else:
         there.encode_reply(value, notes)  # type: ignore[arg-type]
     return [note.where for note in notes if note.kind in ("dropped", "altered", "repaired")]

@@ -24,6 +24,7 @@ class Anything:
 ANYTHING = Anything()
 GONE = object()
 _QUIET = [(quiet.path.split("/")[1:], quiet.values) for quiet in QUIET]
+ANY_PARTS = object()  # in a list: any number of items, where a turn with altered parts meets its neighbours
 EMPTIED = object()  # a list all of whose items were dropped: empty or absent, as the default has it
 
 
@@ -177,6 +178,8 @@ def _normal(value: Any) -> Any:
     for message in value["messages"]:
         if isinstance(message, dict) and message.get("parts") in ([], EMPTIED):
             continue  # a turn that says nothing
+        if isinstance(message, dict) and message.get("parts") is ANYTHING:
+            message = message | {"parts": [ANY_PARTS]}
         last = joined[-1] if joined else None
         if (
             isinstance(message, dict)
@@ -199,11 +202,24 @@ def _compare(expected: Any, found: Any, where: str, problems: list[str]) -> None
         for key in {**expected, **found}:
             if expected.get(key) is not ANYTHING:
                 _compare(expected.get(key), found.get(key), f"{where}/{key}", problems)
+    elif isinstance(expected, list) and isinstance(found, list) and ANY_PARTS in expected:
+        _compare_around(expected, found, where, problems)
     elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         for i, (left, right) in enumerate(zip(expected, found, strict=True)):
             _compare(left, right, f"{where}/{i}", problems)
     elif expected != found:
         problems.append(f"{where}: {_short(expected)} became {_short(found)}")
+
+
+def _compare_around(expected: list[Any], found: list[Any], where: str, problems: list[str]) -> None:
+    """What stands before the first and behind the last place where anything may stand."""
+    head = expected.index(ANY_PARTS)
+    tail = expected[::-1].index(ANY_PARTS)
+    if len(found) < head + tail:
+        problems.append(f"{where}: {_short(expected)} became {_short(found)}")
+        return
+    _compare(expected[:head], found[:head], where, problems)
+    _compare(expected[len(expected) - tail :], found[len(found) - tail :], where, problems)
 
 
 def _short(value: Any) -> str:

@@ -12,7 +12,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from dragoman.conformance.probes import CALL, PAPER, PIXEL, RAIN, SCHEMA, SOUND, WEATHER
-from dragoman.convert import make_sayable
+from dragoman.convert import make_legal
 from dragoman.dialects import find_dialect
 from dragoman.failure import Failure
 from dragoman.jsontypes import dump_json, load_json
@@ -289,7 +289,7 @@ def fate(sample: Sample, target: str, *, streamed_by: str | None = None) -> Fate
 
 def _ask(request: Request, target: str, notes: Notes) -> Request:
     there = find_dialect(target)
-    sent = there.encode_request(make_sayable(request, there, notes), notes)
+    sent = there.encode_request(make_legal(request, there, notes), notes)
     body = load_json(dump_json(sent.body))
     return there.decode_request(WireRequest(body=body, path=sent.path, headers=sent.headers), Notes())
 

@@ -104,7 +104,6 @@ JSONRPC = Dialect(
     title=_SERVED.title,
     profile=_SERVED.profile,
     media_type=STREAM_MEDIA_TYPE,
-    legal=(),
     decode_request=_SERVED.decode_request,
     encode_request=encode_request,
     decode_reply=read_reply,

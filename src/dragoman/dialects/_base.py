@@ -15,7 +15,6 @@ from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
 from dragoman.wire import WireReply, WireRequest
 
-Pass: TypeAlias = Callable[[Request, Notes], Request]
 What: TypeAlias = Literal["request", "reply", "stream", "failure"]
 KeyStyle: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"]  # bearer, or the name of a header
 
@@ -67,7 +66,6 @@ class Dialect(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     profile: Profile  # what its servers accept, as data for the passes; rows of profiles.toml start from it
-    legal: tuple[Pass, ...]  # make any Request legal in this dialect
     recognise: Callable[[JsonObject, What], int]  # 0 (not mine) to 100 (certainly mine), from one body or first frame
 
     decode_request: Callable[[WireRequest, Notes], Request]

@@ -6,12 +6,14 @@ A wrong media type is put right from the first bytes; what a target cannot take 
 
 import base64
 import binascii
+from functools import partial
 
 from msgspec.structs import replace
 
 from dragoman.model.messages import Audio, Document, Image, Media, Message, Opaque, Part, Text, ToolResult, Video
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.profile import Media as MediaForms
 from dragoman.passes.profile import Profile
 
 # The first bytes of a file, and what it is. https://mimesniff.spec.whatwg.org (read 2026-11-15)
@@ -51,7 +53,8 @@ def fit_media(request: Request, profile: Profile, notes: Notes) -> Request:
     for i, message in enumerate(request.messages):
         if not _is_concerned(message.parts):  # fast path: no media
             continue
-        parts = _fit_parts(message.parts, profile, (((ROOT, "messages"), i), "parts"), notes)
+        shown = profile.assistant_media if message.role == "assistant" else None
+        parts = _fit_parts(message.parts, profile, shown, (((ROOT, "messages"), i), "parts"), notes)
         if parts is not message.parts:
             changed[i] = replace(message, parts=parts)
     if not changed:
@@ -89,15 +92,18 @@ def _is_concerned(parts: tuple[Part, ...]) -> bool:
     return False
 
 
-def _fit_parts(parts: tuple[Part, ...], profile: Profile, at: At, notes: Notes) -> tuple[Part, ...]:
+def _fit_parts(
+    parts: tuple[Part, ...], profile: Profile, shown: MediaForms | None, at: At, notes: Notes
+) -> tuple[Part, ...]:
     kept: list[Part] = []
     same = True
     for j, part in enumerate(parts):
         fitted: Part | None = part
         if isinstance(part, (Image, Document, Audio, Video)):
-            fitted = _fit(part, profile, (at, j), notes)
+            fit = _fit if shown is None else partial(_fit_shown, shown)
+            fitted = fit(part, profile, (at, j), notes)
         elif isinstance(part, ToolResult):
-            inner = _fit_parts(part.parts, profile, ((at, j), "parts"), notes)
+            inner = _fit_parts(part.parts, profile, None, ((at, j), "parts"), notes)
             fitted = part if inner is part.parts else replace(part, parts=inner)
         elif isinstance(part, Opaque) and part.dialect != profile.dialect:
             notes.dropped((at, j), f"only {part.dialect} has {part.body.get('type', 'this part')}")
@@ -108,11 +114,25 @@ def _fit_parts(parts: tuple[Part, ...], profile: Profile, at: At, notes: Notes) 
     return parts if same else tuple(kept)
 
 
-def _fit(part: Media, profile: Profile, at: At, notes: Notes) -> Part | None:
+def _fit_shown(shown: MediaForms, part: Media, profile: Profile, at: At, notes: Notes) -> Part | None:
+    """What an assistant showed. What the target's own assistant made comes back as it was."""
+    forms, _ = _takes(part, shown)
+    if profile.dialect in part.extras or any(getattr(part, form, None) is not None for form in forms):
+        return part
+    fitted = _fit(part, profile, at, notes)
+    if fitted is None or isinstance(fitted, Text):
+        return fitted
+    notes.dropped(at, f"{profile.dialect}'s assistant says no {type(part).__name__.lower()}")
+    return None
+
+
+def _fit(part: Media, profile: Profile, at: At, notes: Notes) -> Media | Text | None:
+    forms, types = _takes(part, profile.media)
+    form = next((f for f in ("data", "text", "url", "file_id", "id") if getattr(part, f, None) is not None), "nothing")
+    if form in forms and part.media_type is None and profile.dialect in part.extras:
+        return part  # the target's own form may have no place for a type (Mistral's sound)
     part = _with_true_type(part, at, notes)
     word = type(part).__name__.lower()
-    forms, types = _takes(part, profile)
-    form = next((f for f in ("data", "text", "url", "file_id", "id") if getattr(part, f, None) is not None), "nothing")
     kind = part.media_type
     if form in forms and not (types and form == "data" and kind is not None and kind not in types):
         return part
@@ -132,8 +152,7 @@ def _fit(part: Media, profile: Profile, at: At, notes: Notes) -> Part | None:
             return Text(text=f"[{word} left out: {_tell(part)}]")
 
 
-def _takes(part: Media, profile: Profile) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    media = profile.media
+def _takes(part: Media, media: MediaForms) -> tuple[tuple[str, ...], tuple[str, ...]]:
     match part:
         case Image():
             return media.images, media.image_types

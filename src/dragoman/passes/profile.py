@@ -99,7 +99,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     output_schema: str | None = None  # the language of answers; None: as the tools'
 
     # reasoning
-    echo: Literal["accepted", "required", "forbidden", "signed"] = "accepted"
+    echo: Literal["accepted", "required", "forbidden", "signed", "own"] = "accepted"  # signed, own: by the target
     echo_field: str | None = None
     echo_of: Literal["turns", "calls"] = "turns"  # whose thoughts are required: of every turn, or of those with calls
     seals_bound_to: Literal["dialect", "upstream", "model"] = "dialect"
@@ -141,6 +141,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     searches: Literal["no", "yes", "alone"] = "no"  # the web, by itself; alone: only where there are no functions
     media: Media = Media()
+    assistant_media: Media | None = None  # of turns of the assistant; None: as in all others
     lacks: tuple[Feature, ...] = ()
     policy: dict[Feature, Policy] = {}  # what to do about what it lacks; emulate unless said
     keep_thinking: bool = False  # a forced call gives way to thinking, not the other way round

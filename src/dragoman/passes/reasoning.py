@@ -109,6 +109,10 @@ def _replay(part: Reasoning, model: str, profile: Profile, at: At, notes: Notes)
             who = "unsigned" if part.seal is None or blank else f"sealed by {part.seal.model or part.seal.origin}"
             notes.dropped(at, f"{profile.dialect} takes back only reasoning it signed itself; this is {who}")
             return None
+        case "own" if not ours and profile.dialect not in part.extras:
+            who = "another model's" if part.seal is None else f"sealed by {part.seal.model or part.seal.origin}"
+            notes.dropped(at, f"{profile.dialect} takes back only its own thoughts; this is {who}")
+            return None
         case _:
             return _echo(part, ours, profile, at, notes)
 

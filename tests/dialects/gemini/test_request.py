@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dragoman.convert import make_sayable
+from dragoman.convert import make_legal
 from dragoman.dialects.gemini import DIALECT
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, copy_json
@@ -440,9 +440,11 @@ def test_a_picture_in_a_result_stays_in_it() -> None:
 
 
 def test_results_stand_in_a_content_of_their_own() -> None:
+    call = ToolCall(id="c", name="f", arguments="{}")
     answer = ToolResult(call_id="c", name="f", parts=(Text(text="x"),))
-    body, _ = encode(make_sayable(ask(user(Text(text="and now?"), answer)), DIALECT, Notes()))
-    assert [list(content["parts"][0]) for content in body["contents"]] == [["functionResponse"], ["text"]]
+    history = ask(user(Text(text="go")), model(call), user(Text(text="and now?"), answer))
+    body, _ = encode(make_legal(history, DIALECT, Notes()))
+    assert [list(content["parts"][0]) for content in body["contents"][2:]] == [["functionResponse"], ["text"]]
 
 
 def test_leading_system_turns_are_the_instruction_and_later_ones_the_user_s() -> None:
@@ -453,7 +455,7 @@ def test_leading_system_turns_are_the_instruction_and_later_ones_the_user_s() ->
         Message(role="system", parts=(Text(text="c"),)),
     )
     notes = Notes()
-    body, _ = encode(make_sayable(request, DIALECT, notes))
+    body, _ = encode(make_legal(request, DIALECT, notes))
     assert body["systemInstruction"] == {"parts": [{"text": "a"}, {"text": "b"}]}
     marked = "[System Instructions]\nc\n[End of System Instructions]"  # not to be taken for the user's words
     assert body["contents"] == [{"role": "user", "parts": [{"text": "hi"}, {"text": marked}]}]
@@ -463,10 +465,10 @@ def test_leading_system_turns_are_the_instruction_and_later_ones_the_user_s() ->
 def test_a_foreign_thought_is_left_out_and_its_turn_with_it() -> None:
     thought = Reasoning(text="hm", seal=Seal(origin="anthropic", value="x"))
     notes = Notes()
-    legal = make_sayable(ask(user(Text(text="a")), model(thought), user(Text(text="b"))), DIALECT, notes)
+    legal = make_legal(ask(user(Text(text="a")), model(thought), user(Text(text="b"))), DIALECT, notes)
     body, _ = encode(legal)
     assert body["contents"] == [{"role": "user", "parts": [{"text": "a"}, {"text": "b"}]}]
-    assert [note.where for note in notes if note.kind == "dropped"] == ["/messages/1"]
+    assert [note.where for note in notes if note.kind == "dropped"] == ["/messages/1/parts/0"]
 
 
 def test_a_foreign_seal_never_reaches_gemini_and_its_own_comes_back_byte_for_byte() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from dragoman.convert import convert
 from dragoman.dialects.openai_chat import DIALECT
-from dragoman.dialects.openai_chat.legal import join_assistant_turns
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, copy_json, dump_json, load_json
 from dragoman.model.messages import (
@@ -181,18 +180,6 @@ def test_results_and_text_of_a_turn_keep_their_order() -> None:
         {"role": "user", "content": "and now?"},
     ]
     assert notes == []
-
-
-def test_pieces_of_one_model_turn_become_one_message() -> None:
-    turns: list[tuple[Part, ...]] = [
-        (Text(text="a"),),
-        (ToolCall(id="1", name="f", arguments="{}"),),
-        (ToolCall(id="2", name="f", arguments=""),),
-    ]
-    request = Request(model="m", messages=tuple(Message(role="assistant", parts=parts) for parts in turns))
-    (message,) = encode(join_assistant_turns(request, Notes()))[0]["messages"]
-    assert message["content"] == "a"
-    assert [call["id"] for call in message["tool_calls"]] == ["1", "2"]
 
 
 def test_a_turn_of_which_nothing_can_be_said_is_left_out() -> None:

@@ -79,7 +79,7 @@ def write_requests(case: Case, targets: Iterable[str]) -> dict[str, Written]:
     raw = case.read("request.json")
     if raw is None:
         return {}
-    asked = cache(lambda: read_request(case.dialect, raw, _path(case), _headers(case)))
+    asked = cache(lambda: read_request(case.dialect, raw, path_of(case), headers_of(case)))
     return _each(targets, lambda to: send_request(asked(), to) if "/" in to else _convert(case, raw, to))
 
 
@@ -109,7 +109,7 @@ def _guard(write: Callable[[str], Written], target: str) -> Written:
 
 
 def _convert(case: Case, raw: bytes, to: str) -> Written:
-    return _written(convert(raw, to=to, source=case.dialect, path=_path(case), headers=_headers(case)))
+    return _written(convert(raw, to=to, source=case.dialect, path=path_of(case), headers=headers_of(case)))
 
 
 def _stream(source: str, data: bytes, to: str) -> Written:
@@ -171,11 +171,11 @@ def _spell(notes: Iterable[Note]) -> bytes:
     return "".join(f"{note.kind} {note.where}: {note.why}\n" for note in notes).encode()
 
 
-def _headers(case: Case) -> dict[str, str]:
+def headers_of(case: Case) -> dict[str, str]:
     return {name.lower(): value for name, value in (case.meta.get("request_headers") or {}).items()}
 
 
-def _path(case: Case) -> str:
+def path_of(case: Case) -> str:
     """The path at our door; Gemini's says the model and whether to stream."""
     recorded = case.meta.get("url_path") or ""
     if case.dialect == "gemini":

@@ -2,7 +2,6 @@
 
 from dragoman.dialects._base import Dialect, Door, What
 from dragoman.dialects.anthropic.failure import decode_failure, encode_failure
-from dragoman.dialects.anthropic.legal import leave_out_unsayable_turns
 from dragoman.dialects.anthropic.profile import PROFILE
 from dragoman.dialects.anthropic.reply import decode_reply, encode_reply
 from dragoman.dialects.anthropic.request import PATH, decode_request, encode_request
@@ -10,8 +9,6 @@ from dragoman.dialects.anthropic.services import COUNT_PATH, COUNTS, MODELS
 from dragoman.dialects.anthropic.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.anthropic.words import BETA_HEADER, NAME, VERSION, VERSION_HEADER
 from dragoman.jsontypes import JsonObject
-from dragoman.passes.roles import say_developer_as_system
-from dragoman.passes.turns import join_turns, put_results_first
 
 
 def recognise(body: JsonObject, what: What) -> int:
@@ -45,7 +42,6 @@ DIALECT = Dialect(
     name=NAME,
     title="Anthropic Messages",
     profile=PROFILE,
-    legal=(leave_out_unsayable_turns, say_developer_as_system, join_turns, put_results_first),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,

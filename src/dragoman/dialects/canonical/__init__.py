@@ -116,7 +116,6 @@ DIALECT = Dialect(
     name=NAME,
     title="dragoman's own form",
     profile=Profile(kind=NAME, dialect=NAME, pairing="keep"),
-    legal=(),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,

@@ -4,7 +4,6 @@ https://ai.google.dev/api/generate-content (digest read 2026-11-15)
 
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.gemini.failure import decode_failure, encode_failure
-from dragoman.dialects.gemini.legal import leave_out_unsayable_turns, say_later_system_as_user
 from dragoman.dialects.gemini.profile import PROFILE
 from dragoman.dialects.gemini.reply import decode_reply, encode_reply
 from dragoman.dialects.gemini.request import decode_request, encode_request
@@ -13,9 +12,6 @@ from dragoman.dialects.gemini.stream_decoder import StreamDecoder
 from dragoman.dialects.gemini.stream_encoder import StreamEncoder
 from dragoman.dialects.gemini.words import FAILURES, NAME, SIGNATURE, SSE
 from dragoman.jsontypes import JsonObject
-from dragoman.passes.roles import say_developer_as_system
-from dragoman.passes.turn_joining import join_apart
-from dragoman.passes.turns import put_results_first
 
 
 def recognise(body: JsonObject, what: What) -> int:
@@ -37,7 +33,6 @@ DIALECT = Dialect(
     name=NAME,
     title="Gemini generateContent",
     profile=PROFILE,
-    legal=(leave_out_unsayable_turns, say_developer_as_system, say_later_system_as_user, join_apart, put_results_first),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,

@@ -185,27 +185,6 @@ def _take_arguments(call: JsonObject, part: JsonObject) -> str:
 # ---------------------------------------------------------------- encode
 
 
-def is_sayable(part: Part) -> bool:
-    """Whether a request to Gemini can have this part."""
-    match part:
-        case Text():
-            return part.text != "" or part.seal is not None or _is_own(part.extras, "~text")
-        case Reasoning():
-            return _may_go_back(part)
-        case Opaque():
-            return part.dialect == NAME
-        case Image() | Video() | Audio():
-            return part.data is not None or part.url is not None
-        case Document():
-            return part.data is not None or part.url is not None or part.text is not None
-        case Refusal():
-            return part.text != ""
-        case ToolCall() | ToolResult():
-            return True
-        case _:
-            assert_never(part)
-
-
 def _is_own(extras: Extras, key: str) -> bool:
     return bool(extras) and spelled(extras, NAME, key) is not None
 

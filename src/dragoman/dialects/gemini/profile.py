@@ -4,7 +4,7 @@ Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
 from dragoman.dialects.gemini.words import NAME
-from dragoman.passes.profile import VISIBLE, Profile, Spelling
+from dragoman.passes.profile import VISIBLE, Media, Profile, Spelling
 
 PROFILE = Profile(
     kind=NAME,
@@ -23,6 +23,10 @@ PROFILE = Profile(
     output_schema="gemini_json",
     open_budget=True,
     state_keys=("cachedContent",),
+    echo="own",
     stops=5,
+    media=Media(
+        images=("data", "url"), documents=("data", "url", "text"), audio=("data", "url"), video=("data", "url")
+    ),
     lacks=("parallel_off", "custom_tools", "server_tools"),
 )

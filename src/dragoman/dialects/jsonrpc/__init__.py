@@ -77,7 +77,6 @@ def dialect_for(call_id: Id) -> Dialect:
         name=NAME,
         title="JSON-RPC 2.0",
         profile=Profile(dialect=NAME),
-        legal=(),
         media_type=STREAM_MEDIA_TYPE,
         decode_request=decode_request,
         encode_request=_refuse_request,

@@ -7,10 +7,8 @@ from dragoman.dialects.ollama.reply import decode_reply, encode_loaded, encode_r
 from dragoman.dialects.ollama.request import decode_request, encode_request
 from dragoman.dialects.ollama.services import DOORS, EMBEDDINGS, MODELS
 from dragoman.dialects.ollama.stream import StreamDecoder, StreamEncoder
-from dragoman.dialects.ollama.turns import settle_turns
 from dragoman.dialects.ollama.words import NAME
 from dragoman.jsontypes import JsonObject
-from dragoman.passes.roles import say_developer_as_system
 
 _OWN_KEYS = {"options", "keep_alive", "think", "format", "raw", "suffix", "context", "truncate", "shift"}
 _OWN_FIELDS = {"images", "thinking", "tool_name"}
@@ -54,7 +52,6 @@ DIALECT = Dialect(
     name=NAME,
     title="Ollama",
     profile=PROFILE,
-    legal=(say_developer_as_system, settle_turns),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,

@@ -4,7 +4,6 @@ https://platform.openai.com/docs/api-reference/chat (digest read 2026-11-15)"""
 from dragoman.dialects._base import Dialect, Door, What
 from dragoman.dialects._openai_services import DOORS, EMBEDDINGS, MODELS, SPEECH
 from dragoman.dialects.openai_chat.failure import decode_failure, encode_failure
-from dragoman.dialects.openai_chat.legal import join_assistant_turns, leave_out_unsayable_turns
 from dragoman.dialects.openai_chat.profile import PROFILE
 from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request
@@ -12,7 +11,6 @@ from dragoman.dialects.openai_chat.stream_decoder import StreamDecoder
 from dragoman.dialects.openai_chat.stream_encoder import StreamEncoder
 from dragoman.dialects.openai_chat.words import NAME
 from dragoman.jsontypes import JsonObject
-from dragoman.passes.result_media import move_result_media
 
 _SURE = ("max_completion_tokens", "response_format", "stream_options", "functions", "parallel_tool_calls", "logit_bias")
 
@@ -67,7 +65,6 @@ DIALECT = Dialect(
     name=NAME,
     title="OpenAI Chat Completions",
     profile=PROFILE,
-    legal=(leave_out_unsayable_turns, join_assistant_turns, move_result_media),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,

@@ -19,6 +19,7 @@ PROFILE = Profile(
     thoughts="not_alone",
     limit_keys=LIMITS,
     stops=4,
-    media=Media(images=("data", "url"), documents=("data", "file_id"), audio=("data", "id"), video=()),
+    media=Media(images=("data", "url"), documents=("data", "file_id"), audio=("data",), video=()),
+    assistant_media=Media(images=(), documents=(), audio=("id",), video=()),
     lacks=("server_tools",),
 )

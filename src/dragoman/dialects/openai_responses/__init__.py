@@ -55,7 +55,6 @@ DIALECT = Dialect(
     name=NAME,
     title="OpenAI Responses",
     profile=PROFILE,
-    legal=(),  # items need no order of turns; a server's other demands are in its profile
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,

@@ -18,5 +18,6 @@ PROFILE = Profile(
     state_keys=("previous_response_id", "conversation"),
     ranges={"max_output": (16, None)},
     media=Media(audio=(), video=()),
+    assistant_media=Media(images=(), documents=(), audio=(), video=()),
     lacks=("choices", "stop", "server_tools"),
 )
