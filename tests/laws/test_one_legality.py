@@ -133,7 +133,6 @@ def test_the_gateway_writes_what_a_conversion_writes_for_any_conversation(to: st
         headers={},
         notes=(),
         same_wire=False,
-        put_model=lambda data, model, old: data,
     )
     try:
         converted = by_convert(canonical(asked.request), "canonical", to)
