@@ -75,9 +75,12 @@ def state_for(upstream: Upstream, model: str) -> UpstreamState:
     return state
 
 
+def plain(headers: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name not in (HOP, "anthropic-version")}
+
+
 def of_call(call: UpstreamCall) -> Written:
-    headers = {name: value for name, value in call.headers.items() if name not in (HOP, "anthropic-version")}
-    return Written(call.path, headers, call.body, tuple(call.notes))
+    return Written(call.path, plain(call.headers), call.body, tuple(call.notes))
 
 
 def by_gateway(asked: ClientRequest, to: str) -> tuple[Written, bool]:
@@ -90,8 +93,7 @@ def by_gateway(asked: ClientRequest, to: str) -> tuple[Written, bool]:
 
 def by_convert(raw: bytes | dict[str, Any], source: str, to: str, path: str = "", headers: Any = None) -> Written:
     made = convert(raw, to=to, source=source, path=path, headers=headers)
-    kept = {name: value for name, value in made.headers.items() if name != "anthropic-version"}
-    return Written(made.path, kept, made.json(), made.notes)
+    return Written(made.path, plain(made.headers), made.json(), made.notes)
 
 
 def canonical(request: Request) -> dict[str, Any]:
@@ -152,7 +154,7 @@ class Silent(AsyncClient):
     def __init__(self, to: str, model: str) -> None:
         upstream = upstream_for(to)
         super().__init__(upstreams=(upstream,), env={})
-        self.wiring.upstream_states[upstream.name] = state_for(upstream, model)
+        self.upstreams.upstream_states[upstream.name] = state_for(upstream, model)
         self.calls: list[UpstreamCall] = []
 
     async def ask(self, job: Job, copies: int = 1) -> Any:
@@ -186,15 +188,14 @@ class Deaf:
 
 def by_verify(request: Request, to: str, monkeypatch: pytest.MonkeyPatch) -> Written:
     monkeypatch.setattr(runner_play, "build_request", lambda scenario, model, said: request)
-    monkeypatch.setattr(VerifyTarget, "profile", lambda target, model: conversion_profile(find_dialect(to)))
+    monkeypatch.setattr(VerifyTarget, "profile", lambda *_: conversion_profile(find_dialect(to)))
     line, scenario = Deaf(), Scenario(name="recorded", turn=(ScenarioTurn(user="?"),))
     target = VerifyTarget(name="there", dialect=to, model=request.model, stream_usage=False)
     mode: Any = "streamed" if request.stream else "whole"
     done = asyncio.run(Player(scenario, target, mode, line, meaning=False, timeout_s=1).play())
     assert line.sent, done.words
     (sent,) = line.sent
-    headers = {name: value for name, value in sent.headers.items() if name != "anthropic-version"}
-    return Written(sent.path, headers, sent.body, tuple(done.notes))
+    return Written(sent.path, plain(sent.headers), sent.body, tuple(done.notes))
 
 
 @needs_corpus

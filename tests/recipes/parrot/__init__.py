@@ -21,7 +21,6 @@ DIALECT = Dialect(
     name=NAME,
     title="Parrot Chat",
     profile=Profile(kind=NAME, dialect=NAME, developer=False, media=NO_MEDIA, lacks=LACKS),
-    legal=(),
     recognise=recognise,
     decode_request=decode_request,
     encode_request=encode_request,
