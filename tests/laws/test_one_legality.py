@@ -42,7 +42,7 @@ from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 from tests.laws import strategies, wide
-from tests.laws.snapshot.ways import DIALECTS, client_request, headers_of, path_of, talks
+from tests.laws.snapshot.ways import DIALECTS, headers_of, path_of, read_request, talks
 from tests.passes.test_prepare import requests as odd_requests
 from tests.recorded import Case, needs_corpus
 
@@ -115,9 +115,9 @@ def test_the_gateway_writes_what_a_conversion_writes(source: str, to: str) -> No
             converted = by_convert(raw, source, to, path_of(case), headers_of(case))
         except DragomanError as refusal:
             with pytest.raises(type(refusal)):
-                by_gateway(client_request(case, raw), to)
+                by_gateway(read_request(source, raw, path_of(case), headers_of(case)), to)
             continue
-        sent, as_is = by_gateway(client_request(case, raw), to)
+        sent, as_is = by_gateway(read_request(source, raw, path_of(case), headers_of(case)), to)
         if as_is:
             assert json.loads(sent.body) == json.loads(converted.body), case.name
         else:
@@ -207,7 +207,7 @@ def test_the_client_and_verify_write_what_a_conversion_writes(
     if source == to:
         return
     for case, raw in list(recorded(source))[::EVERY]:
-        request = client_request(case, raw).request
+        request = read_request(source, raw, path_of(case), headers_of(case)).request
         request = read_again(replace(request, model="m", stream=bool(request.stream), choices=None))
         try:
             converted = by_convert(canonical(request), "canonical", to)
