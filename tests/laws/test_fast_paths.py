@@ -87,10 +87,8 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "sse data": ("cut frames any",),
     "sse event": ("cut frames any",),
     # passes with nothing to do
-    "chat turns apart": ("write requests openai_chat",),
     "empty arguments": ("send requests any",),
     "fine ids": ("send requests any",),
-    "sayable turns": WRITTEN,
     "known names": ("send requests any",),
     "named results": ("send requests any",),
     "names of tools": ("send requests any",),
@@ -104,7 +102,6 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "nothing foreign": ("send requests any",),
     "nothing freeform": ("send requests any",),
     "nothing to rename": ("send requests any",),
-    "ollama settled turn": ("write requests ollama",),
     "paired calls": ("send requests any",),
     "plain conversation": ("send requests any",),
     "results apart": ("send requests any",),
