@@ -1,8 +1,8 @@
-"""The one-shot learner: a refusal that names what it minds, and the request without it. A pure decision.
+"""The learner: a refusal that says what is wrong with a request, and the request without it. A pure decision.
 
-A gateway asks it once per request, sends the adjusted request once, and remembers what was learned for the model at
-that server (FIELD-CASES 12, 14, 15, 38, 43, 50, 54, 128). What a request means is never given up: messages, tools,
-schemas of answers.
+`exchange.py` asks it after each refusal and sends the corrected request instead. The running process remembers what was
+learned about a model at a server (FIELD-CASES 12, 14, 15, 38, 43, 50, 54, 128). Messages, tools and schemas of answers
+are never given up: without them the request would mean something else.
 """
 
 import re
@@ -22,7 +22,7 @@ from dragoman.passes.profile import Profile, Thinking
 from dragoman.passes.reasoning import sign_calls
 from dragoman.passes.schemas import adapt_schemas
 
-# What servers call a parameter -> what we call it.
+# A parameter's name at some server -> its name in a Request.
 FIELDS: dict[str, str] = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -65,7 +65,7 @@ FIELDS: dict[str, str] = {
 LIMITS = ("max_tokens", "max_completion_tokens")
 
 _NAME = r"[`'\"]?([A-Za-z_][A-Za-z0-9_.\[\]-]*)[`'\"]?"
-# The names in prose. Each pattern is one server's way to say it.
+# Parameters named in prose. Each pattern is from one server's messages.
 _SAID: tuple[re.Pattern[str], ...] = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -110,12 +110,12 @@ _FORCED = re.compile(
 _TOOLLESS = re.compile(
     r"without `?tools=?`? param|toolConfig field must be defined|tool_(?:use|result)` blocks must define tools", re.I
 )
-_DEEP = 4  # how far into the particulars of an error we look for words
-_LONG = 4_000  # and how many
+_DEEP = 4  # levels of an error's details that are searched
+_LONG = 4_000  # characters of them
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
-    """What to send instead, what to remember (fields of a profile), and what the way back has to put right for it."""
+    """What to send instead, which fields of the profile to remember, and what the way back has to undo."""
 
     request: Request
     what: str
@@ -124,7 +124,7 @@ class Lesson(Struct, frozen=True, kw_only=True):
 
 
 def add_lesson(known: dict[str, object], fields: dict[str, object]) -> dict[str, object]:
-    """All that is known about a model. A list of what it refuses grows: each lesson was learned without the others."""
+    """Adds a lesson to what is known about a model. Lists grow: a lesson names only what it is about."""
     return {**known, **{key: _both(known.get(key), value) for key, value in fields.items()}}
 
 
@@ -135,7 +135,7 @@ def _both(known: object, fresh: object) -> object:
 
 
 def learn(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    """The request that this refusal asks for, or None: then it is an ordinary failure."""
+    """What a refusal teaches. None: it is an ordinary failure."""
     if failure.kind != "invalid_request" or failure.status not in (400, 422, None):
         return None
     for teach in _TEACHERS:
@@ -146,7 +146,7 @@ def learn(failure: Failure, request: Request, profile: Profile, notes: Notes) ->
 
 
 def _words(failure: Failure) -> str:
-    """The message, and what stands in the particulars: a relay quotes the refusal of the server behind it there."""
+    """The message, and the texts in its details: a relay quotes the refusal of the server behind it there."""
     found = [failure.message, *_texts(failure.extras, _DEEP)]
     return "\n".join(found)[:_LONG]
 
@@ -160,7 +160,7 @@ def _texts(value: object, deep: int) -> Iterator[str]:
 
 
 def _prepare(request: Request, profile: Profile, notes: Notes, what: str, **fields: object) -> Lesson | None:
-    """The request as a target with these fields takes it; None if that is the same."""
+    """The request as a server with these fields takes it; None if nothing changes."""
     prepared = prepare(request, replace(profile, **fields), notes)
     if prepared.request is request:
         return None
@@ -211,7 +211,7 @@ def _names(failure: Failure) -> list[str]:
 
 
 def _learn_limit(name: str, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    """`max_tokens` or `max_completion_tokens`: the other one."""
+    """The server wants `max_completion_tokens` instead of `max_tokens`, or the reverse."""
     keys = profile.limit_keys
     if name not in keys or request.max_output is None:
         return None
@@ -226,7 +226,7 @@ def _learn_limit(name: str, request: Request, profile: Profile, notes: Notes) ->
 
 
 def _learn_role(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    """FIELD-CASES 43: the role developer, and older models that take no system text either."""
+    """The role developer is unknown, or the model takes no system text at all (FIELD-CASES 43)."""
     found = _ROLE.search(_words(failure))
     role = next((group.lower() for group in found.groups() if group), None) if found is not None else None
     if role == "developer":
@@ -238,7 +238,7 @@ def _learn_role(failure: Failure, request: Request, profile: Profile, notes: Not
 
 
 def _learn_forcing(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    """A call that cannot be forced while the model thinks (FIELD-CASES 53): not thinking, if that can be said."""
+    """A call cannot be forced while the model thinks (FIELD-CASES 53): thinking is switched off, if possible."""
     if not _FORCED.search(_words(failure)) or profile.forced_choice != "yes":
         return None
     usual = profile.thinking or Thinking()
@@ -254,7 +254,7 @@ def _learn_prefill(failure: Failure, request: Request, profile: Profile, notes: 
 
 
 def _learn_echo(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    """Thoughts in the history: one server refuses them (FIELD-CASES 15), another wants every one (14)."""
+    """Thoughts in the history: some servers refuse them (FIELD-CASES 15), others demand every one (14)."""
     words = _words(failure)
     if profile.dialect != "openai_chat":
         return None
@@ -267,9 +267,9 @@ def _learn_echo(failure: Failure, request: Request, profile: Profile, notes: Not
 
 
 def _learn_effort(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    """A word for how much to think that this model does not know: the nearest one of those it names."""
+    """The model does not know this effort: the nearest one of those it names is sent."""
     words = _words(failure)
-    if request.reasoning is not None and _SWITCH.search(words):  # Ollama: most of its models only think or do not
+    if request.reasoning is not None and _SWITCH.search(words):  # Ollama: most models only have a switch
         switch = Thinking(says="switch", efforts=())
         return _prepare(request, profile, notes, "thinking as a switch", thinking=switch)
     if request.reasoning is None or not ("effort" in (failure.param or "") or "effort" in words):
@@ -301,7 +301,7 @@ def _learn_beta(failure: Failure, request: Request, profile: Profile, notes: Not
 
 
 def _learn_grammar(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    """A local server whose grammar compiler chokes: simpler schemas, once."""
+    """A local server cannot compile a grammar for the schemas: simpler ones are sent, once."""
     if not _GRAMMAR.search(failure.message) or profile.schema == "gbnf":
         return None
     simpler = replace(profile, schema="gbnf", strict_schema=None, output_schema="gbnf")
@@ -313,7 +313,7 @@ def _learn_grammar(failure: Failure, request: Request, profile: Profile, notes: 
 
 
 def _learn_signature(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    """Gemini: calls without a signature bear the documented word instead; spoilt ones are taken off first."""
+    """Gemini: calls without a signature get the documented placeholder. Broken signatures are removed first."""
     if profile.dialect != "gemini":
         return None
     if _SPOILT.search(failure.message):
@@ -345,14 +345,14 @@ def _without_seals(request: Request, notes: Notes) -> Request | None:
     return replace(request, messages=tuple(messages))
 
 
-# From the particular to the general: the last one knows only names.
 def _learn_history(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    """Calls in the history and no tools: Bedrock, and LiteLLM in front of it or of Claude (FIELD-CASES 66)."""
+    """A history with calls needs tools: Bedrock, and LiteLLM in front of it or of Claude (FIELD-CASES 66)."""
     if request.tools or not _TOOLLESS.search(_words(failure)):
         return None
     return _prepare(request, profile, notes, "with the tools of the history", tools_for_history=True)
 
 
+# From the most specific to the most general: the last one only looks for names.
 _TEACHERS = (
     _learn_beta,
     _learn_history,

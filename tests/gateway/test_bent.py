@@ -69,7 +69,7 @@ def test_an_error_nobody_foresaw_ends_a_stream_in_words(door: str, monkeypatch: 
                 raise ZeroDivisionError
             yield event
 
-    monkeypatch.setattr("dragoman.upstream.render.demo_events", break_off)
+    monkeypatch.setattr("dragoman.upstream.answer.demo_events", break_off)
     ask = {"model": "demo", "stream": True, "max_tokens": 99, "messages": [{"role": "user", "content": "say one two"}]}
     bodies = {
         "openai_responses": {"model": "demo", "stream": True, "input": "say one two"},

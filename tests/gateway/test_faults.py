@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway import conversation
+from dragoman.gateway import stream_writer
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import (
     CANARY,
@@ -509,7 +509,7 @@ def wait_for(fact: Callable[[], bool], seconds: float = 2.0) -> None:
     [("/v1/messages", "event: ping"), ("/v1/chat/completions", ": keep-alive"), ("/v1/responses", ": keep-alive")],
 )
 def test_f09_a_quiet_stream_is_kept_alive(path: str, ping: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "PING_S", 0.1)
+    monkeypatch.setattr(stream_writer, "PING_S", 0.1)
     script = stream(chunk("fi"), 0.5, chunk("ne"), chunk(finish="stop"), DONE)
     with faultline(script) as line, open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:
         body: dict[str, Any] = {"model": "m", "stream": True, "max_tokens": 9, "messages": ASK["messages"]}

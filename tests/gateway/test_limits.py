@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway import conversation
+from dragoman.gateway import stream_writer
 from dragoman.gateway.auth import KeyStore
 from dragoman.gateway.config import load_settings
 from dragoman.gateway.settings import RequestLimits, Settings
@@ -243,7 +243,7 @@ def test_an_upstreams_stream_is_read_up_to_its_cap(path: str) -> None:
 
 
 def test_a_stream_ends_when_it_has_taken_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "PING_S", 0.1)  # it is looked at as often
+    monkeypatch.setattr(stream_writer, "PING_S", 0.1)  # it is looked at as often
     slow = Timeouts(headers_s=5, idle_s=5, stream_s=0.2)
     pieces: list[bytes | float] = [part for n in range(40) for part in (chunk("x"), 0.05)]
     with (

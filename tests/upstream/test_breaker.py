@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman.failure import Failure, FailureKind
-from dragoman.gateway import conversation
+from dragoman.gateway import stream_writer
 from dragoman.upstream import breaker, retry, upstream_state
 from dragoman.upstream.breaker import Breaker, How, how_failed
 from dragoman.upstream.http import resolver
@@ -120,7 +120,7 @@ def test_a_breaker_is_for_one_key_and_one_model_of_an_upstream() -> None:
     first, second = here.keys.keys
     gone = Failure(kind="overloaded", status=503, message="")
     for _ in range(5):
-        here.learn(first, "m", gone, 0.0, 0.5)
+        here.take_failure(first, "m", gone, 0.0, 0.5)
     states = {(k, m): here.breaker(here.keys.keys[k], m).state for k in (0, 1) for m in ("m", "n")}
     assert states == {(0, "m"): "open", (0, "n"): "closed", (1, "m"): "closed", (1, "n"): "closed"}
     picked = here.pick("m", 0.0, set())
@@ -130,12 +130,12 @@ def test_a_breaker_is_for_one_key_and_one_model_of_an_upstream() -> None:
 def test_a_rate_limit_rests_a_key_for_its_model_and_a_used_up_balance_for_all() -> None:
     here = UpstreamState(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
     key = here.keys.keys[0]
-    here.learn(key, "m", Failure(kind="rate_limited", message="", retry_after_s=20.0), 0.0, 0.5)
+    here.take_failure(key, "m", Failure(kind="rate_limited", message="", retry_after_s=20.0), 0.0, 0.5)
     assert here.pick("m", 19.0, set()) is None
     assert here.wait_s("m", 5.0) == 15.0
     assert here.pick("n", 1.0, set()) is key
     assert here.breaker(key, "m").state == "closed"
-    here.learn(key, "n", Failure(kind="no_credit", message=""), 0.0, 0.5)
+    here.take_failure(key, "n", Failure(kind="no_credit", message=""), 0.0, 0.5)
     assert here.pick("o", 1.0, set()) is None
 
 
@@ -143,7 +143,7 @@ def test_when_every_way_is_closed_one_request_a_second_still_tries() -> None:
     here = UpstreamState(upstream("one", "openai_chat", "http://x.test"), lambda: 0.0)
     key = here.keys.keys[0]
     for _ in range(5):
-        here.learn(key, "m", Failure(kind="overloaded", status=503, message=""), 10.0, 0.5)
+        here.take_failure(key, "m", Failure(kind="overloaded", status=503, message=""), 10.0, 0.5)
     assert here.pick("m", 10.0, set()) is None
     tried = [moment for moment in (10.0, 10.2, 10.9, 11.1, 11.5, 12.2) if here.probe("m", moment) is key]
     assert tried == [10.0, 11.1, 12.2]
@@ -156,7 +156,7 @@ def test_the_policy_is_what_is_written_down() -> None:
     assert (retry.MOST_ATTEMPTS, retry.BASE_S, retry.CAP_S, retry.LONGEST_HINT_S) == (3, 0.5, 8, 60)
     assert (RetryBudget().share, RetryBudget().least) == (0.2, 3)
     assert (resolver.LOOKUP_S, resolver.KEPT_S) == (3, 300)
-    assert (upstream_state.PROBE_EVERY_S, conversation.PING_S) == (1, 15)
+    assert (upstream_state.PROBE_EVERY_S, stream_writer.PING_S) == (1, 15)
 
 
 @pytest.mark.parametrize(("trips", "least", "most"), [(1, 24, 36), (2, 48, 72), (20, 240, 360)])

@@ -19,11 +19,12 @@ from dragoman.gateway import (
     response_routes,
     status_routes,
 )
-from dragoman.gateway.conversation import SHUT, converse, read_hops
+from dragoman.gateway.conversation import converse, read_hops
 from dragoman.gateway.error_responses import fail, refuse
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes import Match, Table, guess_client, tell_client
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.stream_writer import SHUTTING_DOWN
 
 Handler: TypeAlias = Callable[[Gateway, HttpRequest, Match], Awaitable[HttpResponse]]
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -146,7 +147,7 @@ class App:
         if match is None or match.route.access == "public":
             return
         if gateway.draining:
-            raise UpstreamError(SHUT)
+            raise UpstreamError(SHUTTING_DOWN)
         if http.method == "POST":
             kind = http.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
             if kind != "application/json" and not kind.endswith("+json"):

@@ -1,7 +1,7 @@
-"""Scope: one request while it lasts. What it holds it gives back once, and then it says what happened."""
+"""Scope: one request from its first byte to its last. At the end it gives everything back once and reports."""
 
 import logging
-from typing import cast, get_args
+from typing import TypeVar, cast, get_args
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -16,18 +16,21 @@ from dragoman.gateway.state import Gateway, Generation
 from dragoman.gateway.xray import Xray, show
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.log_line import LogLine
-from dragoman.model.reply import Usage
+from dragoman.model.events import ReplyStart
+from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Note, NoteKind
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Attempt
 
 log = logging.getLogger(__name__)
-MOST_MENDED = 5  # that a line of the log tells
+MOST_MENDED = 5  # in one line of the log
+CHARS_PER_TOKEN = 4
 NO_USAGE = Usage()
+H = TypeVar("H", Reply, ReplyStart)
 
 
 class Scope:
-    """One request, from its first byte in to its last byte out."""
+    """One request, from its first byte in to its last byte out. It gives back what it uses exactly once."""
 
     def __init__(self, gateway: Gateway, http: HttpRequest, dialect: Dialect, door: str) -> None:
         self.gateway = gateway
@@ -37,7 +40,7 @@ class Scope:
         self.door = door
         self.started = gateway.clock()
         self.model = ""
-        self.size = 0  # of what was asked, in bytes
+        self.size = 0  # of the request, in bytes
         self.client_request: ClientRequest | None = None
         self.resolved: Resolved | None = None
         self.answer: OpenAnswer | None = None
@@ -58,6 +61,14 @@ class Scope:
             return tuple(self.answer.notes)
         return self.client_request.notes if self.client_request is not None else ()
 
+    def stamp(self, head: H) -> H:
+        """Adds what encoders cannot know: an id by which a stored response is found again, and the time."""
+        if self.dialect.stores_replies:
+            head = replace(head, id=f"{self.dialect.reply_id_prefix}{self.http.id}")
+        if head.created is None and self.dialect.dated:
+            head = replace(head, created=round(self.gateway.wall()))
+        return head
+
     def release_request(self) -> None:
         """The request will not be sent again: frees its memory, as a stream may be long."""
         if self.keep or self.client_request is None or self.answer is None:
@@ -68,7 +79,7 @@ class Scope:
             self.client_request.request = replace(self.client_request.request, messages=())
 
     def finish(self) -> None:
-        """Gives back what is held and says once what happened."""
+        """Gives back what the request uses and reports it. Only the first call counts."""
         if self._over:
             return
         self._over = True
@@ -152,7 +163,7 @@ class Scope:
 
 
 def say_mended(notes: tuple[Note, ...]) -> str:
-    """What was taken out of a conversation or mended in it, and why (mission E4). Other notes are only counted."""
+    """For the log: what was removed from a conversation or repaired in it (mission E4). Other notes only count."""
     if not notes:
         return ""
     found = [
@@ -165,7 +176,7 @@ def say_mended(notes: tuple[Note, ...]) -> str:
 
 
 def read_refuse(http: HttpRequest) -> frozenset[NoteKind]:
-    """`x-dragoman-refuse: dropped, altered`: rather an error than such a loss."""
+    """`x-dragoman-refuse: dropped, altered`: the client wants an error instead of such a loss."""
     said = http.headers.get("x-dragoman-refuse")
     if said is None:
         return frozenset()

@@ -366,7 +366,7 @@ class UpstreamAnswer:
         state, key, model, now = self._state, self._key, self.target.model, self._clock()
         if self.failure is not None:
             request_hash = self._request_hash or _hash(self._request)
-            state.learn(key, model, self.failure, now, self._dice(), self._client, request_hash)
+            state.take_failure(key, model, self.failure, now, self._dice(), self._client, request_hash)
         elif self._ended or self._finished:
             state.breaker(key, model).succeeded(now, self._client)
         else:

@@ -1,13 +1,14 @@
-"""Breaker: stops asking an upstream that does not answer, and lets one request in now and then to see.
+"""Breaker: stops sending to an upstream that does not answer. Now and then it lets one request through as a probe.
 
-Only what the upstream is to blame for counts. A 4xx is the caller's, a 429 is a cool-down, and a request that breaks
-a healthy server (llama.cpp answers 500 to a picture it cannot take) must not close it for everybody:
+Only the upstream's own failures count. A 4xx is the caller's fault and a 429 is a cool-down. One request can also break
+a healthy server (llama.cpp answers 500 to a picture it cannot take), and that must not stop all other requests. So a
+failure is of one of three sorts:
 
 away    not reached, or it says itself that it cannot serve      counts each time
-silent  reached, and then no whole answer                        counts once a request
-wrong   it answered with an error of its own                     counts once a request, and in the share only
+silent  reached, but no whole answer came                        counts once for each request
+wrong   it answered with an error of its own                     counts once for each request, and only in the share
 
-and what one asker alone meets, while others are served, opens nothing.
+Failures that only one client meets, while other clients are served, do not open the breaker.
 """
 
 from collections import deque
@@ -27,7 +28,7 @@ OPEN_S = 30.0
 LONGEST_S = 300.0
 MOST_KEPT = 1000
 
-# What the transport found out for itself; every other failure is an answer.
+# Codes of our own transport. Every other failure is an answer of the upstream.
 _CODES: dict[str, How] = {
     "upstream_unreachable": "away",
     "upstream_connect": "away",
@@ -41,12 +42,12 @@ _AWAY_STATUSES = frozenset({502, 503, 504, 529})
 
 
 def how_failed(failure: Failure) -> How:
-    """What a failure that is not the caller's says about the upstream."""
+    """The sort of a failure that is not the caller's fault."""
     known = _CODES.get(failure.code or "")
     if known is not None:
         return known
     if (failure.code or "").startswith("upstream_"):
-        return "wrong"  # its answer cannot be used, for which we have a status of our own
+        return "wrong"  # its answer cannot be used; the status 502 is ours
     return "away" if failure.kind == "overloaded" or failure.status in _AWAY_STATUSES else "wrong"
 
 
@@ -55,30 +56,31 @@ class Breaker:
 
     def __init__(self) -> None:
         self.state: State = "closed"
-        self._row: list[str | None] = []  # who met the failures since the last success; None: anybody would have
+        self._row: list[str | None] = []  # clients of the failures since the last success; None: any client would fail
+        # time, success, client, hash of the request
         self._history: deque[tuple[float, bool, str | None, int | None]] = deque()
         self._until = 0.0
         self._trips = 0
         self._probing = False
-        self._last: tuple[str, float] | None = None  # who was served last, and the last one besides
-        self._before: tuple[str, float] | None = None
+        self._last: tuple[str, float] | None = None  # the client that was served last, and when
+        self._before: tuple[str, float] | None = None  # the last one before it that is another client
 
     def allows(self, now: float) -> bool:
-        """Whether a request may go; when it is open and its time is up, one may, as a probe."""
+        """Whether a request may go. When the breaker is open and its time is up, one request may go as a probe."""
         if self.state == "closed":
             return True
         return not self._probing and now >= self._until
 
     def begin(self, now: float) -> None:
-        """A request goes."""
+        """A request is being sent."""
         if self.state != "closed":
             self.state = "half_open"
             self._probing = True
 
-    def succeeded(self, now: float, who: str = "") -> None:
-        if self._last is not None and self._last[0] != who:
+    def succeeded(self, now: float, client: str = "") -> None:
+        if self._last is not None and self._last[0] != client:
             self._before = self._last
-        self._last = (who, now)
+        self._last = (client, now)
         if self._row:
             self._row.clear()
         if self.state == "open":  # a request from before it opened
@@ -87,48 +89,50 @@ class Breaker:
             self.state, self._probing, self._trips = "closed", False, 0
             self._history.clear()
         elif self._history:
-            self._remember(now, True, who, None)
+            self._remember(now, True, client, None)
 
-    def failed(self, now: float, dice: float, how: How = "away", who: str = "", about: int | None = None) -> None:
-        """`about`: which request it was, if that is known."""
+    def failed(
+        self, now: float, dice: float, how: How = "away", client: str = "", request_hash: int | None = None
+    ) -> None:
+        """`request_hash` tells one request from another, where it is known."""
         if self.state == "open":  # a request from before it opened
             return
         if self.state == "closed":
             self._forget(now)
-        asker = None if how == "away" else who
-        if asker is not None and about is not None and self._is_known(about):
+        blamed = None if how == "away" else client
+        if blamed is not None and request_hash is not None and self._is_known(request_hash):
             self.abandoned()  # the same request fails again: that says nothing new
             return
-        self._remember(now, False, asker, about)
+        self._remember(now, False, blamed, request_hash)
         if how != "wrong":
-            self._row = [*self._row[-IN_A_ROW:], asker]
+            self._row = [*self._row[-IN_A_ROW:], blamed]
         if self.state == "half_open" or self._should_open(now):
             self._trip(now, dice)
 
     def abandoned(self) -> None:
-        """The probe ended without an answer either way: the client left."""
+        """The probe ended without a result, for example because the client left."""
         self._probing = False
 
     def wait_s(self, now: float) -> float:
         return 0.0 if self.state == "closed" else max(self._until - now, 0.0)
 
     def _should_open(self, now: float) -> bool:
-        if len(self._row) >= IN_A_ROW and not self._is_one_askers(self._row, now):
+        if len(self._row) >= IN_A_ROW and not self._is_one_clients(self._row, now):
             return True
-        bad = [who for _, good, who, _ in self._history if not good]
+        bad = [client for _, good, client, _ in self._history if not good]
         many = len(self._history) >= AT_LEAST and len(bad) >= SHARE * len(self._history)
-        return many and not self._is_one_askers(bad, now)
+        return many and not self._is_one_clients(bad, now)
 
-    def _is_one_askers(self, askers: Collection[str | None], now: float) -> bool:
-        """Whether one asker met all of them while somebody else is served."""
-        one, *others = set(askers)
+    def _is_one_clients(self, clients: Collection[str | None], now: float) -> bool:
+        """Whether one client met all these failures while another client is served."""
+        one, *others = set(clients)
         if one is None or others:
             return False
         served = [seen for seen in (self._last, self._before) if seen is not None]
-        return any(who != one and at > now - LOOK_BACK_S for who, at in served)
+        return any(client != one and at > now - LOOK_BACK_S for client, at in served)
 
-    def _is_known(self, about: int) -> bool:
-        return any(about == known for _, _, _, known in self._history)
+    def _is_known(self, request_hash: int) -> bool:
+        return any(request_hash == known for _, _, _, known in self._history)
 
     def _trip(self, now: float, dice: float) -> None:
         self._trips += 1
@@ -138,8 +142,8 @@ class Breaker:
         self._row.clear()
         self._forget(now)
 
-    def _remember(self, now: float, good: bool, who: str | None, about: int | None) -> None:
-        self._history.append((now, good, who, about))
+    def _remember(self, now: float, good: bool, client: str | None, request_hash: int | None) -> None:
+        self._history.append((now, good, client, request_hash))
         self._forget(now)
 
     def _forget(self, now: float) -> None:

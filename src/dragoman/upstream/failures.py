@@ -1,4 +1,4 @@
-"""How large an upstream's answer may be, and the failures for one that cannot be used or was not to be had."""
+"""Failures of our own making: an upstream's answer cannot be used, or there is none."""
 
 import msgspec
 
@@ -54,5 +54,5 @@ def redact_error(error: UpstreamError, secret: Secret) -> None:
 
 
 def redact(failure: Failure, secret: Secret) -> Failure:
-    """A provider may say back what it was sent, in a stream too (T09)."""
+    """Without our key: a provider may repeat what it was sent, in a stream too (T09)."""
     return msgspec.json.decode(secret.redact(msgspec.json.encode(failure)), type=Failure)

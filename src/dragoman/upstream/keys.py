@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 Auth: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]  # how a key is sent
-EVERY = ""  # model
+EVERY = ""  # stands for all models
 MOST_RESTS = 1000  # model names come from clients
 
 
@@ -25,17 +25,17 @@ class Secret:
 
     def reveal(self, origin: str) -> str:
         if origin != self._origin:
-            raise PermissionError(f"this key belongs to {self._origin or 'nobody'}, not to {origin}")
+            raise PermissionError(f"this key belongs to {self._origin or 'no origin'}, not to {origin}")
         return self._value
 
     def redact(self, data: bytes) -> bytes:
-        """`data` without this value, for bodies a provider may have echoed it in."""
+        """`data` without this value: a provider may say a key back in its answer."""
         value = self._value.encode()
         return data.replace(value, b"[redacted]") if len(value) >= 4 else data
 
     @property
     def hint(self) -> str:
-        """Enough to tell two keys apart, and no more."""
+        """The last four characters, to tell two keys apart."""
         return f"...{self._value[-4:]}" if len(self._value) >= 12 else "set"
 
     def __repr__(self) -> str:
@@ -64,18 +64,18 @@ class Key:
     def __init__(self, number: int, secret: Secret | None) -> None:
         self.number = number
         self.secret = secret  # None: the upstream wants no key
-        self.rests: dict[str, float] = {}  # by model, until when
+        self.rests: dict[str, float] = {}  # model -> until when
         self.disabled = False
         self.why = ""
 
     def until(self, model: str) -> float:
-        """Until when it is not to be used for this model."""
+        """Until when it may not be used for this model."""
         rests = self.rests
         return max(rests.get(model, 0.0), rests.get(EVERY, 0.0)) if rests else 0.0
 
     @property
     def rests_until(self) -> float:
-        """Until when it is not to be used for some model."""
+        """Until when it may not be used for some model."""
         return max(self.rests.values(), default=0.0)
 
 
@@ -109,5 +109,5 @@ class KeyRing:
         key.disabled, key.why = True, why
 
     def wait_s(self, now: float, model: str = EVERY) -> float:
-        """Until the first key may be used again; infinite when none ever will."""
+        """How long until the first key may be used again; infinite when all are disabled."""
         return min((max(key.until(model) - now, 0.0) for key in self.keys if not key.disabled), default=inf)

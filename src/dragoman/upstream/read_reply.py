@@ -30,13 +30,13 @@ MAX_MESSAGE = 2000
 
 
 def is_whole(headers: Mapping[str, str], dialect: Dialect) -> bool:
-    """Whether a stream was asked for and one JSON document came (F22). Gemini's array is a stream."""
+    """Whether one JSON document came instead of a stream (F22). Gemini's array is a stream."""
     kind = _media_type(headers)
     return kind == "application/json" and dialect.media_type == "text/event-stream" and not dialect.sse_query
 
 
 def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes, *, as_is: bool) -> Reply:
-    """An answer in one piece, also where it is a stream nobody asked for; `as_is`: its bytes go back as they are."""
+    """A whole answer. Some servers stream it although no stream was asked for. `as_is`: the client gets its bytes."""
     kind = _media_type(headers)
     try:
         if kind in ("text/event-stream", "application/x-ndjson") and dialect.media_type == kind:
@@ -44,7 +44,7 @@ def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: N
             return fold_events(decoder.feed(raw) + decoder.close())
         body = load_json(raw)
         if as_is and not dialect.stores_replies:  # fast path: own reply
-            body = _without_content(body)  # a stored reply needs what it says
+            body = _without_content(body)  # a reply that is stored needs its content
         return dialect.decode_reply(WireReply(body=body, headers=headers), notes)
     except (DecodeError, RecursionError) as error:
         raise UpstreamError(unreadable(error)) from error
@@ -58,7 +58,7 @@ def _media_type(headers: Mapping[str, str]) -> str:
 
 
 def _without_content(body: Json) -> Json:
-    """Its bytes go back as they are: only its head, its usage and its finish are of interest to us."""
+    """The client gets the bytes as they are. We only need the head, the usage and the finish."""
     for key in ("choices", "content", "candidates"):
         if type(body) is dict and type(body.get(key)) is list and body[key]:
             body[key] = []
@@ -80,7 +80,7 @@ def read_refusal(dialect: Dialect, status: int, headers: dict[str, str], data: b
         body = data.decode("utf-8", "replace") if "html" not in headers.get("content-type", "") else ""
     try:
         failure = dialect.decode_failure(WireReply(body=body, status=status, headers=headers))
-    except Exception as error:  # an error body can be anything, and its status tells enough to go on
+    except Exception as error:  # an error's body can be anything; its status is enough to go on
         if not isinstance(error, DecodeError | RecursionError):
             log.warning(own_error("failure_unread", "", error))
         failure = Failure(kind="server_error", status=status, message="")
@@ -89,7 +89,7 @@ def read_refusal(dialect: Dialect, status: int, headers: dict[str, str], data: b
 
 
 def _retry_after_s(failure: Failure, headers: Mapping[str, str], wall: float) -> float | None:
-    """The longest of what the body and the headers say; else what the message says in words."""
+    """The longer one of what the body and the headers say, else what the message says in words."""
     said = failure.retry_after_s
     hint = read_hint(headers, wall)
     if hint is None and said is None and failure.kind == "rate_limited":
@@ -117,17 +117,17 @@ def count_all(usage: Usage | None) -> int | None:
         return None
     counts = (usage.input, usage.cache_read, usage.cache_write, usage.output, usage.reasoning)
     known = [count for count in counts if count is not None]
-    # an upstream may count what it likes: nonsense leaves the reservation as it is (T42)
+    # If an upstream's counts make no sense, the reservation stays as it is (T42).
     return sum(known) if all(0 <= count <= MOST_TOKENS for count in known) else None
 
 
 # ---------------------------------------------------------------- how long to wait
 # https://www.rfc-editor.org/rfc/rfc9110#name-retry-after. A hint that is negative, no number, longer than a day, in
-# the past or a list of several counts as not said.
+# the past or a list of several is ignored.
 
 
 def read_hint(headers: Mapping[str, str], wall: float) -> float | None:
-    """Seconds to wait. `wall` is the time of day, for the forms that are dates. Names are in lower case."""
+    """Seconds to wait. `wall` is the time of day, for hints that are dates. Header names are in lower case."""
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
         if name in headers:
             found = _bounded(_number(headers[name]), 1000.0)
@@ -144,7 +144,7 @@ def read_hint(headers: Mapping[str, str], wall: float) -> float | None:
 
 
 def _reset(headers: Mapping[str, str], wall: float) -> float | None:
-    """When the window that is used up opens again: the longest of those said to have nothing left."""
+    """When a used-up limit is free again: the longest of those that have nothing left."""
     waits = []
     for what in ("requests", "tokens", "input-tokens", "output-tokens"):
         for prefix in ("x-ratelimit-", "anthropic-ratelimit-"):
@@ -176,7 +176,7 @@ def read_duration(text: str) -> float | None:
 
 
 def read_words(message: str) -> float | None:
-    """Google, where no detail says it: "Please retry in 47.43s."; OpenAI: "Please try again in 6m0s." """
+    """From the message. Google: "Please retry in 47.43s."; OpenAI: "Please try again in 6m0s." """
     found = _WORDS.search(message)
     return read_duration(found[1]) if found is not None else None
 
@@ -192,7 +192,7 @@ def _bounded(value: float | None, unit: float) -> float | None:
     if value is None:
         return None
     seconds = value / unit
-    return seconds if 0 <= seconds <= DAY_S else None  # a NaN is neither
+    return seconds if 0 <= seconds <= DAY_S else None  # false for a NaN
 
 
 def _http_date(text: str) -> datetime | None:

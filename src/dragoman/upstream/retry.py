@@ -1,10 +1,10 @@
-"""What to do after a failure: the same again, the next upstream, or tell the client. Time and dice are arguments.
+"""What to do after a failure: send it again, try the next upstream, or tell the client. Time and dice are arguments.
 
-attempts <= 3 in all, over retries and fallbacks, and none once the client has seen a byte
-full jitter, base 0.5 s, cap 8 s; a provider's hint is a minimum; a hint over 60 s or over what is left of the
-deadline is no reason to wait
-the same again at the same upstream never exceeds a fifth of what is in flight there (at least 3); elsewhere it is that
-upstream's first
+- There are at most 3 attempts in all, retries and fallbacks together, and none once the client has got a byte.
+- The wait is random up to a bound that doubles (0.5 s to 8 s). A provider's hint is the least wait. We do not wait if
+  the hint is over 60 s or longer than the deadline leaves.
+- At one upstream, at most a fifth of the requests in flight may be retries (and 3 always may). A request that goes to
+  another upstream is no retry there.
 """
 
 from msgspec import Struct
@@ -16,19 +16,19 @@ BASE_S = 0.5
 CAP_S = 8.0
 LONGEST_HINT_S = 60.0
 
-# The caller's own fault: the same again fails again, here and elsewhere.
+# The caller's fault: the same request fails again, here and elsewhere.
 FINAL: frozenset[FailureKind] = frozenset(
     {"invalid_request", "too_long", "not_found", "conflict", "too_large", "refused"}
 )
-# The key's fault: another key or another upstream may do.
+# The key's fault: another key or another upstream may work.
 KEY: frozenset[FailureKind] = frozenset({"unauthenticated", "forbidden", "no_credit"})
-# The model's own slip, told as a 400: the call it wrote is none. The next try may do better (FIELD-CASES 135, Groq).
+# The model wrote a broken call, and the server reports it as a 400. The next try may succeed (FIELD-CASES 135, Groq).
 SLIPS = frozenset({"tool_use_failed"})
-# The same again at the same place is useless: it is the place that is wrong (F20, F30).
+# The address is wrong: sending to it again is useless (F20, F30).
 PLACE = frozenset({"upstream_tls", "upstream_redirect", "upstream_url"})
-# Once more may help, a third time does not (F21).
+# A second try may help, a third does not (F21).
 ODD = frozenset({"upstream_malformed", "upstream_response_too_large"})
-# What counts against the upstream itself.
+# The upstream's own fault.
 BROKEN: frozenset[FailureKind] = frozenset({"server_error", "overloaded", "timed_out", "cut_off", "unknown"})
 
 
@@ -60,7 +60,8 @@ def decide(
     budget: bool,
     most: int = MOST_ATTEMPTS,
 ) -> Decision:
-    """`other`: an upstream not yet tried; `other_key`: an untried key here; `left_s`: of the deadline."""
+    """`other`: an upstream is left to try; `other_key`: a key is left here; `left_s`: until the deadline; `budget`:
+    another retry may go to this upstream."""
     if failure.code in SLIPS and attempts == 1 and left_s > 0 and budget:
         return Again(0.0)
     if failure.kind in FINAL or attempts >= most or left_s <= 0:
@@ -69,7 +70,7 @@ def decide(
         return Next() if other or other_key else GiveUp()
     if other or (failure.kind == "rate_limited" and other_key):
         return Next()
-    if failure.kind == "timed_out" or not budget:  # it had its time: the same again would take as long
+    if failure.kind == "timed_out" or not budget:  # another try would take as long again
         return GiveUp()
     if failure.code in PLACE or (failure.code in ODD and attempts > 1):
         return GiveUp()
@@ -82,12 +83,12 @@ def decide(
 
 
 def backoff_s(attempt: int, dice: float) -> float:
-    """Full jitter: anything between nothing and the exponential bound."""
+    """Full jitter: anything from 0 to the exponential bound."""
     return float(min(CAP_S, BASE_S * 2 ** (attempt - 1))) * dice
 
 
 class RetryBudget:
-    """At most a fifth of what is in flight may be retries, and always three."""
+    """Bounds retries to a fifth of the requests in flight; three are always allowed."""
 
     __slots__ = ("in_flight", "least", "retrying", "share")
 

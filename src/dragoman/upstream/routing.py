@@ -1,10 +1,10 @@
-"""Which upstreams a model name means, in which order. Dice are an argument.
+"""Which upstreams a model name means, in which order. The dice are an argument.
 
-an alias -> what it stands for          fast = "gemini/gemini-2.5-flash"
-exactly a listed model -> its upstreams, in order, weighted
-upstream/model -> that upstream
-a known prefix -> the upstreams of that kind  gpt- o1 o3 o4 -> openai, gemini- gemma- -> gemini: profiles.toml has them
-else the first upstream
+an alias           the models it stands for: fast = "gemini/gemini-2.5-flash"
+a listed model     the upstreams that list it, in order, or by weight
+upstream/model     that upstream
+a known prefix     upstreams of that kind; profiles.toml has the prefixes (gpt- means openai)
+any other name     the first upstream
 """
 
 import re
@@ -22,17 +22,17 @@ class Routes(Struct, frozen=True, kw_only=True):
     """The model table of one configuration."""
 
     upstreams: tuple[Upstream, ...]
-    aliases: dict[str, tuple[str, ...]] = {}  # a name -> model names, the first that works
+    aliases: dict[str, tuple[str, ...]] = {}  # a name -> model names, tried in order
     rows: Rows | None = None
 
 
 def is_legal_model(name: str) -> bool:
-    """Whether a name can be sent anywhere: it may end up in a URL (T38)."""
+    """Whether a name is safe to send: it may become part of a URL (T38)."""
     return _LEGAL.fullmatch(name) is not None and not {"..", "."} & set(name.split("/"))
 
 
 def find_targets(routes: Routes, model: str, dice: Callable[[], float]) -> list[Target]:
-    """Every target for a model, best first; none only when there is no upstream at all."""
+    """Every target for a model, best first. Empty only when there is no upstream at all."""
     name = _plain(model, routes)
     found: list[Target] = []
     for word in routes.aliases.get(name, (name,)):
@@ -53,7 +53,7 @@ def list_models(routes: Routes) -> dict[str, str]:
 
 
 def _plain(model: str, routes: Routes) -> str:
-    """Gemini says models/x, Ollama x:latest."""
+    """Without what dialects add: Gemini says models/x, Ollama x:latest."""
     name = model.removeprefix("models/")
     if not name:
         return next((m for upstream in routes.upstreams for m in upstream.models), "")
@@ -85,12 +85,12 @@ def _by_prefix(routes: Routes, name: str) -> list[Upstream]:
 
 
 def _own_model(upstream: Upstream, name: str) -> str:
-    """The demo model has one name, whatever it was asked for."""
+    """The demo model answers to every name and has one of its own."""
     return upstream.models[0] if upstream.kind == DEMO and upstream.models else name
 
 
 def weigh(upstreams: Sequence[Upstream], dice: Callable[[], float]) -> list[Upstream]:
-    """Equal weights keep the configured order; unequal ones decide who is asked first, the others follow in order."""
+    """Equal weights keep the configured order. Unequal weights choose the first; the others follow in order."""
     weights: Mapping[float, None] = dict.fromkeys(upstream.weight for upstream in upstreams)
     if len(weights) < 2:
         return list(upstreams)

@@ -60,7 +60,7 @@ class Sender:
             if not others:  # it has waited already, or the queue is full
                 raise UpstreamError(failure)
         else:
-            state.learn(key, target.model, failure, now, self.dice(), job.client, job.request_hash)
+            state.take_failure(key, target.model, failure, now, self.dice(), job.client, job.request_hash)
         failure = _soonest(failure, job, now)
         reported, name = attempts.to_report(target, failure, state.spec.name)
         decision = decide(

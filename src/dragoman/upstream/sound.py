@@ -1,4 +1,4 @@
-"""Sound in files: 16 bit, one channel, as wav, flac, and flac in ogg, without any program to help.
+"""Sound in files: 16 bit, one channel, as wav, flac, and flac in ogg, without any other program.
 
 FLAC: https://www.rfc-editor.org/rfc/rfc9639 (its section 10.1 is FLAC in Ogg); Ogg pages:
 https://www.rfc-editor.org/rfc/rfc3533 (read 2026-11-16). Samples are stored as they are, silent frames as one value.
@@ -11,8 +11,8 @@ import zlib
 from array import array
 from collections.abc import Iterator
 
-RATE = 24_000  # what Gemini and OpenAI give bare
-_BLOCK = 4096  # samples of a frame
+RATE = 24_000  # of the bare samples of Gemini and OpenAI
+_BLOCK = 4096  # samples in a frame
 _SERIAL = 0x6472_6167
 _FIRST, _LAST = 0x02, 0x04  # of an Ogg page
 _MAGIC = ((b"OggS", "ogg"), (b"fLaC", "flac"), (b"ID3", "mp3"), (b"\xff\xfb", "mp3"), (b"\xff\xf3", "mp3"))
@@ -20,7 +20,7 @@ _MORE = ((b"\xff\xf2", "mp3"), (b"\xff\xf1", "aac"), (b"\xff\xf9", "aac"))
 
 
 def sniff_sound(data: bytes) -> str | None:
-    """The form its first bytes tell; bare samples tell none."""
+    """The form, from the first bytes. Bare samples have no mark."""
     if data[:4] == b"RIFF" and data[8:12] == b"WAVE":
         return "wav"
     return next((form for magic, form in (*_MAGIC, *_MORE) if data.startswith(magic)), None)
@@ -36,8 +36,8 @@ def wrap_wav(samples: bytes, rate: int = RATE) -> bytes:
 
 
 def read_wav(sound: bytes) -> tuple[bytes, int] | None:
-    """Samples and rate of a wav file; None where they are not 16 bit and one channel. A length nobody knew when the
-    head was written (0xffffffff, as streams have it) means all there is."""
+    """Samples and rate of a wav file; None if it is not 16 bit and one channel. A streamed file does not know its
+    length (0xffffffff): then all bytes that follow are samples."""
     place, rate = 12, RATE
     while place + 8 <= len(sound):
         name, size = struct.unpack_from("<4sI", sound, place)
@@ -61,8 +61,8 @@ def write_flac(samples: bytes, rate: int = RATE) -> bytes:
 
 
 def write_ogg(samples: bytes, rate: int = RATE) -> bytes:
-    """Each frame is a packet, and each packet a page."""
-    mapping = struct.pack(">B4sBBH", 0x7F, b"FLAC", 1, 0, 1)  # version 1.0, one more packet of head
+    """Each flac frame is one packet, and each packet is one page."""
+    mapping = struct.pack(">B4sBBH", 0x7F, b"FLAC", 1, 0, 1)  # version 1.0, one more header packet
     comment = struct.pack("<I8sI", 8, b"dragoman", 0)
     pages = [
         _page(mapping + b"fLaC" + _block(0, _stream_info(samples, rate)), 0, 0, _FIRST),
@@ -79,14 +79,14 @@ def _block(kind: int, body: bytes, *, last: bool = False) -> bytes:
 
 
 def _stream_info(samples: bytes, rate: int) -> bytes:
-    """Sizes of frames are not known; rate, channels - 1, bits - 1 and the number of samples share eight bytes."""
+    """Frame sizes are left open. Rate, channels - 1, bits - 1 and the number of samples share eight bytes."""
     numbers = (rate << 44) | (0 << 41) | (15 << 36) | (len(samples) // 2)
     digest = hashlib.md5(samples, usedforsecurity=False).digest()
     return struct.pack(">HHxxxxxxQ", _BLOCK, _BLOCK, numbers) + digest
 
 
 def _frames(samples: bytes) -> Iterator[tuple[bytes, int]]:
-    """Frames, each with the number of samples up to its end."""
+    """Each frame, with the number of samples up to its end."""
     values = array("h", samples[: len(samples) // 2 * 2])
     for number, start in enumerate(range(0, len(values), _BLOCK)):
         block = values[start : start + _BLOCK]
@@ -105,7 +105,7 @@ def _frames(samples: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def _number(number: int) -> bytes:
-    """Coded as UTF-8 codes characters, and further than those go."""
+    """A frame number is coded as UTF-8 codes a character."""
     return chr(number).encode("utf-8", "surrogatepass")
 
 
@@ -150,6 +150,6 @@ def _page(packet: bytes, number: int, end: int, flags: int = 0) -> bytes:
 
 
 def _crc32(data: bytes) -> int:
-    """Ogg's reads bits from the other end than zlib's, and begins and ends with none set."""
+    """Ogg's CRC takes bits in the reverse order of zlib's, and starts and ends with 0."""
     value = zlib.crc32(data.translate(_REVERSED), 0xFFFFFFFF) ^ 0xFFFFFFFF
     return int(f"{value:032b}"[::-1], 2)

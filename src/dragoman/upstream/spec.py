@@ -10,24 +10,24 @@ DEMO = "demo"
 
 class Timeouts(Struct, frozen=True, kw_only=True):
     connect_s: float = 5.0
-    headers_s: float = 60.0  # of a stream; an unstreamed answer has until the deadline
+    headers_s: float = 60.0  # for a stream; an unstreamed answer has until the deadline
     idle_s: float = 120.0
     stream_s: float = 3600.0
 
 
 class Caps(Struct, frozen=True, kw_only=True):
-    """How much an upstream may say."""
+    """The largest answers of an upstream that are read."""
 
-    reply_bytes: int = 64 * 1024 * 1024  # in one piece
+    reply_bytes: int = 64 * 1024 * 1024  # a whole answer
     stream_bytes: int = 256 * 1024 * 1024
 
 
 class Upstream(Struct, frozen=True, kw_only=True):
     name: str
-    dialect: str  # the one to prefer
-    dialects: tuple[str, ...] = ()  # every one it speaks; () is only that one
+    dialect: str  # the preferred one
+    dialects: tuple[str, ...] = ()  # all it speaks; () means only the preferred one
     base_url: str = ""
-    kind: str = ""  # the row of profiles.toml; `demo` answers by itself
+    kind: str = ""  # a row of profiles.toml or of the user's file; `demo` is answered in this process
     keys: tuple[Secret, ...] = ()
     auth: Auth = "bearer"
     models: tuple[str, ...] = ()
@@ -38,14 +38,14 @@ class Upstream(Struct, frozen=True, kw_only=True):
     queue: int = 100
     timeouts: Timeouts = Timeouts()
     caps: Caps = Caps()
-    stream_usage: bool = True  # a Chat stream may be asked for its usage
+    stream_usage: bool = True  # it may be asked to tell the usage of a Chat stream
     weight: float = 1.0
     overrides: dict[str, object] = {}  # fields of its profile
-    rows: Rows | None = None  # those of its kind, if the user's file changes them
+    rows: Rows | None = None  # of its kind, if the user's file adds or changes them
 
 
 class Target(Struct, frozen=True):
-    """A model at an upstream, by the name it has there."""
+    """A model at an upstream, by its name there."""
 
     upstream: Upstream
     model: str

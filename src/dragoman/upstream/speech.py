@@ -1,7 +1,7 @@
-"""Speech: the sound of an upstream's answer, in the form that was asked for.
+"""Speech: the sound of an upstream's answer, in the form that the client wants.
 
-Gemini gives bare samples (16 bit, 24 kHz, one channel). They become wav, pcm, flac and ogg here (ogg holds flac where
-there is no ffmpeg to make opus of it); mp3 and aac need ffmpeg.
+Gemini gives bare samples (16 bit, 24 kHz, one channel). They become wav, pcm, flac and ogg here; mp3 and aac need
+ffmpeg. Without ffmpeg an ogg file contains flac, not opus.
 https://ai.google.dev/gemini-api/docs/speech-generation, https://platform.openai.com/docs/api-reference/audio (read
 2026-11-16)
 """
@@ -22,7 +22,7 @@ from dragoman.jsontypes import JsonObject, load_json
 from dragoman.upstream.failures import malformed
 from dragoman.upstream.sound import RATE, read_wav, sniff_sound, wrap_wav, write_flac, write_ogg
 
-FORMS = {  # what a sound may be asked as -> its media type
+FORMS = {  # form -> media type
     "mp3": "audio/mpeg",
     "opus": "audio/ogg",
     "ogg": "audio/ogg",
@@ -36,7 +36,7 @@ _CONVERT_S = 60.0
 
 
 class Sound(Struct, frozen=True):
-    """What was heard. `form` is what it is, "pcm" for bare samples of `rate`."""
+    """A sound and its form; "pcm" means bare samples at `rate`."""
 
     data: bytes
     form: str
@@ -68,7 +68,7 @@ def hear_answer(dialect: Dialect, raw: bytes, *, said: str) -> Sound:
 
 
 def hear(data: bytes, *, said: str = "pcm") -> Sound:
-    """What bytes are: as their beginning tells, else what they were said to be."""
+    """A sound from its bytes. Its form is what the first bytes show, else what `said` says."""
     if not data:
         raise UpstreamError(malformed("the upstream's answer holds no sound"))
     return Sound(data, sniff_sound(data) or said)
@@ -79,11 +79,11 @@ def speak_demo(body: JsonObject) -> Sound:
     return Sound(demo_speech(str(body.get("input")), RATE, voice if isinstance(voice, str) else None), "pcm")
 
 
-# ---------------------------------------------------------------- the form that was asked for
+# ---------------------------------------------------------------- converting
 
 
 async def shape_sound(sound: Sound, wanted: str | None) -> Sound:
-    """The sound as `wanted`; without a wish as it is, bare samples as wav."""
+    """The sound in the `wanted` form. None: as it is, but bare samples as wav."""
     form = wanted or ("wav" if sound.form == "pcm" else sound.form)
     if sound.form == form or (sound.form == "ogg" and form == "opus"):
         return sound

@@ -24,7 +24,7 @@ USUAL = Caps()
 
 
 class Opened:
-    """A response whose head has arrived. Whoever opened it closes it."""
+    """A response whose head has arrived. The caller of `Transport.open` closes it."""
 
     __slots__ = ("_caps", "_connection", "_idle_s", "_pool", "_size", "headers", "status")
 
@@ -38,7 +38,7 @@ class Opened:
         self.headers = connection.headers
 
     async def next(self) -> bytes:
-        """The next bytes as they come, b"" at the end."""
+        """The next bytes; b"" at the end."""
         connection = self._connection
         if connection is None:
             return b""
@@ -57,7 +57,7 @@ class Opened:
         return piece
 
     async def read(self, limit: int | None = None, until: float = inf) -> bytes:
-        """The whole body, or an error when it is larger than `limit` or still comes after `until`."""
+        """The whole body. An UpstreamError when it is larger than `limit` or not there by `until`."""
         limit = self._caps.reply_bytes if limit is None else limit
         pieces: list[bytes] = []
         while piece := await self.next():
@@ -76,7 +76,7 @@ class Opened:
         return self._connection is None or self._connection.is_read()
 
     def close(self, *, whole: bool = False) -> None:
-        """`whole`: everything was read, so the connection can serve again. Only the first call counts."""
+        """`whole`: everything was read, so the connection can be reused. Only the first call counts."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -115,7 +115,7 @@ class Transport:
         method: str = "POST",
         caps: Caps = USUAL,
     ) -> Opened:
-        """Sends and waits for the head of the answer, at most `head_s`; an UpstreamError says what went wrong."""
+        """Sends a request and waits at most `head_s` for the head of its answer. An UpstreamError says what failed."""
         try:
             place = find_place(url)
             fields = {"host": place.host, **headers}
@@ -136,7 +136,7 @@ class Transport:
             except HungUp as error:
                 if not connection.answers or connection.heard:
                     raise UpstreamError(failure_of(error)) from error
-                connection = None  # an idle connection the server had already closed: once more, on a fresh one (F32)
+                connection = None  # the server had closed this idle connection: send again on a new one (F32)
             except (NotHttp, TimeoutError) as error:
                 raise UpstreamError(failure_of(error)) from error
 
@@ -163,13 +163,13 @@ class Transport:
 
 
 async def _ask(connection: HttpConnection, head: bytes, body: bytes, head_s: float, *, bodiless: bool) -> None:
-    """Until the head of the answer is there; whatever happens instead ends the connection."""
+    """Waits for the head of the answer. Any error closes the connection."""
     until = asyncio.get_running_loop().time() + head_s
     try:
         connection.ask(head, body, bodiless=bodiless)
         while not connection.arrived:
             if connection.error is not None:
-                raise type(connection.error)(*connection.error.args)  # its traceback will know the connection
+                raise type(connection.error)(*connection.error.args)  # a new one: a traceback refers to the connection
             await connection.wait(head_s)
             head_s = until - asyncio.get_running_loop().time()
     except BaseException:
@@ -178,7 +178,7 @@ async def _ask(connection: HttpConnection, head: bytes, body: bytes, head_s: flo
 
 
 def unreached(error: OSError) -> Failure:
-    """Why there is no connection. Names no URL: one could hold a secret."""
+    """Why there is no connection. It does not name the URL, which may contain a secret."""
     match error:
         case ssl.SSLError():
             words = "the upstream's TLS is not to be trusted"
@@ -194,7 +194,7 @@ def unreached(error: OSError) -> Failure:
 
 
 def failure_of(error: Exception) -> Failure:
-    """What went wrong before there was an answer."""
+    """Why there is no answer."""
     match error:
         case TimeoutError():
             return too_late()

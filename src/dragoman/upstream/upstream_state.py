@@ -1,4 +1,4 @@
-"""UpstreamState: what a running process knows about one upstream: its gate, keys, breakers and retry budget."""
+"""UpstreamState: what a running process knows about one upstream. Admission, keys, breakers, retries, lessons."""
 
 import logging
 from collections import OrderedDict
@@ -24,7 +24,7 @@ SHORT_REST_S = 1.0
 
 class UpstreamState:
     def __init__(self, spec: Upstream, clock: Callable[[], float], share: int = 1) -> None:
-        """`share`: how many workers divide its limits between them."""
+        """`share`: the number of workers that divide its limits between them."""
         self.spec = spec
         self.origin = origin_of(spec.base_url) if spec.base_url else ""
         self.admission = Admission(
@@ -36,8 +36,8 @@ class UpstreamState:
         self.admission_waiter = AdmissionWaiter(self.admission, spec.name, clock)
         self.keys = KeyRing(spec.keys)
         self.budget = RetryBudget()
-        self.learned: dict[tuple[str, str], dict[str, object]] = {}  # by dialect and model: fields of its profile
-        self.profiles: dict[tuple[str, str, bool], Profile] = {}  # made from rows, overrides and what was learned
+        self.learned: dict[tuple[str, str], dict[str, object]] = {}  # fields of a profile by dialect and model
+        self.profiles: dict[tuple[str, str, bool], Profile] = {}  # from rows, overrides and lessons: see find_profile
         self.sent = 0
         self.failed = 0
         self.waiting_for_cooldown = 0  # requests that wait for a cool-down to end
@@ -65,7 +65,7 @@ class UpstreamState:
         return None
 
     def probe(self, model: str, now: float) -> Key | None:
-        """When every way is closed, one request a second may still try (a process must not lock itself out)."""
+        """When every breaker is open, one request a second may still go: a process must not lock itself out."""
         if now - self._last_probe < PROBE_EVERY_S:
             return None
         key = self.keys.pick(now, model=model)
@@ -74,7 +74,7 @@ class UpstreamState:
         return key
 
     def wait_s(self, model: str, now: float) -> float:
-        """Until there is a way again."""
+        """How long until a request for this model may go."""
         waits = [
             max(key.until(model) - now, self.breaker(key, model).wait_s(now), 0.0)
             for key in self.keys.keys
@@ -82,41 +82,48 @@ class UpstreamState:
         ]
         return min(waits, default=EXHAUSTED_S)
 
-    def learn(
-        self, key: Key, model: str, failure: Failure, now: float, dice: float, who: str = "", about: int | None = None
+    def take_failure(
+        self,
+        key: Key,
+        model: str,
+        failure: Failure,
+        now: float,
+        dice: float,
+        client: str = "",
+        request_hash: int | None = None,
     ) -> None:
-        """What a failure says about this key and this upstream; `about` tells one request from another."""
+        """Rests or disables the key, or tells its breaker. `request_hash` tells one request from another."""
         self.failed += 1
         breaker = self.breaker(key, model)
         if failure.kind == "rate_limited":
             rest_s = failure.retry_after_s or SHORT_REST_S
             self.keys.rest(key, now + rest_s, "rate limited", model, now)
-            self._tell("key_rests", key, model, failure, rest_s)
+            self._warn("key_rests", key, model, failure, rest_s)
             breaker.abandoned()
         elif failure.kind == "no_credit":
             rest_s = failure.retry_after_s or EXHAUSTED_S
             self.keys.rest(key, now + rest_s, "no credit")
-            self._tell("key_rests", key, model, failure, rest_s)
+            self._warn("key_rests", key, model, failure, rest_s)
             breaker.abandoned()
         elif failure.kind == "unauthenticated":
-            self._tell("key_refused", key, model, failure, 0.0)
+            self._warn("key_refused", key, model, failure, 0.0)
             if len(self.keys.keys) > 1:
                 self.keys.disable(key, "refused")
             breaker.abandoned()
         elif failure.kind in BROKEN:
             was = breaker.state
-            breaker.failed(now, dice, how_failed(failure), who, about)
+            breaker.failed(now, dice, how_failed(failure), client, request_hash)
             if breaker.state == "open" and was != "open":
-                self._tell("upstream_left_alone", key, model, failure, breaker.wait_s(now))
+                self._warn("upstream_left_alone", key, model, failure, breaker.wait_s(now))
         else:
-            breaker.succeeded(now, who)  # it answered: the request was at fault
+            breaker.succeeded(now, client)  # it answered: the request was at fault
 
-    def _tell(self, event: str, key: Key, model: str, failure: Failure, rest_s: float) -> None:
-        who = {"upstream": self.spec.name, "model": model, "key": key.secret.hint if key.secret else ""}
-        log.warning(LogLine(event, {**who, "for_s": round(rest_s, 1), "why": failure.code or failure.kind}))
+    def _warn(self, event: str, key: Key, model: str, failure: Failure, rest_s: float) -> None:
+        where = {"upstream": self.spec.name, "model": model, "key": key.secret.hint if key.secret else ""}
+        log.warning(LogLine(event, {**where, "for_s": round(rest_s, 1), "why": failure.code or failure.kind}))
 
     def remember(self, dialect: str, model: str, fields: dict[str, object]) -> None:
-        """What a refusal taught about a model: said once a process, not once a request (DESIGN 6)."""
+        """Keeps what a refusal has taught about a model, so that later requests are written right at once."""
         if fields and (len(self.learned) < MAX_BREAKERS or (dialect, model) in self.learned):
             log.info(LogLine("learned", {"upstream": self.spec.name, "model": model, "fields": ", ".join(fields)}))
             self.profiles.clear()

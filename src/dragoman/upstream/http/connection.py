@@ -1,7 +1,7 @@
-"""Connection: one HTTP/1.1 connection to an upstream, on httptools' parser. One question at a time, one answer.
+"""HttpConnection: an HTTP/1.1 connection to an upstream, on httptools' parser. Pool: the idle ones of one origin.
 
-An HTTP client for everybody costs more than all the rest of a relayed request (measured: about 110 of 150 us); this is
-what a gateway needs of one. RFC 9112; what its parser takes leniently is what aiohttp's takes.
+A general HTTP client costs more than all the rest of a relayed request (measured: about 110 of 150 us). This does only
+what a gateway needs (RFC 9112). It is as lenient as aiohttp's parser.
 """
 
 import asyncio
@@ -10,8 +10,8 @@ from typing import Any
 import httptools
 
 MAX_HEAD_BYTES = 64 * 1024
-POOL_IDLE_S = 20.0  # below what servers commonly keep (FIELD-CASES 107)
-FULL_BYTES = 256 * 1024  # unread: then the upstream waits
+POOL_IDLE_S = 20.0  # most servers keep idle connections longer than this (FIELD-CASES 107)
+FULL_BYTES = 256 * 1024  # unread bytes at which the upstream has to wait
 
 
 class HungUp(ConnectionError):
@@ -19,11 +19,11 @@ class HungUp(ConnectionError):
 
 
 class NotHttp(Exception):
-    """What the upstream wrote is no answer."""
+    """The upstream's bytes are not an HTTP answer."""
 
 
 class HttpConnection(asyncio.Protocol):
-    """Callbacks of the parser fill it; `wait` tells when there is more."""
+    """One request at a time. The parser's callbacks collect the answer; `wait` returns when there is more of it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -36,7 +36,7 @@ class HttpConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = self._until = 0.0
         self._paused = False
-        self.answers = 0  # read on it before this one
+        self.answers = 0  # read on this connection before
         self.idle_since = 0.0
         self.closed = False
         self._reset()
@@ -45,30 +45,30 @@ class HttpConnection(asyncio.Protocol):
     def _reset(self) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
-        self.heard = 0  # bytes before the head was whole
-        self.arrived = False  # the head
-        self.ended = False  # the body
+        self.heard = 0  # bytes of the head so far
+        self.arrived = False  # whether the head is complete
+        self.ended = False  # whether the body is complete
         self.error: Exception | None = None
         self._pieces: list[bytes] = []
         self._size = 0  # of the pieces
-        self._framed = False  # its head tells where the body ends
+        self._framed = False  # the head says where the body ends
         self._bodiless = False
-        self._keeps = False  # it may be used again
+        self._keeps = False  # the server keeps the connection open
 
-    # ---- for who asks
+    # ---- for the transport
 
     def ask(self, head: bytes, body: bytes, *, bodiless: bool = False) -> None:
-        """Sends a question; its answer may have no body whatever its head says (HEAD)."""
+        """Sends a request. `bodiless`: its answer has no body, whatever its head says (HEAD)."""
         self._reset()
         self._bodiless = bodiless
         if len(body) < FULL_BYTES:
             self._transport.write(head + body)
-        else:  # not worth a copy
+        else:  # two writes cost less than a copy
             self._transport.write(head)
             self._transport.write(body)
 
     async def wait(self, seconds: float) -> None:
-        """Until there is more, an end or an error; a TimeoutError after so long."""
+        """Returns when there is more, an end or an error; a TimeoutError after `seconds`."""
         self._until = self._loop.time() + seconds
         if self._timer is None or self._until < self._timer_at:
             self._arm()
@@ -79,7 +79,7 @@ class HttpConnection(asyncio.Protocol):
             self._waiter = None
 
     def take(self) -> bytes:
-        """What has come since the last time."""
+        """The bytes that have arrived since the last call."""
         pieces = self._pieces
         if not pieces:
             return b""
@@ -92,7 +92,7 @@ class HttpConnection(asyncio.Protocol):
         return data
 
     def is_read(self) -> bool:
-        """Whether the answer is whole and all of it was taken."""
+        """Whether the answer is complete and all of it was taken."""
         return self.ended and not self._pieces
 
     @property
@@ -105,7 +105,7 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # ---- one timer a connection, moved on only when it goes off: waiting costs no timer each
+    # ---- one timer for the connection: a wait only moves its end, and the timer is set anew when it goes off
 
     def _arm(self) -> None:
         self._disarm()
@@ -130,13 +130,13 @@ class HttpConnection(asyncio.Protocol):
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    # ---- of the connection
+    # ---- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if self.ended:  # nobody asked: it cannot be trusted with the next question (response splitting)
+        if self.ended:  # bytes without a request: the next answer could be forged (response splitting)
             self.close()
             return
         if not self.arrived:
@@ -161,23 +161,23 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closed = True
-        self._parser = None  # it knows us: without it nothing is left for the collector
+        self._parser = None  # breaks the reference cycle, so that no garbage collection is needed
         if not self.ended and self.error is None:
             if self.arrived and not self._framed and exc is None:
-                self.ended = True  # such a body ends with its connection
+                self.ended = True  # a body without a length ends with its connection
             else:
                 self.error = HungUp("the connection was closed")
         self._disarm()
         self._wake()
 
-    # ---- of the parser
+    # ---- called by the parser
 
     def on_message_begin(self) -> None:
         if self.ended:
-            self._keeps = False  # two answers to one question
+            self._keeps = False  # two answers to one request
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self.arrived:  # a trailer says nothing we want
+        if not self.arrived:  # trailers are ignored
             self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
@@ -193,7 +193,7 @@ class HttpConnection(asyncio.Protocol):
             self._size += len(data)
 
     def on_message_complete(self) -> None:
-        if not self.arrived:  # 100 Continue, 103 Early Hints: the answer is still to come
+        if not self.arrived:  # 100 Continue, 103 Early Hints: the answer follows
             self.headers = {}
         elif not self.ended:
             self.ended = True
@@ -201,7 +201,7 @@ class HttpConnection(asyncio.Protocol):
 
 
 class Pool:
-    """The one used last goes first."""
+    """Idle connections to one origin. The one used last is taken first."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""Dialling: a socket to the first address of a host that answers, and TLS over it."""
+"""Opens a socket to the first address of a host that answers, with TLS where needed."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from dragoman.upstream.http.resolver import Address
 
-HEAD_START_S = 0.25  # how long an address is tried alone (RFC 8305, Happy Eyeballs)
+HEAD_START_S = 0.25  # an address is tried alone for this long (RFC 8305, Happy Eyeballs)
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -19,7 +19,7 @@ P = TypeVar("P", bound=asyncio.Protocol)
 async def dial(
     host: str, found: list[Address], make: Callable[[], P], *, tls: ssl.SSLContext | None, connect_s: float
 ) -> P:
-    """A connected protocol; an OSError (ssl.SSLError and TimeoutError are some) when nobody answers at `found`."""
+    """A connected protocol; an OSError (such as ssl.SSLError or TimeoutError) when no address in `found` answers."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(connect_s):
         connected = await _reach(loop, _mixed(found))
@@ -35,21 +35,21 @@ async def dial(
 
 @lru_cache(1)
 def default_tls() -> ssl.SSLContext:
-    """What the system trusts. Reading it takes a while: not on the loop."""
+    """The certificates that the system trusts. Loading them is slow, so it is done in a thread."""
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
 
 
 def _mixed(found: list[Address]) -> list[Address]:
-    """Both families in turn, beginning with the one the system prefers."""
+    """IPv4 and IPv6 in turn, beginning with the family that the system prefers."""
     first = [info for info in found if info[0] == found[0][0]]
     other = [info for info in found if info[0] != found[0][0]]
     return [info for info in chain.from_iterable(zip_longest(first, other)) if info is not None]
 
 
 async def _reach(loop: asyncio.AbstractEventLoop, addresses: list[Address]) -> socket.socket:
-    """The next address is tried when the one before has failed or has had its head start; the first to answer wins."""
+    """Tries the next address when the one before has failed or its head start is over. The first to answer is used."""
     if len(addresses) == 1:
         return await _connect(loop, addresses[0])
     trying: set[asyncio.Task[socket.socket]] = set()

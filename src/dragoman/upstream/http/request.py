@@ -13,7 +13,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 @lru_cache(4096)
 def join_url(base: str, path: str) -> str:
-    """`path` under `base`, whether `base` ends in nothing, a version, or the whole endpoint; a query is kept."""
+    """`path` under `base`. `base` may end in nothing, a version, or the whole endpoint; its query is kept
+    (FIELD-CASES 85)."""
     parts = urlsplit(base)
     bare, _, query = path.partition("?")
     ours = [step for step in bare.split("/") if step]
@@ -27,27 +28,27 @@ def join_url(base: str, path: str) -> str:
 
 
 def _ends_with(theirs: list[str], ours: list[str]) -> bool:
-    """Whether the base is the endpoint itself, with or without our version in front."""
+    """Whether the base is the endpoint already, with or without our version in front."""
     short = ours[1:] if ours and _VERSION.fullmatch(ours[0]) else ours
     return bool(short) and theirs[-len(short) :] == short
 
 
 def quote_segment(text: str) -> str:
-    """One path segment: nothing in it ends the segment, the path or the query."""
+    """A text as one segment of a path."""
     return quote(text, safe="-._~@:")
 
 
 class Place(NamedTuple):
-    """Where a URL leads: whom to call and what to ask for."""
+    """A URL taken apart: which server to connect to, and what to request there."""
 
     origin: tuple[bool, str, int]  # whether TLS, host, port
     target: str
-    host: str  # as the header says it
+    host: str  # for the Host header
 
 
 @lru_cache(4096)
 def find_place(url: str) -> Place:
-    """A ValueError when the URL is none."""
+    """A ValueError when the URL is not valid."""
     parts = urlsplit(url)
     tls = {"http": False, "https": True}.get(parts.scheme)
     if tls is None or not parts.hostname or parts.username is not None:
@@ -63,7 +64,7 @@ def find_place(url: str) -> Place:
 def build_headers(
     wire: dict[str, str], configured: dict[str, str], auth: Auth, key: Key, origin: str
 ) -> dict[str, str]:
-    """Every header an upstream gets: the dialect's own, the configured ones, the key. Nothing of the client's."""
+    """All headers of a request: the dialect's, the configured ones and the key. None of the client's is passed on."""
     headers = {
         "content-type": "application/json",
         "accept-encoding": "identity",
@@ -81,7 +82,7 @@ def build_headers(
 
 
 def write_head(start: str, fields: dict[str, str]) -> bytes:
-    """A ValueError when a field would end its line: nothing anybody says becomes a header of its own (T30)."""
+    """A ValueError when a field contains a line end: no value can add a header of its own (T30)."""
     lines = [start, *[f"{name}: {value}" for name, value in fields.items()], "", ""]
     text = "\r\n".join(lines)
     ends = len(lines) - 1

@@ -1,7 +1,7 @@
-"""Names into addresses: bounded in time, remembered for when the resolver is gone, and never in anybody's way (F29).
+"""Resolver: the addresses of a host name, within a time limit, and from memory while the system's lookup fails (F29).
 
-The system's lookup blocks and cannot be cancelled. Each runs in a thread of its own that dies with the process, one a
-name: a slow one takes no place from the others', and a stuck one holds up no exit.
+The system's lookup blocks and cannot be cancelled. Each name is looked up in a thread of its own that dies with the
+process. So a slow lookup does not delay the others, and a stuck one does not delay the end of the process.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 LOOKUP_S = 3.0
 FRESH_S = 60.0
-KEPT_S = 300.0  # an answer this old still serves when there is no fresh one
+KEPT_S = 300.0  # an answer may be this old when there is no fresh one
 MOST_KEPT = 1000
 
 Address: TypeAlias = tuple[Any, ...]  # an entry of getaddrinfo
@@ -31,7 +31,7 @@ class Resolver:
         self._asking: dict[tuple[str, int], asyncio.Future[list[Address]]] = {}
 
     async def resolve(self, host: str, port: int) -> list[Address]:
-        """A gaierror when there is no answer in time, and none of the last five minutes."""
+        """A gaierror when there is no answer in time, nor one from the last five minutes."""
         numeric = _read_address(host, port)
         if numeric is not None:
             return numeric
@@ -52,7 +52,7 @@ class Resolver:
         return (KEPT_S + 1, []) if found is None else (self._clock() - found[0], found[1])
 
     def _ask(self, at: tuple[str, int]) -> asyncio.Future[list[Address]]:
-        """One lookup a name, however many wait for it; it may end after they have stopped waiting."""
+        """One lookup for each name, which all that wait share. It may end after they have stopped waiting."""
         asking = self._asking.get(at)
         if asking is None:
             asking = self._asking[at] = in_a_thread(look_up, *at)
@@ -69,7 +69,7 @@ class Resolver:
 
 
 def _read_address(host: str, port: int) -> list[Address] | None:
-    """An address needs no lookup."""
+    """A numeric address, which needs no lookup."""
     try:
         flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags))
@@ -84,7 +84,7 @@ def in_a_thread(work: Callable[..., list[Address]], *arguments: Any) -> asyncio.
     def tell(done: Callable[[Any], None], value: object) -> None:
         try:
             loop.call_soon_threadsafe(lambda: None if future.done() else done(value))
-        except RuntimeError:  # nobody waits any more: the loop is closed
+        except RuntimeError:  # the loop is closed
             return
 
     def run() -> None:

@@ -1,0 +1,246 @@
+"""StreamWriter: the events of an answer as the client's stream, with pings while it is quiet."""
+
+import asyncio
+import logging
+from typing import cast
+
+from msgspec.structs import replace
+
+from dragoman.failure import Failure
+from dragoman.gateway.http import Write
+from dragoman.gateway.response_routes import remember
+from dragoman.gateway.scope import CHARS_PER_TOKEN, NO_USAGE, Scope
+from dragoman.jsontypes import dump_json
+from dragoman.log_line import own_error
+from dragoman.model.events import ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.fold import ReplyBuilder
+from dragoman.model.reply import Reply
+from dragoman.notes import Note, Notes
+from dragoman.upstream.answer import OpenAnswer, Piece
+
+log = logging.getLogger(__name__)
+PING_S = 15.0
+AFTER_END_S = 1.0
+MAX_NOTES_HEADER = 3500
+SHUTTING_DOWN = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
+TOO_LONG = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took longer than it may")
+OWN_ERROR = Failure(kind="server_error", status=500, code="internal", message="an error of the gateway's own")
+
+
+class StreamWriter:
+    """Writes the events of one answer to the client, and pings while there are none."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        request = scope.client_request.request if scope.client_request else None
+        self._encoder = scope.dialect.stream_encoder(scope.answer.notes if scope.answer else Notes(), request)
+        self._as_is = scope.answer is not None and scope.answer.as_is
+        self._tail = b""  # the beginning of a frame that is not complete yet
+        self._last = b""  # the last bytes written
+        self._builder = ReplyBuilder() if scope.resolved is not None and scope.resolved.store else None
+        self._notes_sent = len(scope.notes)  # in the headers
+        self._ended = False
+        self._finished = False  # the last event was read, though the connection may still be open
+        self._written = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._write: Write | None = None
+        self._until = 0.0
+        self._pinging: asyncio.Task[None] | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self, write: Write) -> None:
+        scope, answer = self.scope, self.scope.answer
+        if answer is None:
+            return
+        self._task = cast("asyncio.Task[None]", asyncio.current_task())
+        scope.gateway.live.add(self._stop)
+        self._watch(write)
+        keep = scope.sent if scope.keep else None
+        try:
+            while True:
+                try:
+                    piece = await (answer.next() if not self._finished else self._after_end(answer))
+                except asyncio.CancelledError:
+                    if scope.ending is None:
+                        raise
+                    self._task.uncancel()
+                    piece = Piece(b"", [ReplyFailed(failure=scope.ending)])
+                except Exception as error:  # a bug of ours: the client must not take half an answer for a whole one
+                    log.warning(own_error("read_failed", scope.http.id, error))
+                    piece = Piece(b"", [ReplyFailed(failure=OWN_ERROR)])
+                if piece is None:
+                    break
+                out = self._out(piece)
+                if out:
+                    if scope.first_s is None:
+                        scope.first_s = scope.gateway.clock() - scope.started
+                    self._written = self._loop.time()
+                    if keep is not None and len(keep) < 5000:
+                        keep.append(out)
+                    await write(out)
+                if self._ended:
+                    break
+            if out := self._close() + self._late_notes():
+                await write(out)
+            await self._remember(answer)
+        finally:
+            self._clean_up()
+
+    async def _after_end(self, answer: OpenAnswer) -> Piece | None:
+        """After the last event the connection ends, mostly at once. If an upstream keeps it open, we close it (F27)."""
+        try:
+            async with asyncio.timeout(AFTER_END_S):
+                return await answer.next()
+        except TimeoutError:
+            return None
+
+    def _out(self, piece: Piece) -> bytes:
+        events = piece.events
+        scope = self.scope
+        if events:
+            if not self._as_is and isinstance(events[0], ReplyStart):
+                events = [self._complete(events[0]), *events[1:]]
+            if self._builder is not None:
+                for event in events:
+                    self._builder.feed(event)
+            last = events[-1]
+            if isinstance(last, ReplyFailed):
+                scope.failure = last.failure
+                self._ended = True
+            elif isinstance(last, ReplyEnd):
+                scope.usage = last.usage
+                self._finished = True
+        if self._as_is and events and isinstance(events[0], ReplyStart) and self._is_no_stream(piece.raw):
+            self._as_is, self._tail = False, b""
+        if self._as_is:
+            return self._raw(piece)
+        try:
+            out = self._encoder.feed(events)
+        except Exception as error:  # after the first byte an error can only be an event of the stream
+            log.warning(own_error("encode_failed", scope.http.id, error))
+            self._ended = True
+            scope.failure = Failure(kind="server_error", message="the answer cannot be said in this dialect")
+            fresh = scope.dialect.stream_encoder(Notes(), None)  # a new one: the old one may be in any state
+            out = fresh.feed([ReplyFailed(failure=scope.failure)])
+        return out
+
+    def _raw(self, piece: Piece) -> bytes:
+        """The provider's own bytes, in complete frames: a stream that is cut must not end within a frame (F06)."""
+        failed = self._ended and not piece.raw
+        if failed and self.scope.failure is not None:
+            self._tail = b""
+            if self.scope.failure.kind == "cut_off" or self.scope.failure.code is not None:
+                return self._encoder.feed([ReplyFailed(failure=self.scope.failure)])
+            return b""
+        data = self._tail + piece.raw if self._tail else piece.raw
+        cut = frame_end(data, self.scope.dialect.media_type)
+        self._tail = data[cut:]
+        if cut:
+            self._last = data[:cut]
+            return self._last
+        return b""
+
+    def _is_no_stream(self, raw: bytes) -> bool:
+        """Vertex may send the whole message in one frame. Anthropic's clients cannot read that as a stream."""
+        return self.scope.dialect.start_mark not in self._tail + raw
+
+    def _close(self) -> bytes:
+        if not self._as_is:
+            return self._encoder.close()
+        tail, self._tail = self._tail, b""
+        if self._ended:
+            return b""
+        mark = self.scope.dialect.end_mark
+        if mark in self._last or mark in tail:
+            return tail
+        return (tail.rstrip(b"\r\n") + b"\n\n" if tail else b"") + self.scope.dialect.end_frame
+
+    def _late_notes(self) -> bytes:
+        """Notes made after the headers were sent, as a comment, which readers of event streams skip."""
+        notes = self.scope.notes
+        if self._as_is or len(notes) <= self._notes_sent or not self.scope.dialect.ping:
+            return b""
+        return f": x-dragoman-notes {write_notes(notes[self._notes_sent :])}\n\n".encode()
+
+    def _complete(self, start: ReplyStart) -> ReplyStart:
+        """Adds what the encoder cannot know: the id, the time, and about how many tokens were read."""
+        if self.scope.dialect.counts_first and (start.usage is None or not start.usage.input):
+            read = max(self.scope.size // CHARS_PER_TOKEN, 1)
+            start = replace(start, usage=replace(start.usage or NO_USAGE, input=read))
+        return self.scope.stamp(start)
+
+    async def _remember(self, answer: OpenAnswer) -> None:
+        scope = self.scope
+        if self._builder is None or scope.failure is not None or scope.client_request is None:
+            return
+        reply = self._builder.reply()
+        if isinstance(reply, Reply):
+            wire = scope.dialect.encode_reply(reply, Notes(), scope.client_request.request)
+            await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, dump_json(wire.body))
+
+    # ---- ending it from outside
+
+    def _stop(self) -> None:
+        """The server shuts down: the stream ends with an error that says so."""
+        self._end(SHUTTING_DOWN)
+
+    def _end(self, why: Failure) -> None:
+        if self.scope.ending is None and self._task is not None:
+            self.scope.ending = why
+            self._task.cancel()
+
+    def _watch(self, write: Write) -> None:
+        """Starts the stream's one timer. It pings while the stream is quiet, and ends a stream that takes too long."""
+        self._written = self._loop.time()
+        self._write = write
+        limit = self.scope.answer.target.upstream.timeouts.stream_s if self.scope.answer else 0.0
+        self._until = self._written + limit
+        self._timer = self._loop.call_later(PING_S, self._tick)
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        if now >= self._until:
+            self._end(TOO_LONG)
+            return
+        quiet = now - self._written
+        ping = self.scope.dialect.ping
+        if quiet >= PING_S - 0.001 and ping and not self._tail and self._write is not None:
+            self._written, quiet = now, 0.0
+            self._pinging = self._loop.create_task(_write_ping(self._write, ping))
+        self._timer = self._loop.call_later(max(PING_S - quiet, 0.05), self._tick)
+
+    def _clean_up(self) -> None:
+        """Ends the timer and breaks reference cycles."""
+        self.scope.gateway.live.discard(self._stop)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._task = self._write = self._pinging = None
+
+
+async def _write_ping(write: Write, data: bytes) -> None:
+    await write(data)
+
+
+def frame_end(data: bytes, media_type: str) -> int:
+    """Where the last complete frame ends."""
+    if media_type != "text/event-stream":
+        return data.rfind(b"\n") + 1
+    if data[:1] == b"[" or data[:1] == b",":  # Gemini's array is passed on as it comes
+        return len(data)
+    plain, windows, old = data.rfind(b"\n\n"), data.rfind(b"\n\r\n"), data.rfind(b"\r\r")
+    return max(plain + 2 if plain >= 0 else 0, windows + 3 if windows >= 0 else 0, old + 2 if old >= 0 else 0)
+
+
+def write_notes(notes: tuple[Note, ...]) -> str:
+    """Notes as ASCII JSON, as many as fit. The last entry says how many are left out."""
+    shown: list[object] = []
+    size = 2
+    for i, note in enumerate(notes):
+        entry = {"kind": note.kind, "where": note.where, "why": note.why}
+        size += len(dump_json(entry)) + 1
+        if size > MAX_NOTES_HEADER:
+            shown.append({"more": len(notes) - i})
+            break
+        shown.append(entry)
+    return dump_json(shown).decode().encode("ascii", "backslashreplace").decode()
