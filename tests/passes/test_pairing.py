@@ -28,7 +28,7 @@ def test_e1_seed_004_2_an_orphaned_result_is_removed() -> None:
     request = talk(assistant("response"), user(result("call_999", "result")))
     notes = Notes()
     assert pair_calls(request, notes).messages == (assistant("response"),)
-    assert [(n.kind, n.where) for n in notes] == [("dropped", "/messages/1/parts/0")]
+    assert [(n.kind, n.where) for n in notes] == [("repaired", "/messages/1/parts/0")]
 
 
 def test_e1_seed_004_3_a_partly_answered_turn_keeps_its_complete_pairs() -> None:
@@ -37,7 +37,7 @@ def test_e1_seed_004_3_a_partly_answered_turn_keeps_its_complete_pairs() -> None
     first, second = pair_calls(request, notes).messages
     assert first == assistant(call("call_1", "test1"))
     assert second is request.messages[1]
-    assert [(n.kind, n.where) for n in notes] == [("dropped", "/messages/0/parts/1")]
+    assert [(n.kind, n.where) for n in notes] == [("repaired", "/messages/0/parts/1")]
 
 
 def test_e1_seed_004_4_when_no_call_is_left_the_text_stays() -> None:
@@ -209,7 +209,7 @@ def test_e4_malformed_histories_degrade_gracefully(mend: bool) -> None:
 
 def test_a_strict_caller_is_refused_instead() -> None:
     with pytest.raises(LossError, match="/messages/0/parts/0"):
-        pair_calls(talk(user(result("x"))), Notes(refuse={"dropped"}))
+        pair_calls(talk(user(result("x"))), Notes(refuse={"repaired"}))
 
 
 # ---------------------------------------------------------------- A7
@@ -271,4 +271,5 @@ def test_e4_every_removal_is_noted_and_only_removals(request: Request) -> None:
     fixed = pair_calls(request, notes)
     before = sum(len(m.parts) for m in request.messages)
     after = sum(len(m.parts) for m in fixed.messages)
-    assert before - after == sum(n.kind == "dropped" for n in notes)
+    removals = ("answers no call", "has no result")
+    assert before - after == sum(n.kind == "repaired" and any(word in n.why for word in removals) for n in notes)

@@ -139,7 +139,7 @@ class _Repair:
                 self.text[i, j] = kept
                 self.notes.altered(self._at(i, j), f"answers no call ({part.call_id}): kept as text")
             else:
-                self.notes.dropped(self._at(i, j), f"answers no call ({part.call_id})")
+                self.notes.repaired(self._at(i, j), f"answers no call ({part.call_id})")
 
     def _settle_calls(self) -> None:
         for call in self.calls:
@@ -149,7 +149,7 @@ class _Repair:
                 self.notes.invented(self._at(*call.at), f"an error result: nothing answers the call {call.part.id}")
                 continue
             self.gone.add(call.at)
-            self.notes.dropped(self._at(*call.at), f"the call {call.part.id} has no result")
+            self.notes.repaired(self._at(*call.at), f"the call {call.part.id} has no result")
         if not self.mend:
             self._drop_bare_reasoning()
 
@@ -161,7 +161,7 @@ class _Repair:
             if message.role == "assistant" and all(isinstance(message.parts[j], Reasoning) for j in left):
                 for j in left:
                     self.gone.add((i, j))
-                    self.notes.dropped(self._at(i, j), "its call has no result")
+                    self.notes.repaired(self._at(i, j), "its call has no result")
 
     # ------------------------------------------------------------ results behind their calls
 

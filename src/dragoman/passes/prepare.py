@@ -34,7 +34,6 @@ from dragoman.passes.reasoning import (
 from dragoman.passes.refusals import say_refusals_as_text
 from dragoman.passes.rename import NOTHING, rename
 from dragoman.passes.result_media import move_result_media
-from dragoman.passes.roles import say_developer_as_system
 from dragoman.passes.schemas import adapt_schemas
 from dragoman.passes.server_history import tell_server_history
 from dragoman.passes.system import place_system
@@ -46,8 +45,14 @@ from dragoman.passes.turn_edges import (
     end_with_user,
     strip_last_text,
 )
-from dragoman.passes.turn_joining import join_apart, join_calls, set_results_apart
-from dragoman.passes.turns import join_turns, put_results_first
+from dragoman.passes.turns import (
+    join_apart,
+    join_calls,
+    join_turns,
+    put_results_first,
+    say_developer_as_system,
+    set_results_apart,
+)
 
 
 class Prepared(Struct, frozen=True):

@@ -108,7 +108,7 @@ def _without_blank(parts: tuple[Part, ...], at: At, notes: Notes) -> tuple[Part,
     for j, part in enumerate(parts):
         if _is_blank(part):
             same = False
-            notes.dropped((at, j), "blank text is refused")
+            notes.repaired((at, j), "blank text is refused")
             cache = part.cache if isinstance(part, Text) else None
             if cache is not None and not (kept and _mark(kept, cache)):
                 mark = cache

@@ -1,0 +1,50 @@
+"""Turns that are joined: what both say and one turn can say only once is noted, at every target."""
+
+import pytest
+
+import dragoman
+from dragoman import LossError
+from dragoman.model.messages import Message, Text, ToolCall
+from dragoman.notes import Notes
+from dragoman.passes.turns import join_apart, join_calls, join_turns
+from tests.passes.talk import talk, user
+
+NAMED = {
+    "model": "m",
+    "messages": [
+        {"role": "user", "content": "who are you?"},
+        {
+            "role": "assistant",
+            "name": "alice",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}],
+        },
+        {"role": "assistant", "name": "bob", "content": "I am Bob."},
+        {"role": "tool", "tool_call_id": "c1", "content": "here"},
+        {"role": "user", "content": "go on"},
+    ],
+}
+
+
+def named(name: str, *parts: Text | ToolCall) -> Message:
+    return Message(role="assistant", parts=parts, extras={"openai_chat": {"name": name}})
+
+
+@pytest.mark.parametrize("join", [join_turns, join_calls, join_apart])
+def test_a_join_notes_what_one_turn_cannot_say_twice(join: object) -> None:
+    call = ToolCall(id="c", name="f", arguments="{}")
+    notes = Notes()
+    joined = join(talk(user("hi"), named("alice", call), named("bob", Text(text="x"))), notes)  # type: ignore[operator]
+    assert len(joined.messages) == 2
+    assert joined.messages[1].extras == {"openai_chat": {"name": "bob"}}
+    assert [(note.kind, note.why) for note in notes] == [("dropped", "joined with a turn that says another")]
+
+
+def test_neighbours_with_different_names_are_not_joined_in_silence() -> None:
+    """Seen: alice was gone without a note, and a strict caller was not refused."""
+    converted = dragoman.convert(NAMED, source="openai_chat", to="openai_chat")
+    names = [message.get("name") for message in converted.body["messages"]]
+    if "alice" not in names:
+        assert any("joined with a turn" in note.why for note in converted.notes)
+        with pytest.raises(LossError):
+            dragoman.convert(NAMED, source="openai_chat", to="openai_chat", refuse={"dropped", "altered", "repaired"})
