@@ -75,7 +75,7 @@ def look_at_stream(case: Path, source: str) -> dict[str, Any]:
 
 
 def told_notes(notes: Any) -> list[str]:
-    return [f"{note.kind} {note.where}: {note.why}" for note in notes if isinstance(note, Note)]
+    return [f"{note.kind} {note.where or '/'}: {note.why}" for note in notes if isinstance(note, Note)]
 
 
 def plain(value: Any) -> Any:

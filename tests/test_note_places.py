@@ -94,6 +94,13 @@ def test_inside_a_result_that_was_replaced_parts_are_found_too() -> None:
     assert Stages(first, second).trace(1, part(0, 0, "parts", 0, "cache")) == part(0, 0, "parts", 1, "cache")
 
 
+def test_what_moved_out_of_a_result_is_found_in_it() -> None:
+    first = ask(user(ToolResult(call_id="x", parts=(A, B))))
+    second = ask(user(ToolResult(call_id="x", parts=(A,))), user(B))
+    assert Stages(first, second).trace(1, part(1, 0, "cache")) == part(0, 0, "parts", 1, "cache")
+    assert Stages(first, second).trace(1, part(0, 0, "parts", 0)) == part(0, 0, "parts", 0)
+
+
 def test_every_form_is_walked_back_through() -> None:
     assert back(part(0, 0), ask(TWO, THREE), ask(THREE), ask(user(D))) == part(2, 1)
 

@@ -14,6 +14,8 @@ class Value:
     """A stand-in for a canonical value."""
 
     tools: tuple[object, ...] = ()
+    seed: int = 1
+    user: str | None = None
 
 
 def locate(value: Value, place: Place) -> Place:
@@ -83,3 +85,24 @@ def test_settled_notes_keep_their_places_and_nothing_else() -> None:
     notes.settle()
     notes.dropped((ROOT, "user"), "why")
     assert [note.where for note in notes] == ["/body/of 0/seed", "/user"]
+
+
+def test_what_is_not_there_is_at_the_place_of_its_holder_unless_it_was_invented() -> None:
+    notes = Notes()
+    notes.begin("request", lambda value, place: place, Value((object(),)))
+    notes.altered((ROOT, "user"), "there is none")
+    notes.altered((((ROOT, "tools"), 0), "cache"), "it has none")
+    notes.altered(((ROOT, "tools"), 3), "there is no such tool")
+    notes.invented((ROOT, "user"), "it has to be somewhere")
+    notes.invented(((ROOT, "tools"), 3), "one more tool")
+    assert [note.where for note in notes] == ["", "/tools/0", "/tools", "/user", "/tools"]
+
+
+def test_notes_about_the_request_may_follow_notes_about_the_reply() -> None:
+    notes = Notes()
+    notes.begin("request", None)
+    notes.begin("reply", None)
+    notes.dropped((ROOT, "id"), "of the reply")
+    notes.resume("request")
+    notes.dropped((ROOT, "seed"), "of the request, which is sent once more")
+    assert [note.body for note in notes] == ["reply", "request"]

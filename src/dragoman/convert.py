@@ -21,7 +21,8 @@ from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.framing.sse import SseDecoder
 from dragoman.jsontypes import Json, JsonObject, copy_json, dump_json, kind_of, load_json
-from dragoman.model.events import Event, ReplyFailed
+from dragoman.model.events import Event, PartDelta, ReplyFailed
+from dragoman.model.fold import StartedParts
 from dragoman.model.request import Request
 from dragoman.notes import Note, NoteKind, Notes
 from dragoman.passes.profile import Feature, Policy, Profile
@@ -61,7 +62,8 @@ def convert(
     body = _own(request)
     here, there = _dialects(source, to, body, "request")
     notes = Notes(refuse)
-    asked = here.decode_request(WireRequest(body=body, path=path, headers=_lower(headers)), notes)
+    notes.begin("request", here.locate_request)
+    asked = notes.stage(here.decode_request(WireRequest(body=body, path=path, headers=_lower(headers)), notes))
     if mend:
         asked = make_legal(asked, there, notes, native=here is there)
     wire = there.encode_request(asked, notes)
@@ -106,7 +108,8 @@ def convert_reply(reply: Body, *, to: str, source: str = AUTO, refuse: Iterable[
     body = _own(reply)
     here, there = _dialects(source, to, body, "reply")
     notes = Notes(refuse)
-    wire = there.encode_reply(here.decode_reply(WireReply(body=body), notes), notes)
+    notes.begin("reply", here.locate_reply)
+    wire = there.encode_reply(notes.stage(here.decode_reply(WireReply(body=body), notes)), notes)
     return Converted(body=wire.body, headers=wire.headers, notes=tuple(notes), source=here.name, to=there.name)
 
 
@@ -128,6 +131,8 @@ class StreamConverter:
     def __init__(self, source: str, to: str, *, refuse: Iterable[NoteKind] = (), request: Request | None = None):
         self.notes = Notes(refuse)
         self.source, self.to = find_dialect(source), find_dialect(to)
+        self._started = StartedParts()
+        self.notes.begin("reply", self.source.locate_reply, self._started)
         self._decoder = self.source.stream_decoder(self.notes)
         self._encoder = self.to.stream_encoder(self.notes, request)
         self.failure: Failure | None = None  # what the stream ended with, if it did not end well
@@ -136,6 +141,8 @@ class StreamConverter:
         events = self._decoder.feed(piece)
         if not events:
             return b""
+        if type(events[0]) is not PartDelta or len(events) > 1:  # most pieces are a delta
+            self._started.feed(events)
         if isinstance(events[-1], ReplyFailed):
             self.failure = events[-1].failure
         return self._encoder.feed(events)
@@ -143,6 +150,7 @@ class StreamConverter:
     def close(self) -> bytes:
         """What is left; a stream that was cut ends in its dialect's error, never in a success."""
         events: list[Event] = self._decoder.close()
+        self._started.feed(events)
         if events and isinstance(events[-1], ReplyFailed):
             self.failure = events[-1].failure
         return self._encoder.feed(events) + self._encoder.close()

@@ -21,6 +21,7 @@ from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject, dump_json, load_json, top_spans
 from dragoman.learner import learn
 from dragoman.model.events import Event, ReplyFailed
+from dragoman.model.fold import StartedParts
 from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
@@ -43,6 +44,7 @@ class ClientRequest(Struct, kw_only=True):
 
     dialect: Dialect
     request: Request
+    decoded: Request | None = None  # as it was read from the body, if `request` is no longer that
     raw: bytes = b""  # the body as it came
     headers: dict[str, str] = {}  # those of the dialect
     notes: tuple[Note, ...] = ()  # of decoding it
@@ -104,11 +106,11 @@ class WayBack(Struct, frozen=True, kw_only=True):
         if self.spent is not None:
             reply = replace(reply, usage=add_usage(self.spent, reply.usage))
         if self.think_tags:
-            reply = find_thoughts(reply, self.think_tags, opened=self.think_opened)
+            reply = self.notes.stage(find_thoughts(reply, self.think_tags, opened=self.think_opened))
         if self.asked is not None:
             self._check(reply, self.asked)
         try:
-            return undo_reply(reply, self.undo, self.notes)
+            return self.notes.stage(undo_reply(reply, self.undo, self.notes))
         except LossError as error:
             raise UpstreamError(_misfit(error.why)) from error
 
@@ -130,6 +132,8 @@ class StreamWayBack:
 
     def __init__(self, way: WayBack) -> None:
         self._thoughts = ThoughtFinder(way.think_tags, opened=way.think_opened) if way.think_tags else None
+        self._found = StartedParts()  # with the thoughts among them
+        self._notes = way.notes
         self._undo: StreamRenamer | StreamUndo = StreamUndo(way.undo, way.notes)
         if way.undo.is_only_names():  # fast path: only names to undo
             self._undo = StreamRenamer(way.undo.renames)
@@ -137,6 +141,8 @@ class StreamWayBack:
     def feed(self, events: list[Event]) -> list[Event]:
         if self._thoughts is not None:
             events = [out for event in events for out in self._thoughts.feed(event)]
+            self._found.feed(events)
+            self._notes.stage(self._found)
         undo = self._undo
         if isinstance(undo, StreamRenamer):
             return undo.feed_all(events)
@@ -219,7 +225,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
     ) -> UpstreamCall:
         """`spent`: by an answer that was wrong and is asked for once more."""
         dialect, profile = self.to.dialect, self.to.profile
-        wire = dialect.encode_request(request, self.notes)
+        self.notes.resume("request")  # a wrong answer may have been read in between
+        wire = dialect.encode_request(self.notes.stage(request), self.notes)
         if self.asks_usage and dialect.usage_option is not None:
             _ask_for_usage(wire.body, *dialect.usage_option)
         body = dump_json(wire.body)
@@ -268,6 +275,7 @@ def write_call(
     """The client's request as its destination wants it: the client's own bytes if nothing has to change."""
     asked = client_request.request
     request = replace(asked, model=to.model, stream=stream or asked.stream)
+    notes.begin("request", client_request.dialect.locate_request, client_request.decoded or asked)
     prepared = prepare(request, to.profile, notes)
     exchange = Exchange(
         to=to,

@@ -43,11 +43,11 @@ class Stages:
 class _Step:
     """One form and the one that a pass made of it."""
 
-    __slots__ = ("_after", "_before", "_parts")
+    __slots__ = ("_after", "_before", "_known")
 
     def __init__(self, before: Any, after: Any) -> None:
         self._before, self._after = before, after
-        self._parts: dict[str, dict[int, tuple[int, int]]] = {}  # id of a part before -> its turn and its place in it
+        self._known: dict[str, dict[int, Place]] = {}  # the places of all turns and parts before, by identity
 
     def back(self, place: Place) -> Place:
         if len(place) < 2 or not isinstance(place[0], str) or not isinstance(place[1], int):
@@ -57,61 +57,81 @@ class _Step:
         if before is after or number >= len(after):
             return place
         if key in TURNS:
-            return (key, *self._turn_back(key, before, after, number, rest))
+            return (key, *self._turn_back(key, number, rest))
         found = find_back(before, after, number)
         return (key,) if found is None else (key, found, *rest)
 
-    def _turn_back(self, key: str, before: Sequence[Any], after: Sequence[Any], number: int, rest: Place) -> Place:
+    def _turn_back(self, key: str, number: int, rest: Place) -> Place:
+        before, after, known = getattr(self._before, key), getattr(self._after, key), self._places(key)
         turn = after[number]
-        in_part = len(rest) > 1 and rest[0] == "parts" and isinstance(rest[1], int) and rest[1] < len(turn.parts)
-        if in_part:
-            known = self._known(key, before).get(id(turn.parts[rest[1]]))
-            if known is not None:
-                return (known[0], "parts", known[1], *rest[2:])
-        found = self._find_turn(key, before, after, number)
+        for part, used in reversed(_parts_on(turn, rest)):
+            if id(part) in known:
+                return (*known[id(part)], *rest[used:])
+        found = _home(turn, known)
+        if found is None:
+            found = _between([_home(turn, known) for turn in after], len(before), number)
         if found is None:
             return ()
-        if in_part:
-            return (found, *_part_back(before[found], turn, rest))
-        return (found, *rest)
+        return (found, *_part_back(before[found], turn, rest))
 
-    def _find_turn(self, key: str, before: Sequence[Any], after: Sequence[Any], number: int) -> int | None:
-        """By what is in it first: a turn that was joined or emptied is still where its parts were."""
-        known = self._known(key, before)
-        for i, turn in enumerate(before):
-            if turn is after[number]:
-                return i
-        for part in after[number].parts:
-            if id(part) in known:
-                return known[id(part)][0]
-        homes = [self._home(known, before, turn) for turn in after]
-        return _between(homes, len(before), number)
-
-    def _home(self, known: dict[int, tuple[int, int]], before: Sequence[Any], turn: Any) -> int | None:
-        found = next((known[id(part)][0] for part in turn.parts if id(part) in known), None)
-        return found if found is not None else next((i for i, old in enumerate(before) if old is turn), None)
-
-    def _known(self, key: str, before: Sequence[Any]) -> dict[int, tuple[int, int]]:
-        known = self._parts.get(key)
+    def _places(self, key: str) -> dict[int, Place]:
+        known = self._known.get(key)
         if known is None:
-            known = self._parts[key] = {
-                id(part): (i, j) for i, turn in enumerate(before) for j, part in enumerate(turn.parts)
-            }
+            known = self._known[key] = {}
+            for i, turn in enumerate(getattr(self._before, key)):
+                known[id(turn)] = (i,)
+                for j, part in enumerate(turn.parts):
+                    known[id(part)] = (i, "parts", j)
+                    for k, inner in enumerate(getattr(part, "parts", ())):  # of a tool's result
+                        known[id(inner)] = (i, "parts", j, "parts", k)
         return known
 
 
+def _parts_on(turn: Any, rest: Place) -> list[tuple[Any, int]]:
+    """The parts on the way to a place in a turn, outermost first, each with how many steps lead to it."""
+    found: list[tuple[Any, int]] = []
+    while rest[:1] == ("parts",) and len(rest) > 1 and isinstance(rest[1], int):
+        parts = getattr(turn, "parts", ())
+        if rest[1] >= len(parts):
+            break
+        turn, rest = parts[rest[1]], rest[2:]
+        found.append((turn, 2 * len(found) + 2))
+    return found
+
+
+def _home(turn: Any, known: dict[int, Place]) -> int | None:
+    """The turn that a turn was, or that its first known part was in: it may have been joined or emptied."""
+    for item in (turn, *turn.parts):
+        if id(item) in known:
+            return int(known[id(item)][0])
+    return None
+
+
+def find_present(value: Any, place: Place, *, invented: bool) -> Place:
+    """A place as far as the value goes. A field that was invented has a place, though nothing is there."""
+    for i, step in enumerate(place):
+        if isinstance(step, int) and isinstance(value, list | tuple) and step >= len(value):
+            return place[:i]
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list | tuple) else None
+        else:
+            value = value.get(step) if isinstance(value, dict) else getattr(value, step, None)
+        if value is None or (step == "citations" and not value):
+            return place if invented else place[:i]
+    return place
+
+
 def _part_back(before: Any, after: Any, rest: Place) -> Place:
-    """The place of a part that a pass replaced, or of something in it: `rest` begins with `parts` and a number."""
+    """A place in a turn or a result that a pass replaced, as a place in the one before."""
+    if rest[:1] != ("parts",) or len(rest) < 2 or not hasattr(before, "parts") or not hasattr(after, "parts"):
+        return rest
     number = rest[1]
     if not isinstance(number, int) or number >= len(after.parts):
         return rest[:1]
     found = find_back(before.parts, after.parts, number)
     if found is None:
         return ("parts",)
-    old, new, inner = before.parts[found], after.parts[number], rest[2:]
-    if len(inner) > 1 and inner[0] == "parts" and hasattr(old, "parts") and hasattr(new, "parts"):
-        return ("parts", found, *_part_back(old, new, inner))
-    return ("parts", found, *inner)
+    return ("parts", found, *_part_back(before.parts[found], after.parts[number], rest[2:]))
 
 
 def find_back(before: Sequence[Any], after: Sequence[Any], number: int) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 
 from dragoman.errors import LossError, pointer
-from dragoman.note_places import Place, Stages
+from dragoman.note_places import Place, Stages, find_present
 
 T = TypeVar("T")
 NoteKind: TypeAlias = Literal["dropped", "altered", "invented", "repaired"]
@@ -48,7 +48,9 @@ class _Source:
         place = self.stages.trace(number, flatten(at))
         canonical = where = pointer(place)
         if self._locate is not None and self.stages.forms:
-            where = pointer(self._locate(self.stages.forms[0], place))
+            value = self.stages.forms[0]
+            unknown = kind == "invented" or getattr(value, "partial", False)
+            where = pointer(self._locate(value, find_present(value, place, invented=unknown)))
         return Note(kind, where, why, canonical, self.body)
 
 
@@ -68,12 +70,13 @@ class _Unread(Struct, frozen=True):
 class Notes:
     """Collects notes; raises LossError at once for the kinds the caller refuses."""
 
-    __slots__ = ("_all", "_refuse", "_source")
+    __slots__ = ("_all", "_refuse", "_source", "_sources")
 
     def __init__(self, refuse: Iterable[NoteKind] = ()) -> None:
         self._all: list[Note | _Unread] = []
         self._refuse = frozenset(refuse)
         self._source = _Source("request", None, Stages())
+        self._sources: dict[BodyKind, _Source] = {"request": self._source}
 
     def __iter__(self) -> Iterator[Note]:
         return iter(self.items)
@@ -94,7 +97,11 @@ class Notes:
 
     def begin(self, body: BodyKind, locate: Locate | None, *forms: Any) -> None:
         """What is noted from here on is about another body. `forms`: its value, if it has been read already."""
-        self._source = _Source(body, locate, Stages(*forms))
+        self._source = self._sources[body] = _Source(body, locate, Stages(*forms))
+
+    def resume(self, body: BodyKind) -> None:
+        """What is noted from here on is about a body that was begun before."""
+        self._source = self._sources.get(body, self._source)
 
     def stage(self, value: T) -> T:
         """The value has this form now: what is noted from here on names places in it. Returns the value."""
@@ -102,9 +109,10 @@ class Notes:
         return value
 
     def settle(self) -> None:
-        """Read all places now, so that no form of the conversation has to be kept for them."""
+        """Read all places now, so that the request need not be kept for them. A reply may go on."""
         self._read_all()
-        self._source = _Source(self._source.body, None, Stages())
+        if self._sources.pop("request", None) is self._source:
+            self._source = _Source("request", None, Stages())
 
     def dropped(self, at: At, why: str) -> None:
         """It is gone."""
@@ -134,14 +142,14 @@ class Notes:
         """Write into the list of another one from here on."""
         self._all = other._all
 
-    def refuse(self, at: At, why: str) -> LossError:
+    def refuse(self, at: At, why: str, kind: NoteKind = "dropped") -> LossError:
         """The error for something that is refused whatever the caller accepts. It is returned, to be raised."""
-        note = self._source.spell("dropped", at, why, len(self._source.stages.forms) - 1)
+        note = self._source.spell(kind, at, why, len(self._source.stages.forms) - 1)
         return LossError(note.where, note.why, note.canonical)
 
     def _add(self, kind: NoteKind, at: At, why: str) -> None:
         if kind in self._refuse:
-            raise self.refuse(at, why)
+            raise self.refuse(at, why, kind)
         self._all.append(_Unread(kind, at, why, self._source, len(self._source.stages.forms) - 1))
 
 

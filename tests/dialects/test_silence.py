@@ -135,7 +135,7 @@ def test_what_a_response_repeats_of_its_request_is_not_missed(to: str) -> None:
         "store": True,
     }
     converted = convert_reply(body, source="openai_responses", to=to)
-    assert {note.where for note in converted.notes} <= NO_PLACE.get(to, set())
+    assert {note.canonical for note in converted.notes} <= NO_PLACE.get(to, set())
 
 
 @pytest.mark.parametrize("to", [name for name in DIALECTS if name != "openai_chat"])

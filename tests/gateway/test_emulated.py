@@ -88,6 +88,7 @@ def test_a_second_misfit_is_handed_on_and_told() -> None:
         "kind": "dropped",
         "where": "/choices/0",
         "why": "the answer is not what was asked for: /: a is missing",
+        "body": "reply",
     }
 
 
@@ -150,7 +151,7 @@ def test_several_answers_are_asked_for_one_by_one_and_joined() -> None:
     assert [choice["index"] for choice in got.json["choices"]] == [0, 1, 2]
     assert got.json["usage"]["total_tokens"] == 15
     assert [json.loads(seen.body).get("n") for seen in line.seen] == [None] * 3
-    assert {"kind": "altered", "where": "/choices", "why": "asked 3 times"} in notes_of(got)
+    assert {"kind": "altered", "where": "/n", "why": "asked 3 times"} in notes_of(got)
 
 
 def test_eight_is_the_most_that_is_asked_for() -> None:
@@ -172,7 +173,7 @@ def test_the_policy_decides_about_several_answers(policy: str, status: int, answ
         got = post(house.url, "/v1/chat/completions", body)
     assert (got.status, len(got.json.get("choices", ())), len(line.seen)) == (status, answers, sent)
     if policy == "drop":
-        assert {"kind": "dropped", "where": "/choices", "why": "compatible cannot be told"} in notes_of(got)
+        assert {"kind": "dropped", "where": "/n", "why": "compatible cannot be told"} in notes_of(got)
 
 
 def test_strict_several_answers_are_not_asked_for_one_by_one() -> None:
@@ -250,4 +251,4 @@ def test_what_an_answer_loses_on_its_way_to_the_client_is_told_in_the_header() -
     ):
         asked = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "q"}]}
         got = post(house.url, "/v1/messages", asked)
-    assert "/choices/0/parts/0/logprobs" in [note["where"] for note in notes_of(got)]
+    assert "/choices/0/logprobs/content" in [note["where"] for note in notes_of(got)]

@@ -59,7 +59,7 @@ def _steps(where: str) -> list[str]:
 
 
 def _apply(value: Any, note: Note) -> str | None:
-    steps = _steps(note.where)
+    steps = _steps(note.canonical)
     if not steps:
         return f"a note about everything: {note}"
     holder = value

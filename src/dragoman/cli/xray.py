@@ -63,7 +63,7 @@ def show(found: Json) -> None:
     body(found.get("reply"))
     title("notes")
     for note in found.get("notes", ()):
-        print(f"{note['kind']:<9} {note['where'] or '/'}  {note['why']}")
+        print(f"{note['kind']:<9} {note['body']:<8} {note['where'] or '/'}  {note['why']}")
 
 
 def title(text: str) -> None:

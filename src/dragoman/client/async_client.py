@@ -22,7 +22,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import ClientRequest, UpstreamCall
 from dragoman.failure import Failure
-from dragoman.jsontypes import load_json
+from dragoman.jsontypes import JsonObject, load_json
 from dragoman.model.events import Event
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply
@@ -329,6 +329,12 @@ def finish_run(stopped: Stopped, notes: list[Note], built: BuiltRequest) -> RunA
     return RunAnswer(stopped, notes=tuple(notes), output=built.output)
 
 
+def _read_note(row: JsonObject) -> Note:
+    """A note of a gateway. Its `where` is a place in the body that we sent. The caller knows the canonical form."""
+    place = row["canonical"] if "canonical" in row else row["where"]
+    return Note(row["kind"], place, row["why"], place, row.get("body") or "request")
+
+
 def notes_of(open_answer: OpenAnswer) -> tuple[Note, ...]:
     """Our notes, and the notes that a gateway sends in its header."""
     notes = tuple(open_answer.notes)
@@ -337,7 +343,7 @@ def notes_of(open_answer: OpenAnswer) -> tuple[Note, ...]:
         return notes
     try:
         rows = load_json(header)
-        more = [Note(row["kind"], row["where"], row["why"]) for row in rows if "kind" in row]
+        more = [_read_note(row) for row in rows if "kind" in row]
     except (DecodeError, KeyError, TypeError):
         return notes
     return (*notes, *more)

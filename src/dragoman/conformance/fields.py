@@ -319,7 +319,8 @@ def _at(value: Any, where: str) -> Any:
 
 def _touches(note: Note, where: str) -> bool:
     """Whether a note is about a place, a parent of it, or a child of it."""
-    return where == note.where or where.startswith(note.where + "/") or note.where.startswith(where + "/")
+    place = note.canonical
+    return where == place or where.startswith(place + "/") or place.startswith(where + "/")
 
 
 def _same(meant: Any, found: Any) -> bool:

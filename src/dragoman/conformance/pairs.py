@@ -174,7 +174,7 @@ def _judge(
 
 
 def _speaks_of(probe: Probe, notes: Iterable[Note]) -> bool:
-    return any(set(note.where.split("/")) & set(probe.noted) for note in notes)
+    return any(set(note.canonical.split("/")) & set(probe.noted) for note in notes)
 
 
 def _encode_stream(dialect: Dialect, events: Iterable[Event]) -> bytes:

@@ -111,8 +111,8 @@ def _count(tally: Tally, value: Any, notes: Iterable[Note]) -> None:
     said = _leaves(value)
     tally.said += said
     for note in notes:
-        found = _at(value, note.where)
-        own = "/extras/" in note.where or (isinstance(found, dict) and found.get("kind") in OWN)
+        found = _at(value, note.canonical)
+        own = "/extras/" in note.canonical or (isinstance(found, dict) and found.get("kind") in OWN)
         kind = "own" if own else note.kind
         tally.notes[kind] = tally.notes.get(kind, 0) + 1
         if kind in ("dropped", "altered"):

@@ -142,7 +142,7 @@ class Player:
             tools=self.scenario.offered,
             meaning=self.meaning,
             before=before,
-            worded=any(note.kind == "altered" and note.where == "/output" for note in self.done.notes),
+            worded=any(note.kind == "altered" and note.canonical == "/output" for note in self.done.notes),
         )
         if not self.meaning and _stopped_short(answer.reply, turn.expect):
             raise Skipped("the model ended by itself, before the limit")

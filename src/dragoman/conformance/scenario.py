@@ -72,7 +72,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def is_about(self, note: Note) -> bool:
         """Whether a note says that the conversion lost what the scenario tests."""
-        return any(re.fullmatch(pattern, f"{note.kind} {note.where}") for pattern in self.about)
+        return any(re.fullmatch(pattern, f"{note.kind} {note.canonical}") for pattern in self.about)
 
 
 class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

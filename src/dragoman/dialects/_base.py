@@ -5,13 +5,14 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from dragoman.dialects._places import same_place
 from dragoman.dialects._services import CountCodec, EmbeddingsCodec, ModelsCodec, SpeechCodec
 from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject
 from dragoman.model.events import Event
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.notes import Notes
+from dragoman.notes import Locate, Notes
 from dragoman.passes.profile import Profile
 from dragoman.wire import WireReply, WireRequest
 
@@ -76,6 +77,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     stream_encoder: MakeStreamEncoder
     decode_failure: Callable[[WireReply], Failure]
     encode_failure: Callable[[Failure], WireReply]
+    locate_request: Locate = same_place  # where a place of a canonical request is in the body it was read from
+    locate_reply: Locate = same_place
 
     # its API
     doors: tuple[Door, ...] = ()

@@ -63,9 +63,10 @@ async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
 def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
     headers = own_headers(scope.dialect, scope.http)
     notes = Notes(scope.refuse)
+    notes.begin("request", scope.dialect.locate_request)
     wire = WireRequest(body=load_body(raw, scope.now.settings.limits), path=path, headers=headers)
     try:
-        request = scope.dialect.decode_request(wire, notes)
+        request = notes.stage(scope.dialect.decode_request(wire, notes))
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
     if request.choices is not None and request.choices > scope.now.settings.limits.choices:
@@ -73,6 +74,7 @@ def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
     return ClientRequest(
         dialect=scope.dialect,
         request=request,
+        decoded=request,
         raw=raw,
         headers=headers,
         notes=tuple(notes),
@@ -189,7 +191,7 @@ def reply_headers(scope: Scope) -> dict[str, str]:
         headers.update({name: value for name, value in said if name.startswith(kept) and value.isprintable()})
     notes = scope.notes
     if notes:
-        headers["x-dragoman-notes"] = write_notes(notes)
+        headers["x-dragoman-notes"] = write_notes(notes, canonical=HOP in scope.http.headers)
     return headers
 
 

@@ -77,6 +77,7 @@ class Scope:
         self.client_request.raw = b""
         if self.resolved is None or not self.resolved.store:
             self.client_request.request = replace(self.client_request.request, messages=())
+            self.client_request.decoded = None
 
     def finish(self) -> None:
         """Gives back what the request uses and reports it. Only the first call counts."""
@@ -129,8 +130,7 @@ class Scope:
         )
         if log.isEnabledFor(logging.DEBUG):
             for note in notes:
-                fields = {"id": self.http.id, "kind": note.kind, "where": note.where, "why": note.why}
-                log.debug(LogLine("note", fields))
+                log.debug(LogLine("note", {"id": self.http.id, **to_builtins(note)}))
 
     def _keep(self) -> None:
         attempts: list[JsonObject] = [
@@ -169,7 +169,9 @@ def say_mended(notes: tuple[Note, ...]) -> str:
     found = [
         f"{note.where}: {note.why}"
         for note in notes
-        if note.where.startswith("/messages/") and note.kind in ("dropped", "repaired") and "/extras/" not in note.where
+        if note.canonical.startswith("/messages/")
+        and note.kind in ("dropped", "repaired")
+        and "/extras/" not in note.canonical
     ]
     more = [f"and {len(found) - MOST_MENDED} more"] if len(found) > MOST_MENDED else []
     return "; ".join(found[:MOST_MENDED] + more)

@@ -6,6 +6,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from dragoman.exchange import HOP
 from dragoman.failure import Failure
 from dragoman.gateway.http import Write
 from dragoman.gateway.response_routes import remember
@@ -161,7 +162,8 @@ class StreamWriter:
         notes = self.scope.notes
         if self._as_is or len(notes) <= self._notes_sent or not self.scope.dialect.ping:
             return b""
-        return f": x-dragoman-notes {write_notes(notes[self._notes_sent :])}\n\n".encode()
+        said = write_notes(notes[self._notes_sent :], canonical=HOP in self.scope.http.headers)
+        return f": x-dragoman-notes {said}\n\n".encode()
 
     def _complete(self, start: ReplyStart) -> ReplyStart:
         """Adds what the encoder cannot know: the id, the time, and about how many tokens were read."""
@@ -232,12 +234,17 @@ def frame_end(data: bytes, media_type: str) -> int:
     return max(plain + 2 if plain >= 0 else 0, windows + 3 if windows >= 0 else 0, old + 2 if old >= 0 else 0)
 
 
-def write_notes(notes: tuple[Note, ...]) -> str:
-    """Notes as ASCII JSON, as many as fit. The last entry says how many are left out."""
+def write_notes(notes: tuple[Note, ...], *, canonical: bool = False) -> str:
+    """Notes as ASCII JSON, as many as fit. The last entry says how many are left out. `canonical`: with those places
+    too, for a client that is a dragoman: its caller knows the canonical form, and not the body that it sent."""
     shown: list[object] = []
     size = 2
     for i, note in enumerate(notes):
         entry = {"kind": note.kind, "where": note.where, "why": note.why}
+        if note.body != "request":
+            entry["body"] = note.body
+        if canonical:
+            entry["canonical"] = note.canonical
         size += len(dump_json(entry)) + 1
         if size > MAX_NOTES_HEADER:
             shown.append({"more": len(notes) - i})

@@ -122,10 +122,12 @@ def _sections(row: Xray) -> Iterator[str]:
     yield f"<p>{way}, {row.status or 'left'}, {row.seconds} s</p>"
     if row.notes:
         notes = "".join(
-            f"<tr><td>{note.kind}</td><td><code>{escape(note.where or '/')}</code></td><td>{escape(note.why)}</td></tr>"
+            f"<tr><td>{note.kind}</td><td>{note.body}</td><td><code>{escape(note.where or '/')}</code></td>"
+            f"<td><code>{escape(note.canonical or '/')}</code></td><td>{escape(note.why)}</td></tr>"
             for note in row.notes
         )
-        yield f"<details open><summary>notes</summary><table>{notes}</table></details>"
+        head = "<tr><th>kind<th>of the<th>place in it<th>canonical place<th>why</tr>"
+        yield f"<details open><summary>notes</summary><table>{head}{notes}</table></details>"
     yield _section(f"client wire: {row.path}", row.asked)
     yield _section("canonical", row.canonical)
     for attempt in row.attempts:

@@ -25,6 +25,31 @@ class GrammarError(ValueError):
     """The events break the grammar in events.py. That is a bug of a decoder of ours, never of a provider."""
 
 
+class StartedParts:
+    """The parts of a streamed answer that have begun, by choice: where they stand, for the places of notes. It has the
+    shape of a Reply, as far as that is known while the stream goes on."""
+
+    partial = True
+
+    def __init__(self) -> None:
+        self.choices: list[_StartedChoice] = []
+        self.extras: Extras = {}
+        self.usage = None
+
+    def feed(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if type(event) is PartStart:
+                while len(self.choices) <= event.choice:
+                    self.choices.append(_StartedChoice())
+                self.choices[event.choice].parts.append(event.part)
+
+
+class _StartedChoice:
+    def __init__(self) -> None:
+        self.parts: list[Part] = []
+        self.extras: Extras = {}
+
+
 class _PartBuilder:
     """One part while its events arrive."""
 

@@ -19,7 +19,7 @@ from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
 from dragoman.log_line import LogLine
 from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed
-from dragoman.model.fold import unfold
+from dragoman.model.fold import StartedParts, unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
 from dragoman.upstream.admission import Ticket
@@ -126,6 +126,7 @@ class UpstreamAnswer:
         self._opened: Opened | None = None
         self._decoder: StreamDecoder | None = None
         self._way_back = call.way_back.open_stream() if job.stream and call.way_back is not None else None
+        self._started = StartedParts()
         self._read_ahead: list[Piece] = []  # before the commit point
         self._demo: Iterator[Event] | None = None
         self._ticket: Ticket | None = None
@@ -184,6 +185,7 @@ class UpstreamAnswer:
 
     def _take_demo(self, job: Job, events: Iterator[Event]) -> None:
         self._sent = True
+        self.notes.begin("reply", self.dialect.locate_reply, self._started)
         if job.stream:
             self._demo = events
         else:
@@ -234,6 +236,7 @@ class UpstreamAnswer:
     async def _read_first_words(self, deadline: float) -> None:
         """Reads until something is said: until then another upstream can be asked. A stream of comments alone says
         nothing (T42)."""
+        self.notes.begin("reply", self.dialect.locate_reply, self._started)
         self._decoder = self.dialect.stream_decoder(self.notes)
         pieces: list[Piece] = []
         until: float | None = None  # set once the stream has started
@@ -333,6 +336,8 @@ class UpstreamAnswer:
 
     def _observe(self, events: list[Event]) -> list[Event]:
         if events:
+            if type(events[0]) is not PartDelta or len(events) > 1:  # most pieces are a delta
+                self._started.feed(events)
             last = events[-1]
             if isinstance(last, ReplyEnd):
                 self.usage = last.usage
@@ -348,6 +353,7 @@ class UpstreamAnswer:
     def release_request(self) -> None:
         self._request_hash, self._request = _hash(self._request), b""
         self.call.body, self.call.request = b"", None
+        self.notes.settle()
 
     def close(self) -> None:
         """Gives back the socket and the place, settles the tokens, tells the breaker."""

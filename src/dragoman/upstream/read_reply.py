@@ -38,14 +38,15 @@ def is_whole(headers: Mapping[str, str], dialect: Dialect) -> bool:
 def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes, *, as_is: bool) -> Reply:
     """A whole answer. Some servers stream it although no stream was asked for. `as_is`: the client gets its bytes."""
     kind = _media_type(headers)
+    notes.begin("reply", dialect.locate_reply)
     try:
         if kind in ("text/event-stream", "application/x-ndjson") and dialect.media_type == kind:
             decoder = dialect.stream_decoder(notes)
-            return fold_events(decoder.feed(raw) + decoder.close())
+            return notes.stage(fold_events(decoder.feed(raw) + decoder.close()))
         body = load_json(raw)
         if as_is and not dialect.stores_replies:  # fast path: own reply
             body = _without_content(body)  # a reply that is stored needs its content
-        return dialect.decode_reply(WireReply(body=body, headers=headers), notes)
+        return notes.stage(dialect.decode_reply(WireReply(body=body, headers=headers), notes))
     except (DecodeError, RecursionError) as error:
         raise UpstreamError(unreadable(error)) from error
 

@@ -61,6 +61,7 @@ def test_a_conversation_with_tools() -> None:
         {"role": "tool", "tool_call_id": "c2", "parts": ["yes"], "failed": False},
     ]
     asked = decode(system="be brief", messages=turns)
+    listed = {"jsonrpc": {"~list": "parts"}}
     assert asked.messages == (
         Message(role="system", parts=(Text(text="be brief"),)),
         Message(
@@ -71,7 +72,7 @@ def test_a_conversation_with_tools() -> None:
             ),
         ),
         Message(role="user", parts=(ToolResult(call_id="c1", parts=(Text(text="no"),), name="f", failed=True),)),
-        Message(role="user", parts=(ToolResult(call_id="c2", parts=(Text(text="yes"),), failed=False),)),
+        Message(role="user", parts=(ToolResult(call_id="c2", parts=(Text(text="yes"),), failed=False, extras=listed),)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from dragoman.dialects._base import Dialect, Door, What
 from dragoman.dialects.anthropic.failure import decode_failure, encode_failure
+from dragoman.dialects.anthropic.places import locate_reply, locate_request
 from dragoman.dialects.anthropic.profile import PROFILE
 from dragoman.dialects.anthropic.reply import decode_reply, encode_reply
 from dragoman.dialects.anthropic.request import PATH, decode_request, encode_request
@@ -50,6 +51,8 @@ DIALECT = Dialect(
     stream_encoder=StreamEncoder,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
+    locate_request=locate_request,
+    locate_reply=locate_reply,
     recognise=recognise,
     doors=(Door(path=PATH, name="messages"), Door(path=COUNT_PATH, serves="count")),
     other_bases=("/anthropic",),

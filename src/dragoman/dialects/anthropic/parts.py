@@ -45,6 +45,8 @@ from dragoman.model.messages import (
 )
 from dragoman.notes import At, Notes
 
+LATE = "~late"  # spelling: the seal of this thought came in a block of its own, behind it
+
 # ---------------------------------------------------------------- decode
 
 
@@ -63,6 +65,7 @@ def decode_content(holder: JsonObject, key: str = "content") -> tuple[Part, ...]
 
 def decode_blocks(blocks: list[Any], key: str) -> tuple[Part, ...]:
     parts: list[Part] = []
+    late = 0
     try:
         for block in blocks:
             try:
@@ -71,13 +74,14 @@ def decode_blocks(blocks: list[Any], key: str) -> tuple[Part, ...]:
                     parts.append(Text(text=block["text"]))
                     continue
                 if kind == "thinking" and parts and _add_late_seal(parts, block):
+                    late += 1
                     continue
                 decode = _DECODERS[kind]
             except (KeyError, TypeError):  # an unknown block, or not a block
                 decode = decode_part
             parts.append(decode(block))
     except DecodeError as error:
-        raise error.under(key, len(parts)) from None
+        raise error.under(key, len(parts) + late) from None
     return tuple(parts)
 
 
@@ -89,7 +93,8 @@ def _add_late_seal(parts: list[Part], block: JsonObject) -> bool:
     seal = take_seal(block)
     if seal is None:
         return False
-    parts[-1] = replace(thought, seal=seal)
+    own = {**thought.extras.get(NAME, {}), LATE: True}
+    parts[-1] = replace(thought, seal=seal, extras={**thought.extras, NAME: own})
     return True
 
 

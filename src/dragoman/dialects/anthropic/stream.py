@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from dragoman.dialects._seals import SIDE, is_late, late_side, note_unsaid, take_seal, write_seal
 from dragoman.dialects.anthropic.failure import decode_failure, encode_error
 from dragoman.dialects.anthropic.parts import (
+    LATE,
     decode_citation,
     decode_part,
     encode_citation,
@@ -270,7 +271,8 @@ class StreamDecoder:
         block = body.get("content_block")
         if self._thought is None or type(block) is not dict or block.get("type") != "thinking" or not is_late(block):
             return False
-        self._thought = replace(self._thought, seal=take_seal(block))
+        own = {**self._thought.extras.get(NAME, {}), LATE: True}
+        self._thought = replace(self._thought, seal=take_seal(block), extras={**self._thought.extras, NAME: own})
         self._blocks[_index_of(body)] = _LATE
         return True
 

@@ -4,6 +4,7 @@ https://ai.google.dev/api/generate-content (digest read 2026-11-15)
 
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.gemini.failure import decode_failure, encode_failure
+from dragoman.dialects.gemini.places import locate_reply, locate_request
 from dragoman.dialects.gemini.profile import PROFILE
 from dragoman.dialects.gemini.reply import decode_reply, encode_reply
 from dragoman.dialects.gemini.request import decode_request, encode_request
@@ -41,6 +42,8 @@ DIALECT = Dialect(
     stream_encoder=StreamEncoder,
     decode_failure=decode_failure,
     encode_failure=encode_failure,
+    locate_request=locate_request,
+    locate_reply=locate_reply,
     recognise=recognise,
     doors=DOORS,
     client_headers=("x-goog-api-key", "x-goog-api-client"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject
+from dragoman.note_places import Place
 
 TYPES: dict[str, str] = {
     "STRING": "string",
@@ -130,6 +131,26 @@ def _write_type(out: JsonObject, value: Any) -> None:
         out["nullable"] = True
         value = value[0]
     out["type"] = TYPE_WORDS.get(value, value) if type(value) is str else value
+
+
+_WORDS = {"$defs": "defs", "$ref": "ref"} | {camel: snake for snake, camel in _SNAKE.items()}
+
+
+def find_in_schema(place: Place, spelling: object) -> Place:
+    """A place in the JSON Schema, as the wire schema has it, as far as it can be followed."""
+    if spelling is None or spelling == "plain":
+        return place
+    if type(spelling) is not dict:
+        return tuple(_WORDS[step] if step in ("$defs", "$ref") else step for step in place)
+    found: list[str | int] = []
+    here: Any = spelling
+    for step in place:
+        key = step if type(here) is not dict or step in here else _WORDS.get(str(step), step)
+        if not (key in here if type(here) is dict else type(here) is list and type(key) is int and key < len(here)):
+            break
+        found.append(key)
+        here = here[key]
+    return tuple(found)
 
 
 def _each_value(value: Any, change: Any) -> Any:

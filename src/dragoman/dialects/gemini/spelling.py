@@ -27,11 +27,11 @@ _CAMEL = (
 # fmt: on
 
 
-def _snake(camel: str) -> str:
+def snake(camel: str) -> str:
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in camel)
 
 
-SNAKE: dict[str, str] = {_snake(camel): camel for camel in _CAMEL}
+SNAKE: dict[str, str] = {snake(camel): camel for camel in _CAMEL}
 
 
 def to_camel(obj: JsonObject, holder: JsonObject | None = None, under: str = "") -> None:
@@ -54,7 +54,7 @@ def to_snake(body: JsonObject, own: JsonObject) -> None:
         for step in outer:
             holder = holder.get(step) if type(holder) is dict else None
         if type(holder) is dict and key in holder:
-            holder[_snake(key)] = holder.pop(key)
+            holder[snake(key)] = holder.pop(key)
 
 
 def take_id(call: JsonObject, part: JsonObject) -> str | None:

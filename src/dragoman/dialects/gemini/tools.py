@@ -42,7 +42,7 @@ def take_tools(body: JsonObject) -> tuple[AnyTool, ...] | None:
             groups.append(_decode_entry(entry, tools))
         except DecodeError as error:
             raise error.under("tools", i) from None
-    if groups != _default_groups(tools):
+    if groups != default_groups(tools):
         note_spelling(body, "tools", groups)
     return tuple(tools)
 
@@ -60,7 +60,7 @@ def _decode_entry(entry: JsonObject, tools: list[AnyTool]) -> dict[str, int]:
     return group
 
 
-def _default_groups(tools: list[AnyTool]) -> Groups:
+def default_groups(tools: list[AnyTool]) -> Groups:
     """Put all functions into one entry, at the place of the first. Every other tool has its own entry."""
     functions = sum(type(tool) is not ServerTool for tool in tools)
     groups: Groups = []

@@ -21,6 +21,7 @@ from dragoman.dialects.jsonrpc.calls import (
     refuse_params,
 )
 from dragoman.dialects.jsonrpc.failure import decode_failure, encode_failure
+from dragoman.dialects.jsonrpc.places import locate_request
 from dragoman.dialects.jsonrpc.reply import decode_reply, encode_reply
 from dragoman.dialects.jsonrpc.request import decode_request
 from dragoman.dialects.jsonrpc.stream import StreamDecoder, StreamEncoder
@@ -86,6 +87,7 @@ def dialect_for(call_id: Id) -> Dialect:
         stream_encoder=partial(StreamEncoder, call_id=call_id),
         decode_failure=decode_failure,
         encode_failure=fail,
+        locate_request=locate_request,
         recognise=recognise,
         doors=(Door(path="/generate", serves="jsonrpc"), Door(path="/generate_with_mcp", serves="generate_with_mcp")),
     )

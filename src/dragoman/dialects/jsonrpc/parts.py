@@ -15,6 +15,7 @@ from dragoman.fields import (
     add_extras,
     leftovers,
     need_object,
+    note_spelling,
     take_choice,
     take_each,
     take_flag_or_none,
@@ -41,9 +42,12 @@ def _take_parts(message: JsonObject, *, needed: bool) -> tuple[Part, ...]:
     """Take `content` or `parts`, whichever is present. Each is a text or a list."""
     key = "content" if message.get("content") is not None or message.get("parts") is None else "parts"
     given = message.pop(key, None)
+    if type(given) is str and key == "parts":
+        note_spelling(message, "string", key)
     if type(given) is str:
         return (Text(text=given),) if given or needed else ()
     if type(given) is list:
+        note_spelling(message, "list", key)
         return tuple(_decode_each(given, key))
     if given is None and not needed:
         return ()

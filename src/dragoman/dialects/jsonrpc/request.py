@@ -5,6 +5,7 @@ from dragoman.dialects.jsonrpc.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import (
     leftovers,
+    note_spelling,
     take_each,
     take_flag_or_none,
     take_integer_or_none,
@@ -30,6 +31,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
     messages = take_each(params, "messages", decode_message)
     system = take_text_or_none(params, "system")
     if system is not None:
+        note_spelling(params, "system", "apart")
         messages = (Message(role="system", parts=(Text(text=system),)), *messages)
     return Request(
         model=take_text(params, "model"),

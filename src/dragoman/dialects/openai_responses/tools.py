@@ -1,6 +1,6 @@
 """OpenAI Responses: tools and the choice among them, both ways."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from dragoman.fields import (
 from dragoman.jsontypes import JsonObject, copy_json
 from dragoman.model.messages import Message, Opaque, Part, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, Request, ServerTool, Tool, ToolChoice
+from dragoman.note_places import Place
 from dragoman.notes import ROOT, At, Notes
 
 ADDED = "additional_tools"  # an input item that has tools
@@ -117,6 +118,42 @@ def _lift(body: JsonObject, place: str, space: str | None = None) -> list[AnyToo
                 own[SPACE], name = space, flat_name(space, name)
             lifted.append(replace(tool, name=name, extras={NAME: own}))
     return lifted
+
+
+def find_brought(request: Request, number: int) -> tuple[Place, Place] | None:
+    """What brings the tool with this number, as a place in the request, and where the tool is in it. None for a tool
+    that stands in the list itself."""
+    tools = request.tools or ()
+    if not _is_brought(tools[number]):
+        return None
+    groups = [(("tools", i), t.body) for i, t in enumerate(tools) if isinstance(t, ServerTool) and _is_group(t.body)]
+    items = [
+        (("messages", i, "parts", j), part.body)
+        for i, message in enumerate(request.messages)
+        for j, part in enumerate(message.parts)
+        if isinstance(part, Opaque) and part.dialect == NAME and part.body.get("type") == ADDED
+    ]
+    places = [(holder, inside) for holder, body in (*groups, *items) for inside in _lifted_from(body)]
+    before = sum(_is_brought(tool) for tool in tools[:number])
+    return places[before] if before < len(places) else None
+
+
+def _is_brought(tool: AnyTool) -> bool:
+    return not isinstance(tool, ServerTool) and spelled(tool.extras, NAME, "~place") is not None
+
+
+def _is_group(body: JsonObject) -> bool:
+    return body.get("type") == GROUP
+
+
+def _lifted_from(body: JsonObject) -> Iterator[Place]:
+    """The places of the tools that `_lift` takes out of a body, in its order."""
+    given = body.get("tools")
+    for i, item in enumerate(given if type(given) is list else ()):
+        if type(item) is dict and _is_group(item):
+            yield from (("tools", i, *inside) for inside in _lifted_from(item))
+        elif type(item) is dict and isinstance(decode_tool(copy_json(item)), Tool | CustomTool):
+            yield ("tools", i)
 
 
 def _added(messages: tuple[Message, ...]) -> list[JsonObject]:
