@@ -225,7 +225,7 @@ def test_the_client_and_verify_write_what_a_conversion_writes(
 
 
 @pytest.mark.parametrize("to", DIALECTS)
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(request_=strategies.requests | wide.requests | odd_requests())
 def test_after_the_passes_an_encoder_leaves_out_no_turn_and_no_part(to: str, request_: Request) -> None:
     """An empty turn is refused, and its neighbours meet: so a pass leaves it out, never an encoder.
