@@ -25,6 +25,7 @@ RANKS = {
     "log_line": 0,
     "wire": 0,
     "model": 1,
+    "json_schema": 1,
     "fields": 2,
     "framing": 2,
     "passes": 2,
@@ -82,8 +83,8 @@ IMPORTED_AS = {
 }
 # Imports on first use, which the plain install goes without.
 ON_FIRST_USE = {
-    "passes.schema_clean": {"jsonschema_rs"},
-    "passes.schema_check": {"jsonschema_rs"},  # for the type checker only
+    "json_schema.clean": {"jsonschema_rs"},
+    "json_schema.check": {"jsonschema_rs"},  # for the type checker only
     "testing.pytest_plugin": {"pytest"},  # which loads it
 }
 
@@ -270,7 +271,7 @@ def test_a_fault_is_found(module: str, source: str, why: str) -> None:
         ("upstream.transport", "import asyncio, httptools, time"),
         ("gateway.server", "import uvicorn"),
         ("testing.provider", "from aiohttp import web"),
-        ("passes.schema_clean", "import jsonschema_rs"),
+        ("json_schema.clean", "import jsonschema_rs"),
         ("mcp.stdio", "import anyio"),
         ("cli.serve", "from dragoman import __version__"),
         ("", "from dragoman.convert import convert"),

@@ -12,9 +12,9 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from dragoman.failure import Failure
+from dragoman.model.effort import EFFORTS
 from dragoman.model.request import Request, Tool
 from dragoman.notes import ROOT, Notes
-from dragoman.passes.effort import EFFORTS
 from dragoman.passes.emulate import Undo
 from dragoman.passes.parameters import BETA
 from dragoman.passes.prepare import prepare

@@ -8,7 +8,7 @@ from jsonschema import Draft202012Validator, FormatChecker, SchemaError
 
 from dragoman.demo.patterns import matches_pattern, sample_pattern
 from dragoman.demo.sampler import Hints, sample
-from dragoman.passes.schema_check import find_violation
+from dragoman.json_schema.check import find_violation
 from tests.recorded import cases, needs_corpus
 
 NODE = {

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.json_schema.check import find_violation
 from dragoman.jsontypes import dump_text, load_json
 from dragoman.model.events import Event, PartDelta
 from dragoman.model.fold import fold, unfold
@@ -15,9 +16,7 @@ from dragoman.model.request import OutputFormat, Tool
 from dragoman.notes import Notes
 from dragoman.passes.emulate import JSON_TOOL, Undo
 from dragoman.passes.prepare import legalise, prepare
-from dragoman.passes.property_names import rename_keys
-from dragoman.passes.rename import is_legal
-from dragoman.passes.schema_check import find_violation
+from dragoman.passes.rename import is_legal, rename_keys
 from dragoman.passes.schema_targets import LANGUAGES
 from dragoman.passes.schemas import adapt_schema
 from dragoman.passes.undo import StreamUndo, undo_reply

@@ -3,7 +3,7 @@
 from dragoman.model.messages import Document, Image, Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes.result_media import move_result_media
+from dragoman.passes.media import move_result_media
 
 SHOT = Image(data="iVBO", media_type="image/png")
 PAPER = Document(data="JVBE", media_type="application/pdf", name="a.pdf")

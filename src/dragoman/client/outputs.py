@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from dragoman.errors import DecodeError, DragomanError
+from dragoman.json_schema.check import check_for, find_violation
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import OutputFormat
-from dragoman.passes.schema_check import check_for, find_violation
 from dragoman.tools.hints import get_type_name, read_hint
 from dragoman.tools.schemas import write_schemas
 from dragoman.tools.values import WrongValueError, make_value

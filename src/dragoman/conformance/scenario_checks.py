@@ -13,12 +13,12 @@ from msgspec import Struct
 from dragoman.conformance.scenario import Expect
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
+from dragoman.json_schema.check import find_violation
 from dragoman.jsontypes import kind_of, load_json
 from dragoman.model.events import Aside, Event, PartDelta, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Choice, Reply, Usage
 from dragoman.model.request import Tool
-from dragoman.passes.schema_check import find_violation
 
 
 class ScenarioRequest(Struct, frozen=True, kw_only=True):

@@ -2,8 +2,8 @@
 
 import re
 
-from dragoman.passes.schema_check import find_violation
-from dragoman.passes.schema_clean import is_pattern
+from dragoman.json_schema.check import find_violation
+from dragoman.json_schema.clean import is_pattern
 
 _MAX_CHARS = 4096
 

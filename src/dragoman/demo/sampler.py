@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from dragoman.demo.patterns import FORMAT_SAMPLES, matches_pattern, sample_pattern
+from dragoman.json_schema.check import find_violation
+from dragoman.json_schema.clean import resolve
 from dragoman.jsontypes import Json, JsonObject
-from dragoman.passes.schema_check import find_violation
-from dragoman.passes.schema_clean import resolve
 
 _MAX_DEPTH = 8  # for schemas that refer to themselves
 _MAX_STEPS = 10_000  # a client wrote the schema: it may be made to explode

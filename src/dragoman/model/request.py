@@ -58,7 +58,7 @@ class OutputFormat(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 
 
 class ReasoningSetting(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """How much the model shall think. Each field is the way of some dialect; passes/effort.py converts between them."""
+    """How much the model shall think. Each field is the way of some dialect; model/effort.py converts between them."""
 
     mode: Literal["on", "off", "auto"] | None = None  # auto: the model decides, guided by effort
     effort: str | None = None  # minimal, low, medium, high, xhigh, max

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import DecodeError
+from dragoman.json_schema.check import find_violation
 from dragoman.jsontypes import JsonObject, load_json
 from dragoman.model.messages import Message, Text
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.passes.schema_check import find_violation
 
 MOST_PLACES = 50  # where the JSON in a text may begin, tried in turn
 

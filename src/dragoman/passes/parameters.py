@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.model.messages import Opaque, Part, Reasoning, Refusal, Video
+from dragoman.jsontypes import dump_json
+from dragoman.model.messages import Extras, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Video
 from dragoman.model.request import Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
@@ -93,6 +94,16 @@ def _fit_stop(stop: tuple[str, ...], profile: Profile, notes: Notes) -> tuple[st
         kept = kept[: profile.stops]
         notes.altered((ROOT, "stop"), f"{profile.kind} takes {profile.stops}: the rest is cut on our side")
     return kept or (None if stop else stop)
+
+
+def drop_lone_choice(request: Request, notes: Notes) -> Request:
+    """ "tool_choice is only allowed when tools are specified"; Codex says it always (CLIENTS 7)."""
+    lone = [name for name in ("tool_choice", "parallel_calls") if getattr(request, name) is not None]
+    if request.tools or not lone:
+        return request
+    for name in lone:
+        notes.dropped((ROOT, name), "there are no tools")
+    return replace(request, tool_choice=None, parallel_calls=None)
 
 
 # ---------------------------------------------------------------- keys of the dialect's own
@@ -202,3 +213,92 @@ _UNMARKED = frozenset({Reasoning, Refusal, Video, Opaque})  # parts that cannot 
 
 def _unmark(part: Part) -> Part:
     return replace(part, cache=None)
+
+
+# ----------------------------------------------------------------------- nulls
+# Nulls that say nothing, for targets that refuse them: what is null may as well be absent (FIELD-CASES 57).
+# xAI: "Failed to deserialize the JSON body into the target type" for a null where there may be nothing at all.
+
+
+def drop_nulls(request: Request, dialect: str) -> Request:
+    """A spelling: nothing is lost."""
+    changes: dict[str, Any] = {}
+    extras = _without(request.extras, dialect)
+    if extras is not request.extras:
+        changes["extras"] = extras
+    messages = tuple(_clean(message, dialect) for message in request.messages)
+    if any(a is not b for a, b in zip(messages, request.messages, strict=True)):
+        changes["messages"] = messages
+    if request.tools is not None:
+        tools = tuple(tool if isinstance(tool, ServerTool) else _clean(tool, dialect) for tool in request.tools)
+        if any(a is not b for a, b in zip(tools, request.tools, strict=True)):
+            changes["tools"] = tools
+    return replace(request, **changes) if changes else request
+
+
+def _clean(value: Any, dialect: str) -> Any:
+    if not value.extras:
+        return value
+    extras = _without(value.extras, dialect)
+    return value if extras is value.extras else replace(value, extras=extras)
+
+
+def _without(extras: Extras, dialect: str) -> Extras:
+    own = extras.get(dialect)
+    if not own or not any(value is None or key.endswith(".null") for key, value in own.items()):
+        return extras
+    kept = {key: value for key, value in own.items() if value is not None and not key.endswith(".null")}
+    rest = {name: body for name, body in extras.items() if name != dialect}
+    return {**rest, dialect: kept} if kept else rest
+
+
+# ------------------------------------------------------------------ the window
+# How much a server reads at most: Ollama cuts a longer prompt at its head without a word (FIELD-CASES 82).
+# System text and tools go first, and what is left looks like a bad model. So what does not fit the window it opens by
+# itself opens a larger one, in steps: each new size loads the model anew.
+
+OPTION = "num_ctx"
+BYTES_A_TOKEN = 3  # fewer than in English prose: code and other scripts need more tokens
+A_PICTURE = 1_500
+AN_ANSWER = 2_048  # at most: agents ask for far more than they get, and a window is paid for in memory
+
+
+def open_window(request: Request, profile: Profile, notes: Notes) -> Request:
+    if profile.context is None or profile.native:  # who speaks Ollama's language knows of its windows
+        return request
+    own = request.extras.get(profile.dialect, {})
+    options = own.get("options")
+    if options is not None and (not isinstance(options, dict) or OPTION in options):
+        return request
+    needed = estimate(request) + min(request.max_output or AN_ANSWER, AN_ANSWER)
+    if needed <= profile.context:
+        return request
+    size = profile.context
+    while size < needed:
+        size *= 2
+    notes.invented(((((ROOT, "extras"), profile.dialect), "options"), OPTION), f"a prompt of about {needed} tokens")
+    extras = {**own, "options": {**(options or {}), OPTION: size}}
+    return replace(request, extras={**request.extras, profile.dialect: extras})
+
+
+def estimate(request: Request) -> int:
+    """Tokens, roughly, and rather too many."""
+    tokens = sum(_size(part) for message in request.messages for part in message.parts)
+    for tool in request.tools or ():
+        if isinstance(tool, Tool):
+            tokens += (
+                len(tool.name) + len(tool.description or "") + len(dump_json(tool.parameters or {}))
+            ) // BYTES_A_TOKEN
+    return tokens
+
+
+def _size(part: Part) -> int:
+    match part:
+        case Text() | Reasoning():
+            return len(part.text.encode()) // BYTES_A_TOKEN
+        case ToolCall():
+            return (len(part.name) + len(part.arguments.encode())) // BYTES_A_TOKEN
+        case ToolResult():
+            return sum(_size(piece) for piece in part.parts)
+        case _:
+            return A_PICTURE

@@ -10,20 +10,15 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.model.messages import Opaque, ToolCall
-from dragoman.model.request import Request, Tool, ToolChoice
+from dragoman.model.messages import Opaque
+from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.arguments import mend_arguments, spell_no_text
-from dragoman.passes.billing import drop_billing
-from dragoman.passes.context import open_window
 from dragoman.passes.emulate import Undo, emulate
 from dragoman.passes.json_answers import Expected
-from dragoman.passes.media import fit_media, holds_rare
-from dragoman.passes.nulls import drop_nulls
-from dragoman.passes.pairing import name_results, pair_calls
-from dragoman.passes.parameters import fit_parameters, limit_cache_marks
+from dragoman.passes.media import fit_media, holds_rare, move_result_media
+from dragoman.passes.pairing import declare_history, mend_arguments, name_results, pair_calls, spell_no_text
+from dragoman.passes.parameters import drop_lone_choice, drop_nulls, fit_parameters, limit_cache_marks, open_window
 from dragoman.passes.profile import Profile
-from dragoman.passes.property_names import rename_arguments
 from dragoman.passes.reasoning import (
     begin_loops_with_thinking,
     drop_last_thoughts,
@@ -31,27 +26,24 @@ from dragoman.passes.reasoning import (
     require_echo,
     sign_calls,
 )
-from dragoman.passes.refusals import say_refusals_as_text
-from dragoman.passes.rename import NOTHING, rename
-from dragoman.passes.result_media import move_result_media
+from dragoman.passes.rename import NOTHING, rename, rename_arguments
 from dragoman.passes.schemas import adapt_schemas
 from dragoman.passes.server_history import tell_server_history
-from dragoman.passes.system import place_system
+from dragoman.passes.system import drop_billing, place_system
 from dragoman.passes.thinking import fit_forced_choice, fit_sampling, fit_thinking
-from dragoman.passes.turn_edges import (
+from dragoman.passes.turns import (
     begin_with_user,
     drop_empty_text,
     drop_silent_turns,
     end_with_user,
-    strip_last_text,
-)
-from dragoman.passes.turns import (
     join_apart,
     join_calls,
     join_turns,
     put_results_first,
     say_developer_as_system,
+    say_refusals_as_text,
     set_results_apart,
+    strip_last_text,
 )
 
 
@@ -134,23 +126,8 @@ def _pairing(request: Request, profile: Profile, notes: Notes) -> Request:
     if profile.result_names:
         request = notes.stage(name_results(request, notes))
     if profile.tools_for_history and not request.tools:
-        request = notes.stage(_declare_history(request, notes))
+        request = notes.stage(declare_history(request, notes))
     return mend_arguments(request, profile, notes)
-
-
-NOT_NOW = "Used earlier in this conversation, no longer there: not to be called."
-
-
-def _declare_history(request: Request, notes: Notes) -> Request:
-    """Tools that only the history knows, for relays that refuse its calls without them (FIELD-CASES 66). A model that
-    is free to call a stand-in calls it instead of answering, so it is told not to, twice."""
-    names = {p.name: None for m in request.messages for p in m.parts if isinstance(p, ToolCall)}
-    if not names:
-        return request
-    notes.invented((ROOT, "tools"), "the history has calls, so the request must have their tools")
-    empty = {"type": "object", "properties": {}}
-    tools = tuple(Tool(name=name, description=NOT_NOW, parameters=empty) for name in names)
-    return replace(request, tools=tools, tool_choice=ToolChoice(mode="none"))
 
 
 def _result_media(request: Request, profile: Profile, notes: Notes) -> Request:
@@ -188,22 +165,12 @@ def _turns(request: Request, profile: Profile, notes: Notes) -> Request:
     return put_results_first(request, notes) if profile.results_first else request
 
 
-def _drop_lone_choice(request: Request, notes: Notes) -> Request:
-    """ "tool_choice is only allowed when tools are specified"; Codex says it always (CLIENTS 7)."""
-    lone = [name for name in ("tool_choice", "parallel_calls") if getattr(request, name) is not None]
-    if request.tools or not lone:
-        return request
-    for name in lone:
-        notes.dropped((ROOT, name), "there are no tools")
-    return replace(request, tool_choice=None, parallel_calls=None)
-
-
 def _parameters(request: Request, profile: Profile, notes: Notes) -> Request:
     if not profile.nulls:
         request = notes.stage(drop_nulls(request, profile.dialect))
     request = notes.stage(fit_parameters(request, profile, notes))
     if not profile.choice_alone and not profile.native:
-        request = notes.stage(_drop_lone_choice(request, notes))
+        request = notes.stage(drop_lone_choice(request, notes))
     if profile.cache_marks is not None:
         request = notes.stage(limit_cache_marks(request, profile.cache_marks, notes))
     return open_window(request, profile, notes)

@@ -6,7 +6,16 @@ from msgspec import Struct
 
 from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.passes.rename import alias_of, is_legal
-from dragoman.passes.schema_facts import (
+from dragoman.passes.schema_targets import (
+    ARRAY,
+    META,
+    NOTES,
+    NUMBER,
+    OBJECT,
+    REFS,
+    STRING,
+    UNIONS,
+    SchemaTarget,
     is_null,
     is_recursive,
     json_type,
@@ -16,7 +25,6 @@ from dragoman.passes.schema_facts import (
     tell,
     type_of_enum,
 )
-from dragoman.passes.schema_targets import ARRAY, META, NOTES, NUMBER, OBJECT, REFS, STRING, UNIONS, SchemaTarget
 
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 UNROLLED = 2  # how often a schema that contains itself is written out

@@ -1,16 +1,16 @@
 """How much to think, in the words of the model: effort, budget, level or adaptive, and what goes with none of them.
 
-One table relates words and tokens (effort.py); a profile says which of them a model family takes (FIELD-CASES 51-54).
+model/effort.py relates words and tokens; a profile says which of them a model family takes (FIELD-CASES 51-54).
 """
 
 from typing import Literal
 
 from msgspec.structs import replace
 
+from dragoman.model.effort import EFFORTS, budget_of_effort, effort_of_budget, lowest_known
 from dragoman.model.messages import Text
 from dragoman.model.request import ReasoningSetting, Request, ToolChoice
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.effort import EFFORTS, budget_of_effort, effort_of_budget, lowest_known
 from dragoman.passes.profile import Profile, Thinking
 from dragoman.passes.reasoning import switch_off
 

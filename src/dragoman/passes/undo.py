@@ -19,8 +19,7 @@ from dragoman.model.reply import Finish, Reply
 from dragoman.notes import ROOT, Notes
 from dragoman.passes.emulate import INPUT, Undo
 from dragoman.passes.json_answers import JsonText, judge
-from dragoman.passes.property_names import rename_keys
-from dragoman.passes.rename import Renames, undo_call_names, undo_reply_names
+from dragoman.passes.rename import Renames, rename_keys, undo_call_names, undo_reply_names
 
 Index: TypeAlias = int
 

@@ -47,6 +47,7 @@ from dragoman.fields import (
     take_texts_or_none,
 )
 from dragoman.jsontypes import JsonObject
+from dragoman.model.effort import lowest_known
 from dragoman.model.messages import Extras, Message, Text
 from dragoman.model.request import (
     AnyTool,
@@ -59,7 +60,6 @@ from dragoman.model.request import (
     ToolChoice,
 )
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.effort import lowest_known
 from dragoman.wire import WireRequest
 
 PATH = "/v1/messages"

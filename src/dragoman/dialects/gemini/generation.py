@@ -11,9 +11,9 @@ from dragoman.dialects.gemini.spelling import to_camel
 from dragoman.dialects.gemini.words import EFFORTS, NAME
 from dragoman.fields import add_extras, leftovers, note_spelling, spelled
 from dragoman.jsontypes import JsonObject
+from dragoman.model.effort import lowest_known
 from dragoman.model.request import OutputFormat, ReasoningSetting, Request
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.effort import lowest_known
 
 CONFIG = "generationConfig"
 JSON_TYPE = "application/json"

@@ -33,6 +33,7 @@ from dragoman.fields import (
     take_text_or_none,
 )
 from dragoman.jsontypes import JsonObject
+from dragoman.model.effort import effort_of_budget
 from dragoman.model.messages import Audio, Image, Message, Part, Text
 from dragoman.model.request import (
     AnyTool,
@@ -45,7 +46,6 @@ from dragoman.model.request import (
     ToolChoice,
 )
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.effort import effort_of_budget
 from dragoman.wire import WireRequest
 
 # ---------------------------------------------------------------- decode

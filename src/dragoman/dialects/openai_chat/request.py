@@ -31,10 +31,10 @@ from dragoman.fields import (
     take_texts_or_none,
 )
 from dragoman.jsontypes import JsonObject
+from dragoman.model.effort import effort_of_budget, lowest_known
 from dragoman.model.messages import Cache, Message, ToolCall, ToolResult
 from dragoman.model.request import OutputFormat, ReasoningSetting, Request
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.effort import effort_of_budget, lowest_known
 from dragoman.wire import WireRequest
 
 PATH = "/v1/chat/completions"

@@ -44,10 +44,10 @@ from dragoman.fields import (
     take_text_or_none,
 )
 from dragoman.jsontypes import JsonObject, kind_of
+from dragoman.model.effort import effort_of_budget
 from dragoman.model.messages import Cache, Message, Text
 from dragoman.model.request import AnyTool, OutputFormat, ReasoningSetting, Request
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.effort import effort_of_budget
 from dragoman.wire import WireRequest
 
 PATH = "/v1/responses"

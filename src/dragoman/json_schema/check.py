@@ -1,6 +1,6 @@
 """Whether a JSON value fits a JSON Schema, and if not, where and why. `jsonschema-rs` checks, we choose the words.
 
-Schemas come from clients, so none may stop us. `schema_clean` keeps what can be checked. A value that may take too long
+Schemas come from clients, so none may stop us. `clean.py` keeps what can be checked. A value that may take too long
 is not checked. What is not checked fits: only what is surely wrong is reported. `format` restricts nothing.
 https://json-schema.org/draft/2020-12 (read 2026-11-16)
 """
@@ -13,8 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import pointer
-from dragoman.jsontypes import Json, JsonObject, dump_json, dump_text, kind_of, load_json
-from dragoman.passes.schema_clean import (
+from dragoman.json_schema.clean import (
     LISTED,
     NAMED,
     ONE,
@@ -25,6 +24,7 @@ from dragoman.passes.schema_clean import (
     fits,
     is_library_error,
 )
+from dragoman.jsontypes import Json, JsonObject, dump_json, dump_text, kind_of, load_json
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator

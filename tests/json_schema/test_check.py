@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from dragoman.errors import DragomanError
-from dragoman.passes import schema_clean
-from dragoman.passes.schema_check import check_for, find_violation
-from dragoman.passes.schema_clean import LISTED, NAMED, ONE, PLAIN
+from dragoman.json_schema import clean
+from dragoman.json_schema.check import check_for, find_violation
+from dragoman.json_schema.clean import LISTED, NAMED, ONE, PLAIN
 
 PERSON: dict[str, Any] = {
     "type": "object",
@@ -379,6 +379,6 @@ def test_no_schema_is_too_odd(value: Any, schema: Any) -> None:
 
 def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    schema_clean.load_library.cache_clear()
+    clean.load_library.cache_clear()
     with pytest.raises(DragomanError, match=r"needs jsonschema-rs: pip install 'dragoman\[client\]'"):
         find_violation(1, {"type": "string", "title": "never seen before"})

@@ -1,0 +1,1 @@
+"""JSON Schema from clients: which of it can be checked, and whether a value fits it."""
