@@ -9,6 +9,8 @@ import socket
 import sys
 import time
 
+from tests.waiting import NEVER_S
+
 
 class Terminal:
     """A program in a pseudo-terminal."""
@@ -31,27 +33,41 @@ class Terminal:
         self.wait("\n")
         self.wait(word)
 
-    def wait(self, word: str, seconds: float = 8.0) -> None:
+    def interrupt(self, word: str) -> None:
+        """Types Ctrl-C and waits for a word. A signal just before CPython blocks is heard at the next one only."""
+        until = time.monotonic() + NEVER_S
+        self.type("\x03")
+        while not self._read_to(word, 5.0) and time.monotonic() < until:
+            self.type("\x03")
+        self.wait(word)
+
+    def wait(self, word: str) -> None:
         """Reads on until a word has appeared behind the last one waited for."""
+        if not self._read_to(word, NEVER_S):
+            os.kill(self.pid, signal.SIGKILL)
+            self.end()
+            raise AssertionError(f"no {word!r} in {self.seen[self._at :]!r}")
+        self._at = self.seen.index(word, self._at) + len(word)
+
+    def _read_to(self, word: str, seconds: float) -> bool:
+        """Whether the word comes within that time."""
         until = time.monotonic() + seconds
-        while (place := self.seen.find(word, self._at)) < 0:
+        while word not in self.seen[self._at :]:
             ready, _, _ = select.select([self._fd], [], [], max(0.0, until - time.monotonic()))
             try:
                 data = os.read(self._fd, 65536) if ready else b""
             except OSError:  # the program has ended
                 data = b""
             if not data:
-                os.kill(self.pid, signal.SIGKILL)
-                self.end()
-                raise AssertionError(f"no {word!r} in {self.seen[self._at :]!r}")
+                return False
             self.seen += data.decode("utf-8", "replace")
-        self._at = place + len(word)
+        return True
 
     def end(self) -> int:
         """Its exit code; what it said since the last word waited for is in `rest`."""
-        until = time.monotonic() + 8.0
+        until = time.monotonic() + NEVER_S
         with contextlib.suppress(OSError):
-            while time.monotonic() < until and select.select([self._fd], [], [], 8.0)[0]:
+            while time.monotonic() < until and select.select([self._fd], [], [], NEVER_S)[0]:
                 data = os.read(self._fd, 65536)
                 self.seen += data.decode("utf-8", "replace")
                 if not data:

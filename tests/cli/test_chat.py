@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from dragoman.testing.faults import ScriptedFault
 from dragoman.upstream.spec import Timeouts
 from tests.cli.terminal import Terminal, answers, free_port
 from tests.gateway.house import CANARY, House, open_house, upstream
+from tests.waiting import NEVER_S, wait_until
 
 pytestmark = pytest.mark.usefixtures("at_home")
 
@@ -100,8 +100,8 @@ def test_texts_of_several_lines_and_lines_of_before(house: House, tmp_path: Path
     terminal.wait("\nagain")
     terminal.wait("> ")
     terminal.type("half a line")
-    time.sleep(0.3)  # a signal while the prompt is being written is heard at the next key only (CPython's readline)
-    terminal.type("\x03")  # Ctrl-C at the prompt throws the line away, and ends nothing
+    terminal.wait("half a line")
+    terminal.interrupt("\n")  # Ctrl-C at the prompt throws the line away, and ends nothing
     terminal.ask("say still here", "still here")
     terminal.ask("/quit", "")
     assert terminal.end() == 0
@@ -136,9 +136,8 @@ def test_ctrl_c_stops_an_answer_and_not_the_program(fault: ScriptedFault) -> Non
             provider.next(fault)
             terminal = Terminal("chat", "--port", str(house.port), "--model", "far-model")
             terminal.ask("count to 900", "1 2" if "headers" not in fault.name else "")
-            time.sleep(0.3)
-            terminal.type("\x03")
-            terminal.wait("(stopped; not remembered)")
+            wait_until(lambda: any(request.fault for request in provider.requests), "the request that meets the fault")
+            terminal.interrupt("(stopped; not remembered)")
             terminal.ask("say hello", "hello")
             terminal.ask("/quit", "")
             assert terminal.end() == 0
@@ -230,8 +229,5 @@ def test_a_chat_that_is_ended_leaves_no_gateway_behind(how: signal.Signals) -> N
     assert process.stderr is not None
     assert b"started a gateway" in process.stderr.readline()
     process.send_signal(how)
-    process.communicate(timeout=10)
-    until = time.monotonic() + 5
-    while (there := answers(port)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not there
+    process.communicate(timeout=NEVER_S)
+    wait_until(lambda: not answers(port), "the end of its gateway")
