@@ -55,7 +55,7 @@ class _Source:
 
 
 class _Unread(Struct, frozen=True):
-    """A note that nobody has read yet."""
+    """A note that was not read yet."""
 
     kind: NoteKind
     at: At
@@ -123,7 +123,7 @@ class Notes:
         self._add("altered", at, why)
 
     def invented(self, at: At, why: str) -> None:
-        """Nobody said it; the target demands it."""
+        """The request did not contain it; the target demands it."""
         self._add("invented", at, why)
 
     def repaired(self, at: At, why: str) -> None:

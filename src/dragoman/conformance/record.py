@@ -1,7 +1,7 @@
 """Record and replay: real traffic of scenarios, scrubbed, as cases on disk; and the same scenarios out of them.
 
 The folder is a corpus as `dragoman pairs` reads it (`cases/<dialect>/<case>/` with meta.json, request.json, reply.json
-or stream.*), and `targets.json` beside it. No key, address or header that names anybody is written.
+or stream.*), and `targets.json` beside it. No key, address or header that names a person is written.
 """
 
 import re

@@ -5,7 +5,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from dragoman.dialects._places import same_place
+from dragoman.dialects._note_places import same_place
 from dragoman.dialects._services import CountCodec, EmbeddingsCodec, ModelsCodec, SpeechCodec
 from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject

@@ -3,6 +3,7 @@
 A dialect fills in `decode_frame` and `encode_event`. Dialects that must be fast have their own loops.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable
 
@@ -16,7 +17,7 @@ from dragoman.notes import ROOT, At, Notes
 CUT_OFF = ReplyFailed(failure=Failure(kind="cut_off", message="the stream ended before its end"))
 
 
-class SseStreamDecoder:
+class SseStreamDecoder(ABC):
     """Decodes each frame into one event. A stream without an end event is cut off."""
 
     def __init__(self, notes: Notes) -> None:
@@ -24,8 +25,8 @@ class SseStreamDecoder:
         self._frames = SseDecoder()
         self._ended = False
 
-    def decode_frame(self, frame: SseFrame) -> Event:
-        raise NotImplementedError
+    @abstractmethod
+    def decode_frame(self, frame: SseFrame) -> Event: ...
 
     def feed(self, piece: bytes) -> list[Event]:
         return self._decode(self._frames.feed(piece))
@@ -40,7 +41,7 @@ class SseStreamDecoder:
         return events
 
 
-class SseStreamEncoder:
+class SseStreamEncoder(ABC):
     """Encodes each event as one frame or none. `places` has the place of each open part, for notes."""
 
     def __init__(self, notes: Notes, request: Request | None = None) -> None:
@@ -49,8 +50,8 @@ class SseStreamEncoder:
         self._parts: Counter[int] = Counter()  # by choice
         self._ended = False
 
-    def encode_event(self, event: Event) -> bytes:
-        raise NotImplementedError
+    @abstractmethod
+    def encode_event(self, event: Event) -> bytes: ...
 
     def leave_out(self, event: PartStart) -> bytes:
         """Leave out a part. Without a place, its later events are left out too."""

@@ -19,7 +19,7 @@ import uvicorn
 from dragoman.errors import UpstreamError
 from dragoman.gateway.app import App
 from dragoman.gateway.bodies import too_large
-from dragoman.gateway.http import NOBODY, HttpRequest, HttpResponse
+from dragoman.gateway.http import NONE_REPEATED, HttpRequest, HttpResponse
 from dragoman.gateway.settings import RequestLimits
 from dragoman.log_line import LogLine
 from dragoman.upstream.http.request import write_head
@@ -125,7 +125,7 @@ class ClientConnection(asyncio.Protocol):
         self._client = ""
         self._url = b""
         self._headers: dict[str, str] = {}
-        self._repeated: frozenset[str] = NOBODY
+        self._repeated: frozenset[str] = NONE_REPEATED
         self._again: list[int] = []  # header sizes already counted
         self._head_size = 0
         self._heading = False  # part of a head has arrived
@@ -235,7 +235,7 @@ class ClientConnection(asyncio.Protocol):
     # ---- of the parser
 
     def on_message_begin(self) -> None:
-        self._url, self._headers, self._repeated = b"", {}, NOBODY
+        self._url, self._headers, self._repeated = b"", {}, NONE_REPEATED
         if self._again:
             self._again = []
         self._heading = True

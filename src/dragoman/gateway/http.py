@@ -9,7 +9,7 @@ from dragoman.jsontypes import Json, dump_json
 JSON_TYPE = "application/json"
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 Headers: TypeAlias = dict[str, str]
-NOBODY: frozenset[str] = frozenset()
+NONE_REPEATED: frozenset[str] = frozenset()
 
 
 class Ending(Protocol):
@@ -36,7 +36,7 @@ class HttpRequest:
         *,
         query: str = "",
         headers: Headers | None = None,
-        repeated: frozenset[str] = NOBODY,
+        repeated: frozenset[str] = NONE_REPEATED,
         read: Callable[[], Awaitable[bytes]] | None = None,
         body: bytes = b"",
         client: str = "",

@@ -28,7 +28,7 @@ class Undo(Struct, frozen=True, kw_only=True):
     renames: Renames = NOTHING
     custom: frozenset[str] = frozenset()  # freeform tools, by the client's names
     json_tool: str | None = None  # the tool whose call is the answer
-    expected: Expected | None = None  # an answer nobody else holds to its form
+    expected: Expected | None = None  # an answer that the target does not hold to its form
     stops: tuple[str, ...] = ()  # sequences to cut at
     copies: int = 1  # how many times to ask
 

@@ -165,7 +165,7 @@ def _takes(part: Media, media: MediaForms) -> tuple[tuple[str, ...], tuple[str, 
 
 
 def _tell(part: Media) -> str:
-    """What is left of a picture nobody can look at."""
+    """The words that replace a picture the target cannot see."""
     if isinstance(part, Audio) and part.transcript:
         return part.transcript
     if part.url is not None and not part.url.startswith("data:"):

@@ -91,7 +91,7 @@ class _Repair:
     def _match(self) -> None:
         """A result answers the nearest earlier turn that has an unanswered call of its id, there the first such call.
 
-        A result right before the turn of its call, of an id nobody used earlier, is taken as sent out of order.
+        A result right before the turn of its call, of an id that was not used earlier, is taken as sent out of order.
         """
         waiting: dict[str, list[_PairedCall]] = {}
         early: dict[tuple[int, str], list[Place]] = {}

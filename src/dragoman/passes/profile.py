@@ -48,7 +48,7 @@ class Thinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     most: int | None = None
     inside: bool = False  # a budget must be smaller than the output limit
     off: bool = True  # whether it can be switched off
-    default: Literal["on", "off"] = "off"  # what it does when nobody says
+    default: Literal["on", "off"] = "off"  # what it does when the request does not say
 
 
 class Media(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -78,7 +78,7 @@ def _replay_parts(message: Message, i: int, model: str, profile: Profile, notes:
 
 
 def is_readable(seal: Seal, model: str, profile: Profile) -> bool:
-    """Whether the target issued it, as far as anybody knows."""
+    """Whether the target issued it, as far as the history shows."""
     if seal.origin != profile.dialect:
         return False
     bound = profile.seals_bound_to
@@ -103,7 +103,7 @@ def _replay(part: Reasoning, model: str, profile: Profile, at: At, notes: Notes)
             notes.dropped(at, f"{profile.kind or profile.dialect} refuses reasoning in the history")
             return None
         case "signed":
-            blank = part.seal is not None and not part.seal.value  # what clients keep of a thought nobody signed
+            blank = part.seal is not None and not part.seal.value  # what clients keep of a thought without a signature
             if (ours and not blank) or (part.seal is None and part.extras.get(profile.dialect, {}).get("id")):
                 return part  # sealed by the target, or kept there under an id
             who = "unsigned" if part.seal is None or blank else f"sealed by {part.seal.model or part.seal.origin}"

@@ -303,7 +303,7 @@ def _restore_choice(choice: Choice, renames: Renames) -> Choice:
 # ------------------------------------------------------------------ properties
 # Names of properties in arguments and answers: the target's where it reads them, the client's where it does.
 # passes/schema_rewrite.py renames them in schemas. Names go by tool, at any depth: an alias ends in a digest of its
-# own name, so it is never anybody else's key.
+# own name, so it is never another key.
 
 
 def rename_keys(text: str, names: dict[str, str]) -> str:

@@ -124,7 +124,7 @@ class Rewriter:
         """No parameters, in the form each target demands (mission B5)."""
         if self.language.empty == "absent":
             if schema.get("additionalProperties") not in (None, False):
-                self._lose(("additionalProperties",), "parameters nobody named", gone=True)
+                self._lose(("additionalProperties",), "parameters that are not named", gone=True)
             return Adapted(None, tuple(self.lost))
         kept = {k: v for k, v in schema.items() if v is not None and k != "additionalProperties"}
         said: JsonObject = {"type": "object"}

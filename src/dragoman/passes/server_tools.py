@@ -1,7 +1,7 @@
 """Tools another provider would run itself.
 
 Said in the target's words where it has the same, as functions where the client runs them, else left out; never an empty
-function that nobody can run (FIELD-CASES 70). Of the tools providers run only the web search is common to several
+function that no client can run (FIELD-CASES 70). Of the tools providers run only the web search is common to several
 (crosswalk, "Server tools": map it by name, with domains and location where both have them).
 """
 
@@ -229,7 +229,7 @@ CLIENT_TOOLS: dict[tuple[str, str], ClientTool] = {
 
 
 def read_client_tool(tool: ServerTool) -> Tool | None:
-    """The function this tool is, or None: its provider runs it itself, or nobody here knows what it takes."""
+    """The function this tool is, or None: its provider runs it itself, or its parameters are not known here."""
     kind = tool.body.get("type")
     known = CLIENT_TOOLS.get((tool.dialect, kind.rpartition("_")[0])) if isinstance(kind, str) else None
     if known is None:

@@ -109,7 +109,7 @@ class ThoughtFinder:
             yield from self._answer(reading)
 
     def _answer(self, reading: "_Reading") -> Iterator[Event]:
-        """After the thought: what stands between it and the answer is nobody's."""
+        """After the thought: white space between it and the answer belongs to neither."""
         reading.held = reading.held.lstrip()
         if reading.held:
             yield from self._open(reading, reading.text)

@@ -15,7 +15,7 @@ from dragoman.passes.profile import Profile, Thinking
 from dragoman.passes.reasoning import switch_off
 
 AT: At = (ROOT, "reasoning")
-ROOM = 16_000  # tokens for the answer beside its thinking, when nobody said how many
+ROOM = 16_000  # tokens for the answer beside its thinking, when the request has no limit
 
 
 def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:

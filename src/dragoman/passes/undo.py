@@ -269,8 +269,7 @@ class StreamUndo:
         return finish
 
     def _judge(self, number: int, finish: Finish | None) -> None:
-        """An answer nobody held to its form is told apart from one that keeps it. One that was cut off, refused, or
-        wants tools first is no answer yet."""
+        """Notes an answer that breaks its form. One that was cut off, refused, or wants tools first is not judged."""
         choice = self._choices.get(number, _ChoiceUndo())
         if choice.around:
             self.notes.altered(((ROOT, "choices"), number), "what the model said around its JSON is left out")

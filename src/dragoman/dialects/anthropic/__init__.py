@@ -2,7 +2,7 @@
 
 from dragoman.dialects._base import Dialect, Door, What
 from dragoman.dialects.anthropic.failure import decode_failure, encode_failure
-from dragoman.dialects.anthropic.places import locate_reply, locate_request
+from dragoman.dialects.anthropic.note_places import locate_reply, locate_request
 from dragoman.dialects.anthropic.profile import PROFILE
 from dragoman.dialects.anthropic.reply import decode_reply, encode_reply
 from dragoman.dialects.anthropic.request import PATH, decode_request, encode_request

@@ -4,7 +4,7 @@ https://ai.google.dev/api/generate-content (digest read 2026-11-15)
 
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.gemini.failure import decode_failure, encode_failure
-from dragoman.dialects.gemini.places import locate_reply, locate_request
+from dragoman.dialects.gemini.note_places import locate_reply, locate_request
 from dragoman.dialects.gemini.profile import PROFILE
 from dragoman.dialects.gemini.reply import decode_reply, encode_reply
 from dragoman.dialects.gemini.request import decode_request, encode_request

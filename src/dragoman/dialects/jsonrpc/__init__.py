@@ -21,7 +21,7 @@ from dragoman.dialects.jsonrpc.calls import (
     refuse_params,
 )
 from dragoman.dialects.jsonrpc.failure import decode_failure, encode_failure
-from dragoman.dialects.jsonrpc.places import locate_request
+from dragoman.dialects.jsonrpc.note_places import locate_request
 from dragoman.dialects.jsonrpc.reply import decode_reply, encode_reply
 from dragoman.dialects.jsonrpc.request import decode_request
 from dragoman.dialects.jsonrpc.stream import StreamDecoder, StreamEncoder

@@ -2,7 +2,7 @@
 
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects.ollama.failure import decode_failure, encode_failure
-from dragoman.dialects.ollama.places import locate_reply, locate_request
+from dragoman.dialects.ollama.note_places import locate_reply, locate_request
 from dragoman.dialects.ollama.profile import PROFILE
 from dragoman.dialects.ollama.reply import decode_reply, encode_loaded, encode_reply
 from dragoman.dialects.ollama.request import decode_request, encode_request

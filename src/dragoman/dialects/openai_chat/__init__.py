@@ -4,7 +4,7 @@ https://platform.openai.com/docs/api-reference/chat (digest read 2026-11-15)"""
 from dragoman.dialects._base import Dialect, Door, What
 from dragoman.dialects._openai_services import DOORS, EMBEDDINGS, MODELS, SPEECH
 from dragoman.dialects.openai_chat.failure import decode_failure, encode_failure
-from dragoman.dialects.openai_chat.places import locate_reply, locate_request
+from dragoman.dialects.openai_chat.note_places import locate_reply, locate_request
 from dragoman.dialects.openai_chat.profile import PROFILE
 from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request

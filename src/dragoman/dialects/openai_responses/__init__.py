@@ -3,7 +3,7 @@
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects._openai_services import EMBEDDINGS, MODELS, SPEECH
 from dragoman.dialects.openai_responses.failure import decode_failure, encode_failure
-from dragoman.dialects.openai_responses.places import locate_reply, locate_request
+from dragoman.dialects.openai_responses.note_places import locate_reply, locate_request
 from dragoman.dialects.openai_responses.profile import PROFILE
 from dragoman.dialects.openai_responses.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_responses.request import decode_request, encode_request

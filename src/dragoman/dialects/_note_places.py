@@ -1,7 +1,7 @@
 """Places: from a place in a canonical value to the place in the wire body that it was read from.
 
-Each dialect has a `places.py` that knows where its decoder found things. Most of that is tables: our field and its key
-on the wire, such as `"max_output": "max_tokens"`. `#` is a number, the same on both sides. `*` at the end says that
+Each dialect has a `note_places.py` that knows where its decoder found things. Most of that is tables: our field and its
+key on the wire, such as `"max_output": "max_tokens"`. `#` is a number, the same on both sides. `*` at the end says that
 everything inside has the same names on both sides. A field that no table has is where its holder is.
 
 Notes use it, so that a caller reads the place in its own body. Nothing here runs unless there is a note.

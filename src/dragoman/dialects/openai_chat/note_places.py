@@ -6,7 +6,7 @@ is found by its kind and by how many of that kind stand before it.
 
 from collections.abc import Sequence
 
-from dragoman.dialects._places import Table, in_part, look_up, under
+from dragoman.dialects._note_places import Table, in_part, look_up, under
 from dragoman.dialects.openai_chat.calls import OPAQUE_CALL, is_legacy
 from dragoman.dialects.openai_chat.reasoning import OPAQUE_DETAIL, is_detail, names_of
 from dragoman.dialects.openai_chat.usage import ASIDE, READ_NAMES, REASONING_NAMES, WRITE_NAMES

@@ -6,7 +6,7 @@ over the turns before it.
 
 from collections.abc import Sequence
 
-from dragoman.dialects._places import Table, in_part, look_up, under
+from dragoman.dialects._note_places import Table, in_part, look_up, under
 from dragoman.dialects._tools import is_plain
 from dragoman.dialects.openai_responses.items import Group, group_parts, place_of
 from dragoman.dialects.openai_responses.parts import is_content

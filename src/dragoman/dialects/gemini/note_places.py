@@ -6,7 +6,7 @@ Keys may be in camelCase or snake_case (see spelling.py): a place says them as t
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.dialects._places import Table, in_part, look_up
+from dragoman.dialects._note_places import Table, in_part, look_up
 from dragoman.dialects.gemini.generation import CONFIG, INTEGERS, NUMBERS
 from dragoman.dialects.gemini.schema import find_in_schema
 from dragoman.dialects.gemini.spelling import SNAKE_KEY, snake

@@ -4,7 +4,7 @@ A message is four fields: `thinking`, `content`, `images` and `tool_calls`. `/ap
 `system` and `prompt` are the two turns.
 """
 
-from dragoman.dialects._places import LOGPROBS, Table, look_up, under
+from dragoman.dialects._note_places import LOGPROBS, Table, look_up, under
 from dragoman.dialects.ollama.words import FORM, NAME, OPTIONS, says_generate
 from dragoman.fields import spelled
 from dragoman.model.messages import Audio, Image, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dragoman.dialects._places import Table, in_part, look_up, under
+from dragoman.dialects._note_places import Table, in_part, look_up, under
 from dragoman.dialects._tools import is_plain
 from dragoman.dialects.anthropic.parts import LATE
 from dragoman.dialects.anthropic.request import BETA

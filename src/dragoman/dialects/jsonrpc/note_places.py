@@ -1,6 +1,6 @@
 """JSON-RPC: where a place of the canonical value is in a call. Everything of a request is in its `params`."""
 
-from dragoman.dialects._places import Table, look_up, under
+from dragoman.dialects._note_places import Table, look_up, under
 from dragoman.dialects.jsonrpc.words import NAME
 from dragoman.fields import spelled
 from dragoman.model.messages import Extras, Message, ToolCall, ToolResult
