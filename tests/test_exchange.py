@@ -9,11 +9,11 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import UpstreamError
 from dragoman.exchange import (
     HOP,
-    MISFIT,
+    INVALID_ANSWER,
     MOST_CORRECTIONS,
-    AnswerMisfit,
     ClientRequest,
     Destination,
+    InvalidAnswer,
     UpstreamCall,
     put_model,
     send_corrected,
@@ -58,9 +58,9 @@ def corrected(call: UpstreamCall, error: UpstreamError) -> UpstreamCall:
     return found
 
 
-def misfit(call: UpstreamCall, text: str) -> AnswerMisfit:
+def invalid(call: UpstreamCall, text: str) -> InvalidAnswer:
     assert call.way_back is not None
-    with pytest.raises(AnswerMisfit) as caught:
+    with pytest.raises(InvalidAnswer) as caught:
         call.way_back.reply(reply(text))
     return caught.value
 
@@ -117,7 +117,7 @@ def test_an_answer_that_nothing_was_changed_for_stays_as_it_is() -> None:
 
 def test_a_wrong_json_answer_is_asked_for_once_more_and_costs_what_both_cost() -> None:
     first = write(talk(user("q"), output=JSON_ANSWER), WORDED)
-    second = corrected(first, misfit(first, '{"a":1}'))
+    second = corrected(first, invalid(first, '{"a":1}'))
     assert [turn["role"] for turn in json.loads(second.body)["messages"]][-2:] == ["assistant", "user"]
     assert second.way_back is not None
     answer = second.way_back.reply(reply('{"a":"b"}'))
@@ -128,7 +128,7 @@ def test_a_wrong_json_answer_is_asked_for_once_more_and_costs_what_both_cost() -
 def test_thoughts_are_found_in_a_second_answer_too() -> None:
     tagged = Profile(kind="x", dialect="openai_chat", lacks=WORDED.lacks, think_tags=("think",))
     first = write(talk(user("q"), output=JSON_ANSWER), tagged)
-    second = corrected(first, misfit(first, '<think>hm</think>{"a":1}'))
+    second = corrected(first, invalid(first, '<think>hm</think>{"a":1}'))
     assert second.way_back is not None
     answer = second.way_back.reply(reply('<think>oh</think>{"a":"b"}'))
     assert answer.choices[0].parts == (Reasoning(text="oh"), Text(text='{"a":"b"}'))
@@ -137,7 +137,7 @@ def test_thoughts_are_found_in_a_second_answer_too() -> None:
 def test_a_second_wrong_answer_is_noted() -> None:
     notes = Notes()
     first = write(talk(user("q"), output=JSON_ANSWER), WORDED, notes)
-    second = corrected(first, misfit(first, '{"a":1}'))
+    second = corrected(first, invalid(first, '{"a":1}'))
     assert second.way_back is not None
     assert second.way_back.reply(reply('{"a":2}')).choices[0].parts == (Text(text='{"a":2}'),)
     assert "the answer is not what was asked for" in [note for note in notes if note.kind == "dropped"][-1].why
@@ -155,11 +155,11 @@ def test_a_wrong_answer_after_the_last_correction_is_noted() -> None:
 
 def test_a_wrong_answer_that_the_client_refuses_is_an_error() -> None:
     call = write(talk(user("q"), output=JSON_ANSWER), WORDED, Notes({"dropped"}))
-    second = corrected(call, misfit(call, '{"a":1}'))
+    second = corrected(call, invalid(call, '{"a":1}'))
     assert second.way_back is not None
     with pytest.raises(UpstreamError) as caught:
         second.way_back.reply(reply('{"a":2}'))
-    assert caught.value.failure.code == MISFIT
+    assert caught.value.failure.code == INVALID_ANSWER
 
 
 def test_a_wrong_streamed_answer_that_the_client_refuses_ends_in_a_failure() -> None:
@@ -168,4 +168,4 @@ def test_a_wrong_streamed_answer_that_the_client_refuses_ends_in_a_failure() -> 
     stream = call.way_back.open_stream()
     events: list[Event] = [out for event in unfold(reply('{"a":1}')) for out in stream.feed([event])]
     assert isinstance(events[-1], ReplyFailed)
-    assert events[-1].failure.code == MISFIT
+    assert events[-1].failure.code == INVALID_ANSWER

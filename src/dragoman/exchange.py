@@ -34,7 +34,7 @@ from dragoman.passes.think_tags import ThoughtFinder, find_thoughts
 from dragoman.passes.undo import StreamRenamer, StreamUndo, undo_reply
 
 HOP = "x-dragoman-hop"  # counts the gateways on the way: a gateway that is its own upstream must notice (T41)
-MISFIT = "answer_misfit"
+INVALID_ANSWER = "invalid_answer"
 MOST_CORRECTIONS = 3  # of one request: a model may refuse several things, one after the other
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ def bind_profile(profile: Profile, upstream: str, *, native: bool) -> Profile:
 # ---------------------------------------------------------------- the way back
 
 
-class AnswerMisfit(UpstreamError):
+class InvalidAnswer(UpstreamError):
     """The answer is not what was asked for, and can be asked for once more."""
 
     def __init__(self, why: str, again: Request, spent: Usage | None) -> None:
@@ -120,7 +120,7 @@ class WayBack(Struct, frozen=True, kw_only=True):
         why = next((note.why for note in trial if note.kind == "dropped"), None)
         again = ask_again(asked, undone, why) if why is not None else None
         if why is not None and again is not None:
-            raise AnswerMisfit(why, again, reply.usage)
+            raise InvalidAnswer(why, again, reply.usage)
 
     def open_stream(self) -> "StreamWayBack":
         """For one streamed answer."""
@@ -157,7 +157,7 @@ class StreamWayBack:
 
 def _misfit(why: str) -> Failure:
     """The model's mistake: neither the caller's fault nor the upstream's."""
-    return Failure(kind="refused", status=502, code=MISFIT, message=why)
+    return Failure(kind="refused", status=502, code=INVALID_ANSWER, message=why)
 
 
 # ---------------------------------------------------------------- the way there
@@ -184,7 +184,7 @@ class UpstreamCall(Struct, kw_only=True):
         exchange, request, left = self.exchange, self.request, self.corrections_left - 1
         if exchange is None or request is None or left < 0:
             return None
-        if isinstance(error, AnswerMisfit):
+        if isinstance(error, InvalidAnswer):
             return exchange.encode(error.again, corrections_left=0, spent=error.spent)
         lesson = learn(error.failure, request, exchange.to.profile, exchange.notes)
         if lesson is None:

@@ -90,7 +90,7 @@ def test_an_answer_is_judged_in_words() -> None:
 
 # ---------------------------------------------------------------- on the way back
 
-MISFIT = "the answer is not what was asked for"
+INVALID_ANSWER = "the answer is not what was asked for"
 JUDGED: list[tuple[str, Undo, Reply, list[tuple[str, str]]]] = [
     ("it fits", WORDS, reply(Text(text=GOOD)), []),
     (
@@ -100,23 +100,23 @@ JUDGED: list[tuple[str, Undo, Reply, list[tuple[str, str]]]] = [
         [("altered", "what the model said around its JSON is left out")],
     ),
     (
-        "a misfit",
+        "another type",
         WORDS,
         reply(Text(text='{"a":1}')),
-        [("dropped", f"{MISFIT}: /a: expected string, found number")],
+        [("dropped", f"{INVALID_ANSWER}: /a: expected string, found number")],
     ),
-    ("no JSON", WORDS, reply(Text(text="no")), [("dropped", f"{MISFIT}: it is not JSON")]),
-    ("nothing at all", WORDS, reply(), [("dropped", f"{MISFIT}: it is not JSON")]),
+    ("no JSON", WORDS, reply(Text(text="no")), [("dropped", f"{INVALID_ANSWER}: it is not JSON")]),
+    ("nothing at all", WORDS, reply(), [("dropped", f"{INVALID_ANSWER}: it is not JSON")]),
     ("thoughts are no answer", WORDS, reply(Reasoning(text="hm"), Text(text=GOOD)), []),
     ("cut off", WORDS, reply(Text(text='{"a":'), reason="length"), []),
     ("a refusal", WORDS, reply(Refusal(text="no")), []),
     ("filtered", WORDS, reply(Text(text="x"), reason="filter"), []),
     ("tools first", WORDS, reply(Text(text="let me see"), call("c"), reason="tool_call"), []),
     (
-        "a forced tool's misfit",
+        "a forced tool without a property",
         Undo(json_tool=JSON_TOOL, expected=Expected(schema=SCHEMA)),
         reply(call("c", JSON_TOOL, '{"b":1}'), reason="tool_call"),
-        [("dropped", f"{MISFIT}: /: a is missing")],
+        [("dropped", f"{INVALID_ANSWER}: /: a is missing")],
     ),
     (
         "a forced tool's answer",
@@ -239,7 +239,7 @@ def test_an_answer_the_target_holds_to_less_is_judged_by_all_that_was_asked() ->
     assert "minimum" not in str(prepared.request.output.schema["properties"]["n"].keys())  # type: ignore[index]
     notes = Notes()
     undo_reply(reply(Text(text='{"n":2}')), prepared.undo, notes)
-    assert [note.why for note in notes] == [f"{MISFIT}: /n: 2 is less than 3"]
+    assert [note.why for note in notes] == [f"{INVALID_ANSWER}: /n: 2 is less than 3"]
 
 
 def test_an_answer_the_target_holds_to_all_of_it_is_not_judged_again() -> None:

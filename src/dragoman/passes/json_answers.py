@@ -37,8 +37,8 @@ def judge(text: str, expected: Expected) -> str | None:
         value = load_json(text)
     except DecodeError:
         return "it is not JSON"
-    misfit = find_violation(value, expected.schema) if expected.schema is not None else None
-    return None if misfit is None else str(misfit)
+    violation = find_violation(value, expected.schema) if expected.schema is not None else None
+    return None if violation is None else str(violation)
 
 
 def ask_again(request: Request, reply: Reply, why: str) -> Request | None:

@@ -1,7 +1,7 @@
 """The way back: a reply as the client asked for it, not as the target could be asked.
 
 One code for both forms (FIELD-CASES 144): a whole reply is restored as the events it could have come in, so
-fold(restored events) is the restored reply of the folded events. A misfit that the caller refuses raises LossError.
+fold(restored events) is the restored reply of the folded events. A loss that the caller refuses raises LossError.
 """
 
 from collections.abc import Callable, Iterator
