@@ -1,8 +1,9 @@
 """The first law, as a comparison: what comes back equals what went in, minus exactly what the notes name.
 
 Two canonical values are compared as plain data. What a note calls dropped is taken out of the original first (a note
-about something that is not there fails); what a note calls altered, invented or repaired may differ in any way.
-Spelling (`~` keys and nulls in extras), the text of JSON arguments and the borders between turns of one role do not
+about something that is not there fails); what a note calls altered, invented or repaired may differ in any way. Only a
+list of parts is held to more: an altered one may come back in another order and with its texts joined, but with every
+part in it that no note of its own names. Spelling (`~` keys and nulls in extras), the text of JSON arguments and the borders between turns of one role do not
 count. Nor does what says no more than its absence would (`declared.QUIET`): to ask for one answer.
 """
 
@@ -21,10 +22,16 @@ class Anything:
         return "<anything>"
 
 
+class Altered(list[Any]):
+    """Parts that may come back in another order and joined. If some were invented, there may be more of them."""
+
+    more = False
+
+
 ANYTHING = Anything()
 GONE = object()
 _QUIET = [(quiet.path.split("/")[1:], quiet.values) for quiet in QUIET]
-ANY_PARTS = object()  # in a list: any number of items, where a turn with altered parts meets its neighbours
+WORDS = ("text", "refusal", "reasoning")  # kinds of parts that are joined with their neighbours
 EMPTIED = object()  # a list all of whose items were dropped: empty or absent, as the default has it
 
 
@@ -79,6 +86,10 @@ def _apply(value: Any, note: Note) -> str | None:
         if there is None:
             return f"nothing is there: {note}"
         _set(holder, last, GONE)
+    elif last == "parts" and isinstance(there, list) and note.kind in ("altered", "invented"):
+        altered = Altered(there)
+        altered.more = note.kind == "invented" or getattr(there, "more", False)
+        _set(holder, last, altered)
     elif there is not GONE:
         _set(holder, last, ANYTHING)
     return None
@@ -145,6 +156,10 @@ def _purge(value: Any) -> Any:
         return kept
     if isinstance(value, list | tuple):
         kept_items = [_purge(item) for item in value if item is not GONE]
+        if isinstance(value, Altered):
+            altered = Altered(kept_items)
+            altered.more = value.more
+            return altered
         return EMPTIED if value and not kept_items else kept_items
     return value
 
@@ -178,8 +193,6 @@ def _normal(value: Any) -> Any:
     for message in value["messages"]:
         if isinstance(message, dict) and message.get("parts") in ([], EMPTIED):
             continue  # a turn that says nothing
-        if isinstance(message, dict) and message.get("parts") is ANYTHING:
-            message = message | {"parts": [ANY_PARTS]}
         last = joined[-1] if joined else None
         if (
             isinstance(message, dict)
@@ -189,10 +202,20 @@ def _normal(value: Any) -> Any:
             and isinstance(message.get("parts"), list)
         ):
             extras = {**last.get("extras", {}), **message.get("extras", {})}
-            joined[-1] = {**last, "parts": last["parts"] + message["parts"]} | ({"extras": extras} if extras else {})
+            parts = _join(last["parts"], message["parts"])
+            joined[-1] = {**last, "parts": parts} | ({"extras": extras} if extras else {})
         else:
             joined.append(message)
     return value | {"messages": joined}
+
+
+def _join(first: list[Any], second: list[Any]) -> list[Any]:
+    """The parts of two turns. Altered ones stay together: see `_spread`."""
+    return [*_held(first), *_held(second)]
+
+
+def _held(parts: list[Any]) -> list[Any]:
+    return [parts] if isinstance(parts, Altered) else parts
 
 
 def _compare(expected: Any, found: Any, where: str, problems: list[str]) -> None:
@@ -202,7 +225,9 @@ def _compare(expected: Any, found: Any, where: str, problems: list[str]) -> None
         for key in {**expected, **found}:
             if expected.get(key) is not ANYTHING:
                 _compare(expected.get(key), found.get(key), f"{where}/{key}", problems)
-    elif isinstance(expected, list) and isinstance(found, list) and ANY_PARTS in expected:
+    elif isinstance(expected, Altered):
+        _compare_altered(expected, found or [], where, problems)
+    elif isinstance(expected, list) and isinstance(found, list) and any(isinstance(e, Altered) for e in expected):
         _compare_around(expected, found, where, problems)
     elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         for i, (left, right) in enumerate(zip(expected, found, strict=True)):
@@ -212,14 +237,77 @@ def _compare(expected: Any, found: Any, where: str, problems: list[str]) -> None
 
 
 def _compare_around(expected: list[Any], found: list[Any], where: str, problems: list[str]) -> None:
-    """What stands before the first and behind the last place where anything may stand."""
-    head = expected.index(ANY_PARTS)
-    tail = expected[::-1].index(ANY_PARTS)
+    """Turns of one role, some of them altered: what stands before the first and behind the last of these is in order."""
+    places = [i for i, item in enumerate(expected) if isinstance(item, Altered)]
+    head, tail = places[0], len(expected) - places[-1] - 1
     if len(found) < head + tail:
         problems.append(f"{where}: {_short(expected)} became {_short(found)}")
         return
     _compare(expected[:head], found[:head], where, problems)
     _compare(expected[len(expected) - tail :], found[len(found) - tail :], where, problems)
+    middle = Altered(part for item in expected[head : len(expected) - tail] for part in _spread(item))
+    middle.more = any(expected[i].more for i in places)
+    _compare_altered(middle, found[head : len(found) - tail], where, problems)
+
+
+def _spread(item: Any) -> list[Any]:
+    return item if isinstance(item, Altered) else [item]
+
+
+# ---------------------------------------------------------------- parts in another order, and joined
+
+
+def _compare_altered(expected: Altered, found: list[Any], where: str, problems: list[str]) -> None:
+    """Each part is there as it was, or its text is in a text of its kind; and nothing is there that was not."""
+    left, joined = list(found), []
+    for part in [part for part in expected if part is not ANYTHING]:
+        same = next((other for other in left if not _differ(part, other)), None)
+        if same is not None:
+            left.remove(same)
+        elif not _says_nothing(part):
+            joined.append(part)
+    for part in joined:
+        if not any(_is_in(part, other) for other in left):
+            problems.append(f"{where}: {_short(part)} is lost among {_short(found)}")
+    if not expected.more and ANYTHING not in expected:
+        problems += [f"{where}: {_short(other)} was not there" for other in left if not _is_made_of(other, joined)]
+
+
+def _differ(expected: Any, found: Any) -> bool:
+    problems: list[str] = []
+    _compare(expected, found, "", problems)
+    return bool(problems)
+
+
+def _says_nothing(part: Any) -> bool:
+    return isinstance(part, dict) and not part.get("text", "?") and not set(part) - {"kind", "text", "extras"}
+
+
+def _is_in(part: Any, other: Any) -> bool:
+    """A text in a joined one, which also has the rest of what the part says."""
+    if part.get("kind") not in WORDS or part.get("kind") != other.get("kind"):
+        return False
+    return part["text"] in other["text"] and all(
+        _holds(other.get(key), value) for key, value in part.items() if key != "text"
+    )
+
+
+def _holds(joined: Any, value: Any) -> bool:
+    if isinstance(value, list) and isinstance(joined, list):
+        return all(any(not _differ(_without_span(v), _without_span(j)) for j in joined) for v in value)
+    return value is ANYTHING or bool(joined == value)
+
+
+def _without_span(item: Any) -> Any:
+    """A citation in a joined text has another span, or one where it had none."""
+    return {key: inner for key, inner in item.items() if key not in ("start", "end")} if type(item) is dict else item
+
+
+def _is_made_of(other: Any, parts: list[Any]) -> bool:
+    rest = other.get("text", "?") if isinstance(other, dict) else "?"
+    for part in parts:
+        rest = rest.replace(part.get("text", ""), "", 1) if other.get("kind") == part.get("kind") else rest
+    return not rest.strip()
 
 
 def _short(value: Any) -> str:

@@ -32,8 +32,7 @@ HOLDERS = {
 ASKED = ", ".join(name for name in NAMES if name != "canonical")
 ANSWERED = f"{ASKED}, jsonrpc"
 LOST = (
-    # ToolResult is missing: compare.py excuses parts beside a turn of the same role, where the example's result stands.
-    *((name, ASKED, "request") for name in ("Request", "Tool", "Message", "Text", "ToolCall")),
+    *((name, ASKED, "request") for name in ("Request", "Tool", "Message", "Text", "ToolCall", "ToolResult")),
     *((name, ANSWERED, "reply") for name in ("Reply", "Choice", "Finish", "Usage", "Text", "ToolCall")),
     *((name, ANSWERED, "stream") for name in ("Finish", "Usage", "Text", "ToolCall")),
     *((name, f"canonical, {ANSWERED}", "stream") for name in ("Reply", "Choice")),  # unfold does not know them

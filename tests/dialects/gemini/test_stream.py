@@ -340,6 +340,17 @@ def test_citations_of_a_text_are_said_before_the_next_part() -> None:
     assert not notes.items
 
 
+def test_the_last_citations_of_a_stream_include_the_earlier_ones() -> None:
+    """A reader keeps the last metadata it gets."""
+    texts = [Text(text=word, citations=(Citation(url=f"https://{word}.example/", start=0, end=1),)) for word in "abc"]
+    reply = Reply(id="r", model="m", choices=(Choice(parts=tuple(texts), finish=Finish(reason="stop")),))
+    joined = fold(decode(encode(list(unfold(reply)))[0]))
+    assert isinstance(joined, Reply)
+    (text,) = joined.choices[0].parts
+    assert isinstance(text, Text)
+    assert [(c.url, c.start) for c in text.citations] == [(f"https://{w}.example/", i) for i, w in enumerate("abc")]
+
+
 def test_logprobs_travel_with_their_words() -> None:
     tokens = tuple(TokenLogprob(token=word, logprob=-0.5) for word in "ab")
     events = stream(

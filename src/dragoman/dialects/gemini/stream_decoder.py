@@ -328,7 +328,7 @@ class StreamDecoder:
         current = len(choice.texts) - 1
         found = take_citations(choice.rest, ["".join(pieces) for pieces in choice.texts])
         fresh = [item for item in found if item.text == current and item not in choice.cited]
-        if metadata is not None and any(item.text != current and item not in choice.cited for item in found):
+        if metadata is not None and any(item.text != current and not _is_among(item, choice.cited) for item in found):
             choice.rest["groundingMetadata"] = metadata  # some of it is about other texts
         choice.cited.extend(fresh)
         if fresh and choice.kind is Text:
@@ -379,3 +379,10 @@ def _grow(choice: _ChoiceDecoder, text: str, events: list[Event]) -> None:
     if text:  # an empty text is no event
         choice.texts[-1].append(text)
         events.append(PartDelta(index=choice.index, text=text))
+
+
+def _is_among(item: Cited, cited: list[Cited]) -> bool:
+    """Whether a citation was sent before. It may have got a span when another text came."""
+    plain = replace(item.citation, start=None, end=None)
+    same = [other.citation for other in cited if other.text == item.text]
+    return any(replace(other, start=None, end=None) == plain for other in same)

@@ -51,7 +51,7 @@ class _Open:
 
 
 class _ChoiceEncoder:
-    __slots__ = ("at", "called", "cited", "number", "open", "order", "places", "speaks", "tails", "texts")
+    __slots__ = ("at", "called", "cited", "number", "open", "order", "places", "speaks", "tails", "texts", "written")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -62,6 +62,7 @@ class _ChoiceEncoder:
         self.speaks: type[Part] | None = None  # the kind of part that a reader would join the next text with
         self.texts: list[list[str]] = []  # texts as a reader joins them
         self.cited: list[Cited] = []  # not yet written
+        self.written: list[Cited] = []
         self.called = False
         self.tails: dict[type[Part], bytes] = {}  # the bytes after the text of a frame, by kind of part
 
@@ -300,10 +301,17 @@ class StreamEncoder:
             self._send_parts(choice, [], {"groundingMetadata": metadata})
 
     def _take_citations(self, choice: _ChoiceEncoder) -> JsonObject | None:
+        """The metadata with all citations so far: readers keep the last one they get."""
         if not choice.cited:
             return None
+        texts = ["".join(pieces) for pieces in choice.texts]
         cited, choice.cited = choice.cited, []
-        return write_citations(cited, ["".join(pieces) for pieces in choice.texts], self._notes)
+        metadata = write_citations(cited, texts, self._notes)
+        if metadata is None or not choice.written:
+            choice.written += cited
+            return metadata
+        choice.written += cited
+        return write_citations(choice.written, texts, Notes())
 
     def _end(self, event: ReplyEnd) -> None:
         count = max(len(event.finishes), 1 + max(self._choices, default=-1))

@@ -271,7 +271,6 @@ class StreamEncoder:
         self._gap = False  # the next piece continues another part's field
         self._filled: set[str] = set()  # fields of the message that have text
         self._sealed: set[str] = set()
-        self._count = 0
         self._calls = 0
         self._rank = 0
         self._skipped: set[int] = set()
@@ -356,8 +355,8 @@ class StreamEncoder:
     def _start_part(self, event: PartStart) -> None:
         part = event.part
         parts: At = (((ROOT, "choices"), 0), "parts")
-        self._at = (parts, self._count)
-        self._count += 1
+        place = event.index - sum(index < event.index for index in self._skipped)
+        self._at = (parts, place)
         self._check_order(part, parts)
         self._open, self._index, self._pieces = part, event.index, []
         match part:
@@ -373,13 +372,15 @@ class StreamEncoder:
                 self._pieces.append(part.arguments)
             case _:
                 turn = MessageWriter(parts, self._notes, to_client=True)
-                turn.add(part, self._count - 1)
+                turn.add(part, place)
                 message = turn.body()
                 if message is not None:
                     self._line(message)
 
     def _check_order(self, part: Part, parts: At) -> None:
-        rank = RANKS.get(type(part), self._rank)
+        rank = RANKS.get(type(part))
+        if rank is None:
+            return  # it is not said at all
         again = rank < 2 and ("content" if rank else "thinking") in self._filled | self._sealed
         if (again or rank < self._rank) and parts not in self._noted:
             self._noted.add(parts)
