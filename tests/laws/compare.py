@@ -3,7 +3,9 @@
 Two canonical values are compared as plain data. What a note calls dropped is taken out of the original first (a note
 about something that is not there fails); what a note calls altered, invented or repaired may differ in any way. Only a
 list of parts is held to more: an altered one may come back in another order and with its texts joined, but with every
-part in it that no note of its own names. Spelling (`~` keys and nulls in extras), the text of JSON arguments and the borders between turns of one role do not
+part in it that no note of its own names.
+
+Spelling (`~` keys and nulls in extras), the text of JSON arguments and the borders between turns of one role do not
 count. Nor does what says no more than its absence would (`declared.QUIET`): to ask for one answer.
 """
 
@@ -237,7 +239,7 @@ def _compare(expected: Any, found: Any, where: str, problems: list[str]) -> None
 
 
 def _compare_around(expected: list[Any], found: list[Any], where: str, problems: list[str]) -> None:
-    """Turns of one role, some of them altered: what stands before the first and behind the last of these is in order."""
+    """Turns of one role, some of them altered. What is before the first and behind the last of these is in order."""
     places = [i for i, item in enumerate(expected) if isinstance(item, Altered)]
     head, tail = places[0], len(expected) - places[-1] - 1
     if len(found) < head + tail:
@@ -266,9 +268,8 @@ def _compare_altered(expected: Altered, found: list[Any], where: str, problems: 
             left.remove(same)
         elif not _says_nothing(part):
             joined.append(part)
-    for part in joined:
-        if not any(_is_in(part, other) for other in left):
-            problems.append(f"{where}: {_short(part)} is lost among {_short(found)}")
+    lost = [part for part in joined if not any(_is_in(part, other) for other in left)]
+    problems += [f"{where}: {_short(part)} is lost among {_short(found)}" for part in lost]
     if not expected.more and ANYTHING not in expected:
         problems += [f"{where}: {_short(other)} was not there" for other in left if not _is_made_of(other, joined)]
 
@@ -295,7 +296,7 @@ def _is_in(part: Any, other: Any) -> bool:
 def _holds(joined: Any, value: Any) -> bool:
     if isinstance(value, list) and isinstance(joined, list):
         return all(any(not _differ(_without_span(v), _without_span(j)) for j in joined) for v in value)
-    return value is ANYTHING or bool(joined == value)
+    return not _differ(value, joined)
 
 
 def _without_span(item: Any) -> Any:
