@@ -30,7 +30,7 @@ ONE, TWO, THREE = TALK.messages
 
 
 def back(place: Place, *forms: Request) -> Place:
-    return Stages(TALK, *forms).trace(len(forms), place)
+    return Stages([TALK, *forms]).trace(len(forms), place)
 
 
 def turn(i: int, *rest: str | int) -> Place:
@@ -91,14 +91,14 @@ def test_texts_that_became_one_are_where_the_first_was() -> None:
 def test_inside_a_result_that_was_replaced_parts_are_found_too() -> None:
     first = ask(user(ToolResult(call_id="x", parts=(A, B, C))))
     second = ask(user(ToolResult(call_id="x", parts=(B, C))))
-    assert Stages(first, second).trace(1, part(0, 0, "parts", 0, "cache")) == part(0, 0, "parts", 1, "cache")
+    assert Stages([first, second]).trace(1, part(0, 0, "parts", 0, "cache")) == part(0, 0, "parts", 1, "cache")
 
 
 def test_what_moved_out_of_a_result_is_found_in_it() -> None:
     first = ask(user(ToolResult(call_id="x", parts=(A, B))))
     second = ask(user(ToolResult(call_id="x", parts=(A,))), user(B))
-    assert Stages(first, second).trace(1, part(1, 0, "cache")) == part(0, 0, "parts", 1, "cache")
-    assert Stages(first, second).trace(1, part(0, 0, "parts", 0)) == part(0, 0, "parts", 0)
+    assert Stages([first, second]).trace(1, part(1, 0, "cache")) == part(0, 0, "parts", 1, "cache")
+    assert Stages([first, second]).trace(1, part(0, 0, "parts", 0)) == part(0, 0, "parts", 0)
 
 
 def test_every_form_is_walked_back_through() -> None:
@@ -108,10 +108,10 @@ def test_every_form_is_walked_back_through() -> None:
 def test_tools_are_found_by_themselves_and_replaced_ones_by_their_neighbours() -> None:
     a, b, c = (Tool(name=name) for name in "abc")
     forms = [Request(model="m", tools=tools) for tools in ((a, b, c), (b, c), (replace(b, name="x"), replace(c)))]
-    assert Stages(*forms).trace(2, ("tools", 0, "name")) == ("tools", 1, "name")
-    assert Stages(*forms).trace(2, ("tools", 1)) == ("tools", 2)
+    assert Stages(list(forms)).trace(2, ("tools", 0, "name")) == ("tools", 1, "name")
+    assert Stages(list(forms)).trace(2, ("tools", 1)) == ("tools", 2)
 
 
 def test_equal_parts_are_told_apart() -> None:
     same = [model(ToolCall(id="c", name="f", arguments="{}")) for _ in range(3)]
-    assert Stages(ask(*same), ask(*same[1:])).trace(1, part(1, 0)) == part(2, 0)
+    assert Stages([ask(*same), ask(*same[1:])]).trace(1, part(1, 0)) == part(2, 0)

@@ -103,6 +103,6 @@ def test_notes_about_the_request_may_follow_notes_about_the_reply() -> None:
     notes.begin("request", None)
     notes.begin("reply", None)
     notes.dropped((ROOT, "id"), "of the reply")
-    notes.resume("request")
+    notes.resume_request()
     notes.dropped((ROOT, "seed"), "of the request, which is sent once more")
     assert [note.body for note in notes] == ["reply", "request"]

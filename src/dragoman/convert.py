@@ -21,8 +21,6 @@ from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.framing.sse import SseDecoder
 from dragoman.jsontypes import Json, JsonObject, copy_json, dump_json, kind_of, load_json
-from dragoman.model.events import Event, PartDelta, ReplyFailed
-from dragoman.model.fold import StartedParts
 from dragoman.model.request import Request
 from dragoman.notes import Note, NoteKind, Notes
 from dragoman.passes.profile import Feature, Policy, Profile
@@ -59,14 +57,15 @@ def convert(
     mend: bool = True,
 ) -> Converted:
     """A request in another dialect. `mend=False` skips the passes that make it legal there."""
+    # Imported here: the passes are loaded when they are first needed.
+    from dragoman.exchange import read_request, write_wire
+
     body = _own(request)
     here, there = _dialects(source, to, body, "request")
     notes = Notes(refuse)
-    notes.begin("request", here.locate_request)
-    asked = notes.stage(here.decode_request(WireRequest(body=body, path=path, headers=_lower(headers)), notes))
-    if mend:
-        asked = make_legal(asked, there, notes, native=here is there)
-    wire = there.encode_request(asked, notes)
+    asked = read_request(here, WireRequest(body=body, path=path, headers=_lower(headers)), notes)
+    profile = conversion_profile(there, native=here is there) if mend else None
+    wire = write_wire(asked, profile, there.encode_request, notes)
     return Converted(
         body=wire.body,
         path=wire.path,
@@ -79,7 +78,6 @@ def convert(
 
 def make_legal(request: Request, dialect: Dialect, notes: Notes, *, native: bool = False) -> Request:
     """The request as any server of a dialect takes it. `native`: it came in this dialect."""
-    # Imported here: a program that only reads replies does not load the passes.
     from dragoman.passes.prepare import legalise
 
     return legalise(request, conversion_profile(dialect, native=native), notes)
@@ -105,11 +103,12 @@ def _one_way(dialect: Dialect, *, native: bool) -> Profile:
 
 def convert_reply(reply: Body, *, to: str, source: str = AUTO, refuse: Iterable[NoteKind] = ()) -> Converted:
     """An unstreamed answer in another dialect."""
+    from dragoman.exchange import read_reply
+
     body = _own(reply)
     here, there = _dialects(source, to, body, "reply")
     notes = Notes(refuse)
-    notes.begin("reply", here.locate_reply)
-    wire = there.encode_reply(notes.stage(here.decode_reply(WireReply(body=body), notes)), notes)
+    wire = there.encode_reply(read_reply(here, WireReply(body=body), notes), notes)
     return Converted(body=wire.body, headers=wire.headers, notes=tuple(notes), source=here.name, to=there.name)
 
 
@@ -129,31 +128,25 @@ class StreamConverter:
     """Bytes of one dialect's stream in, bytes of another's out, as they come. After `close` nothing follows."""
 
     def __init__(self, source: str, to: str, *, refuse: Iterable[NoteKind] = (), request: Request | None = None):
+        from dragoman.exchange import StreamReader
+
         self.notes = Notes(refuse)
         self.source, self.to = find_dialect(source), find_dialect(to)
-        self._started = StartedParts()
-        self.notes.begin("reply", self.source.locate_reply, self._started)
-        self._decoder = self.source.stream_decoder(self.notes)
+        self._reader = StreamReader(self.source, self.notes)
         self._encoder = self.to.stream_encoder(self.notes, request)
-        self.failure: Failure | None = None  # what the stream ended with, if it did not end well
+
+    @property
+    def failure(self) -> Failure | None:
+        """What the stream ended with, if it did not end well."""
+        return self._reader.failure
 
     def feed(self, piece: bytes) -> bytes:
-        events = self._decoder.feed(piece)
-        if not events:
-            return b""
-        if type(events[0]) is not PartDelta or len(events) > 1:  # most pieces are a delta
-            self._started.feed(events)
-        if isinstance(events[-1], ReplyFailed):
-            self.failure = events[-1].failure
-        return self._encoder.feed(events)
+        events = self._reader.feed(piece)
+        return self._encoder.feed(events) if events else b""
 
     def close(self) -> bytes:
         """What is left; a stream that was cut ends in its dialect's error, never in a success."""
-        events: list[Event] = self._decoder.close()
-        self._started.feed(events)
-        if events and isinstance(events[-1], ReplyFailed):
-            self.failure = events[-1].failure
-        return self._encoder.feed(events) + self._encoder.close()
+        return self._encoder.feed(self._reader.close()) + self._encoder.close()
 
 
 def convert_stream(

@@ -1,11 +1,13 @@
 """One exchange: a client's request on its way to a server, and the server's answer on its way back.
 
+    request = read_request(dialect, wire, notes)                            # what the client asks, in our own form
     call = write_call(client_request, destination, notes, stream=False)     # path, headers and body to send
     answer = await send_corrected(call, send)                               # once more if a refusal says what is wrong
-    reply = call.way_back.reply(reply)                                      # a whole answer, as the client asked for it
-    events = call.way_back.open_stream().feed(events)                       # or a streamed one
+    reply = call.way_back.reply(read_reply(dialect, wire, notes))           # a whole answer, as the client asked for it
+    events = StreamReader(dialect, notes, call.way_back).feed(piece)        # or a streamed one
 
-Nothing is sent here. The gateway, the client and `dragoman verify` each send in their own way and share all of this.
+Nothing is sent here. `convert` does without sending; the gateway, the client and `dragoman verify` each send in their
+own way. All of them share this.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,7 +22,7 @@ from dragoman.errors import LossError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject, dump_json, load_json, top_spans
 from dragoman.learner import learn
-from dragoman.model.events import Event, ReplyFailed
+from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed
 from dragoman.model.fold import StartedParts
 from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request
@@ -32,6 +34,7 @@ from dragoman.passes.profile import Profile
 from dragoman.passes.rename import NOTHING
 from dragoman.passes.think_tags import ThoughtFinder, find_thoughts
 from dragoman.passes.undo import StreamRenamer, StreamUndo, undo_reply
+from dragoman.wire import WireReply, WireRequest
 
 HOP = "x-dragoman-hop"  # counts the gateways on the way: a gateway that is its own upstream must notice (T41)
 INVALID_ANSWER = "invalid_answer"
@@ -58,18 +61,34 @@ class Destination(Struct, frozen=True, kw_only=True):
 
     dialect: Dialect
     model: str
-    profile: Profile  # see `bind_profile`
-    stream_usage: bool = True  # a stream may be asked to tell its usage
+    profile: Profile
+    asks_usage: bool = False  # a stream is asked to tell its usage
 
 
-def bind_profile(profile: Profile, upstream: str, *, native: bool) -> Profile:
-    """A profile for one server. Seals stay with the server that made them, and a request in the client's own dialect
-    (`native`) is changed as little as possible. Several answers from a server that gives one are no matter of a single
-    call: the request was split before."""
-    policy = profile.policy
+def make_destination(
+    dialect: Dialect, model: str, profile: Profile, *, upstream: str, native: bool, stream_usage: bool
+) -> Destination:
+    """A model at one server, for clients that speak this dialect too (`native`: the request is changed as little as
+    possible) or another one. `stream_usage`: the server may be asked for the usage of a stream.
+
+    Seals stay with the server that made them (`upstream`). Several answers from a server that gives one are no matter
+    of a single call: the request was split before."""
+    policy, option, taken = profile.policy, dialect.usage_option, profile.takes_extras
     if profile.policy_of("choices") == "emulate":
         policy = {**policy, "choices": "drop"}
-    return replace(profile, upstream=upstream, native=native, policy=policy)
+    return Destination(
+        dialect=dialect,
+        model=model,
+        profile=replace(profile, upstream=upstream, native=native, policy=policy),
+        # Mistral refuses `stream_options`, and tells usage unasked.
+        asks_usage=stream_usage and option is not None and (taken is None or option[0] in taken),
+    )
+
+
+def read_request(dialect: Dialect, wire: WireRequest, notes: Notes) -> Request:
+    """A client's request in our own form."""
+    notes.begin("request", dialect.locate_request)
+    return notes.stage(dialect.decode_request(wire, notes))
 
 
 # ---------------------------------------------------------------- the way back
@@ -96,10 +115,6 @@ class WayBack(Struct, frozen=True, kw_only=True):
     think_opened: bool = False
     asked: Request | None = None  # if its answer is wrong, it is asked once more
     spent: Usage | None = None  # by the first answer, which was wrong
-
-    @property
-    def changes_nothing(self) -> bool:
-        return not self.think_tags and self.undo.is_nothing() and self.spent is None
 
     def reply(self, reply: Reply) -> Reply:
         """A whole answer. An UpstreamError when it is not what was asked for and the client takes nothing else."""
@@ -134,9 +149,11 @@ class StreamWayBack:
         self._thoughts = ThoughtFinder(way.think_tags, opened=way.think_opened) if way.think_tags else None
         self._found = StartedParts()  # with the thoughts among them
         self._notes = way.notes
-        self._undo: StreamRenamer | StreamUndo = StreamUndo(way.undo, way.notes)
+        self._undo: StreamRenamer | StreamUndo
         if way.undo.is_only_names():  # fast path: only names to undo
             self._undo = StreamRenamer(way.undo.renames)
+        else:
+            self._undo = StreamUndo(way.undo, way.notes)
 
     def feed(self, events: list[Event]) -> list[Event]:
         if self._thoughts is not None:
@@ -153,6 +170,45 @@ class StreamWayBack:
         except LossError as error:
             undone.append(ReplyFailed(failure=_misfit(error.why)))
         return undone
+
+
+class StreamReader:
+    """Reads one streamed answer: the server's bytes in, events as the client asked for them out."""
+
+    def __init__(self, dialect: Dialect, notes: Notes, way_back: WayBack | None = None) -> None:
+        self.usage: Usage | None = None
+        self.failure: Failure | None = None  # the server's, if the stream did not end well
+        self.finished = False  # the last event was read
+        self._started = StartedParts()
+        notes.begin("reply", dialect.locate_reply, self._started)
+        self.decoder = dialect.stream_decoder(notes)
+        self._way_back = way_back.open_stream() if way_back is not None else None
+
+    def feed(self, piece: bytes) -> list[Event]:
+        return self.take(self.decoder.feed(piece))
+
+    def close(self) -> list[Event]:
+        """What is left. A stream that was cut ends in a failure."""
+        return self.take(self.decoder.close())
+
+    def take(self, events: list[Event]) -> list[Event]:
+        """Events that the server sent, or that were made for it."""
+        if not events:
+            return events
+        last = events[-1]
+        if type(last) is not PartDelta or len(events) > 1:  # most pieces are a delta
+            self._started.feed(events)
+            if type(last) is ReplyEnd:
+                self.usage, self.finished = last.usage, True
+            elif type(last) is ReplyFailed:
+                self.failure = last.failure
+        return events if self._way_back is None else self._way_back.feed(events)
+
+
+def read_reply(dialect: Dialect, wire: WireReply, notes: Notes) -> Reply:
+    """A whole answer in our own form, as the server gave it."""
+    notes.begin("reply", dialect.locate_reply)
+    return notes.stage(dialect.decode_reply(wire, notes))
 
 
 def _misfit(why: str) -> Failure:
@@ -212,7 +268,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     to: Destination
     notes: Notes
     undo: Undo
-    asks_usage: bool
+    stream: bool
     hops: int
 
     def encode(
@@ -224,27 +280,29 @@ class Exchange(Struct, frozen=True, kw_only=True):
         spent: Usage | None = None,
     ) -> UpstreamCall:
         """`spent`: by an answer that was wrong and is asked for once more."""
-        dialect, profile = self.to.dialect, self.to.profile
-        self.notes.resume("request")  # a wrong answer may have been read in between
-        wire = dialect.encode_request(self.notes.stage(request), self.notes)
-        if self.asks_usage and dialect.usage_option is not None:
-            _ask_for_usage(wire.body, *dialect.usage_option)
+        to, undo = self.to, self.undo
+        self.notes.resume_request()  # a wrong answer may have been read in between
+        wire = to.dialect.encode_request(self.notes.stage(request), self.notes)
+        if self.stream and to.asks_usage and to.dialect.usage_option is not None:
+            _ask_for_usage(wire.body, *to.dialect.usage_option)
         body = dump_json(wire.body)
-        way_back = WayBack(
-            notes=self.notes,
-            undo=self.undo,
-            think_tags=profile.think_tags,
-            think_opened=profile.think_opened,
-            asked=request if self.undo.expected is not None and corrections_left else None,
-            spent=spent,
-        )
+        way_back: WayBack | None = None
+        if to.profile.think_tags or spent is not None or not undo.is_nothing():
+            way_back = WayBack(
+                notes=self.notes,
+                undo=undo,
+                think_tags=to.profile.think_tags,
+                think_opened=to.profile.think_opened,
+                asked=request if undo.expected is not None and corrections_left else None,
+                spent=spent,
+            )
         return UpstreamCall(
-            dialect=dialect,
+            dialect=to.dialect,
             path=wire.path,
-            body=without_side(body) if profile.native else body,  # other dialects do not say it anyway
+            body=without_side(body) if to.profile.native else body,  # other dialects do not say it anyway
             headers={**wire.headers, HOP: str(self.hops + 1)},
             notes=self.notes,
-            way_back=None if way_back.changes_nothing else way_back,
+            way_back=way_back,
             request=request,
             learned=learned or {},
             exchange=self,
@@ -273,31 +331,33 @@ def write_call(
     client_request: ClientRequest, to: Destination, notes: Notes, *, stream: bool, corrections: int = MOST_CORRECTIONS
 ) -> UpstreamCall:
     """The client's request as its destination wants it: the client's own bytes if nothing has to change."""
-    asked = client_request.request
-    request = replace(asked, model=to.model, stream=stream or asked.stream)
+    request = asked = client_request.request
+    if asked.model != to.model or (stream and not asked.stream):
+        request = replace(asked, model=to.model, stream=stream or asked.stream)
     notes.begin("request", client_request.dialect.locate_request, client_request.decoded or asked)
     prepared = prepare(request, to.profile, notes)
-    exchange = Exchange(
-        to=to,
-        notes=notes,
-        undo=prepared.undo,
-        asks_usage=stream and to.stream_usage and _takes_usage_option(to),
-        hops=client_request.hops,
-    )
-    same_dialect = to.dialect.name == client_request.dialect.name
-    unchanged = prepared.request is request or prepared.request == request
-    says_model = asked.model != "" or to.model == "" or to.dialect.put_model is not None
-    if (
-        same_dialect and client_request.same_wire and not to.profile.think_tags and unchanged and says_model
-    ):  # fast path: own bytes
+    exchange = Exchange(to=to, notes=notes, undo=prepared.undo, stream=stream, hops=client_request.hops)
+    unchanged = _may_copy(client_request, to) and (prepared.request is request or prepared.request == request)
+    if unchanged:  # fast path: own bytes
         return exchange.copy_bytes(client_request, prepared.request)
     return exchange.encode(prepared.request, corrections_left=corrections)
 
 
-def _takes_usage_option(to: Destination) -> bool:
-    """Mistral refuses `stream_options`, and tells usage unasked."""
-    option, taken = to.dialect.usage_option, to.profile.takes_extras
-    return option is not None and (taken is None or option[0] in taken)
+def _may_copy(client_request: ClientRequest, to: Destination) -> bool:
+    """Whether the client's bytes will do if no pass changes the request, and the server's bytes for the client."""
+    if not client_request.same_wire or to.dialect.name != client_request.dialect.name or to.profile.think_tags:
+        return False
+    return client_request.request.model != "" or to.model == "" or to.dialect.put_model is not None
+
+
+def write_wire(
+    request: Request, profile: Profile | None, encode: Callable[[Request, Notes], WireRequest], notes: Notes
+) -> WireRequest:
+    """A request that needs no way back: for a conversion, or to have its tokens counted. Without a profile, no pass
+    makes it legal."""
+    if profile is not None:
+        request = prepare(request, profile, notes).request
+    return encode(request, notes)
 
 
 def _ask_for_usage(body: JsonObject, key: str, inside: str) -> None:

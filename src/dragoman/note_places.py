@@ -11,31 +11,26 @@ the tools. Everything else keeps its place.
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 Place: TypeAlias = tuple[str | int, ...]
 TURNS = ("messages", "choices")
 
 
-class Stages:
+class Stages(Struct, eq=False):
     """The forms a value had, first to last. It is empty while the value is still being read."""
 
-    __slots__ = ("_steps", "forms")
-
-    def __init__(self, *forms: Any) -> None:
-        self.forms: list[Any] = list(forms)
-        self._steps: dict[int, _Step] = {}
-
-    def add(self, form: Any) -> None:
-        if not self.forms or self.forms[-1] is not form:
-            self.forms.append(form)
+    forms: list[Any]
+    steps: dict[int, "_Step"] = {}  # by the number of the form that a step leads to, once it was needed
 
     def trace(self, number: int, place: Place) -> Place:
         """A place in the form with this number, as a place in the first one."""
         if len(place) < 2:
             return place
         for i in range(min(number, len(self.forms) - 1), 0, -1):
-            step = self._steps.get(i)
+            step = self.steps.get(i)
             if step is None:
-                step = self._steps[i] = _Step(self.forms[i - 1], self.forms[i])
+                step = self.steps[i] = _Step(self.forms[i - 1], self.forms[i])
             place = step.back(place)
         return place
 

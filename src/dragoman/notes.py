@@ -36,21 +36,19 @@ class Note(Struct, frozen=True):
     body: BodyKind = "request"  # which body `where` points into: the caller's request, or the reply to it
 
 
-class _Source:
+class _Source(Stages, eq=False):
     """The body that is being converted: which one, how to find a place in it, and the forms that its value had."""
 
-    __slots__ = ("_locate", "body", "stages")
-
-    def __init__(self, body: BodyKind, locate: Locate | None, stages: Stages) -> None:
-        self.body, self._locate, self.stages = body, locate, stages
+    body: BodyKind = "request"
+    locate: Locate | None = None
 
     def spell(self, kind: NoteKind, at: At, why: str, number: int) -> Note:
-        place = self.stages.trace(number, flatten(at))
+        place = self.trace(number, flatten(at))
         canonical = where = pointer(place)
-        if self._locate is not None and self.stages.forms:
-            value = self.stages.forms[0]
+        if self.locate is not None and self.forms:
+            value = self.forms[0]
             unknown = kind == "invented" or getattr(value, "partial", False)
-            where = pointer(self._locate(value, find_present(value, place, invented=unknown)))
+            where = pointer(self.locate(value, find_present(value, place, invented=unknown)))
         return Note(kind, where, why, canonical, self.body)
 
 
@@ -70,13 +68,13 @@ class _Unread(Struct, frozen=True):
 class Notes:
     """Collects notes; raises LossError at once for the kinds the caller refuses."""
 
-    __slots__ = ("_all", "_refuse", "_source", "_sources")
+    __slots__ = ("_all", "_forms", "_refuse", "_request", "_source")
 
     def __init__(self, refuse: Iterable[NoteKind] = ()) -> None:
         self._all: list[Note | _Unread] = []
         self._refuse = frozenset(refuse)
-        self._source = _Source("request", None, Stages())
-        self._sources: dict[BodyKind, _Source] = {"request": self._source}
+        self._forms: list[Any] = []  # of the source, at hand
+        self._source = self._request = _Source(self._forms)
 
     def __iter__(self) -> Iterator[Note]:
         return iter(self.items)
@@ -97,22 +95,28 @@ class Notes:
 
     def begin(self, body: BodyKind, locate: Locate | None, *forms: Any) -> None:
         """What is noted from here on is about another body. `forms`: its value, if it has been read already."""
-        self._source = self._sources[body] = _Source(body, locate, Stages(*forms))
+        self._forms = list(forms)
+        self._source = _Source(self._forms, {}, body, locate)
+        if body == "request":
+            self._request = self._source
 
-    def resume(self, body: BodyKind) -> None:
-        """What is noted from here on is about a body that was begun before."""
-        self._source = self._sources.get(body, self._source)
+    def resume_request(self) -> None:
+        """What is noted from here on is about the request again."""
+        self._source, self._forms = self._request, self._request.forms
 
     def stage(self, value: T) -> T:
         """The value has this form now: what is noted from here on names places in it. Returns the value."""
-        self._source.stages.add(value)
+        forms = self._forms
+        if not forms or forms[-1] is not value:
+            forms.append(value)
         return value
 
     def settle(self) -> None:
         """Read all places now, so that the request need not be kept for them. A reply may go on."""
         self._read_all()
-        if self._sources.pop("request", None) is self._source:
-            self._source = _Source("request", None, Stages())
+        settled, self._request = self._request, _Source([])
+        if self._source is settled:
+            self.resume_request()
 
     def dropped(self, at: At, why: str) -> None:
         """It is gone."""
@@ -144,13 +148,13 @@ class Notes:
 
     def refuse(self, at: At, why: str, kind: NoteKind = "dropped") -> LossError:
         """The error for something that is refused whatever the caller accepts. It is returned, to be raised."""
-        note = self._source.spell(kind, at, why, len(self._source.stages.forms) - 1)
+        note = self._source.spell(kind, at, why, len(self._forms) - 1)
         return LossError(note.where, note.why, note.canonical)
 
     def _add(self, kind: NoteKind, at: At, why: str) -> None:
         if kind in self._refuse:
             raise self.refuse(at, why, kind)
-        self._all.append(_Unread(kind, at, why, self._source, len(self._source.stages.forms) - 1))
+        self._all.append(_Unread(kind, at, why, self._source, len(self._forms) - 1))
 
 
 def flatten(at: At) -> Place:

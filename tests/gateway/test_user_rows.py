@@ -13,7 +13,7 @@ from dragoman.gateway.log import Log
 from dragoman.gateway.run import ServeOptions, make_access, reload, settle
 from dragoman.gateway.state import Gateway
 from dragoman.upstream.profiles import load_rows, profile_for
-from dragoman.upstream.render import find_profile
+from dragoman.upstream.render import find_destination
 from tests.gateway.house import faultline, open_house, state
 from tests.gateway.test_emulated import whole
 from tests.gateway.web import post
@@ -92,7 +92,7 @@ def test_a_reload_changes_the_rows_of_new_requests_only(tmp_path: Path) -> None:
     write(tmp_path, text=FILE.replace('rejects = ["seed"]', 'rejects = ["stop"]'))
     assert reload(gateway, options, env)
     rules = [
-        find_profile(generation.upstream_states["near"], "openai_chat", "polly-1", native=False).rejects
+        find_destination(generation.upstream_states["near"], "anthropic", "polly-1").profile.rejects
         for generation in (old, gateway.now)
     ]
     assert rules == [("seed",), ("stop",)]

@@ -30,9 +30,9 @@ from dragoman.conformance.runner_targets import VerifyTarget
 from dragoman.conformance.runner_wire import WireExchange, WireRequestToSend
 from dragoman.conformance.scenario import Scenario, ScenarioTurn
 from dragoman.convert import conversion_profile, convert, make_legal
-from dragoman.dialects import find_dialect
+from dragoman.dialects import NAMES, find_dialect
 from dragoman.errors import DragomanError
-from dragoman.exchange import HOP, ClientRequest, UpstreamCall
+from dragoman.exchange import HOP, ClientRequest, Destination, UpstreamCall
 from dragoman.failure import Failure
 from dragoman.model.messages import Audio, Part, Reasoning
 from dragoman.model.request import Request
@@ -69,9 +69,10 @@ def upstream_for(dialect: str) -> Upstream:
 
 def state_for(upstream: Upstream, model: str) -> UpstreamState:
     """A server that takes what its dialect takes, and no more is known of it."""
-    state, dialect = UpstreamState(upstream, lambda: 0.0), upstream.dialect
-    for native in (False, True):
-        state.profiles[dialect, model, native] = conversion_profile(find_dialect(dialect), native=native)
+    state, dialect = UpstreamState(upstream, lambda: 0.0), find_dialect(upstream.dialect)
+    for client in NAMES:
+        profile = conversion_profile(dialect, native=client == dialect.name)
+        state.destinations[client, model] = Destination(dialect=dialect, model=model, profile=profile)
     return state
 
 

@@ -12,11 +12,10 @@ from dragoman.dialects import SPOKEN, USUAL, find_dialect
 from dragoman.dialects._openai_services import SPEECH_PATH
 from dragoman.dialects._services import CountCodec
 from dragoman.errors import DecodeError, DragomanError, UpstreamError
-from dragoman.exchange import UpstreamCall
+from dragoman.exchange import UpstreamCall, write_wire
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes.prepare import legalise
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.profiles import profile_for
@@ -100,9 +99,8 @@ async def count_tokens(upstreams: ClientUpstreams, transport: Transport, request
         counter = _find_counter(state.spec)
         if counter is not None:
             name, codec = counter
-            notes = Notes()
             profile = profile_for(state.spec.kind, target.model, name, state.spec.overrides, state.spec.rows)
-            wire = codec.encode_request(legalise(request, profile, notes), notes)
+            wire = write_wire(request, profile, codec.encode_request, Notes())
             body = await _ask(state, transport, wire.path, wire.body, wire.headers, ASK_S)
             return Count(codec.decode_reply(body))
     except DecodeError:

@@ -18,11 +18,13 @@ from dragoman.errors import DecodeError, LossError, UpstreamError
 from dragoman.exchange import (
     MOST_CORRECTIONS,
     ClientRequest,
-    Destination,
+    StreamReader,
     UpstreamCall,
-    bind_profile,
+    make_destination,
+    read_reply,
     send_corrected,
     write_call,
+    write_wire,
 )
 from dragoman.failure import Failure
 from dragoman.framing.sse import SseDecoder
@@ -34,7 +36,6 @@ from dragoman.model.messages import Image, Message
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
-from dragoman.passes.prepare import prepare
 from dragoman.upstream.read_reply import says_something
 from dragoman.wire import WireReply
 
@@ -198,10 +199,12 @@ class Player:
         profile = self.target.profile(self.model, self.learned)
         if self.target.gateway and self.scenario.unpaired:
             profile = replace(profile, pairing="keep")
-        destination = Destination(
-            dialect=self.dialect,
-            model=self.model,
-            profile=bind_profile(profile, self.target.name, native=False),
+        destination = make_destination(
+            self.dialect,
+            self.model,
+            profile,
+            upstream=self.target.name,
+            native=False,
             stream_usage=self.target.stream_usage,
         )
         client_request = ClientRequest(dialect=find_dialect("canonical"), request=replace(request, stream=stream))
@@ -215,22 +218,16 @@ class Player:
         lost = next((note for note in call.notes if self.scenario.is_about(note)), None)
         if lost is not None:
             raise Skipped(f"cannot be said there: {lost.why} ({lost.where})")
-        answer = self._read(await self._send(call.path, call.body, call.headers))
-        if isinstance(answer.reply, Failure):
-            if any(says_something(event) for event in answer.events):
-                return answer
+        answer = self._read(await self._send(call.path, call.body, call.headers), call)
+        if isinstance(answer.reply, Failure) and not any(says_something(event) for event in answer.events):
             raise UpstreamError(answer.reply)
-        if call.way_back is None:
-            return answer
-        if answer.events:
-            events = call.way_back.open_stream().feed(answer.events)
-            return PlayedAnswer(reply=_fold(events), events=events)
-        return PlayedAnswer(reply=call.way_back.reply(answer.reply))
+        return answer
 
-    def _read(self, exchange: WireExchange) -> PlayedAnswer:
+    def _read(self, exchange: WireExchange, call: UpstreamCall | None = None) -> PlayedAnswer:
         """The answer as our own decoders see it; theirs to blame is what they cannot."""
         if exchange.failure is not None:
             return PlayedAnswer(reply=exchange.failure)
+        notes, way_back = (Notes(), None) if call is None else (call.notes, call.way_back)
         try:
             if exchange.status >= 400 or (self.dialect is JSONRPC and is_error(_load(exchange.reply))):
                 wire = WireReply(body=_load(exchange.reply), status=exchange.status, headers=exchange.headers)
@@ -240,19 +237,19 @@ class Player:
                 )
             if self.mode == "whole":
                 wire = WireReply(body=load_json(exchange.reply), headers=exchange.headers)
-                return PlayedAnswer(reply=self.dialect.decode_reply(wire, Notes()))
-            return self._read_stream(exchange)
+                reply = read_reply(self.dialect, wire, notes)
+                return PlayedAnswer(reply=reply if way_back is None else way_back.reply(reply))
+            return self._read_stream(exchange, StreamReader(self.dialect, notes, way_back))
         except DecodeError as error:
             raise PlayFailed(f"the answer cannot be read: {error}") from error
         except GrammarError as error:
             raise PlayFailed(f"the stream is out of order: {error}") from error
 
-    def _read_stream(self, exchange: WireExchange) -> PlayedAnswer:
+    def _read_stream(self, exchange: WireExchange, reader: StreamReader) -> PlayedAnswer:
         said = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
         if said != self.dialect.media_type and exchange.reply[:1] != b"[":
             raise PlayFailed(f"the stream is {said or 'of no type'}, expected {self.dialect.media_type}")
-        decoder = self.dialect.stream_decoder(Notes())
-        events = [*decoder.feed(exchange.reply), *decoder.close()]
+        events = [*reader.feed(exchange.reply), *reader.close()]
         return PlayedAnswer(reply=_fold(events), events=events)
 
     # -- the others
@@ -281,12 +278,11 @@ class Player:
 
     async def _count(self) -> None:
         request = build_request(self.scenario, self.model, say_turn(self.scenario.turn[0], ()))
-        notes = Notes()
-        request = prepare(replace(request, max_output=None), self.target.profile(self.model), notes).request
         codec = self.dialect.counts
         if codec is None:
             raise Skipped(f"{self.dialect.title} has no token count")
-        wire = codec.encode_request(request, notes)
+        profile = self.target.profile(self.model)
+        wire = write_wire(replace(request, max_output=None), profile, codec.encode_request, Notes())
         exchange = await self._send(wire.path, dump_json(wire.body), wire.headers)
         if exchange.status in (404, 405, 501) and self.target.kind not in VENDORS:
             raise Skipped("it has no token count")

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
-from dragoman.exchange import HOP, ClientRequest
+from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
@@ -63,10 +63,9 @@ async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
 def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
     headers = own_headers(scope.dialect, scope.http)
     notes = Notes(scope.refuse)
-    notes.begin("request", scope.dialect.locate_request)
     wire = WireRequest(body=load_body(raw, scope.now.settings.limits), path=path, headers=headers)
     try:
-        request = notes.stage(scope.dialect.decode_request(wire, notes))
+        request = read_request(scope.dialect, wire, notes)
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
     if request.choices is not None and request.choices > scope.now.settings.limits.choices:

@@ -13,13 +13,13 @@ from typing import Protocol
 from msgspec import Struct
 
 from dragoman.demo.model import demo_events
-from dragoman.dialects._base import Dialect, StreamDecoder
+from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
-from dragoman.exchange import UpstreamCall
+from dragoman.exchange import StreamReader, UpstreamCall
 from dragoman.failure import Failure
 from dragoman.log_line import LogLine
-from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed
-from dragoman.model.fold import StartedParts, unfold
+from dragoman.model.events import Event, PartDelta, ReplyFailed
+from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
 from dragoman.upstream.admission import Ticket
@@ -124,15 +124,12 @@ class UpstreamAnswer:
         self._client, self._request = job.client, job.raw
         self._request_hash: int | None = None  # set when the request is released
         self._opened: Opened | None = None
-        self._decoder: StreamDecoder | None = None
-        self._way_back = call.way_back.open_stream() if job.stream and call.way_back is not None else None
-        self._started = StartedParts()
+        self._reader: StreamReader | None = None
         self._read_ahead: list[Piece] = []  # before the commit point
         self._demo: Iterator[Event] | None = None
         self._ticket: Ticket | None = None
         self._sent = False
         self._ended = False
-        self._finished = False  # the last event was read, though the connection may still be open
         self._whole = False  # the connection was read to its end
         self._closed = False
 
@@ -185,9 +182,8 @@ class UpstreamAnswer:
 
     def _take_demo(self, job: Job, events: Iterator[Event]) -> None:
         self._sent = True
-        self.notes.begin("reply", self.dialect.locate_reply, self._started)
         if job.stream:
-            self._demo = events
+            self._reader, self._demo = StreamReader(self.dialect, self.notes, self.call.way_back), events
         else:
             self._take_reply(fold_events(list(events)))
 
@@ -236,8 +232,7 @@ class UpstreamAnswer:
     async def _read_first_words(self, deadline: float) -> None:
         """Reads until something is said: until then another upstream can be asked. A stream of comments alone says
         nothing (T42)."""
-        self.notes.begin("reply", self.dialect.locate_reply, self._started)
-        self._decoder = self.dialect.stream_decoder(self.notes)
+        self._reader = StreamReader(self.dialect, self.notes, self.call.way_back)
         pieces: list[Piece] = []
         until: float | None = None  # set once the stream has started
         while until is None or self._clock() < until:
@@ -246,7 +241,6 @@ class UpstreamAnswer:
                     piece = await self.next()
             except TimeoutError:
                 break
-            self.failure = None  # it is raised instead
             if piece is None:
                 raise UpstreamError(malformed("the upstream's stream says nothing"))
             if piece.events and isinstance(failed := piece.events[-1], ReplyFailed):
@@ -271,7 +265,8 @@ class UpstreamAnswer:
         reply = decode_whole(opened.headers, raw, self.dialect, self.notes, as_is=self.as_is)
         self.raw = raw
         if job.stream:
-            self._read_ahead = [Piece(b"", self._observe(list(unfold(reply))))]
+            self._reader = StreamReader(self.dialect, self.notes, self.call.way_back)
+            self._read_ahead = [Piece(b"", self._take(self._reader, list(unfold(reply))))]
             self._ended = True
         else:
             self._take_reply(reply)
@@ -286,22 +281,28 @@ class UpstreamAnswer:
     async def next(self) -> Piece | None:
         if self._read_ahead:
             return self._read_ahead.pop(0)
-        if self._ended:
+        reader = self._reader
+        if self._ended or reader is None:
             return None
         if self._demo is not None:
-            return self._next_of_demo(self._demo)
+            return self._next_of_demo(reader, self._demo)
         if self._opened is None:
             return None
         try:
             raw = await self._opened.next()
+            if raw:
+                return self._read(reader, raw)
+            self._whole = self._ended = True
+            events = self._take(reader, reader.decoder.close())
+            return Piece(b"", events) if events else None
         except UpstreamError as error:
-            return self._fail(error.failure)
-        if not raw:
-            self._whole = True
-            return self._last()
-        return self._decode(raw)
+            failure = error.failure
+        except (DecodeError, RecursionError) as error:
+            failure = unreadable(error)
+        self._ended = True
+        return Piece(b"", self._take(reader, [ReplyFailed(failure=failure)]))
 
-    def _next_of_demo(self, demo: Iterator[Event]) -> Piece | None:
+    def _next_of_demo(self, reader: StreamReader, demo: Iterator[Event]) -> Piece | None:
         events: list[Event] = []
         for event in demo:
             events.append(event)
@@ -310,42 +311,18 @@ class UpstreamAnswer:
         if not events:
             self._ended = True
             return None
-        return Piece(b"", self._observe(events))
+        return Piece(b"", self._take(reader, events))
 
-    def _decode(self, raw: bytes) -> Piece:
-        try:
-            events = self._decoder.feed(raw) if self._decoder else []
-            if events and isinstance(failed := events[-1], ReplyFailed) and self._key.secret is not None:
-                raw = self._key.secret.redact(raw)
-                events[-1] = ReplyFailed(failure=redact(failed.failure, self._key.secret))
-            return Piece(raw, self._observe(events))
-        except (DecodeError, RecursionError) as error:
-            return self._fail(unreadable(error))
+    def _read(self, reader: StreamReader, raw: bytes) -> Piece:
+        events = reader.decoder.feed(raw)
+        if events and isinstance(failed := events[-1], ReplyFailed) and self._key.secret is not None:
+            raw = self._key.secret.redact(raw)
+            events[-1] = ReplyFailed(failure=redact(failed.failure, self._key.secret))
+        return Piece(raw, self._take(reader, events))
 
-    def _last(self) -> Piece | None:
-        self._ended = True
-        try:
-            events = self._observe(self._decoder.close() if self._decoder else [])
-        except (DecodeError, RecursionError) as error:
-            return self._fail(unreadable(error))
-        return Piece(b"", events) if events else None
-
-    def _fail(self, failure: Failure) -> Piece:
-        self._ended = True
-        return Piece(b"", self._observe([ReplyFailed(failure=failure)]))
-
-    def _observe(self, events: list[Event]) -> list[Event]:
-        if events:
-            if type(events[0]) is not PartDelta or len(events) > 1:  # most pieces are a delta
-                self._started.feed(events)
-            last = events[-1]
-            if isinstance(last, ReplyEnd):
-                self.usage = last.usage
-                self._finished = True
-            elif isinstance(last, ReplyFailed):
-                self.failure = last.failure
-            if self._way_back is not None:
-                return self._way_back.feed(events)
+    def _take(self, reader: StreamReader, events: list[Event]) -> list[Event]:
+        events = reader.take(events)
+        self.usage, self.failure = reader.usage, reader.failure
         return events
 
     # ---------------------------------------------------------------- its end
@@ -373,7 +350,7 @@ class UpstreamAnswer:
         if self.failure is not None:
             request_hash = self._request_hash or _hash(self._request)
             state.take_failure(key, model, self.failure, now, self._dice(), self._client, request_hash)
-        elif self._ended or self._finished:
+        elif self._ended or (self._reader is not None and self._reader.finished):
             state.breaker(key, model).succeeded(now, self._client)
         else:
             state.breaker(key, model).abandoned()

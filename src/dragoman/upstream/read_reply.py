@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
+from dragoman.exchange import StreamReader, read_reply
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, load_json
 from dragoman.log_line import own_error
@@ -38,15 +39,14 @@ def is_whole(headers: Mapping[str, str], dialect: Dialect) -> bool:
 def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes, *, as_is: bool) -> Reply:
     """A whole answer. Some servers stream it although no stream was asked for. `as_is`: the client gets its bytes."""
     kind = _media_type(headers)
-    notes.begin("reply", dialect.locate_reply)
     try:
         if kind in ("text/event-stream", "application/x-ndjson") and dialect.media_type == kind:
-            decoder = dialect.stream_decoder(notes)
-            return notes.stage(fold_events(decoder.feed(raw) + decoder.close()))
+            reader = StreamReader(dialect, notes)
+            return notes.stage(fold_events(reader.feed(raw) + reader.close()))
         body = load_json(raw)
         if as_is and not dialect.stores_replies:  # fast path: own reply
             body = _without_content(body)  # a reply that is stored needs its content
-        return notes.stage(dialect.decode_reply(WireReply(body=body, headers=headers), notes))
+        return read_reply(dialect, WireReply(body=body, headers=headers), notes)
     except (DecodeError, RecursionError) as error:
         raise UpstreamError(unreadable(error)) from error
 

@@ -3,16 +3,15 @@
 from msgspec.structs import replace
 
 from dragoman.dialects import CANONICAL, USUAL, find_dialect
-from dragoman.exchange import ClientRequest, Destination, UpstreamCall, bind_profile, write_call
+from dragoman.exchange import ClientRequest, Destination, UpstreamCall, make_destination, write_call
 from dragoman.notes import Notes
 from dragoman.passes.emulate import split_choices
-from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import choose_dialect as dialect_of_model
 from dragoman.upstream.profiles import load_rows, profile_for
 from dragoman.upstream.spec import DEMO, Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 
-MOST_PROFILES = 1_000
+MOST_DESTINATIONS = 1_000
 
 
 def render(
@@ -25,30 +24,30 @@ def render(
         request = replace(client_request.request, model=target.model, stream=stream or client_request.request.stream)
         canonical = find_dialect(CANONICAL)
         return UpstreamCall(dialect=canonical, path="", body=b"", headers={}, notes=notes, request=request)
-    client = client_request.dialect.name
-    name = choose_dialect(state.spec, client, target.model)
-    destination = Destination(
-        dialect=find_dialect(name),
-        model=target.model,
-        profile=find_profile(state, name, target.model, native=name == client),
-        stream_usage=state.spec.stream_usage,
-    )
+    destination = find_destination(state, client_request.dialect.name, target.model)
     return write_call(client_request, destination, notes, stream=stream)
 
 
-def find_profile(state: UpstreamState, dialect: str, model: str, *, native: bool) -> Profile:
-    """From the rows, the configuration, and what refusals have taught this process."""
-    known = state.profiles.get((dialect, model, native))  # fast path: known profile
+def find_destination(state: UpstreamState, client: str, model: str) -> Destination:
+    """For clients of one dialect. The profile comes from the rows, the configuration, and what refusals have taught
+    this process."""
+    known = state.destinations.get((client, model))  # fast path: known profile
     if known is not None:
         return known
-    learned = state.learned.get((dialect, model))
-    overrides = state.spec.overrides if learned is None else {**state.spec.overrides, **learned}
-    profile = profile_for(state.spec.kind, model, dialect, overrides, state.spec.rows)
-    profile = bind_profile(profile, state.spec.name, native=native)
-    if len(state.profiles) >= MOST_PROFILES:  # model names come from clients
-        state.profiles.clear()
-    state.profiles[dialect, model, native] = profile
-    return profile
+    spec, name = state.spec, choose_dialect(state.spec, client, model)
+    overrides = {**spec.overrides, **state.learned.get((name, model), {})}
+    destination = make_destination(
+        find_dialect(name),
+        model,
+        profile_for(spec.kind, model, name, overrides, spec.rows),
+        upstream=spec.name,
+        native=name == client,
+        stream_usage=spec.stream_usage,
+    )
+    if len(state.destinations) >= MOST_DESTINATIONS:  # model names come from clients
+        state.destinations.clear()
+    state.destinations[client, model] = destination
+    return destination
 
 
 def split(

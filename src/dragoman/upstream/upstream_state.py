@@ -5,10 +5,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
+from dragoman.exchange import Destination
 from dragoman.failure import Failure
 from dragoman.learner import add_lesson
 from dragoman.log_line import LogLine
-from dragoman.passes.profile import Profile
 from dragoman.upstream.admission import Admission, AdmissionWaiter
 from dragoman.upstream.breaker import Breaker, how_failed
 from dragoman.upstream.keys import Key, KeyRing, origin_of
@@ -37,7 +37,7 @@ class UpstreamState:
         self.keys = KeyRing(spec.keys)
         self.budget = RetryBudget()
         self.learned: dict[tuple[str, str], dict[str, object]] = {}  # fields of a profile by dialect and model
-        self.profiles: dict[tuple[str, str, bool], Profile] = {}  # from rows, overrides and lessons: see find_profile
+        self.destinations: dict[tuple[str, str], Destination] = {}  # by client's dialect and model: find_destination
         self.sent = 0
         self.failed = 0
         self.waiting_for_cooldown = 0  # requests that wait for a cool-down to end
@@ -126,7 +126,7 @@ class UpstreamState:
         """Keeps what a refusal has taught about a model, so that later requests are written right at once."""
         if fields and (len(self.learned) < MAX_BREAKERS or (dialect, model) in self.learned):
             log.info(LogLine("learned", {"upstream": self.spec.name, "model": model, "fields": ", ".join(fields)}))
-            self.profiles.clear()
+            self.destinations.clear()
             known = self.learned.get((dialect, model), {})
             self.learned[dialect, model] = add_lesson(known, fields)
 
