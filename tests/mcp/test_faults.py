@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from dragoman.mcp import connection, stdio
 from dragoman.mcp.spec import CONNECT_S, TOOL_S
 from dragoman.mcp.stdio import MAX_LINE_BYTES
 from tests.mcp.servers import House, bad, gone, spec, words
-from tests.mcp.web_server import Said, Seen, mcp, site
+from tests.mcp.web_server import Said, Script, Seen, mcp, site
 
 
 async def come_up(house: House, name: str, seconds: float = 30.0) -> str:
@@ -43,7 +44,7 @@ def zombies() -> list[str]:
 
 
 def test_f60_a_server_that_hangs_at_initialize_is_ended_and_the_others_are_fine(tmp_path: Path) -> None:
-    assert CONNECT_S == 10.0
+    assert CONNECT_S == 30.0
 
     async def run() -> None:
         specs = (
@@ -60,7 +61,7 @@ def test_f60_a_server_that_hangs_at_initialize_is_ended_and_the_others_are_fine(
             while house.health()["hang"] == "connecting" and time.monotonic() - begun < 20:
                 await asyncio.sleep(0.02)  # it is being ended
             assert house.health() == {"hang": "down", "fine": "up", "unreachable": "down", "nothing": "down"}
-            assert "in time" in house.row("hang")["last_error"]
+            assert "in time: it has 0.5 s to start and to list its tools (connect_s)" in house.row("hang")["last_error"]
             assert "cannot be started: No such file" in house.row("nothing")["last_error"]
             begun = time.monotonic()
             await house.servers.make_toolbox().list_tools()  # once known, it is not waited for again
@@ -244,28 +245,82 @@ def test_f65_a_redirect_within_the_server_is(tmp_path: Path) -> None:
         assert said == "done"
 
 
-def test_f65_a_lost_session_is_started_again_once(tmp_path: Path) -> None:
-    sessions: list[str] = []
-    lost: list[str] = []
+def refusal(status: int, code: int, message: str) -> Said:
+    return Said(status, {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}})
 
-    def with_session(seen: Seen) -> Said | None:
+
+def with_sessions(refuse: Callable[[], Said], sessions: list[str], lost: list[str], method: str) -> Script:
+    """Gives each client a session, and no longer knows the first one when `method` comes."""
+
+    def script(seen: Seen) -> Said | None:
         if seen.method != "POST" or "id" not in json.loads(seen.body):
             return None
-        method = json.loads(seen.body)["method"]
-        if method == "initialize":
+        asked = json.loads(seen.body)["method"]
+        if asked == "initialize":
             sessions.append(f"s{len(sessions)}")
             said = mcp(seen) or Said()
             said.headers = {"mcp-session-id": sessions[-1]}
             return said
-        if method == "tools/call" and seen.headers.get("mcp-session-id") == "s0":
-            lost.append("s0")
-            return Said(404)
+        if lost or asked == method:
+            session = seen.headers.get("mcp-session-id", "")
+            if session == "s0":
+                lost.append(session)
+                return refuse()
         return None
 
-    with site(with_session, mcp) as server:
+    return script
+
+
+LOST_SESSIONS: dict[str, Callable[[], Said]] = {
+    "404 alone": lambda: Said(404),
+    "404 of the TypeScript package": lambda: refusal(404, -32001, "Session not found"),
+    "404 of the Python package": lambda: refusal(404, -32600, "Session not found"),
+    "400 of the reference server": lambda: refusal(400, -32000, "Bad Request: No valid session ID provided"),
+    "400 of an older one": lambda: refusal(400, -32000, "Bad Request: Mcp-Session-Id header is unknown"),
+    "expired": lambda: refusal(404, -32000, "Your session has expired"),
+}
+
+
+@pytest.mark.parametrize("how", LOST_SESSIONS)
+def test_f65_a_lost_session_is_started_again_once(how: str, tmp_path: Path) -> None:
+    """What a server says after its restart: the call is made again in a new session, and works."""
+    sessions: list[str] = []
+    lost: list[str] = []
+    with site(with_sessions(LOST_SESSIONS[how], sessions, lost, "tools/call"), mcp) as server:
+        said, error = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
+        assert (said, error) == ("done", "")
+        assert sessions == ["s0", "s1"]
+        assert len(lost) == 1
+
+
+def test_f65_a_session_that_is_lost_each_time_is_given_up_with_the_servers_words(tmp_path: Path) -> None:
+    def script(seen: Seen) -> Said | None:
+        call = json.loads(seen.body or b"{}")
+        if call.get("method") != "tools/call":
+            return None
+        return refusal(404, -32001, "Session not found")
+
+    with site(script, mcp) as server:
         said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
-        assert said == "done"
-        assert (sessions, lost) == (["s0", "s1"], ["s0"])
+        assert "Session not found" in said
+        assert "longer than" not in said
+        assert len([s for s in server.seen if b"tools/call" in s.body]) == 2
+
+
+def test_f65_an_error_of_the_tool_about_a_session_is_not_called_again(tmp_path: Path) -> None:
+    """A tool that ran must not run twice: its own error comes as a result, or under another code."""
+
+    def script(seen: Seen) -> Said | None:
+        call = json.loads(seen.body or b"{}")
+        if call.get("method") != "tools/call":
+            return None
+        error = {"code": -32603, "message": "database session expired"}
+        return Said(200, {"jsonrpc": "2.0", "id": call["id"], "error": error})
+
+    with site(script, mcp) as server:
+        said, _ = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
+        assert "database session expired" in said
+        assert len([s for s in server.seen if b"tools/call" in s.body]) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -49,9 +48,10 @@ CHILDREN_FOLDER = ".children"  # not a legal server name
 MARGIN_S = 0.5  # after a deadline, for the error message to arrive
 TIMED_OUT = "it did not answer in time"
 NOT_APPROVED = "it has changed since its server was approved. See `dragoman mcp tools --changed`"
-SESSION_LOST = (-32600, "session terminated")
-# with the messages, because servers use the same codes for other errors
-_CLOSED = ((-32000, "connection closed"), SESSION_LOST)
+# Codes that servers use for a session they do not know, and for other errors too: the message tells which.
+SESSION_CODES = (-32000, -32001, -32600)
+SESSION_STATUSES = (400, 404, 410)
+TIMEOUT_CODE = -32001
 
 log = logging.getLogger(__name__)
 logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -101,6 +101,7 @@ class ServerConnection:
         self._has_resource_link = False  # the server has sent a link to a resource
         self._announces_changes = False  # the server sends a message when its tools change
         self._list_lock: asyncio.Lock = asyncio.Lock()
+        self._renew_lock: asyncio.Lock = asyncio.Lock()
         self._failures = 0
         self._timeouts = 0  # in a row
         self._last_status = 0  # the last HTTP status of the server
@@ -157,13 +158,15 @@ class ServerConnection:
             return make_failed_result(
                 call, f"{self.spec.name} is not running: {self.last_error or 'it does not answer'}"
             )
-        child = self._child
+        child, client = self._child, self._client
         try:
             return await self._call(call, tool, arguments)
         except MCPError as error:
-            if _get_code_and_message(error) == SESSION_LOST and await self._reconnect():  # the tool did not run (F65)
-                with suppress(MCPError):
+            if self._is_session_lost(error) and await self._renew_session(client):  # the tool did not run (F65)
+                try:
                     return await self._call(call, tool, arguments)
+                except MCPError as second_error:
+                    error = second_error
             return make_failed_result(call, await self._explain_error(error, child))
         except (DragomanError, httpx2.HTTPError, OSError, RuntimeError, ValueError) as error:
             return make_failed_result(call, f"{tool}: {str(error)[:500] or type(error).__name__}")
@@ -209,9 +212,11 @@ class ServerConnection:
 
     async def _explain_error(self, error: MCPError, child: Child | None) -> str:
         code, message = error.error.code, error.error.message
-        if code == -32001:
+        if code == TIMEOUT_CODE and "timed out" in message.lower():
             return self._count_timeout()
-        if _get_code_and_message(error) in _CLOSED:
+        if self._is_session_lost(error):
+            self._stop.set()  # the next call begins a new session
+        if _is_closed(error):
             self._stop.set()
             if child is not None:
                 await child.wait_for_exit(MARGIN_S)  # its stderr and exit code arrive a little later
@@ -227,10 +232,23 @@ class ServerConnection:
             self._stop.set()
         return f"{self.spec.name} took longer than {self.spec.timeout_s:g} s"
 
-    async def _reconnect(self) -> bool:
-        await self.close()
-        self._start()
-        await self._wait_until_connected(self.spec.connect_s)
+    def _is_session_lost(self, error: MCPError) -> bool:
+        """Whether the server does not know our session: it was restarted, or has ended the session. (F65)
+
+        The specification says 404; the reference server answers 400. An error that a tool raised has the status 200.
+        """
+        code, message = error.error.code, error.error.message.lower()
+        if code == -32600 and message == "session terminated":  # the mcp package's own words for a bare 404
+            return True
+        return code in SESSION_CODES and self._last_status in SESSION_STATUSES and "session" in message
+
+    async def _renew_session(self, client: Client) -> bool:
+        """Connects again. Calls that lose the same session at the same time share the new one."""
+        async with self._renew_lock:
+            if self._client is client:
+                await self.close()
+                self._start()
+            await self._wait_until_connected(self.spec.connect_s)
         return self._client is not None
 
     # ---- connecting
@@ -281,13 +299,15 @@ class ServerConnection:
             isinstance(leaf, DragomanError | TimeoutError) for leaf in _flatten_groups(error)
         )
         message = f"it answered {self._last_status}" if refused else describe_error(error)
+        if message == TIMED_OUT:
+            return f"{TIMED_OUT}: it has {self.spec.connect_s:g} s to start and to list its tools (connect_s)"
         if refused and self._last_status == 401:
             return f"{message}: set a key for it, or log in: dragoman mcp login {self.spec.name}"
         return message
 
     def _record_failure(self, message: str) -> None:
         child = self._child
-        ended_alone = child is not None and child.ended.is_set() and message != TIMED_OUT
+        ended_alone = child is not None and child.ended.is_set() and not message.startswith(TIMED_OUT)
         self.last_error = child.describe_end() if child is not None and (child.kill_reason or ended_alone) else message
         self._failures += 1
         self._retry_at = time.monotonic() + min(RETRY_PAUSE_S * 2 ** (self._failures - 1), MAX_RETRY_PAUSE_S)
@@ -380,7 +400,7 @@ class ServerConnection:
             except (MCPError, TimeoutError, OSError, RuntimeError, ValueError, httpx2.HTTPError) as error:
                 self.last_error = describe_error(error)
                 self._listed_at = time.monotonic()
-                if isinstance(error, MCPError) and _get_code_and_message(error) in _CLOSED:
+                if isinstance(error, MCPError) and (_is_closed(error) or self._is_session_lost(error)):
                     self._stop.set()
 
     async def _fetch_tools(self, client: Client) -> None:
@@ -443,8 +463,9 @@ def _is_refusal(error: BaseException) -> bool:
     return False
 
 
-def _get_code_and_message(error: MCPError) -> tuple[int, str]:
-    return error.error.code, error.error.message.lower()
+def _is_closed(error: MCPError) -> bool:
+    """With the message, because servers use the same code for other errors."""
+    return error.error.code == -32000 and error.error.message.lower() == "connection closed"
 
 
 def _flatten_groups(error: BaseException) -> list[BaseException]:

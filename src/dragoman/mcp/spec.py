@@ -28,7 +28,7 @@ GRANTS: dict[str, Grant] = {"code": "code", "authorization_code": "code", "clien
 NAME = re.compile(r"\w[\w.-]{0,63}")
 VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 TOOL_S = 120.0  # (RELIABILITY 2.2)
-CONNECT_S = 10.0  # (F60)
+CONNECT_S = 30.0  # a busy machine starts four servers at once (F60)
 LOGIN_PORT = 20007  # on this machine; the browser comes back to it after a login
 VARIABLE_KEYS = (
     "headers",
