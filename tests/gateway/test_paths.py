@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from dragoman.gateway.client_connection import read_target
+from dragoman.gateway.routes import Table
+from dragoman.notes import Notes
+from dragoman.wire import WireRequest
 from tests.gateway.house import House, open_house
 from tests.gateway.web import get, post, send
 
@@ -156,3 +160,34 @@ def test_codex_is_told_at_once_that_nobody_compacts_for_it(house: House) -> None
     got = post(house.url, "/v1/responses/compact", {"model": "demo", "input": HI})
     assert got.status == 404
     assert "compact" in json.dumps(got.json["error"]["message"])
+
+
+@pytest.mark.parametrize(
+    ("spelled", "model"),
+    [
+        ("/v1beta/models/fr/basic", "fr/basic"),
+        ("/v1beta/models/fr%2Fbasic", "fr/basic"),
+        ("/v1beta/models/openrouter/google/gemini-2.5-flash", "openrouter/google/gemini-2.5-flash"),
+        ("/v1beta/models/ollama/qwen3:8b", "ollama/qwen3:8b"),
+        ("/v1beta/fr/basic", "fr/basic"),  # @ai-sdk/google
+        ("/v1beta/openai/gpt-5", "openai/gpt-5"),  # the path of Google's own OpenAI door, and no door
+        ("/v1beta/openrouter/google/gemini-2.5-flash", "openrouter/google/gemini-2.5-flash"),
+        ("/v1/publishers/google/models/gemini-2.5-flash", "gemini-2.5-flash"),
+        ("/v1/projects/p/locations/l/publishers/google/models/fr/basic", "fr/basic"),
+        ("/v1beta/tunedModels/mine", "tunedModels/mine"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["generateContent", "streamGenerateContent", "countTokens", "embedContent"])
+def test_a_gemini_path_keeps_the_name_of_the_upstream(spelled: str, model: str, verb: str) -> None:
+    path, query = read_target(f"{spelled}:{verb}?alt=sse".encode())
+    match = Table().find("POST", path)
+    assert match is not None
+    dialect = match.route.dialect
+    wire = WireRequest(path=match.path(query), body={"contents": [], "content": {"parts": [{"text": "hi"}]}})
+    if verb == "embedContent":
+        assert dialect.embeddings is not None
+        assert dialect.embeddings.decode_request(wire).model == model.removeprefix("tunedModels/")
+    else:
+        assert dialect.counts is not None
+        decode = dialect.counts.decode_request if verb == "countTokens" else dialect.decode_request
+        assert decode(wire, Notes()).model == model

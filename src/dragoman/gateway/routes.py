@@ -35,7 +35,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
 class Match(Struct, frozen=True):
     route: Route
-    groups: dict[str, str]
+    groups: dict[str, str]  # without those that are not in the path
 
     def path(self, query: str) -> str:
         """The path as the dialect's decoders read it, whatever the client's own spelling is."""
@@ -92,6 +92,10 @@ def guess_client(http: HttpRequest) -> Dialect:
     return tell_client(http, next(known, find_dialect(USUAL)))
 
 
+def _found(match: re.Match[str]) -> dict[str, str]:
+    return {name: value for name, value in match.groupdict().items() if value is not None}
+
+
 class Table:
     def __init__(self, routes: Sequence[Route] | None = None) -> None:
         self._plain: dict[tuple[str, str], Match] = {}
@@ -115,7 +119,12 @@ class Table:
         found = self._plain.get((method, path))
         if found is not None:
             return found
-        plain = self.plain_path(path)
+        # An upstream may be called as a base is: /v1beta/openai/MODEL:generateContent.
+        return self._find_plain(method, self.plain_path(path)) or self._find_plain(
+            method, self.plain_path(path, keep_base=True)
+        )
+
+    def _find_plain(self, method: str, plain: str | None) -> Match | None:
         if plain is None:
             return None
         found = self._plain.get((method, plain))
@@ -123,21 +132,21 @@ class Table:
             return found
         for pattern, route in self._patterns:
             if route.method == method and (match := pattern.fullmatch(plain)):
-                return Match(route, match.groupdict())
+                return Match(route, _found(match))
         return None
 
     def methods(self, path: str) -> list[str]:
         """What may be done at a path; empty when there is nothing."""
         return [method for method in METHODS if self.find(method, path)]
 
-    def plain_path(self, path: str) -> str | None:
+    def plain_path(self, path: str, *, keep_base: bool = False) -> str | None:
         """No doubled or trailing slash, exactly one version; None for a path with `..` and the like."""
         steps = [step for step in path.split("/") if step]
         if any(step in (".", "..") or "\x00" in step or "\\" in step for step in steps):
             return None
         while len(steps) > 1 and steps[0] == steps[1] and re.fullmatch(VERSION, steps[0]):
             del steps[0]
-        for base in self._bases:
+        for base in () if keep_base else self._bases:
             if tuple(steps[: len(base)]) == base and steps[len(base) : len(base) + 1] not in ([], ["deployments"]):
                 del steps[: len(base)]
                 break

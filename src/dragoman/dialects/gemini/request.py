@@ -66,8 +66,7 @@ def _read_path(path: str, body: JsonObject) -> tuple[str, bool | None]:
         return "", None
     place, _, query = path.partition("?")
     place, _, method = place.rpartition(":")
-    prefix, _, model = place.rpartition("/")
-    prefix += "/"
+    prefix, model = _split_model(place)
     if prefix.endswith("/tunedModels/"):
         prefix, model = prefix.removesuffix("tunedModels/"), f"tunedModels/{model}"
     elif prefix != PREFIX:
@@ -79,6 +78,16 @@ def _read_path(path: str, body: JsonObject) -> tuple[str, bool | None]:
     if query != (SSE if stream else ""):
         note_spelling(body, "query", query)
     return unquote(model), stream
+
+
+def _split_model(place: str) -> tuple[str, str]:
+    """What stands before the model, and the model. A gateway's names have slashes: `models/UPSTREAM/MODEL`."""
+    for room in ("/models/", "/tunedModels/"):
+        prefix, found, model = place.partition(room)
+        if found:
+            return prefix + room, model
+    prefix, slash, model = place.rpartition("/")
+    return prefix + slash, model
 
 
 def wants_array(request: Request | None) -> bool:

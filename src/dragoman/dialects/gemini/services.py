@@ -6,7 +6,7 @@ https://ai.google.dev/gemini-api/docs/speech-generation (read 2026-11-16)
 
 import base64
 from collections.abc import Sequence
-from urllib.parse import parse_qs, quote
+from urllib.parse import parse_qs, quote, unquote
 
 from msgspec.structs import replace
 
@@ -37,15 +37,17 @@ from dragoman.wire import WireRequest
 
 _VERSION = r"/v1(?:beta|alpha|beta1|alpha1)?"
 _OWN_VERSION = r"/v1(?:beta|alpha|beta1|alpha1)"  # under plain /v1 the list of models is OpenAI's
-_MODEL = rf"{_VERSION}/(?:projects/.+/)?(?P<kind>models|tunedModels)/(?P<model>[^?#]+)"
+_PLACE = r"(?:projects/.+?/|publishers/[^/]+/)?"  # of Vertex
+_MODEL = rf"{_VERSION}/(?:{_PLACE}(?P<kind>models|tunedModels)/)?(?P<model>[^?#]+)"
 _CACHES = rf"{_VERSION}/cachedContents"
 _CACHE = rf"{_CACHES}/(?P<id>[\w.-]+)"
 _READ = ("GET", "HEAD")
 
 
 def write_path(groups: dict[str, str], query: str) -> str:
+    """`@ai-sdk/google` leaves `models/` out when a name has a slash: `/v1beta/UPSTREAM/MODEL:generateContent`."""
     alt = f"?{SSE}" if groups["verb"][0] == "s" and parse_qs(query).get("alt") == ["sse"] else ""
-    return f"/v1beta/{groups['kind']}/{groups['model']}:{groups['verb']}{alt}"
+    return f"/v1beta/{groups.get('kind', 'models')}/{quote_model(groups['model'])}:{groups['verb']}{alt}"
 
 
 def _verbs(*verbs: str) -> str:
@@ -128,7 +130,7 @@ def decode_embedding_request(wire: WireRequest) -> EmbeddingRequest:
     if type(asked) is not list or not asked:
         raise DecodeError("expected a list of requests", "requests")
     return EmbeddingRequest(
-        model=place.removeprefix("/v1beta/").partition("/")[2],
+        model=unquote(place.removeprefix("/v1beta/").partition("/")[2]),
         inputs=[_read_text(request) for request in asked],
         size=read_size(asked[0], "outputDimensionality", "output_dimensionality"),
         form=BATCH if method == BATCH else "",
