@@ -1167,6 +1167,26 @@ CASES: list[Case] = [
             ("ollama", "m", "messages.0.images.0", JPEG),
         )
     ],
+    *[
+        (
+            f"83 base64 as proto3's JSON allows it: {form}",
+            GEM,
+            {"contents": [{"role": "user", "parts": [{"inlineData": {"mimeType": "image/jpeg", "data": data}}]}]},
+            kind,
+            model,
+            {path: wanted},
+        )
+        for kind, model, path, wanted in (
+            ("anthropic", NEW, "messages.0.content.0.source.data", JPEG),
+            ("openai", "gpt-4o", "messages.0.content.0.image_url.url", f"data:image/jpeg;base64,{JPEG}"),
+            ("ollama", "m", "messages.0.images.0", JPEG),
+        )
+        for form, data in (
+            ("URL-safe", JPEG.replace("+", "-").replace("/", "_")),
+            ("without padding", JPEG.rstrip("=")),
+            ("in lines", f"{JPEG[:10]}\n{JPEG[10:]} "),
+        )
+    ],
     (
         "83 an image URL where only base64 is taken",
         CHAT,

@@ -6,6 +6,7 @@ A wrong media type is put right from the first bytes; what a target cannot take 
 
 import base64
 import binascii
+import re
 from functools import partial
 
 from msgspec.structs import replace
@@ -46,6 +47,21 @@ def sniff(data: str) -> str | None:
     except (binascii.Error, ValueError):
         return None
     return next((kind for at, magic, kind in MAGIC if raw[at : at + len(magic)] == magic), None)
+
+
+_ODD = ("-", "_", "\n", "\r", " ", "\t")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*")
+_USUAL = str.maketrans("-_", "+/")
+
+
+def respell_base64(data: str) -> str:
+    """Base64 in the usual alphabet, padded, without white space: what every server reads. Any other text stays."""
+    if len(data) % 4 == 0 and not any(odd in data for odd in _ODD):  # fast path: nearly all
+        return data
+    bare = "".join(data.split()).translate(_USUAL).rstrip("=")
+    if len(bare) % 4 == 1 or _BASE64.fullmatch(bare) is None:
+        return data
+    return bare + "=" * (-len(bare) % 4)
 
 
 def fit_media(request: Request, profile: Profile, notes: Notes) -> Request:
@@ -131,6 +147,8 @@ def _fit(part: Media, profile: Profile, at: At, notes: Notes) -> Media | Text | 
     form = next((f for f in ("data", "text", "url", "file_id", "id") if getattr(part, f, None) is not None), "nothing")
     if form in forms and part.media_type is None and profile.dialect in part.extras:
         return part  # the target's own form may have no place for a type (Mistral's sound)
+    if part.data is not None and not profile.media.loose_base64:
+        part = _with_usual_data(part, part.data, at, notes)
     part = _with_true_type(part, at, notes)
     word = type(part).__name__.lower()
     kind = part.media_type
@@ -172,6 +190,15 @@ def _tell(part: Media) -> str:
         return part.url
     name = part.name if isinstance(part, Document) else None
     return name or part.media_type or "not supported here"
+
+
+def _with_usual_data(part: Media, data: str, at: At, notes: Notes) -> Media:
+    """google-genai for Python sends the URL-safe alphabet, which Gemini reads and others refuse."""
+    usual = respell_base64(data)
+    if usual == data:
+        return part
+    notes.repaired((at, "data"), "base64 in the usual alphabet, with its padding and without white space")
+    return replace(part, data=usual)
 
 
 def _with_true_type(part: Media, at: At, notes: Notes) -> Media:

@@ -60,6 +60,7 @@ class Media(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     video: tuple[str, ...] = ("data", "url", "file_id")
     image_types: tuple[str, ...] = ()  # () is any
     document_types: tuple[str, ...] = ()
+    loose_base64: bool = False  # reads the URL-safe alphabet and missing padding too
 
 
 class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -26,7 +26,11 @@ PROFILE = Profile(
     echo="own",
     stops=5,
     media=Media(
-        images=("data", "url"), documents=("data", "url", "text"), audio=("data", "url"), video=("data", "url")
+        images=("data", "url"),
+        documents=("data", "url", "text"),
+        audio=("data", "url"),
+        video=("data", "url"),
+        loose_base64=True,  # proto3's JSON: "either standard or URL-safe base64 encoding with/without paddings"
     ),
     lacks=("parallel_off", "custom_tools", "server_tools"),
 )

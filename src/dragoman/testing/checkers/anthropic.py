@@ -4,7 +4,16 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dragoman.testing.checkers.shared import Complaints, blocks, matches, objects, repeated, walk, wrong_type
+from dragoman.testing.checkers.shared import (
+    Complaints,
+    blocks,
+    matches,
+    objects,
+    odd_base64,
+    repeated,
+    walk,
+    wrong_type,
+)
 
 _TOP = frozenset(
     {"model", "max_tokens", "messages", "system", "cache_control", "container", "diagnostics", "inference_geo"}
@@ -165,6 +174,8 @@ def _check_block(block: dict[str, Any], role: str, at: str) -> Complaints:
             if source.get("type") == "base64":
                 if source.get("media_type") not in _IMAGES:
                     return [f"{at}.image.source.base64.media_type: Input should be {', '.join(_IMAGES)}"]
+                if odd_base64(source.get("data")):
+                    return [f"{at}.image.source.base64: invalid base64 data"]
                 real = wrong_type(source.get("media_type"), source.get("data"))
                 if real:
                     said = source.get("media_type")

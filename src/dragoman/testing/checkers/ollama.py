@@ -1,9 +1,8 @@
 """Ollama's /api/chat, as strict as its server. Rules: protocols digest (server source, August 2026)."""
 
-import re
 from typing import Any
 
-from dragoman.testing.checkers.shared import Complaints, objects
+from dragoman.testing.checkers.shared import Complaints, objects, odd_base64
 
 _KEEPS = frozenset({"type", "$defs", "items", "required", "properties", "description", "enum", "anyOf"})
 
@@ -22,7 +21,7 @@ def check_ollama(body: dict[str, Any]) -> Complaints:
                 "json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string"
             )
         for image in message.get("images") or ():
-            if not isinstance(image, str) or not re.fullmatch(r"[A-Za-z0-9+/\r\n]*={0,2}", image):
+            if not isinstance(image, str) or odd_base64(image.replace("\r", "").replace("\n", "")):
                 found.append("illegal base64 data at input byte 4")
         if role == "tool":
             if not calls:

@@ -6,7 +6,7 @@
 from typing import Any
 
 from dragoman.testing.checkers.makers import check_maker
-from dragoman.testing.checkers.shared import Complaints, matches, objects, repeated, walk, wrong_type
+from dragoman.testing.checkers.shared import Complaints, matches, objects, odd_base64, repeated, walk, wrong_type
 
 _NO_DEVELOPER = {"deepseek", "mistral", "fireworks", "moonshot", "groq", "xai", "lmstudio", "llamacpp"}
 _ALTERNATING = {"mistral", "lmstudio", "llamacpp"}
@@ -143,6 +143,8 @@ def _check_part(part: dict[str, Any], i: int, role: str, server: str) -> Complai
             return ["invalid image input"]
         head, comma, data = url.partition(",")
         if comma and url.startswith("data:"):
+            if odd_base64(data):
+                return ["Invalid base64 image_url."]
             real = wrong_type(head[5:].split(";")[0], data)
             if real:
                 return [f"You uploaded an unsupported image: it appears to be {real}"]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dragoman.testing.checkers.openai_chat import check_parameters_schema
-from dragoman.testing.checkers.shared import Complaints, matches, objects, repeated
+from dragoman.testing.checkers.shared import Complaints, matches, objects, odd_base64, repeated
 
 _NO_SUCH = ("stop", "n", "seed", "frequency_penalty", "presence_penalty", "logit_bias", "messages", "max_tokens")
 _CALLS = ("function_call", "custom_tool_call")
@@ -85,12 +85,22 @@ def _check_item(item: dict[str, Any], i: int) -> Complaints:
     if kind in (None, "message") and role is not None:
         parts = objects(item.get("content"))
         wanted = ("output_text", "refusal") if role == "assistant" else ("input_text", "input_image", "input_file")
-        return [
-            f"Invalid value: '{part.get('type')}'. Supported values are: {', '.join(wanted)}."
-            for part in parts
-            if part.get("type") not in wanted
-        ] + ([f"Invalid 'input[{i}].content': empty array"] if item.get("content") == [] else [])
+        return (
+            [
+                f"Invalid value: '{part.get('type')}'. Supported values are: {', '.join(wanted)}."
+                for part in parts
+                if part.get("type") not in wanted
+            ]
+            + ([f"Invalid 'input[{i}].content': empty array"] if item.get("content") == [] else [])
+            + _check_data(parts)
+        )
     return []
+
+
+def _check_data(parts: list[dict[str, Any]]) -> Complaints:
+    urls = [str(part.get(key)) for part in parts for key in ("image_url", "file_data") if part.get(key)]
+    odd = [url for url in urls if url.startswith("data:") and odd_base64(url.partition(",")[2])]
+    return ["Invalid base64 image_url." for _ in odd]
 
 
 def _check_tools(body: dict[str, Any]) -> Complaints:

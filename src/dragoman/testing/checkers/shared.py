@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from dragoman.passes.media import sniff
+from dragoman.passes.media import respell_base64, sniff
 
 Complaints = list[str]
 
@@ -39,6 +39,11 @@ def matches(pattern: str, text: object) -> bool:
 
 def repeated(names: list[str]) -> list[str]:
     return sorted({name for name in names if names.count(name) > 1})
+
+
+def odd_base64(data: object) -> bool:
+    """Whether base64 has the URL-safe alphabet, lacks its padding or holds white space."""
+    return isinstance(data, str) and respell_base64(data) != data
 
 
 def wrong_type(media_type: object, data: object) -> str | None:
