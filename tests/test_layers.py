@@ -34,6 +34,7 @@ RANKS = {
     "convert": 4,
     "learner": 4,
     "exchange": 4,
+    "child_process": 5,
     "upstream": 5,
     "tools": 5,
     "mcp": 5,

@@ -34,7 +34,9 @@ class Running:
 
 
 @contextmanager
-def serving(folder: Path, *words: str, env: dict[str, str] | None = None) -> Iterator[Running]:
+def serving(
+    folder: Path, *words: str, env: dict[str, str] | None = None, pass_fds: tuple[int, ...] = ()
+) -> Iterator[Running]:
     process = subprocess.Popen(
         [*COMMAND, "serve", "--port", "0", *words],
         stdout=subprocess.PIPE,
@@ -42,6 +44,7 @@ def serving(folder: Path, *words: str, env: dict[str, str] | None = None) -> Ite
         text=True,
         cwd=folder,
         env=env or environment(folder),
+        pass_fds=pass_fds,
     )
     try:
         assert process.stdout is not None

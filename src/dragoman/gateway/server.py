@@ -135,7 +135,6 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     except OSError:
         listener.close()
         raise
-    listener.set_inheritable(True)
     return listener
 
 

@@ -23,6 +23,7 @@ import anyio
 import mcp_types
 from mcp.shared.message import SessionMessage
 
+from dragoman.child_process import keep_standard_files
 from dragoman.errors import DragomanError
 from dragoman.mcp.spec import ServerSpec
 
@@ -66,7 +67,8 @@ _prctl = _load_prctl()  # before any fork: the child must not load libraries
 
 
 def _prepare_child(parent: int, children: Path, owner: str) -> None:
-    """Runs in the child before the program starts: it dies with us, gains no privileges and writes no core dump."""
+    """Runs in the child before the program starts: it dies with us, gains no privileges, writes no core dump, and
+    inherits no open file."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -75,6 +77,7 @@ def _prepare_child(parent: int, children: Path, owner: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if owner:
         record_child(children, os.getpid(), owner)
+    keep_standard_files()
 
 
 class Child:

@@ -10,9 +10,11 @@ import asyncio
 import os
 import re
 import shutil
+import sys
 
 from msgspec import Struct
 
+from dragoman.child_process import keep_standard_files
 from dragoman.demo.model import demo_speech
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._services import SpeechCodec, unsupported
@@ -128,6 +130,7 @@ async def _convert(sound: Sound, form: str) -> Sound:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env={"PATH": os.environ.get("PATH", "")},
+        **({} if sys.platform == "win32" else {"preexec_fn": keep_standard_files}),
     )
     try:
         out, _ = await asyncio.wait_for(process.communicate(sound.data), _CONVERT_S)
