@@ -19,7 +19,7 @@ def _load_close_range() -> Callable[..., int] | None:
     import ctypes
 
     try:
-        return ctypes.CDLL(None).close_range  # type: ignore[no-any-return]  # ctypes has no types
+        return ctypes.CDLL(None).close_range
     except (OSError, AttributeError):  # an older C library
         return None
 

@@ -109,6 +109,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     sse_query: str = ""  # without this query a stream is one JSON array
 
     # replies
+    reply_keys: tuple[str, ...] = ()  # one of them is in the body of every reply: a body without them may be an error
     dated: bool = False  # replies have a time, which encoders cannot know: they have no clock
     reply_id_prefix: str = ""
     call_id_prefix: str = "call_"

@@ -133,8 +133,7 @@ async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
     scope.status = 200
     if stream:
         headers = reply_headers(scope)
-        kind = scope.answer.headers.get("content-type") if scope.answer.as_is else None
-        headers["content-type"] = kind or stream_type(scope)
+        headers["content-type"] = stream_type(scope)
         headers["cache-control"] = "no-cache"
         headers["x-accel-buffering"] = "no"
         return HttpResponse(200, headers=headers, stream=StreamWriter(scope).run, close=scope.finish)

@@ -32,8 +32,10 @@ from dragoman.upstream.read_reply import (
     count_all,
     decode_whole,
     fold_events,
-    is_whole,
+    is_array,
+    is_document,
     read_refusal,
+    refuse_page,
     says_something,
 )
 from dragoman.upstream.spec import DEMO, Target
@@ -124,6 +126,7 @@ class UpstreamAnswer:
         self._client, self._request = job.client, job.raw
         self._request_hash: int | None = None  # set when the request is released
         self._opened: Opened | None = None
+        self._peeked = b""  # read to see whether a stream comes
         self._reader: StreamReader | None = None
         self._read_ahead: list[Piece] = []  # before the commit point
         self._demo: Iterator[Event] | None = None
@@ -206,10 +209,24 @@ class UpstreamAnswer:
         encoding = opened.headers.get("content-encoding", "identity")
         if encoding not in ("", "identity"):
             raise UpstreamError(malformed(f"the upstream's answer is {encoding[:20]}, which was not asked for"))
-        if job.stream and not is_whole(opened.headers, self.dialect):
+        refuse_page(opened.headers)
+        if job.stream and not await self._opens_document(opened, job.deadline):
             await self._read_first_words(job.deadline)
         else:
             await self._read_whole(job, opened, attempt)
+
+    async def _opens_document(self, opened: Opened, deadline: float) -> bool:
+        """Whether one JSON document begins, although a stream was asked for. What was read for this stands first."""
+        while (found := is_document(self._peeked, self.dialect)) is None:
+            piece = await opened.next()
+            if not piece:
+                return False
+            if self._clock() > deadline:
+                raise UpstreamError(too_late())
+            self._peeked += piece
+        if is_array(self._peeked) == self.call.path.endswith(self.dialect.sse_query):
+            self.as_is = False  # a stream, but not in the form that was asked for (Gemini has two)
+        return found
 
     def _on_sent(self) -> None:
         self._sent = True
@@ -255,13 +272,14 @@ class UpstreamAnswer:
         self._read_ahead = pieces
 
     async def _read_whole(self, job: Job, opened: Opened, attempt: Attempt) -> None:
-        raw = await opened.read(until=job.deadline)
+        raw, self._peeked = self._peeked + await opened.read(until=job.deadline), b""
         self._whole = True
         if job.keep_wire:
             attempt.reply = raw if self._key.secret is None else self._key.secret.redact(raw)
         if self.call.opaque:
             self.raw, self._ended = raw, True
             return
+        self.as_is = self.as_is and not job.stream and is_document(raw, self.dialect) is not False
         reply = decode_whole(opened.headers, raw, self.dialect, self.notes, as_is=self.as_is)
         self.raw = raw
         if job.stream:
@@ -289,7 +307,7 @@ class UpstreamAnswer:
         if self._opened is None:
             return None
         try:
-            raw = await self._opened.next()
+            raw, self._peeked = self._peeked or await self._opened.next(), b""
             if raw:
                 return self._read(reader, raw)
             self._whole = self._ended = True

@@ -12,6 +12,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import StreamReader, read_reply
 from dragoman.failure import Failure
+from dragoman.framing.ndjson import MAX_LINE_BYTES
 from dragoman.jsontypes import Json, load_json
 from dragoman.log_line import own_error
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd
@@ -28,39 +29,69 @@ _GO = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d
 _WORDS = re.compile(r"\b(?:re)?try (?:again )?in ((?:\d+(?:\.\d+)?(?:h|ms|m|s))+)", re.IGNORECASE)
 MOST_TOKENS = 10_000_000  # of one reply
 MAX_MESSAGE = 2000
+_BLANK = b"\xef\xbb\xbf \t\r\n"  # a byte-order mark, and blanks
 
 
-def is_whole(headers: Mapping[str, str], dialect: Dialect) -> bool:
-    """Whether one JSON document came instead of a stream (F22). Gemini's array is a stream."""
-    kind = _media_type(headers)
-    return kind == "application/json" and dialect.media_type == "text/event-stream" and not dialect.sse_query
+def refuse_page(headers: Mapping[str, str]) -> None:
+    """A web page is no answer, whatever was asked for."""
+    if _media_type(headers) == "text/html":
+        raise UpstreamError(malformed("the upstream answered with a web page"))
+
+
+def is_document(head: bytes, dialect: Dialect) -> bool | None:
+    """Whether one JSON document begins here, and not a stream; None while this cannot be told. The content type is no
+    help: servers that answer with a document where a stream was asked for call it anything (F22)."""
+    start = head.lstrip(_BLANK)
+    if not start:
+        return None
+    if dialect.media_type == "text/event-stream":
+        return start[:1] == b"{" or (start[:1] == b"[" and not dialect.sse_query)  # Gemini's array is a stream
+    line, ended, _ = start.partition(b"\n")
+    return not _is_json(line) if ended or len(start) > MAX_LINE_BYTES else None  # the first line of a stream is whole
+
+
+def is_array(head: bytes) -> bool:
+    return head.lstrip(_BLANK)[:1] == b"["
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        load_json(line)
+    except DecodeError:
+        return False
+    return True
 
 
 def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes, *, as_is: bool) -> Reply:
     """A whole answer. Some servers stream it although no stream was asked for. `as_is`: the client gets its bytes."""
-    kind = _media_type(headers)
     try:
-        if kind in ("text/event-stream", "application/x-ndjson") and dialect.media_type == kind:
+        if is_document(raw, dialect) is False:
             reader = StreamReader(dialect, notes)
             return notes.stage(fold_events(reader.feed(raw) + reader.close()))
         body = load_json(raw)
+        if _is_error(body, dialect):
+            raise UpstreamError(dialect.decode_failure(WireReply(body=body, headers=headers)))
         if as_is and not dialect.stores_replies:  # fast path: own reply
-            body = _without_content(body)  # a reply that is stored needs its content
+            body = _without_content(body, dialect)  # a reply that is stored needs its content
         return read_reply(dialect, WireReply(body=body, headers=headers), notes)
     except (DecodeError, RecursionError) as error:
         raise UpstreamError(unreadable(error)) from error
 
 
+def _is_error(body: Json, dialect: Dialect) -> bool:
+    """Some servers send an error under status 200. A reply may have an `error` too, beside its content."""
+    if type(body) is list and body:
+        body = body[0]
+    return type(body) is dict and bool(body.get("error")) and not any(key in body for key in dialect.reply_keys)
+
+
 def _media_type(headers: Mapping[str, str]) -> str:
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == "text/html":
-        raise UpstreamError(malformed("the upstream answered with a web page"))
-    return kind
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def _without_content(body: Json) -> Json:
+def _without_content(body: Json, dialect: Dialect) -> Json:
     """The client gets the bytes as they are. We only need the head, the usage and the finish."""
-    for key in ("choices", "content", "candidates"):
+    for key in dialect.reply_keys:
         if type(body) is dict and type(body.get(key)) is list and body[key]:
             body[key] = []
     return body

@@ -130,7 +130,7 @@ async def _convert(sound: Sound, form: str) -> Sound:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env={"PATH": os.environ.get("PATH", "")},
-        **({} if sys.platform == "win32" else {"preexec_fn": keep_standard_files}),
+        preexec_fn=keep_standard_files if sys.platform != "win32" else None,
     )
     try:
         out, _ = await asyncio.wait_for(process.communicate(sound.data), _CONVERT_S)

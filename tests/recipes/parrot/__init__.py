@@ -32,5 +32,6 @@ DIALECT = Dialect(
     encode_failure=encode_failure,
     doors=(Door(path=PATH),),
     media_type="text/event-stream",
+    reply_keys=("says",),
     ping=b": preening\n\n",
 )

@@ -66,6 +66,7 @@ DIALECT = Dialect(
     rate_headers=("x-ratelimit-", "anthropic-ratelimit-"),
     request_id_header="request-id",
     media_type="text/event-stream",
+    reply_keys=("content",),
     start_mark=b"message_start",
     end_mark=b"message_stop",
     end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',

@@ -126,4 +126,5 @@ DIALECT = Dialect(
     encode_failure=encode_failure,
     recognise=recognise,
     media_type="application/x-ndjson",
+    reply_keys=("choices",),
 )

@@ -55,6 +55,7 @@ DIALECT = Dialect(
     embeddings=EMBEDDINGS,
     speech=SPEECH,
     media_type="text/event-stream",
+    reply_keys=("candidates", "promptFeedback", "usageMetadata"),
     sse_query=SSE,
     explains_finish=True,
     searches_web=True,

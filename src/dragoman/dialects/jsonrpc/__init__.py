@@ -79,6 +79,7 @@ def dialect_for(call_id: Id) -> Dialect:
         title="JSON-RPC 2.0",
         profile=Profile(dialect=NAME),
         media_type=STREAM_MEDIA_TYPE,
+        reply_keys=("result",),
         decode_request=decode_request,
         encode_request=_refuse_request,
         decode_reply=decode_reply,

@@ -69,6 +69,7 @@ DIALECT = Dialect(
     models=MODELS,
     embeddings=EMBEDDINGS,
     media_type="application/x-ndjson",
+    reply_keys=("message", "response"),
     dated=True,
     encode_loaded=encode_loaded,
 )

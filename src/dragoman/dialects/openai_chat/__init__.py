@@ -84,6 +84,7 @@ DIALECT = Dialect(
     speech=SPEECH,
     carried_headers=("openai-beta",),
     media_type="text/event-stream",
+    reply_keys=("choices",),
     end_mark=b"[DONE]",
     end_frame=b"data: [DONE]\n\n",
     ping=b": keep-alive\n\n",

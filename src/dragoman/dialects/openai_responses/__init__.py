@@ -74,6 +74,7 @@ DIALECT = Dialect(
     speech=SPEECH,
     carried_headers=("openai-beta",),
     media_type="text/event-stream",
+    reply_keys=("output",),
     ping=b": keep-alive\n\n",
     dated=True,
     reply_id_prefix="resp_",
