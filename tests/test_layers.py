@@ -68,7 +68,8 @@ IMPURE = {"asyncio", "socket", "ssl", "aiohttp", "time", "random", "os", "thread
 
 # The rooms that each extra of pyproject.toml makes work; "" is the plain install.
 EXTRAS = {
-    "": {room for room, rank in RANKS.items() if rank <= LAST_PURE_RANK} | {"tools", "child_process", "cli", "__main__", ""},
+    "": {room for room, rank in RANKS.items() if rank <= LAST_PURE_RANK}
+    | {"tools", "child_process", "cli", "__main__", ""},
     "client": {"upstream", "agent", "client"},
     "gateway": {"upstream", "agent", "gateway", "conformance"},
     "mcp": {"mcp"},
