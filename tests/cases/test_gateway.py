@@ -267,9 +267,9 @@ def test_case_111_many_streams_at_once_all_end_whole() -> None:
 
 
 def test_case_86_equal_keys_are_fine_and_conflicting_ones_are_not(tmp_path: Any) -> None:
-    from dragoman.gateway.auth import KeyStore
+    from dragoman.gateway.key_store import SqliteKeyStore
 
-    keys = KeyStore(tmp_path / "keys.json", ())
+    keys = SqliteKeyStore(tmp_path / "keys.db")
     key = keys.new("a", admin=False)
     with open_house(keys=keys) as house:
         path, body = DOORS["openai_chat"]

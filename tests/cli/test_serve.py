@@ -87,7 +87,7 @@ def test_it_starts_with_nothing_and_answers_the_line_it_shows(tmp_path: Path) ->
             assert json.load(response)["choices"][0]["message"]["content"]
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(5) == 0
-    assert took < 5  # 0.7 s on a quiet machine; CI is not one
+    assert took < 30  # 0.7 s on a quiet machine
 
 
 def test_a_changed_file_is_read_on_sighup_and_a_bad_one_is_not(tmp_path: Path) -> None:

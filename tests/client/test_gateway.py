@@ -10,7 +10,6 @@ import dragoman
 from dragoman.agent import Limits
 from dragoman.client import AsyncClient
 from dragoman.errors import UpstreamError
-from dragoman.gateway.auth import KeyStore
 from dragoman.testing import Provider, faults, serve
 from tests.client.rooms import ROOMS
 from tests.client.test_providers import City, get_weather
@@ -79,7 +78,7 @@ def test_the_demo_model_of_a_gateway() -> None:
 
 def test_a_gateway_that_wants_a_key() -> None:
     key = "dk-0123456789abcdef0123456789abcdef"
-    with open_house(keys=KeyStore(None, [key])) as house:
+    with open_house(client_keys=(key,)) as house:
         with dragoman.Client(base_url=house.url, api_key=key, env={}) as client:
             assert client.chat("demo", "say hello").text == "hello"
         with dragoman.Client(base_url=house.url, env={"DRAGOMAN_KEY": key}) as client:

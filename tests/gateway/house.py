@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.gateway.app import App
-from dragoman.gateway.auth import Access, KeyStore
+from dragoman.gateway.auth import Access
+from dragoman.gateway.client_keys import ClientKeys
+from dragoman.gateway.key_store import KeyStore
 from dragoman.gateway.log import Log
 from dragoman.gateway.server import Server, bind, make_server
 from dragoman.gateway.settings import Settings
@@ -93,8 +95,7 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
     """A running gateway; without upstreams it has the demo model."""
     loop = Loop()
     config = Settings(upstreams=upstreams or (demo_upstream(),), port=0, **settings)
-    known = keys or KeyStore(None, config.client_keys)
-    access = Access(known, config.hosts, config.origins, config.limits.wrong_keys)
+    access = Access(ClientKeys(keys, config.client_keys), config.hosts, config.origins, config.limits.wrong_keys)
     listener = bind("127.0.0.1", 0)
 
     async def start() -> tuple[Gateway, Server]:

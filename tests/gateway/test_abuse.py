@@ -13,7 +13,9 @@ import tracemalloc
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -22,12 +24,13 @@ from hypothesis import strategies as st
 
 from dragoman.errors import UpstreamError
 from dragoman.gateway import metrics, state
-from dragoman.gateway.auth import KeyStore
 from dragoman.gateway.bodies import inflate
+from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.config import load_settings
+from dragoman.gateway.key_store import KeyStore, SqliteKeyStore
 from dragoman.gateway.response_store import ResponseStore, StoredResponse
-from dragoman.gateway.run import open_secrets
 from dragoman.gateway.settings import RequestLimits
+from dragoman.gateway.startup import open_secrets
 from dragoman.upstream import upstream_state
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import CANARY, Seen, faultline, open_house, say, stream, upstream
@@ -49,7 +52,7 @@ URL_WORDS = (
 
 @pytest.fixture
 def keys(tmp_path: Path) -> KeyStore:
-    return KeyStore(tmp_path / "keys.json")
+    return SqliteKeyStore(tmp_path / "keys.db")
 
 
 def one(url: str, **more: Any) -> Any:
@@ -220,34 +223,41 @@ def test_t10_of_an_upstreams_headers_its_own_clients_see_the_rate_limits_and_not
 
 @given(st.integers(0, 54), st.sampled_from(string.ascii_letters + string.digits + "-_"))
 def test_t16_a_key_that_differs_anywhere_is_another(place: int, letter: str) -> None:
-    store = KeyStore(None)
-    key = store.new("a", admin=False)
-    store._rows = {row.id: row for row in store._rows.values()}
+    key, known = made_key()
     place %= len(key)
     other = key[:place] + letter + key[place + 1 :]
-    assert (store.check(other) is not None) == (other == key)
-    assert store.check(key[:-1]) is None
-    assert store.check(key + "A") is None
+    assert (known.check(other) is not None) == (other == key)
+    assert known.check(key[:-1]) is None
+    assert known.check(key + "A") is None
+
+
+@cache
+def made_key() -> tuple[str, ClientKeys]:
+    with TemporaryDirectory() as folder:
+        store = SqliteKeyStore(Path(folder) / "keys.db")
+        key, known = store.new("a", admin=False), ClientKeys(store)
+    known.store = None  # it keeps the copy
+    return key, known
 
 
 def test_t35_an_unknown_id_takes_as_long_as_a_wrong_secret(keys: KeyStore) -> None:
-    key = keys.new("a", admin=False)
+    key, known = keys.new("a", admin=False), ClientKeys(keys)
     wrong = {"secret": key[:-4] + "AAAA", "id": "dk-zzzzzzzz-" + key.split("-", 2)[2]}
     times: dict[str, list[int]] = {"secret": [], "id": []}
     for _ in range(1000):
         for name, candidate in wrong.items():
             began = time.perf_counter_ns()
-            assert keys.check(candidate) is None
+            assert known.check(candidate) is None
             times[name].append(time.perf_counter_ns() - began)
     assert abs(statistics.median(times["secret"]) - statistics.median(times["id"])) < 50_000
 
 
 def test_a_key_that_was_revoked_elsewhere_opens_nothing_a_second_later(tmp_path: Path) -> None:
     now = [100.0]
-    here, elsewhere = (KeyStore(tmp_path / "keys.json", clock=lambda: now[0]) for _ in "ab")
+    elsewhere = SqliteKeyStore(tmp_path / "keys.db")
+    here = ClientKeys(SqliteKeyStore(tmp_path / "keys.db"), clock=lambda: now[0])
     key = elsewhere.new("a", admin=False)
-    now[0] += 1.0
-    assert here.check(key) is not None
+    assert here.check(key) is not None, "a new key is good at once"
     elsewhere.revoke(key.split("-")[1])
     now[0] += 1.0
     assert here.check(key) is None

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from google import genai
 from google.genai import types
 
-from dragoman.gateway.auth import KeyStore
+from dragoman.gateway.key_store import SqliteKeyStore
 from dragoman.testing import Provider, serve
 from tests.gateway.house import CANARY, House, faultline, open_house, say, upstream
 from tests.gateway.web import get, post, send
@@ -79,8 +80,8 @@ def test_a_name_that_is_not_ours_goes_to_its_provider() -> None:
         assert json.loads(line.seen[0].body)["cachedContent"] == "cachedContents/theirs"
 
 
-def test_it_belongs_to_its_key_and_ends_in_time() -> None:
-    keys = KeyStore(None)
+def test_it_belongs_to_its_key_and_ends_in_time(tmp_path: Path) -> None:
+    keys = SqliteKeyStore(tmp_path / "keys.db")
     one, two = ({"x-goog-api-key": keys.new(name, admin=False)} for name in ("one", "two"))
     with open_house(keys=keys) as house:
         name = post(house.url, "/v1beta/cachedContents", {"model": "demo", **KEPT, "ttl": "100s"}, one).json["name"]

@@ -10,9 +10,11 @@ import pytest
 from dragoman.errors import ConfigError
 from dragoman.gateway.banner import banner
 from dragoman.gateway.config import _PROVIDER, _TOP, discover, find_file, load_settings, read_settings
+from dragoman.gateway.key_store import open_key_store
 from dragoman.gateway.log import Log
-from dragoman.gateway.run import ServeOptions, check_exposure, make_access, reload, settle
+from dragoman.gateway.reload import reload
 from dragoman.gateway.settings import PORT, Settings
+from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, settle
 from dragoman.gateway.state import Gateway
 from dragoman.upstream.routing import Routes, find_targets, list_models
 from tests.gateway.house import state
@@ -177,7 +179,7 @@ def test_another_address_needs_a_key(tmp_path: Path) -> None:
     settings = settle(ServeOptions(config=file, host="0.0.0.0"), env)  # noqa: S104
     with pytest.raises(ConfigError, match=r"refusing to listen on 0\.0\.0\.0 without client keys"):
         check_exposure(settings, make_access(settings, env))
-    make_access(settings, env).keys.new("a", admin=False)
+    open_key_store(tmp_path).new("a", admin=False)
     check_exposure(settings, make_access(settings, env))
 
 

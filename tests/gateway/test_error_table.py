@@ -11,8 +11,8 @@ import pytest
 
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.failure import Failure
-from dragoman.gateway.auth import KeyStore
 from dragoman.gateway.error_responses import fail
+from dragoman.gateway.key_store import SqliteKeyStore
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import House, Script, Seen, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import chunk, dice, stall, wait_for
@@ -184,7 +184,7 @@ def message_of(door: str, error: Any) -> str:
 
 @contextmanager
 def failing(kind: str, tmp_path: Any) -> Iterator[House]:
-    keys = KeyStore(tmp_path / "keys.json")
+    keys = SqliteKeyStore(tmp_path / "keys.db")
     if kind == "bad key":
         keys.new("a", admin=False)
     short = Timeouts(connect_s=1.0, headers_s=0.15, idle_s=0.15)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dragoman.gateway import stream_writer
-from dragoman.gateway.auth import KeyStore
 from dragoman.gateway.config import load_settings
+from dragoman.gateway.key_store import SqliteKeyStore
 from dragoman.gateway.settings import RequestLimits, Settings
 from dragoman.upstream.spec import Caps, Timeouts, Upstream
 from tests.gateway.house import House, faultline, open_house, say, stream, upstream
@@ -208,7 +208,7 @@ def test_every_limit_has_a_row() -> None:
 def test_a_limit_holds(name: str, tmp_path: Path) -> None:
     value, check = ROWS[name]
     set_ = {name: value, **({"body_s": 0.05} if name == "body_s_per_mib" else {})}
-    keys = KeyStore(tmp_path / "keys.json")
+    keys = SqliteKeyStore(tmp_path / "keys.db")
     if name == "wrong_keys":
         keys.new("a", admin=False)
     script = stream(*[chunk("x" * 50_000)] * 400) if name == "write_s" else GOOD

@@ -20,8 +20,9 @@ import pytest
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Door
 from dragoman.errors import DragomanError
+from dragoman.gateway.reload import reload
 from dragoman.gateway.routes import Route, Table, all_routes
-from dragoman.gateway.run import ServeOptions, reload, settle
+from dragoman.gateway.startup import ServeOptions, settle
 from dragoman.testing import Provider, faults, serve
 from dragoman.upstream.keys import Secret
 from dragoman.upstream.spec import Timeouts

@@ -75,6 +75,7 @@ class Process:
 def gateway(folder: Path, *words: str, text: str = GOOD.format("one")) -> Iterator[Process]:
     file = folder / "dragoman.toml"
     file.write_text(text)
+    file.chmod(0o600)
     with serving(folder, "--log", "json", *words, env=environment(folder)) as running:
         process = Process(running, file)
         try:
@@ -83,7 +84,7 @@ def gateway(folder: Path, *words: str, text: str = GOOD.format("one")) -> Iterat
             process.close()
 
 
-def eventually(fact: Callable[[], bool], seconds: float = 8.0) -> None:
+def eventually(fact: Callable[[], bool], seconds: float = 30.0) -> None:
     until = time.monotonic() + seconds
     while not fact():
         assert time.monotonic() < until, "it did not happen"

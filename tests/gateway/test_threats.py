@@ -15,10 +15,12 @@ from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Door
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.gateway.app import HANDLERS
-from dragoman.gateway.auth import Access, KeyStore
+from dragoman.gateway.auth import Access
+from dragoman.gateway.client_keys import ClientKeys
+from dragoman.gateway.key_store import KeyStore, SqliteKeyStore
 from dragoman.gateway.routes import Route, Table, all_routes
-from dragoman.gateway.run import ServeOptions, settle
 from dragoman.gateway.settings import RequestLimits
+from dragoman.gateway.startup import ServeOptions, settle
 from tests.gateway.house import CANARY, House, faultline, open_house, say, state, stream, upstream
 from tests.gateway.test_faults import ASK, GOOD, chunk
 from tests.gateway.web import get, head_of, post, raw, send
@@ -36,7 +38,7 @@ DOORS = {
 
 @pytest.fixture
 def keys(tmp_path: Path) -> KeyStore:
-    return KeyStore(tmp_path / "keys.json")
+    return SqliteKeyStore(tmp_path / "keys.db")
 
 
 # ---------------------------------------------------------------- T01, T07, T08, T35: keys
@@ -81,7 +83,9 @@ def test_unknown_wrong_and_revoked_keys_look_the_same(keys: KeyStore) -> None:
     good, other = keys.new("a", admin=False), keys.new("b", admin=False)
     keys.revoke(other.split("-")[1])
     with open_house(keys=keys) as house:
-        wrong = [other, good[:-4] + "AAAA", "dk-zzzzzzzz-" + "B" * 43, keys.rows()[0].digest]
+        table = keys.read()
+        assert table is not None
+        wrong = [other, good[:-4] + "AAAA", "dk-zzzzzzzz-" + "B" * 43, table.rows[0].digest]
         bodies = {post(house.url, CHAT, ASK, {"x-api-key": key, "x-request-id": "r"}).body for key in wrong}
         assert len(bodies) == 1
         assert post(house.url, CHAT, ASK, {"x-api-key": good, "authorization": f"Bearer {other}"}).status == 401
@@ -125,12 +129,16 @@ def test_every_route_has_a_handler_and_a_class() -> None:
 
 
 def test_a_key_is_stored_as_a_digest_and_two_installations_differ(tmp_path: Path) -> None:
-    one, two = KeyStore(tmp_path / "1.json"), KeyStore(tmp_path / "2.json")
-    key = one.new("a", admin=False)
-    assert key not in (tmp_path / "1.json").read_text()
-    assert (tmp_path / "1.json").stat().st_mode & 0o077 == 0
-    assert one.check(key) == (key.split("-")[1], False)
-    assert two.check(key) is None
+    one, two = SqliteKeyStore(tmp_path / "1.db"), SqliteKeyStore(tmp_path / "2.db")
+    key, _ = one.new("a", admin=False), two.new("b", admin=False)
+    assert all(key.encode() not in file.read_bytes() for file in tmp_path.iterdir())
+    assert all(file.stat().st_mode & 0o077 == 0 for file in tmp_path.iterdir())
+    assert ClientKeys(one).check(key) == (key.split("-")[1], False)
+    assert ClientKeys(two).check(key) is None
+    stolen, digest = one.read(), two.read()
+    assert stolen is not None
+    assert digest is not None
+    assert stolen.digest(key) != digest.digest(key)
 
 
 def test_health_and_metrics_tell_strangers_nothing(keys: KeyStore) -> None:
@@ -251,6 +259,8 @@ def test_an_upstream_that_is_this_gateway_is_a_configuration_error(tmp_path: Pat
     file.write_text('port = 20099\n[providers.x]\nkind = "vllm"\nbase_url = "http://localhost:20099/v1"\n')
     with pytest.raises(ConfigError, match="this gateway itself"):
         settle(ServeOptions(config=file), state(tmp_path))
+    file.write_text('port = 2009\n[providers.x]\nkind = "vllm"\nbase_url = "http://localhost:20099/v1"\n')
+    settle(ServeOptions(config=file), state(tmp_path))  # another port that begins alike
 
 
 # ---------------------------------------------------------------- T06, T13: Host and Origin
@@ -503,7 +513,7 @@ def test_metrics_do_not_grow_with_what_clients_say() -> None:
 
 
 def test_wrong_addresses_are_forgotten(keys: KeyStore) -> None:
-    access = Access(keys)
+    access = Access(ClientKeys(keys))
     for i in range(20_000):
         access._too_many(f"10.0.{i // 256}.{i % 256}")
     assert len(access._failures) <= 10_000

@@ -10,7 +10,8 @@ from dragoman import cli
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import load_settings
 from dragoman.gateway.log import Log
-from dragoman.gateway.run import ServeOptions, make_access, reload, settle
+from dragoman.gateway.reload import reload
+from dragoman.gateway.startup import ServeOptions, make_access, settle
 from dragoman.gateway.state import Gateway
 from dragoman.upstream.profiles import load_rows, profile_for
 from dragoman.upstream.render import find_destination

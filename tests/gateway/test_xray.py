@@ -2,8 +2,9 @@
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
-from dragoman.gateway.auth import KeyStore
+from dragoman.gateway.key_store import SqliteKeyStore
 from dragoman.testing import serve
 from tests.gateway.house import CANARY, open_house, upstream
 from tests.gateway.web import Got, get, post
@@ -59,8 +60,8 @@ def test_a_browser_sees_a_page_where_nothing_is_obeyed() -> None:
         assert get(house.url, "/xray/look").json["id"] == "look", "a program gets JSON"
 
 
-def test_a_key_in_the_address_goes_along_with_the_links() -> None:
-    keys = KeyStore(None)
+def test_a_key_in_the_address_goes_along_with_the_links(tmp_path: Path) -> None:
+    keys = SqliteKeyStore(tmp_path / "keys.db")
     admin, client = keys.new("a", admin=True), keys.new("c", admin=False)
     with open_house(keys=keys, xray_keep=5) as house:
         body = {"model": "demo", "messages": [{"role": "user", "content": "say hi"}]}

@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from dragoman.gateway.banner import missing_key
-    from dragoman.gateway.run import MISCONFIGURED, ServeOptions, check_exposure, make_access, settle
+    from dragoman.gateway.run import MISCONFIGURED
+    from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, settle
 
     try:
         settings = settle(ServeOptions(config=args.file), os.environ)
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{paint('dragoman check:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return MISCONFIGURED
     print(f"{settings.source or 'no file'}: good")
-    needed = "needed" if access.keys.configured else "not needed"
+    needed = "needed" if access.keys.needed else "not needed"
     print(f"  listens on {settings.host}:{settings.port}, client keys {needed}")
     for upstream in settings.upstreams:
         print(f"  {upstream.name}: {', '.join(describe(upstream))}")

@@ -4,8 +4,13 @@ import argparse
 import os
 import sys
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from dragoman.cli.style import paint
+from dragoman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.gateway.key_store import KeyStore
 
 NAME = "keys"
 HELP = "make, list and revoke the gateway's client keys"
@@ -22,24 +27,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragoman.gateway.auth import KeyStore
     from dragoman.gateway.config import state_folder
+    from dragoman.gateway.key_store import open_key_store
 
-    store = KeyStore(state_folder(os.environ) / "keys.json")
+    try:
+        return act(args, open_key_store(state_folder(os.environ)))
+    except ConfigError as error:
+        print(f"{paint('dragoman keys:', 'red', sys.stderr)} {error}", file=sys.stderr)
+        return 1
+
+
+def act(args: argparse.Namespace, store: "KeyStore") -> int:
     match args.what:
         case "new":
-            print(store.new(args.name, admin=args.admin))
-            print(f"stored as a digest in {store.path}; it is not shown again", file=sys.stderr)
+            print(store.new(args.name, admin=args.admin), flush=True)
+            print(f"stored as a digest in {store.name}; it is not shown again", file=sys.stderr)
         case "list":
-            if not store.rows():
-                print("no keys. On this machine none is needed; `dragoman keys new` makes one", file=sys.stderr)
-            for row in store.rows():
-                made = datetime.fromtimestamp(row.created, UTC).strftime("%Y-%m-%d")
-                state = paint("revoked", "red", sys.stdout) if row.revoked else "good"
-                print(f"{row.id}  {'admin ' if row.admin else 'client'}  {made}  {state}  {row.name}")
+            show(store)
         case _:
             if not store.revoke(args.id):
                 print(f"{paint('dragoman keys:', 'red', sys.stderr)} no such key: {args.id}", file=sys.stderr)
                 return 1
             print(f"{args.id} is revoked")
     return 0
+
+
+def show(store: "KeyStore") -> None:
+    table = store.read()
+    if table is None or not table.rows:
+        print("no keys. On this machine none is needed; `dragoman keys new` makes one", file=sys.stderr)
+        return
+    for row in table.rows:
+        made = datetime.fromtimestamp(row.created, UTC).strftime("%Y-%m-%d")
+        state = paint("revoked", "red", sys.stdout) if row.revoked else "good"
+        print(f"{row.id}  {'admin ' if row.admin else 'client'}  {made}  {state}  {row.name}")

@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragoman.gateway.run import ServeOptions, serve
+    from dragoman.gateway.run import serve
+    from dragoman.gateway.startup import ServeOptions
 
     options = ServeOptions(
         config=args.config,

@@ -13,7 +13,8 @@ from dragoman.conformance.runner_targets import EIGHT, VerifyTarget, door_target
 from dragoman.conformance.runner_wire import WireLine
 from dragoman.conformance.scenario import Scenario, load_scenarios
 from dragoman.gateway.app import App
-from dragoman.gateway.auth import Access, KeyStore
+from dragoman.gateway.auth import Access
+from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.log import Log
 from dragoman.gateway.server import bind, make_server
 from dragoman.gateway.settings import Settings
@@ -72,7 +73,7 @@ async def gateway_targets(behind: Sequence[VerifyTarget]) -> AsyncIterator[list[
     """A gateway in this process in front of these targets, and a target for each door to each of them."""
     upstreams = tuple(_upstream(f"u{i}", target) for i, target in enumerate(behind))
     settings = Settings(upstreams=upstreams, port=0, client_keys=(CLIENT_KEY,))
-    access = Access(KeyStore(None, settings.client_keys), settings.hosts, settings.origins)
+    access = Access(ClientKeys(None, settings.client_keys), settings.hosts, settings.origins)
     gateway = Gateway(settings, access, log=Log("json", verbose=False))
     models = [target.model for target in behind]
     async with _serving(gateway) as url:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from dragoman.gateway.auth import Access
 from dragoman.gateway.config import state_folder
+from dragoman.gateway.key_store import FILE
 from dragoman.gateway.settings import Settings
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.spec import Upstream
@@ -12,9 +13,9 @@ from dragoman.upstream.spec import Upstream
 def banner(settings: Settings, access: Access, env: Mapping[str, str]) -> str:
     base = f"http://{_host(settings.host)}:{settings.port}"
     first = next((m for u in settings.upstreams for m in u.models), "demo")
-    needed = access.keys.configured
+    needed = access.public or access.keys.needed
     key = ' -H "Authorization: Bearer $DRAGOMAN_KEY"' if needed else ""
-    where = f"one of {state_folder(env) / 'keys.json'} or of the configuration" if needed else "none on this machine"
+    where = f"one of {state_folder(env) / FILE} or of the configuration" if needed else "none on this machine"
     lines = [
         f"dragoman listens on {base}",
         "",

@@ -200,6 +200,8 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         store_rows=_store_rows(top),
         mcp=read_mcp(merged.get("mcp"), file, top.expand),
         source=file,
+        says_providers=bool(providers) or "demo" in merged,
+        says_keys="client_keys" in merged or "keys" in merged,
     )
     if settings.log not in ("human", "json"):
         raise ConfigError(file, "log", f"expected human or json, found {settings.log!r}")

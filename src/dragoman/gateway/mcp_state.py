@@ -5,7 +5,6 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from dragoman.gateway.config import state_folder
-from dragoman.gateway.settings import LOOPBACK
 from dragoman.gateway.state import Gateway
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.servers import ServerPool, find_registry_path
@@ -25,5 +24,5 @@ def servers_of(gateway: Gateway) -> ServerPool:
         gateway.closers.append(found.close)
     found.configured = settings.mcp.servers  # a reload may have changed them
     # only a gateway that others cannot reach may connect to servers of this machine (T12)
-    found.allow_private = settings.host in LOOPBACK if settings.mcp.private is None else settings.mcp.private
+    found.allow_private = not gateway.now.access.public if settings.mcp.private is None else settings.mcp.private
     return found

@@ -49,4 +49,6 @@ class Settings(Struct, frozen=True, kw_only=True):
     store_rows: int = 10_000
     mcp: McpSettings = McpSettings()
     source: str = ""  # the file it comes from
+    says_providers: bool = False  # the file names providers, or asks for the demo model
+    says_keys: bool = False  # the file has `client_keys`, even if it is empty
     found: tuple[str, ...] = ()  # what was found without a file

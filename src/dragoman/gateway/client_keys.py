@@ -1,0 +1,133 @@
+"""ClientKeys: decides for each request whether its key is good.
+
+It works on a copy of the key store. When the store vanishes, is cut short or is locked, the last good copy holds.
+Whether keys are needed can only become stricter while a process runs: no revoked key and no lost file opens it.
+"""
+
+import hmac
+import logging
+import re
+import time
+from collections.abc import Callable, Iterable
+
+from dragoman.errors import ConfigError
+from dragoman.gateway.key_store import KeyRow, KeyStore, KeyTable, new_pepper
+from dragoman.log_line import LogLine
+
+log = logging.getLogger(__name__)
+REFRESH_S = 1.0
+OWNER_CHARS = 16  # 64 bits of a digest
+_SHAPE = re.compile(r"dka?-[a-z0-9]{8}-[A-Za-z0-9_-]{43}")
+
+
+class ClientKeys:
+    def __init__(
+        self,
+        store: KeyStore | None = None,
+        literal: Iterable[str] = (),
+        *,
+        needed: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`literal` are the keys of the configuration. `needed`: no request goes without one, even if there is none."""
+        self.store = store
+        self.away = ""  # why the store cannot be read; "" if it can
+        self._literal = tuple(literal)
+        self._needed = needed or bool(self._literal)
+        self._clock = clock
+        self._looked = -REFRESH_S
+        self._revoked: frozenset[str] = frozenset()  # digests, for good
+        self._take(KeyTable(pepper=new_pepper()))
+        self._read()
+
+    def renew(self, literal: Iterable[str], *, forget: bool = False) -> "ClientKeys":
+        """For a new configuration of this process. With `forget`, for a new process: it asks the store only.
+
+        A new process does not know what was revoked since its parent read the store, so it cannot use the old copy.
+        """
+        other = ClientKeys(None, literal, needed=self.needed, clock=self._clock)
+        other.store, other.away, other._revoked = self.store, self.away, self._revoked
+        other._take(KeyTable(pepper=self._table.pepper) if forget else self._table)
+        other._read()
+        return other
+
+    @property
+    def needed(self) -> bool:
+        """Whether requests need a key."""
+        if not self._needed:
+            self._refresh()
+        return self._needed
+
+    @property
+    def any_good(self) -> bool:
+        """Whether there is a key that opens something."""
+        self._refresh()
+        return bool(self._literal) or any(not self._is_revoked(row) for row in self._rows.values())
+
+    def check(self, key: str) -> tuple[str, bool] | None:
+        """The owner that a key stands for, and whether it is an admin key; None for an unknown one.
+
+        An owner is made of the key itself: another key never gets it, wherever the two stand in a file.
+        """
+        self._refresh()
+        found = self._find(key)
+        if found is None and self.store is not None and self.store.may_have_changed():
+            self._read()  # a key that was made a moment ago
+            found = self._find(key)
+        return found
+
+    def _find(self, key: str) -> tuple[str, bool] | None:
+        digest = self._table.digest(key)
+        owner = self._owners.get(digest)
+        if owner is not None:
+            return owner, False
+        if not _SHAPE.fullmatch(key):
+            return None
+        row = self._rows.get(key.split("-", 2)[1])
+        same = hmac.compare_digest(digest, row.digest if row else digest[::-1])
+        return (row.id, row.admin) if row and same and not self._is_revoked(row) else None
+
+    def _is_revoked(self, row: KeyRow) -> bool:
+        return row.revoked is not None or row.digest in self._revoked
+
+    def _refresh(self) -> None:
+        if self.store is None or self._clock() - self._looked < REFRESH_S:
+            return
+        self._looked = self._clock()
+        if self.away or self.store.may_have_changed():
+            self._read()
+
+    def _read(self) -> None:
+        if self.store is None:
+            return
+        self._looked = self._clock()
+        try:
+            table = self.store.read()
+        except ConfigError as error:
+            self._be_without(self.store, error.why)
+        else:
+            if table is None and self._rows:
+                self._be_without(self.store, "it has vanished")
+            else:
+                self._be_with(self.store, table)
+
+    def _be_without(self, store: KeyStore, why: str) -> None:
+        """The last good copy holds."""
+        if why != self.away:
+            log.warning(LogLine("keys_not_read", {"store": store.name, "why": why, "kept": len(self._rows)}))
+        self.away = why
+
+    def _be_with(self, store: KeyStore, table: KeyTable | None) -> None:
+        if table is not None:
+            self._take(table)
+        if self.away:
+            log.info(LogLine("keys_read_again", {"store": store.name, "keys": len(self._rows)}))
+        self.away = ""
+
+    def _take(self, table: KeyTable) -> None:
+        self._table = table
+        self._rows = {row.id: row for row in table.rows}
+        self._revoked |= {row.digest for row in table.rows if row.revoked is not None}
+        digests = [table.digest(key) for key in self._literal]
+        self._owners = {digest: f"config-{digest[:OWNER_CHARS]}" for digest in digests}
+        self._needed = self._needed or bool(self._rows)

@@ -1,0 +1,102 @@
+"""Reload: a running gateway reads its configuration again. A bad one never replaces a good one."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from dragoman.errors import ConfigError
+from dragoman.gateway.auth import Access
+from dragoman.gateway.settings import Settings
+from dragoman.gateway.startup import ServeOptions, check_exposure, renew_access, settle
+from dragoman.gateway.state import Gateway
+from dragoman.log_line import LogLine
+
+log = logging.getLogger(__name__)
+WATCH_S = 0.5
+SETTLE_S = 0.2  # half of a file that is being written may be valid: wait until it stops changing
+# Settings that are read only when a process starts.
+FIXED = ("host", "port", "log", "grace_s", "store_path", "store_rows", "xray_keep")
+
+
+def read_again(
+    options: ServeOptions, env: Mapping[str, str], old: Settings, access: Access, *, forget: bool = False
+) -> tuple[Settings, Access]:
+    """The configuration as it is on disk now; a ConfigError if it must not replace the old one."""
+    settings = settle(options, env, old.source)
+    check_drops(old, settings)
+    fresh = renew_access(access, settings, forget=forget)
+    check_exposure(settings, fresh)
+    return settings, fresh
+
+
+def check_drops(old: Settings, new: Settings) -> None:
+    """Refuses a file that no longer mentions its providers or its keys: most likely it was cut short."""
+    if old.says_providers and not new.says_providers:
+        raise ConfigError(new.source, "providers", "there is none any more; if you mean that, say `demo = true`")
+    if old.client_keys and not new.says_keys:
+        raise ConfigError(new.source, "client_keys", "there is none any more; if you mean that, say `client_keys = []`")
+
+
+def reload(gateway: Gateway, options: ServeOptions, env: Mapping[str, str]) -> bool:
+    """Loads the configuration again. If it is bad, the old one stays (P10)."""
+    old = gateway.now
+    if not old.settings.source:
+        return False
+    try:
+        settings, access = read_again(options, env, old.settings, old.access)
+    except ConfigError as error:
+        return _reject(gateway, str(error))
+    except Exception as error:  # a file must not be able to stop a running gateway
+        return _reject(gateway, f"{old.settings.source}: cannot be read ({type(error).__name__})")
+    gateway.replace(settings, access)
+    log.info(LogLine("config_loaded", {"generation": gateway.now.number, "source": settings.source}))
+    if late := _needs_restart(old.settings, settings, access):
+        log.warning(LogLine("config_needs_a_restart", {"keys": ", ".join(late)}))
+    return True
+
+
+def _needs_restart(old: Settings, new: Settings, access: Access) -> list[str]:
+    late = [name for name in FIXED if getattr(new, name) != getattr(old, name)]
+    if old.client_keys and not new.client_keys and not access.keys.any_good:
+        late.append("client_keys")  # keys stay needed while this process runs, and now there is none
+    return late
+
+
+def _reject(gateway: Gateway, why: str) -> bool:
+    gateway.rejected += 1
+    log.warning(LogLine("config_rejected", {"why": why, "generation": gateway.now.number}))
+    return False
+
+
+async def watch(
+    gateway: Gateway, options: ServeOptions, env: Mapping[str, str], load: Callable[..., bool] = reload
+) -> None:
+    """Reloads when the file has changed and is no longer being written."""
+    path = Path(gateway.now.settings.source) if gateway.now.settings.source else None
+    if path is None:
+        log.warning(LogLine("nothing_to_watch", {"why": "there is no configuration file"}))
+        return
+    seen = _stamp(path)
+    while True:
+        await asyncio.sleep(WATCH_S)
+        stamp = _stamp(path)
+        if stamp is None or stamp == seen:
+            continue  # without a file, the old configuration stays
+        while True:
+            await asyncio.sleep(SETTLE_S)
+            later = _stamp(path)
+            if later == stamp:
+                break
+            stamp = later
+        if stamp is not None:
+            seen = stamp
+            load(gateway, options, env)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        stat = path.stat()
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+    except OSError:
+        return None

@@ -1,0 +1,121 @@
+"""What a start and a reload have in common: the settings, who may come in, and when to refuse."""
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.errors import ConfigError
+from dragoman.gateway.auth import Access
+from dragoman.gateway.client_keys import ClientKeys
+from dragoman.gateway.config import find_file, load_settings, state_folder
+from dragoman.gateway.key_store import KeyStore, open_key_store
+from dragoman.gateway.settings import LOOPBACK, Settings
+
+_LITERAL_KEY = re.compile(r"""(?:keys?)["']?\s*[=:]\s*\[?\s*["'](?!\$\{)[^"']""")
+
+
+class ServeOptions(Struct, kw_only=True):
+    """What the command line says; None is "not said"."""
+
+    config: Path | None = None
+    host: str | None = None
+    port: int | None = None
+    workers: int = 1
+    reuse_port: bool = False
+    watch: bool = False
+    verbose: bool = False
+    log: str | None = None
+    xray: int | None = None
+
+
+def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> Settings:
+    """The settings to run with: the command line wins over the file. A reload names the file it began with."""
+    path = options.config or (Path(source) if source else find_file(Path.cwd(), env))
+    settings = load_settings(path, env)
+    said = {"host": options.host, "port": options.port, "log": options.log, "xray_keep": options.xray}
+    changes = {name: value for name, value in said.items() if value is not None}
+    settings = replace(settings, store_path=state_folder(env) / "responses.db", **changes)
+    for upstream in settings.upstreams:
+        if upstream.base_url and _is_self(upstream.base_url, settings):
+            raise ConfigError(settings.source or "settings", upstream.name, "its base_url is this gateway itself")
+    return settings
+
+
+def _is_self(url: str, settings: Settings) -> bool:
+    parts = urlsplit(url)
+    own = {host.strip("[]") for host in (*LOOPBACK, settings.host)}
+    port = 80 if parts.port is None else parts.port
+    return parts.scheme == "http" and parts.hostname in own and port == settings.port
+
+
+# ---------------------------------------------------------------- who may come in
+
+
+def is_public(host: str) -> bool:
+    """Whether other machines can reach an address. A name that is not this machine's own may be any address."""
+    if host in LOOPBACK:
+        return False
+    try:
+        return not ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return True
+
+
+def make_access(settings: Settings, env: Mapping[str, str], bound: str = "") -> Access:
+    """For a process that starts. `bound` is the address of its socket, once it has one."""
+    public = is_public(settings.host) or (bool(bound) and is_public(bound))
+    store = open_key_store(state_folder(env))
+    if bound:
+        _keep_pepper(store, settings)
+    keys = ClientKeys(store, settings.client_keys, needed=public)
+    if keys.away:
+        raise ConfigError(store.name, "", keys.away)
+    return _fill_access(settings, keys, public=public)
+
+
+def renew_access(old: Access, settings: Settings, *, forget: bool = False) -> Access:
+    """For a new configuration. The socket stays what it is, whatever the configuration says now."""
+    if old.keys.store is not None:
+        _keep_pepper(old.keys.store, settings)
+    access = _fill_access(settings, old.keys.renew(settings.client_keys, forget=forget), public=old.public)
+    access.count_on(old)
+    return access
+
+
+def _keep_pepper(store: KeyStore, settings: Settings) -> None:
+    """Stored responses of a key of the configuration are found again after a restart only if the pepper is kept."""
+    if settings.client_keys:
+        with suppress(ConfigError):  # without a place for it nothing is stored either
+            store.prepare()
+
+
+def _fill_access(settings: Settings, keys: ClientKeys, *, public: bool) -> Access:
+    hosts = [*settings.hosts, settings.host]
+    if public and not settings.hosts:
+        hosts.append("*")  # with a key, any host name is fine
+    return Access(keys, hosts, settings.origins, settings.limits.wrong_keys, public=public)
+
+
+def check_exposure(settings: Settings, access: Access) -> None:
+    """Refuses to serve other machines without client keys (T01)."""
+    if access.keys.any_good or not (access.public or is_public(settings.host)):
+        return
+    where = settings.host if is_public(settings.host) else "a socket that other machines can reach"
+    words = f"refusing to listen on {where} without client keys: make one with `dragoman keys new`"
+    raise ConfigError(settings.source or "--host", "", words)
+
+
+def open_secrets(source: str) -> str | None:
+    """A warning if the file holds keys and other users of this machine can read it (T33)."""
+    path = Path(source)
+    if not source or not path.is_file() or not path.stat().st_mode & 0o077:
+        return None
+    if not _LITERAL_KEY.search(path.read_text("utf-8")):
+        return None
+    return f"{source} has keys in it and others can read it: chmod 600, or name environment variables in it"

@@ -1,0 +1,114 @@
+"""Whether a key is good, while the store changes, vanishes or breaks. The last good copy holds, and never opens."""
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from dragoman.gateway.client_keys import ClientKeys
+from dragoman.gateway.key_store import SqliteKeyStore
+
+A, B = "the-first-key-of-all", "the-second-key-of-all"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteKeyStore:
+    return SqliteKeyStore(tmp_path / "keys.db")
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        self.now += 1.0  # every look is a second after the last
+        return self.now
+
+
+BREAKS: dict[str, Callable[[Path], object]] = {
+    "vanished": Path.unlink,
+    "emptied": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:5000]),
+    "garbage": lambda path: path.write_bytes(b"x" * 5000),
+    "another database": lambda path: drop_the_table(path),
+    "a folder": lambda path: put_a_folder(path),
+}
+
+
+def drop_the_table(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript("drop table keys")
+
+
+def put_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("how", BREAKS)
+def test_the_last_good_copy_holds_when_the_store_breaks(
+    how: str, store: SqliteKeyStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, gone = store.new("a", admin=False), store.new("b", admin=False)
+    store.revoke(gone.split("-")[1])
+    whole = store.path.read_bytes()
+    known = ClientKeys(store, clock=Clock())
+    with caplog.at_level(logging.INFO):
+        BREAKS[how](store.path)
+        assert [bool(known.check(good)) for _ in range(5)] == [True] * 5
+        assert not known.check(gone)
+        assert known.needed
+        assert caplog.text.count("keys_not_read") == 1, "it is said once"
+        assert known.renew(()).check(good), "a reload keeps the copy"
+        assert known.renew((), forget=True).check(good) is None, "a new process has none"
+        assert known.renew((), forget=True).needed
+        if store.path.is_dir():
+            store.path.rmdir()
+        store.path.write_bytes(whole)
+        assert known.check(good)
+        assert "keys_read_again" in caplog.text
+
+
+def test_revoking_the_last_key_opens_nothing(store: SqliteKeyStore) -> None:
+    assert ClientKeys(store).needed is False, "no key was ever made"
+    key = store.new("a", admin=False)
+    known = ClientKeys(store, clock=Clock())
+    assert known.check(key)
+    store.revoke(key.split("-")[1])
+    assert known.needed
+    assert known.check(key) is None
+    assert not known.any_good
+    assert ClientKeys(store).needed, "nor does a restart"
+
+
+def test_a_key_seen_revoked_stays_so_when_an_old_copy_of_the_file_returns(store: SqliteKeyStore) -> None:
+    key = store.new("a", admin=False)
+    before = store.path.read_bytes()
+    known = ClientKeys(store, clock=Clock())
+    assert known.check(key)
+    store.revoke(key.split("-")[1])
+    assert known.check(key) is None
+    store.path.write_bytes(before)
+    assert known.check(key) is None
+    assert known.renew((A,)).check(key) is None
+
+
+def test_an_owner_is_the_key_and_not_its_place(store: SqliteKeyStore) -> None:
+    store.prepare()
+    both, second, turned = (ClientKeys(store, keys) for keys in ((A, B), (B,), (B, A)))
+    owners = [both.check(A), both.check(B)]
+    assert owners[0] != owners[1]
+    assert second.check(B) == turned.check(B) == owners[1]
+    assert turned.check(A) == owners[0]
+    assert second.check(A) is None
+    elsewhere = SqliteKeyStore(store.path.with_name("other.db"))
+    elsewhere.prepare()
+    assert ClientKeys(elsewhere, (A,)).check(A) != owners[0], "an owner tells nothing about the key"
+
+
+def test_a_key_of_the_configuration_is_no_admin(store: SqliteKeyStore) -> None:
+    found = ClientKeys(store, (A,)).check(A)
+    assert found is not None
+    assert found[1] is False

@@ -1,0 +1,183 @@
+"""A gateway that other machines can reach lets nobody in without a good key, whatever happens to its keys and files."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.errors import ConfigError
+from dragoman.gateway.app import App
+from dragoman.gateway.key_store import FILE, open_key_store
+from dragoman.gateway.log import Log
+from dragoman.gateway.mcp_state import servers_of
+from dragoman.gateway.reload import reload
+from dragoman.gateway.settings import Settings
+from dragoman.gateway.startup import ServeOptions, check_exposure, is_public, make_access, settle
+from dragoman.gateway.state import Gateway
+from tests.gateway.house import state
+from tests.gateway.test_reload import CHAT, GOOD, HI, Process, eventually
+from tests.gateway.test_reload import gateway as running_gateway
+from tests.gateway.web import post
+
+A, B = "the-first-key-of-all", "the-second-key-of-all"
+ANYWHERE = "0.0.0.0"  # noqa: S104
+KEYED = f'client_keys = ["{A}"]\n' + GOOD.format("one")
+
+
+def ask(process: Process, key: str = "") -> int:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    return post(process.url, CHAT, {"model": "a/one", "messages": HI}, headers).status
+
+
+def test_revoking_the_last_key_and_losing_the_file_opens_nothing(tmp_path: Path) -> None:
+    store = open_key_store(tmp_path)
+    key = store.new("a", admin=False)
+    with running_gateway(tmp_path, "--host", ANYWHERE) as process:
+        assert (ask(process, key), ask(process)) == (200, 401)
+        store.revoke(key.split("-")[1])
+        eventually(lambda: ask(process, key) in (401, 429))
+        assert ask(process) in (401, 429)
+        (tmp_path / FILE).unlink()
+        eventually(lambda: ask(process, key) in (401, 429) and bool(process.events("keys_not_read")))
+        assert {ask(process), ask(process, key)} <= {401, 429}
+        assert post(process.url, "/v1/responses", {"model": "a/one", "input": "hi"}).status in (401, 429)
+        again = open_key_store(tmp_path).new("b", admin=False)
+        eventually(lambda: ask(process, again) == 200)
+
+
+def test_a_reload_does_not_open_a_socket_that_others_can_reach(tmp_path: Path) -> None:
+    with running_gateway(tmp_path, text=f'host = "{ANYWHERE}"\n' + KEYED) as process:
+        assert (ask(process, A), ask(process)) == (200, 401)
+        for number, text in enumerate(("", "client_keys = []\n"), 1):
+            process.file.write_text('host = "127.0.0.1"\n' + text + GOOD.format("one"))
+            process.hang_up()
+            eventually(lambda number=number: len(process.events("config_rejected")) == number)  # type: ignore[misc]
+            assert (ask(process, A), ask(process)) == (200, 401)
+        other = open_key_store(tmp_path).new("b", admin=False)
+        process.hang_up()
+        eventually(lambda: bool(process.events("config_loaded")))
+        assert (ask(process, other), ask(process), ask(process, A)) == (200, 401, 401)
+
+
+# ---------------------------------------------------------------- without a server
+
+
+class Reloading:
+    """A gateway without a socket, and the file it reads again."""
+
+    def __init__(self, folder: Path, text: str, bound: str = "127.0.0.1") -> None:
+        self.file, self.env = folder / "dragoman.toml", state(folder)
+        self.file.write_text(text)
+        self.options = ServeOptions(config=self.file)
+        settings = settle(self.options, self.env)
+        self.gateway = Gateway(settings, make_access(settings, self.env, bound), log=Log())
+        self.app = App(self.gateway)
+
+    def reload(self, text: str) -> bool:
+        self.file.write_text(text)
+        return reload(self.gateway, self.options, self.env)
+
+
+SAYS_NOTHING = {
+    "a comment": "# later\n",
+    "no provider": "[providers]\n",
+    "another setting": "grace_s = 5\n",
+    "only keys": f'client_keys = ["{A}"]\n',
+}
+
+
+@pytest.mark.parametrize("what", SAYS_NOTHING)
+def test_a_file_that_says_nothing_replaces_no_providers(
+    what: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = Reloading(tmp_path, KEYED)
+    assert not house.reload(SAYS_NOTHING[what])
+    assert "providers: there is none any more; if you mean that, say `demo = true`" in caplog.text
+    assert list(house.gateway.now.models) == ["one"]
+    assert house.reload(f'demo = true\nclient_keys = ["{A}"]\n'), "a file may say so itself"
+
+
+def test_a_file_without_keys_replaces_none_with_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    house = Reloading(tmp_path, KEYED)
+    assert not house.reload(GOOD.format("two"))
+    assert "client_keys: there is none any more; if you mean that, say `client_keys = []`" in caplog.text
+    assert house.gateway.now.access.keys.check(A)
+    assert house.reload("client_keys = []\n" + GOOD.format("two"))
+    assert house.gateway.now.access.keys.needed, "while it runs, keys stay needed"
+    assert house.gateway.now.access.keys.check(A) is None
+    assert "config_needs_a_restart" in caplog.text
+
+
+def test_a_file_that_vanished_is_not_replaced_by_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = Reloading(tmp_path, KEYED)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"providers": {"b": {"kind": "demo"}}, "client_keys": [B]}))
+    house.options.config = None  # it was found, not named
+    house.file.unlink()
+    assert not reload(house.gateway, house.options, house.env)
+    assert list(house.gateway.now.models) == ["one"]
+
+
+def test_wrong_keys_are_counted_on_after_a_reload(tmp_path: Path) -> None:
+    house = Reloading(tmp_path, KEYED)
+    for _ in range(20):
+        house.gateway.now.access._too_many("1.2.3.4")
+    assert house.reload(KEYED + "\n")
+    assert house.gateway.now.access._too_many("1.2.3.4")
+
+
+PUBLIC: dict[str, bool] = {
+    "127.0.0.1": False,
+    "127.0.0.2": False,
+    "localhost": False,
+    "::1": False,
+    "[::1]": False,
+    ANYWHERE: True,
+    "::": True,
+    "": True,
+    "10.0.0.5": True,
+    "fe80::1%eth0": True,
+    "gateway.example": True,
+}
+
+
+@pytest.mark.parametrize("host", PUBLIC)
+def test_which_addresses_others_can_reach(host: str) -> None:
+    assert is_public(host) is PUBLIC[host]
+
+
+def test_what_is_bound_counts_and_not_what_is_said(tmp_path: Path) -> None:
+    env = state(tmp_path)
+    for said, bound in (("localhost", "10.0.0.5"), (ANYWHERE, "127.0.0.1")):
+        access = make_access(Settings(host=said), env, bound)
+        assert access.public
+        assert access.keys.needed
+        with pytest.raises(ConfigError, match="without client keys"):
+            check_exposure(Settings(host=said), access)
+    assert not make_access(Settings(), env, "127.0.0.1").public
+
+
+def test_servers_of_this_machine_stay_closed_to_a_public_gateway(tmp_path: Path) -> None:
+    house = Reloading(tmp_path, f'host = "{ANYWHERE}"\n' + KEYED, bound=ANYWHERE)
+    assert house.reload('host = "127.0.0.1"\n' + KEYED)
+    assert servers_of(house.gateway).allow_private is False
+
+
+def test_a_worker_that_replaces_another_is_no_more_open(tmp_path: Path) -> None:
+    from dragoman.gateway.run import _start_worker
+
+    store = open_key_store(tmp_path)
+    key = store.new("a", admin=False)
+    house = Reloading(tmp_path, GOOD.format("one"), bound=ANYWHERE)
+    began: Any = (house.options, house.gateway.now.settings, house.gateway.now.access, house.env)
+    settings, access = _start_worker(*began)
+    assert access.keys.check(key)
+    store.revoke(key.split("-")[1])
+    (tmp_path / FILE).unlink()
+    house.file.write_text("# nothing\n")
+    settings, access = _start_worker(*began)
+    assert access.public
+    assert access.keys.needed
+    assert access.keys.check(key) is None, "a new process cannot know that it is still good"
+    assert [upstream.name for upstream in settings.upstreams] == ["a"]
