@@ -2,12 +2,14 @@
 
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dragoman.gateway import response_store as store_module
-from dragoman.gateway.response_store import ResponseStore, StoredResponse
+from dragoman.gateway.response_store import ResponseStore, StoredResponse, StoreUnavailable
 from tests.gateway.house import open_house
 from tests.gateway.web import get, post
 
@@ -47,7 +49,8 @@ def test_f47_a_database_somebody_holds_is_not_waited_for_long(tmp_path: Path, mo
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("begin immediate")
     began = time.monotonic()
-    assert not store.put("me", row(2))
+    with pytest.raises(StoreUnavailable):
+        store.put("me", row(2))
     assert time.monotonic() - began < 2
     assert store.get("me", "r1") is not None, "who only reads is not held up"
     holder.execute("rollback")
@@ -79,3 +82,77 @@ def test_what_is_too_much_is_not_kept(tmp_path: Path) -> None:
     store = ResponseStore(tmp_path / "x.db", 5)
     assert not store.put("me", row(1, store_module.MAX_ROW_BYTES))
     store.close()
+
+
+# ---------------------------------------------------------------- a place where nothing can be kept
+
+
+def cannot_be_made(path: Path) -> Callable[[], object]:
+    path.parent.write_text("a file where the folder should be")
+    return path.parent.unlink
+
+
+def full_at_first(path: Path) -> Callable[[], object]:
+    """A disk that is full when the database is opened: the header fits, the tables do not."""
+    path.parent.mkdir()
+    real = sqlite3.connect
+
+    def connect(*args: Any, **more: Any) -> sqlite3.Connection:
+        db = real(*args, **more)
+        db.execute("pragma max_page_count = 1")
+        return db
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(sqlite3, "connect", connect)
+    return patch.undo
+
+
+def cut_short(path: Path) -> Callable[[], object]:
+    path.parent.mkdir()
+    path.write_bytes(b"SQLite format 3\0" + b"x" * 5000)
+    return path.unlink
+
+
+HOMES: dict[str, Callable[[Path], Callable[[], object]]] = {
+    "cannot be made": cannot_be_made,
+    "is full at first": full_at_first,
+    "is cut short": cut_short,
+}
+
+
+@pytest.mark.parametrize("how", HOMES)
+def test_f48_a_home_that_keeps_nothing_costs_the_row_and_heals(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "home" / "responses.db"
+    mend = HOMES[how](path)
+    ask = {"model": "demo", "input": "say hi"}
+    try:
+        with open_house(store_path=path) as house:
+            for streamed in (False, True):
+                got = post(house.url, "/v1/responses", {**ask, "stream": streamed})
+                assert got.status == 200
+                assert "hi" in got.text
+            for path_ in ("/v1/responses/resp_1", "/v1beta/cachedContents"):
+                got = get(house.url, path_)
+                assert (got.status, "cannot be read or written now" in got.text) == (503, True), path_
+            continued = post(house.url, "/v1/responses", {**ask, "previous_response_id": "resp_1"})
+            assert (continued.status, continued.headers["retry-after"]) == (503, "5"), "before anything is paid"
+            mend()
+            kept = post(house.url, "/v1/responses", ask).json["id"]
+            assert get(house.url, f"/v1/responses/{kept}").status == 200
+    finally:
+        if how == "is full at first":
+            mend()
+
+
+def test_a_file_that_breaks_while_it_runs_costs_the_rows_and_not_the_requests(tmp_path: Path) -> None:
+    path = tmp_path / "responses.db"
+    ask = {"model": "demo", "input": "say hi"}
+    with open_house(store_path=path) as house:
+        kept = post(house.url, "/v1/responses", ask).json["id"]
+        for name in ("responses.db", "responses.db-wal"):
+            (tmp_path / name).write_bytes(b"")
+        for _ in range(3):
+            assert post(house.url, "/v1/responses", ask).status == 200
+            assert get(house.url, f"/v1/responses/{kept}").status in (200, 404, 503)
+        last = post(house.url, "/v1/responses", ask).json["id"]
+        assert get(house.url, f"/v1/responses/{last}").status == 200

@@ -1,6 +1,7 @@
 """Responses that are kept: `store`, `previous_response_id`, and reading and deleting them."""
 
 import asyncio
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.response_store import StoredResponse
+from dragoman.gateway.response_store import StoredResponse, StoreUnavailable
 from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway, Generation
 from dragoman.jsontypes import dump_json, load_json
@@ -87,7 +88,8 @@ async def remember(
         upstream=answer.target.upstream.name if answer.as_is else "",
         created=gateway.wall(),
     )
-    await asyncio.to_thread(gateway.store.put, owner, row)
+    with suppress(StoreUnavailable):  # the answer is there and paid for; the store has logged why
+        await asyncio.to_thread(gateway.store.put, owner, row)
 
 
 async def serve_stored(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:

@@ -6,17 +6,23 @@ Every lookup names the key it was stored under: another client's id is as unknow
 import logging
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from dragoman.errors import UpstreamError
+from dragoman.failure import Failure
 from dragoman.log_line import LogLine
 from dragoman.model.messages import Message
 
 log = logging.getLogger(__name__)
 MAX_ROW_BYTES = 8 * 1024 * 1024
 BUSY_S = 1.0  # while another process writes; a client waits
+PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+T = TypeVar("T")
 
 _SCHEMA = """
 create table if not exists responses (
@@ -37,6 +43,10 @@ class StoredResponse(Struct, kw_only=True):
     created: float = 0.0
 
 
+class StoreUnavailable(UpstreamError):
+    """Nothing can be kept or found now: the disk is full, the folder cannot be made, the file is locked or broken."""
+
+
 class ResponseStore:
     """SQLite, in a file or in memory; calls are short and may be made from any thread."""
 
@@ -47,21 +57,14 @@ class ResponseStore:
         self._db: sqlite3.Connection | None = None
 
     def put(self, owner: str, stored: StoredResponse) -> bool:
-        """False if it cannot be kept: too large, disk full, or database locked (F47, F48)."""
+        """False if it is too large to be kept."""
         try:
             row = msgspec.msgpack.encode(stored)
         except OverflowError:  # a number of more than 64 bits
             return False
         if len(row) > MAX_ROW_BYTES:
             return False
-        with self._lock:
-            try:
-                self._insert(self._open(), (owner, stored.id, stored.created, row))
-            except sqlite3.Error as error:
-                log.warning(LogLine("response_not_stored", {"error": type(error).__name__, "why": str(error)}))
-                if self._db is not None:
-                    self._db.rollback()
-                return False
+        self._run(lambda db: self._insert(db, (owner, stored.id, stored.created, row)))
         return True
 
     def _insert(self, db: sqlite3.Connection, row: tuple[str, str, float, bytes]) -> None:
@@ -73,44 +76,74 @@ class ResponseStore:
         db.commit()
 
     def get(self, owner: str, response_id: str) -> StoredResponse | None:
-        with self._lock:
-            found = (
-                self._open()
-                .execute("select row from responses where owner = ? and id = ?", (owner, response_id))
-                .fetchone()
-            )
+        asked = "select row from responses where owner = ? and id = ?"
+        found = self._run(lambda db: db.execute(asked, (owner, response_id)).fetchone())
         return None if found is None else msgspec.msgpack.decode(found[0], type=StoredResponse)
 
     def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
         """Those whose id begins so, the youngest first."""
         asked = "select row from responses where owner = ? and id >= ? and id < ? order by created desc limit ?"
-        with self._lock:
-            rows = self._open().execute(asked, (owner, prefix, prefix + "\x7f", most)).fetchall()
+        rows = self._run(lambda db: db.execute(asked, (owner, prefix, prefix + "\x7f", most)).fetchall())
         return [msgspec.msgpack.decode(row[0], type=StoredResponse) for row in rows]
 
     def delete(self, owner: str, response_id: str) -> bool:
-        with self._lock:
-            db = self._open()
-            done = db.execute("delete from responses where owner = ? and id = ?", (owner, response_id)).rowcount
-            db.commit()
+        return self._run(lambda db: self._delete(db, owner, response_id))
+
+    def _delete(self, db: sqlite3.Connection, owner: str, response_id: str) -> bool:
+        done = db.execute("delete from responses where owner = ? and id = ?", (owner, response_id)).rowcount
+        db.commit()
         return done > 0
 
     def close(self) -> None:
         with self._lock:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
+            self._drop()
+
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._lock:
+            try:
+                return work(self._open())
+            except (sqlite3.Error, OSError) as error:
+                self._recover(error)
+                words = "stored responses cannot be read or written now"
+                raise StoreUnavailable(
+                    Failure(kind="overloaded", status=503, code="store_unavailable", message=words, retry_after_s=5.0)
+                ) from error
+
+    def _recover(self, error: Exception) -> None:
+        """After a full disk or a lock the connection is still good. After anything else the next call opens anew."""
+        log.warning(LogLine("store_unavailable", {"error": type(error).__name__, "why": str(error)}))
+        if self._db is None:
+            return
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in PASSING or self._path is None:
+            self._db.rollback()
+        else:
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
 
     def _open(self) -> sqlite3.Connection:
+        """The connection is kept only with its tables in place: a failed start is tried again by the next call."""
         if self._db is None:
             if self._path is not None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._path.touch(mode=0o600)  # only the owner may read conversations
-            self._db = sqlite3.connect(self._path or ":memory:", check_same_thread=False, timeout=BUSY_S)
-            if self._path is not None:
-                self._path.chmod(0o600)
-                self._db.execute("pragma journal_mode = wal")
-                # a client waits for this: what a power cut may cost is the last responses, never the database
-                self._db.execute("pragma synchronous = normal")
-            self._db.executescript(_SCHEMA)
+            db = sqlite3.connect(self._path or ":memory:", check_same_thread=False, timeout=BUSY_S)
+            try:
+                self._prepare(db)
+            except BaseException:
+                db.close()
+                raise
+            self._db = db
         return self._db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        if self._path is not None:
+            self._path.chmod(0o600)
+            db.execute("pragma journal_mode = wal")
+            # a client waits for this: what a power cut may cost is the last responses, never the database
+            db.execute("pragma synchronous = normal")
+        db.executescript(_SCHEMA)
