@@ -28,6 +28,7 @@ from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
 from dragoman.passes.emulate import Undo
+from dragoman.passes.fresh_ids import FreshIds
 from dragoman.passes.json_answers import ask_again
 from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
@@ -53,6 +54,7 @@ class ClientRequest(Struct, kw_only=True):
     notes: tuple[Note, ...] = ()  # of decoding it
     same_wire: bool = True  # whether `raw` still says what `request` says
     hops: int = 0  # gateways of ours it has been through
+    id: str = ""  # of this request only; "" where nothing may depend on chance
     path: str = ""  # the plain path of its route; Gemini's with what its query says
 
 
@@ -175,7 +177,9 @@ class StreamWayBack:
 class StreamReader:
     """Reads one streamed answer: the server's bytes in, events as the client asked for them out."""
 
-    def __init__(self, dialect: Dialect, notes: Notes, way_back: WayBack | None = None) -> None:
+    def __init__(
+        self, dialect: Dialect, notes: Notes, way_back: WayBack | None = None, fresh_ids: FreshIds | None = None
+    ) -> None:
         self.usage: Usage | None = None
         self.failure: Failure | None = None  # the server's, if the stream did not end well
         self.finished = False  # the last event was read
@@ -183,6 +187,7 @@ class StreamReader:
         notes.begin("reply", dialect.locate_reply, self._started)
         self.decoder = dialect.stream_decoder(notes)
         self._way_back = way_back.open_stream() if way_back is not None else None
+        self._fresh_ids = fresh_ids
 
     def feed(self, piece: bytes) -> list[Event]:
         return self.take(self.decoder.feed(piece))
@@ -202,6 +207,8 @@ class StreamReader:
                 self.usage, self.finished = last.usage, True
             elif type(last) is ReplyFailed:
                 self.failure = last.failure
+            if self._fresh_ids is not None:
+                events = self._fresh_ids.feed(events)
         return events if self._way_back is None else self._way_back.feed(events)
 
 
@@ -228,6 +235,7 @@ class UpstreamCall(Struct, kw_only=True):
     headers: dict[str, str]
     notes: Notes
     way_back: WayBack | None = None  # None: the answer stays as it is
+    fresh_ids: FreshIds | None = None  # None: no call can come, or its bytes stay as they are
     request: Request | None = None  # what the body says, in our own form
     opaque: bool = False  # the answer's body is not a reply: embeddings, sound
     as_is: bool = False  # the client's own bytes: the reply's bytes may go back as they are
@@ -269,7 +277,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     notes: Notes
     undo: Undo
     stream: bool
-    hops: int
+    client_request: ClientRequest
 
     def encode(
         self,
@@ -300,14 +308,19 @@ class Exchange(Struct, frozen=True, kw_only=True):
             dialect=to.dialect,
             path=wire.path,
             body=without_side(body) if to.profile.native else body,  # other dialects do not say it anyway
-            headers={**wire.headers, HOP: str(self.hops + 1)},
+            headers={**wire.headers, HOP: str(self.client_request.hops + 1)},
             notes=self.notes,
             way_back=way_back,
+            fresh_ids=self._fresh_ids(),
             request=request,
             learned=learned or {},
             exchange=self,
             corrections_left=corrections_left,
         )
+
+    def _fresh_ids(self) -> FreshIds | None:
+        asked = self.client_request.request
+        return FreshIds(asked, self.to.dialect.name, self.client_request.id, self.notes) if asked.tools else None
 
     def copy_bytes(self, client_request: ClientRequest, request: Request) -> UpstreamCall:
         """The client's own bytes, with the model's name as the only change."""
@@ -319,7 +332,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
             dialect=dialect,
             path=path,
             body=without_side(body),
-            headers={**dialect.default_headers, **client_request.headers, HOP: str(self.hops + 1)},
+            headers={**dialect.default_headers, **client_request.headers, HOP: str(self.client_request.hops + 1)},
             notes=self.notes,
             request=request,
             as_is=True,
@@ -336,7 +349,7 @@ def write_call(
         request = replace(asked, model=to.model, stream=stream or asked.stream)
     notes.begin("request", client_request.dialect.locate_request, client_request.decoded or asked)
     prepared = prepare(request, to.profile, notes)
-    exchange = Exchange(to=to, notes=notes, undo=prepared.undo, stream=stream, hops=client_request.hops)
+    exchange = Exchange(to=to, notes=notes, undo=prepared.undo, stream=stream, client_request=client_request)
     unchanged = _may_copy(client_request, to) and (prepared.request is request or prepared.request == request)
     if unchanged:  # fast path: own bytes
         return exchange.copy_bytes(client_request, prepared.request)

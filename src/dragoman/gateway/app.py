@@ -115,7 +115,8 @@ class App:
     async def handle(self, http: HttpRequest) -> HttpResponse:
         """Never raises, except CancelledError: then the client has left and everything is released."""
         given = http.headers.get("x-request-id", "")
-        http.id = given if given and _ID.fullmatch(given) else self._ids.next()
+        http.unique_id = self._ids.next()
+        http.id = given if given and _ID.fullmatch(given) else http.unique_id
         match = self.table.find(http.method, http.path)
         dialect = dialect_of(match, http)
         try:

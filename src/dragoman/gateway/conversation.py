@@ -79,6 +79,7 @@ def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
         notes=tuple(notes),
         path=path,
         hops=read_hops(scope.http),
+        id=scope.http.unique_id,
     )
 
 

@@ -27,7 +27,19 @@ class Ending(Protocol):
 class HttpRequest:
     """Header names are in lower case; names that occur twice are in `repeated`."""
 
-    __slots__ = ("client", "headers", "id", "key_id", "method", "path", "query", "read", "repeated", "scope")
+    __slots__ = (
+        "client",
+        "headers",
+        "id",
+        "key_id",
+        "method",
+        "path",
+        "query",
+        "read",
+        "repeated",
+        "scope",
+        "unique_id",
+    )
 
     def __init__(
         self,
@@ -47,7 +59,8 @@ class HttpRequest:
         self.headers = headers or {}
         self.repeated = repeated
         self.client = client
-        self.id = ""
+        self.id = ""  # in the log; a client may choose it
+        self.unique_id = ""
         self.scope: Ending | None = None  # released when the request ends
         self.key_id = ""  # the id of the client's key; "" where no key is needed
         self.read = read or _given(body)

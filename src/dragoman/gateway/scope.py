@@ -62,9 +62,12 @@ class Scope:
         return self.client_request.notes if self.client_request is not None else ()
 
     def stamp(self, head: H) -> H:
-        """Adds what encoders cannot know: an id by which a stored response is found again, and the time."""
-        if self.dialect.stores_replies:
-            head = replace(head, id=f"{self.dialect.reply_id_prefix}{self.http.id}")
+        """Adds what encoders cannot know: a unique id in the dialect's own form, and the time.
+
+        Claude Code takes two messages of one id for one message. A stored response is found again by our id."""
+        prefix = self.dialect.reply_id_prefix
+        if self.dialect.stores_replies or not head.id or not head.id.startswith(prefix):
+            head = replace(head, id=f"{prefix}{self.http.unique_id}")
         if head.created is None and self.dialect.dated:
             head = replace(head, created=round(self.gateway.wall()))
         return head

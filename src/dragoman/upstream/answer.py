@@ -183,10 +183,13 @@ class UpstreamAnswer:
             self._opened.close()
         self._state.budget.in_flight -= 1
 
+    def _open_reader(self) -> StreamReader:
+        return StreamReader(self.dialect, self.notes, self.call.way_back, self.call.fresh_ids)
+
     def _take_demo(self, job: Job, events: Iterator[Event]) -> None:
         self._sent = True
         if job.stream:
-            self._reader, self._demo = StreamReader(self.dialect, self.notes, self.call.way_back), events
+            self._reader, self._demo = self._open_reader(), events
         else:
             self._take_reply(fold_events(list(events)))
 
@@ -249,7 +252,7 @@ class UpstreamAnswer:
     async def _read_first_words(self, deadline: float) -> None:
         """Reads until something is said: until then another upstream can be asked. A stream of comments alone says
         nothing (T42)."""
-        self._reader = StreamReader(self.dialect, self.notes, self.call.way_back)
+        self._reader = self._open_reader()
         pieces: list[Piece] = []
         until: float | None = None  # set once the stream has started
         while until is None or self._clock() < until:
@@ -283,7 +286,7 @@ class UpstreamAnswer:
         reply = decode_whole(opened.headers, raw, self.dialect, self.notes, as_is=self.as_is)
         self.raw = raw
         if job.stream:
-            self._reader = StreamReader(self.dialect, self.notes, self.call.way_back)
+            self._reader = self._open_reader()
             self._read_ahead = [Piece(b"", self._take(self._reader, list(unfold(reply))))]
             self._ended = True
         else:
@@ -291,6 +294,8 @@ class UpstreamAnswer:
 
     def _take_reply(self, reply: Reply) -> None:
         self.usage = reply.usage
+        if self.call.fresh_ids is not None:
+            reply = self.notes.stage(self.call.fresh_ids.reply(reply))
         self.reply = self.call.way_back.reply(reply) if self.call.way_back is not None else reply
         self._ended = True
 
@@ -347,7 +352,7 @@ class UpstreamAnswer:
 
     def release_request(self) -> None:
         self._request_hash, self._request = _hash(self._request), b""
-        self.call.body, self.call.request = b"", None
+        self.call.body, self.call.request, self.call.exchange = b"", None, None
         self.notes.settle()
 
     def close(self) -> None:
