@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,7 +10,7 @@ from dragoman.gateway.app import App
 from dragoman.gateway.key_store import FILE, open_key_store
 from dragoman.gateway.log import Log
 from dragoman.gateway.mcp_state import servers_of
-from dragoman.gateway.reload import reload
+from dragoman.gateway.reload import LastGood, reload
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.startup import ServeOptions, check_exposure, is_public, make_access, settle
 from dragoman.gateway.state import Gateway
@@ -165,19 +164,19 @@ def test_servers_of_this_machine_stay_closed_to_a_public_gateway(tmp_path: Path)
 
 
 def test_a_worker_that_replaces_another_is_no_more_open(tmp_path: Path) -> None:
-    from dragoman.gateway.run import _start_worker
-
     store = open_key_store(tmp_path)
     key = store.new("a", admin=False)
-    house = Reloading(tmp_path, GOOD.format("one"), bound=ANYWHERE)
-    began: Any = (house.options, house.gateway.now.settings, house.gateway.now.access, house.env)
-    settings, access = _start_worker(*began)
-    assert access.keys.check(key)
+    house = Reloading(tmp_path, KEYED, bound=ANYWHERE)
+    parent = LastGood(house.options, house.env, house.gateway.now.settings, house.gateway.now.access)
+    assert parent.for_new_process()[1].keys.check(key)
+    house.file.write_text(f'client_keys = ["{B}"]\n' + GOOD.format("two"))
+    parent.follow()
     store.revoke(key.split("-")[1])
     (tmp_path / FILE).unlink()
     house.file.write_text("# nothing\n")
-    settings, access = _start_worker(*began)
+    settings, access = parent.for_new_process()
     assert access.public
-    assert access.keys.needed
     assert access.keys.check(key) is None, "a new process cannot know that it is still good"
-    assert [upstream.name for upstream in settings.upstreams] == ["a"]
+    assert access.keys.check(A) is None, "it was taken out by a reload"
+    assert access.keys.check(B)
+    assert settings.upstreams[0].models == ("two",)

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import multiprocessing
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.workers import restart_wait_s
+from dragoman.gateway.workers import restart_wait_s, supervise
 from tests.cli.test_serve import Running, serving
 
 BODY = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "say hi"}]}).encode()
@@ -172,3 +173,22 @@ def accepts(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_a_worker_tells_its_supervisor_what_it_has_loaded() -> None:
+    reading, writing = os.pipe()
+
+    def work(tell_supervisor: Callable[[], None]) -> None:
+        tell_supervisor()
+        signal.pause()
+
+    supervisor = multiprocessing.get_context("fork").Process(
+        target=lambda: supervise(1, work, lambda: os.write(writing, b"told"))
+    )
+    supervisor.start()
+    assert os.read(reading, 10) == b"told"
+    supervisor.terminate()
+    supervisor.join(30)
+    assert supervisor.exitcode == 0
+    os.close(reading)
+    os.close(writing)

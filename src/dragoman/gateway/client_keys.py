@@ -9,6 +9,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable
+from mmap import mmap
 
 from dragoman.errors import ConfigError
 from dragoman.gateway.key_store import KeyRow, KeyStore, KeyTable, new_pepper
@@ -20,6 +21,20 @@ OWNER_CHARS = 16  # 64 bits of a digest
 _SHAPE = re.compile(r"dka?-[a-z0-9]{8}-[A-Za-z0-9_-]{43}")
 
 
+class Latch:
+    """Once closed, it stays closed, also for processes that are forked later and for those that were forked before."""
+
+    def __init__(self) -> None:
+        self._shared = mmap(-1, 1)
+
+    def close(self) -> None:
+        self._shared[0] = 1
+
+    @property
+    def closed(self) -> bool:
+        return self._shared[0] == 1
+
+
 class ClientKeys:
     def __init__(
         self,
@@ -27,17 +42,21 @@ class ClientKeys:
         literal: Iterable[str] = (),
         *,
         needed: bool = False,
+        latch: Latch | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`literal` are the keys of the configuration. `needed`: no request goes without one, even if there is none."""
         self.store = store
         self.away = ""  # why the store cannot be read; "" if it can
         self._literal = tuple(literal)
-        self._needed = needed or bool(self._literal)
+        self._latch = latch or Latch()
         self._clock = clock
         self._looked = -REFRESH_S
         self._revoked: frozenset[str] = frozenset()  # digests, for good
+        self.has_read = False  # the store, at least once
         self._take(KeyTable(pepper=new_pepper()))
+        if needed:
+            self._latch.close()
         self._read()
 
     def renew(self, literal: Iterable[str], *, forget: bool = False) -> "ClientKeys":
@@ -45,8 +64,9 @@ class ClientKeys:
 
         A new process does not know what was revoked since its parent read the store, so it cannot use the old copy.
         """
-        other = ClientKeys(None, literal, needed=self.needed, clock=self._clock)
-        other.store, other.away, other._revoked = self.store, self.away, self._revoked
+        other = ClientKeys(None, literal, latch=self._latch, clock=self._clock)
+        other.store, other.away, other.has_read = self.store, self.away, self.has_read
+        other._revoked = self._revoked
         other._take(KeyTable(pepper=self._table.pepper) if forget else self._table)
         other._read()
         return other
@@ -54,9 +74,9 @@ class ClientKeys:
     @property
     def needed(self) -> bool:
         """Whether requests need a key."""
-        if not self._needed:
+        if not self._latch.closed:
             self._refresh()
-        return self._needed
+        return self._latch.closed
 
     @property
     def any_good(self) -> bool:
@@ -120,6 +140,7 @@ class ClientKeys:
     def _be_with(self, store: KeyStore, table: KeyTable | None) -> None:
         if table is not None:
             self._take(table)
+            self.has_read = True
         if self.away:
             log.info(LogLine("keys_read_again", {"store": store.name, "keys": len(self._rows)}))
         self.away = ""
@@ -130,4 +151,5 @@ class ClientKeys:
         self._revoked |= {row.digest for row in table.rows if row.revoked is not None}
         digests = [table.digest(key) for key in self._literal]
         self._owners = {digest: f"config-{digest[:OWNER_CHARS]}" for digest in digests}
-        self._needed = self._needed or bool(self._rows)
+        if self._rows or self._literal:
+            self._latch.close()

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from dragoman.errors import ConfigError
@@ -38,6 +39,26 @@ def check_drops(old: Settings, new: Settings) -> None:
         raise ConfigError(new.source, "client_keys", "there is none any more; if you mean that, say `client_keys = []`")
 
 
+class LastGood:
+    """The configuration that a new worker begins with: the last good one, even if the file is bad by now."""
+
+    def __init__(self, options: ServeOptions, env: Mapping[str, str], settings: Settings, access: Access) -> None:
+        self.options, self.env, self.settings, self.access = options, env, settings, access
+
+    def follow(self) -> None:
+        """A worker has loaded the file."""
+        with suppress(ConfigError):  # it has changed again since
+            self.settings, self.access = read_again(self.options, self.env, self.settings, self.access)
+
+    def for_new_process(self) -> tuple[Settings, Access]:
+        try:
+            if self.settings.source:
+                return read_again(self.options, self.env, self.settings, self.access, forget=True)
+        except ConfigError:
+            pass  # as the others did, it goes on without this file
+        return self.settings, renew_access(self.access, self.settings, forget=True)
+
+
 def reload(gateway: Gateway, options: ServeOptions, env: Mapping[str, str]) -> bool:
     """Loads the configuration again. If it is bad, the old one stays (P10)."""
     old = gateway.now
@@ -69,9 +90,7 @@ def _reject(gateway: Gateway, why: str) -> bool:
     return False
 
 
-async def watch(
-    gateway: Gateway, options: ServeOptions, env: Mapping[str, str], load: Callable[..., bool] = reload
-) -> None:
+async def watch(gateway: Gateway, load: Callable[[], object]) -> None:
     """Reloads when the file has changed and is no longer being written."""
     path = Path(gateway.now.settings.source) if gateway.now.settings.source else None
     if path is None:
@@ -91,7 +110,7 @@ async def watch(
             stamp = later
         if stamp is not None:
             seen = stamp
-            load(gateway, options, env)
+            load()
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:

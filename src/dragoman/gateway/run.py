@@ -3,7 +3,7 @@
 import asyncio
 import gc
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from socket import socket
 from typing import TextIO
 
@@ -14,10 +14,10 @@ from dragoman.gateway.app import App
 from dragoman.gateway.auth import Access
 from dragoman.gateway.banner import banner
 from dragoman.gateway.log import Log
-from dragoman.gateway.reload import read_again, reload, watch
+from dragoman.gateway.reload import LastGood, reload, watch
 from dragoman.gateway.server import bind, make_server, run_loop, take_over
 from dragoman.gateway.settings import Settings
-from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, open_secrets, renew_access, settle
+from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, open_secrets, settle
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.workers import supervise
 
@@ -50,14 +50,16 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
     out.write(banner(replace(settings, port=port), access, env))
     out.flush()
 
-    def work(number: int) -> None:
-        fresh, own = _start_worker(options, settings, access, env) if options.workers > 1 else (settings, access)
-        run_loop(_main(options, fresh, own, journal, env, listener))
+    if options.workers <= 1:
+        run_loop(_main(options, settings, access, journal, env, listener))
+        return 0
+    last_good = LastGood(options, env, settings, access)
 
-    if options.workers > 1:
-        return supervise(options.workers, work)
-    work(0)
-    return 0
+    def work(tell_supervisor: Callable[[], None]) -> None:
+        fresh, own = last_good.for_new_process()
+        run_loop(_main(options, fresh, own, journal, env, listener, tell_supervisor))
+
+    return supervise(options.workers, work, last_good.follow)
 
 
 def _listen(settings: Settings, options: ServeOptions, env: Mapping[str, str]) -> tuple[socket, Access]:
@@ -71,27 +73,26 @@ def _listen(settings: Settings, options: ServeOptions, env: Mapping[str, str]) -
     return listener, access
 
 
-def _start_worker(
-    options: ServeOptions, settings: Settings, access: Access, env: Mapping[str, str]
-) -> tuple[Settings, Access]:
-    """For a worker that replaces another one: the configuration that the others have loaded by now."""
-    try:
-        if settings.source:
-            return read_again(options, env, settings, access, forget=True)
-    except ConfigError:
-        pass  # as the others did, it goes on without this file
-    return settings, renew_access(access, settings, forget=True)
-
-
 async def _main(
-    options: ServeOptions, settings: Settings, access: Access, journal: Log, env: Mapping[str, str], listener: socket
+    options: ServeOptions,
+    settings: Settings,
+    access: Access,
+    journal: Log,
+    env: Mapping[str, str],
+    listener: socket,
+    on_reload: Callable[[], None] = lambda: None,
 ) -> None:
     gateway = Gateway(settings, access, log=journal, share=max(1, options.workers))
-    server = make_server(gateway, App(gateway), lambda: reload(gateway, options, env))
+
+    def load() -> None:
+        if reload(gateway, options, env):
+            on_reload()
+
+    server = make_server(gateway, App(gateway), load)
     gc.collect()
     gc.freeze()  # these objects live as long as the process: the collector need not look at them
     gc.set_threshold(10_000, 10, 10)
-    watcher = asyncio.ensure_future(watch(gateway, options, env)) if options.watch else None
+    watcher = asyncio.ensure_future(watch(gateway, load)) if options.watch else None
     if options.reuse_port:
         take_over(listener)
     try:

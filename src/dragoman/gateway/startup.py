@@ -81,7 +81,7 @@ def make_access(settings: Settings, env: Mapping[str, str], bound: str = "") -> 
 
 def renew_access(old: Access, settings: Settings, *, forget: bool = False) -> Access:
     """For a new configuration. The socket stays what it is, whatever the configuration says now."""
-    if old.keys.store is not None:
+    if old.keys.store is not None and not old.keys.has_read:  # one that vanished is not made anew
         _keep_pepper(old.keys.store, settings)
     access = _fill_access(settings, old.keys.renew(settings.client_keys, forget=forget), public=old.public)
     access.count_on(old)

@@ -16,6 +16,7 @@ LONGEST_WAIT_S = 1.0
 POLL_S = 0.02
 _PDEATHSIG = 1  # PR_SET_PDEATHSIG of prctl(2)
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+RELOADED = signal.SIGUSR1  # from a worker: it has loaded a new configuration
 
 
 def restart_wait_s(deaths: int) -> float:
@@ -23,8 +24,12 @@ def restart_wait_s(deaths: int) -> float:
     return float(min(FIRST_WAIT_S * 2**deaths, LONGEST_WAIT_S))
 
 
-def supervise(count: int, work: Callable[[int], None]) -> int:
+Work = Callable[[Callable[[], None]], None]  # its argument tells the supervisor that a new configuration was loaded
+
+
+def supervise(count: int, work: Work, on_reload: Callable[[], object] = lambda: None) -> int:
     """Runs `work` in `count` children until it is told to stop; the exit code."""
+    signal.signal(RELOADED, lambda sig, frame: on_reload())
     return _Supervisor(work).run(count)
 
 
@@ -36,8 +41,13 @@ def end_with(parent: int) -> None:
         os._exit(1)
 
 
+def _tell(parent: int) -> None:
+    if os.getppid() == parent:  # it may be gone, and its number another process's
+        os.kill(parent, RELOADED)
+
+
 class _Supervisor:
-    def __init__(self, work: Callable[[int], None]) -> None:
+    def __init__(self, work: Work) -> None:
         self._work = work
         self._children: dict[int, tuple[int, float]] = {}  # pid -> number, start time
         self._due: dict[int, float] = {}  # number -> time of its next start
@@ -67,21 +77,21 @@ class _Supervisor:
             parent = os.getpid()
             pid = os.fork()
             if pid == 0:
-                self._be_child(number, parent)
+                self._be_child(parent)
             self._children[pid] = (number, time.monotonic())
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
-    def _be_child(self, number: int, parent: int) -> None:
+    def _be_child(self, parent: int) -> None:
         code = 1
         try:
             end_with(parent)
-            for sig in SIGNALS:
+            for sig in (*SIGNALS, RELOADED):
                 signal.signal(sig, signal.SIG_DFL)
             signal.pthread_sigmask(
                 signal.SIG_UNBLOCK, set(SIGNALS) - {signal.SIGHUP}
             )  # SIGHUP waits until the server handles it
-            self._work(number)
+            self._work(lambda: _tell(parent))
             code = 0
         except BaseException:
             traceback.print_exc()
