@@ -27,6 +27,7 @@ from dragoman.model.fold import StartedParts
 from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
+from dragoman.passes.call_arguments import CallMender, has_call, mend_calls
 from dragoman.passes.emulate import Undo
 from dragoman.passes.fresh_ids import FreshIds
 from dragoman.passes.json_answers import ask_again
@@ -186,6 +187,8 @@ class StreamReader:
         self._started = StartedParts()
         notes.begin("reply", dialect.locate_reply, self._started)
         self.decoder = dialect.stream_decoder(notes)
+        self._notes = notes
+        self._mender: CallMender | None = None  # from the first call on
         self._way_back = way_back.open_stream() if way_back is not None else None
         self._fresh_ids = fresh_ids
 
@@ -202,6 +205,8 @@ class StreamReader:
             return events
         last = events[-1]
         if type(last) is not PartDelta or len(events) > 1:  # most pieces are a delta
+            if self._mender is None and has_call(events):
+                self._mender = CallMender(self._notes, self._started)
             self._started.feed(events)
             if type(last) is ReplyEnd:
                 self.usage, self.finished = last.usage, True
@@ -209,13 +214,15 @@ class StreamReader:
                 self.failure = last.failure
             if self._fresh_ids is not None:
                 events = self._fresh_ids.feed(events)
+        if self._mender is not None:
+            events = self._mender.feed(events)
         return events if self._way_back is None else self._way_back.feed(events)
 
 
 def read_reply(dialect: Dialect, wire: WireReply, notes: Notes) -> Reply:
     """A whole answer in our own form, as the server gave it."""
     notes.begin("reply", dialect.locate_reply)
-    return notes.stage(dialect.decode_reply(wire, notes))
+    return notes.stage(mend_calls(notes.stage(dialect.decode_reply(wire, notes)), notes))
 
 
 def _misfit(why: str) -> Failure:
