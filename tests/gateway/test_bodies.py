@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import time
 import tracemalloc
 import zlib
@@ -139,3 +140,21 @@ def test_every_door_takes_it(path: str, encoding: str, house: House) -> None:
     assert wrong.status == (200 if path == "/generate" else 400)  # an answer of JSON-RPC, which says so in its body
     assert "content-encoding" in wrong.text
     assert post(house.url, path, b"junk", {"content-encoding": "br"}).status == 415
+
+
+@pytest.mark.parametrize("encoding", CODED)
+def test_empty_parts_cost_no_more_than_others(encoding: str) -> None:
+    """30 MB of them took minutes: each copied all the rest."""
+    empty = PACKERS[encoding](b"")
+    bomb = empty * (30_000_000 // len(empty))
+    began = time.process_time()
+    with pytest.raises(DecodeError, match="more than 1000 parts"):
+        inflate(bomb, encoding, LIMIT)
+    assert time.process_time() - began < 2.0
+    assert inflate(empty * 900 + PACKERS[encoding](TEXT), encoding, LIMIT) == TEXT
+
+
+@pytest.mark.parametrize("encoding", CODED)
+def test_a_body_larger_than_a_piece_is_whole(encoding: str) -> None:
+    noise = random.Random(3).randbytes(300_000)  # noqa: S311  # does not compress
+    assert inflate(PACKERS[encoding](noise) * 2, encoding, 10 * LIMIT) == noise * 2

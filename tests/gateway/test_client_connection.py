@@ -1,6 +1,7 @@
 """One connection after the other, byte by byte: what a client may do with it and what it gets."""
 
 import json
+import select
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -8,7 +9,9 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from tests.gateway.house import House, Seen, faultline, open_house, stream, upstream
+from dragoman.gateway import client_connection
+from dragoman.gateway.settings import RequestLimits
+from tests.gateway.house import House, Seen, faultline, open_house, say, stream, upstream
 from tests.gateway.web import head_of, raw
 
 CHAT = "/v1/chat/completions"
@@ -122,12 +125,22 @@ LONG = json.dumps({"model": "m", "stream": True, "messages": [{"role": "user", "
 DELTA = b'data: {"id": "c", "choices": [{"index": 0, "delta": {"content": "hi"}}]}\n\n'
 
 
+def read_all(client: socket.socket) -> bytes:
+    got = b""
+    with suppress(ConnectionError):
+        while piece := client.recv(65536):
+            got += piece
+    return got
+
+
 @contextmanager
-def running_stream() -> Iterator[tuple[House, socket.socket, Seen]]:
+def running_stream(
+    *pieces: bytes | float, limits: RequestLimits | None = None
+) -> Iterator[tuple[House, socket.socket, Seen]]:
     """A stream whose client has seen its beginning."""
     with (
-        faultline(stream(DELTA, 60.0)) as line,
-        open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house,
+        faultline(stream(*(pieces or (DELTA, 60.0)))) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",)), limits=limits or RequestLimits()) as house,
         connect(house) as client,
     ):
         client.sendall(head_of(CHAT, LONG) + LONG)
@@ -136,14 +149,130 @@ def running_stream() -> Iterator[tuple[House, socket.socket, Seen]]:
         yield house, client, line.seen[0]
 
 
-def test_what_is_not_http_never_gets_its_answer_in_the_middle_of_another() -> None:
+def test_what_is_not_http_gets_its_answer_after_the_one_before_it() -> None:
     with running_stream() as (_, client, _):
         client.sendall(b"\x00\x01\r\n\r\n")
-        got = b""
+        got = read_all(client)
+        assert got.count(b"HTTP/1.1") == 1
+        assert b"0\r\n\r\nHTTP/1.1 400" in got
+
+
+def test_a_valid_request_is_answered_whatever_follows_it(house: House) -> None:
+    got = raw(house.url, head_of(CHAT, ASK) + ASK + b"\x00\x01\r\n\r\n")
+    assert got.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert got.count(b"HTTP/1.1 ") == 2
+    assert b"HTTP/1.1 400" in got
+    many = raw(house.url, GET * 3 + b"nonsense\r\n\r\n")
+    assert (many.count(b"HTTP/1.1 200"), many.count(b"HTTP/1.1 400")) == (3, 1)
+
+
+def test_a_body_that_breaks_off_into_junk_is_refused_at_its_door(house: House) -> None:
+    head = head_of("/v1/messages", ASK).replace(b"content-length: %d" % len(ASK), b"transfer-encoding: chunked")
+    got = raw(house.url, head + b'5\r\n{"mod\r\nzz\r\n')
+    assert got.startswith(b"HTTP/1.1 400")
+    assert b'"type":"invalid_request_error"' in got
+    assert b"connection: close" in got
+
+
+def test_half_a_head_behind_a_running_stream_does_not_cut_it() -> None:
+    limits = RequestLimits(head_s=0.2, body_s=0.2)
+    ahead = (b"POST / HTTP/1.1\r\nhost: x", head_of(CHAT, ASK) + ASK[:9])
+    for half in ahead:
+        with running_stream(DELTA, 0.8, b"data: [DONE]\n\n", limits=limits) as (_, client, _):
+            client.sendall(half)
+            got = read_all(client)
+            assert b"data: [DONE]" in got
+            assert b"HTTP/1.1 408" in got.partition(b"0\r\n\r\n")[2]  # and then its own time is up
+
+
+CHUNKED = head_of(CHAT, ASK).replace(b"content-length: %d" % len(ASK), b"transfer-encoding: chunked")
+KEY = b"authorization: Bearer sk-right-key-0123456789\r\n"
+
+
+@pytest.mark.parametrize("trailer", [KEY, b"x-dragoman-refuse: nonsense\r\n", b"host: evil.test\r\n"])
+def test_trailers_are_dropped(trailer: bytes) -> None:
+    chunks = b"%x\r\n%b\r\n0\r\n" % (len(ASK), ASK)
+    with open_house(client_keys=("sk-right-key-0123456789",)) as house:
+        assert raw(house.url, CHUNKED + chunks + trailer + b"\r\n" + LAST).startswith(b"HTTP/1.1 401")
+        known = CHUNKED.replace(b"\r\n\r\n", b"\r\n" + KEY + b"\r\n")
+        assert raw(house.url, known + chunks + trailer + b"\r\n" + LAST).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("way", ["one trailer", "many trailers", "an extension", "many extensions"])
+def test_what_frames_a_body_is_bounded(way: str, house: House) -> None:
+    """A client that sends framing for ever is refused, and its bytes are not kept."""
+    start = {
+        "one trailer": b"0\r\nx: ",
+        "many trailers": b"0\r\n",
+        "an extension": b"1;x=",
+        "many extensions": b"",
+    }[way]
+    more = {"many trailers": b"x: y\r\n" * 4000, "many extensions": b"1;" + b"x" * 4000 + b"\r\n{\r\n"}
+    with connect(house) as client:
+        client.sendall(CHUNKED + start)
+        sent = 0
         with suppress(ConnectionError):
-            while piece := client.recv(65536):
-                got += piece
-        assert b"HTTP/1.1" not in got
+            while sent < 4_000_000 and not select.select([client], [], [], 0)[0]:
+                sent += client.send(more.get(way, b"x" * 16_000))
+        assert client.recv(65536).startswith(b"HTTP/1.1 431")
+        assert sent < 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (GET.replace(b"HTTP/1.1", b"HTTP/2.0"), b"505"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"505"),
+        (GET.replace(b"\r\n\r\n", b"\r\ntransfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"), b"501"),
+        (GET.replace(b"\r\n\r\n", b"\r\ntransfer-encoding: identity\r\n\r\n"), b"501"),
+        (GET.replace(b"\r\n\r\n", b"\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n"), b"501"),
+    ],
+)
+def test_what_is_not_served_is_said(head: bytes, status: bytes, house: House) -> None:
+    got = raw(house.url, head + LAST)
+    assert got.startswith((b"HTTP/1.1 " + status, b"HTTP/1.1 400"))
+    assert got.count(b"HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize("framed", [True, False])
+def test_a_client_that_is_still_sending_can_read_its_413(framed: bool) -> None:
+    """It sends everything before it reads, as most do. A reset would take the answer away from it."""
+    size = 20_000_000
+    body = b"x" * size if framed else b"%x\r\n%b\r\n0\r\n\r\n" % (size, b"x" * size)
+    head = CHUNKED if not framed else head_of(CHAT, b"").replace(b"content-length: 0", b"content-length: %d" % size)
+    with open_house(max_body_bytes=1000) as house, connect(house) as client:
+        client.settimeout(30)
+        client.sendall(head + body)
+        got = read_all(client)
+    assert got.startswith(b"HTTP/1.1 413")
+    assert b"connection: close" in got
+
+
+def test_a_client_that_never_stops_sending_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_connection, "UNWANTED_BYTES", 1_000_000)
+    with open_house(max_body_bytes=1000) as house, connect(house) as client:
+        client.sendall(head_of(CHAT, b"").replace(b"content-length: 0", b"content-length: 900000000"))
+        with pytest.raises(ConnectionError):
+            client.sendall(b"x" * 100_000_000)
+    wait_until(lambda: not house.server.server_state.connections)
+
+
+def test_a_client_that_reads_slowly_but_steadily_is_not_cut() -> None:
+    """The answer takes five times as long as a client may stand still."""
+    limits = RequestLimits(write_s=0.3)
+    words = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"%b"}}]}' % (b"x" * 6_000_000)
+    with faultline(say(200, words)) as line, open_house(upstream("m", "openai_chat", line.url), limits=limits) as house:
+        ask = ASK.replace(b'"demo"', b'"m-model"')
+        with connect(house) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            client.sendall(head_of(CHAT, ask) + ask)
+            got, began = 0, time.monotonic()
+            while got < len(words):
+                piece = client.recv(65536)
+                assert piece, f"cut after {got} bytes and {time.monotonic() - began:.1f} s"
+                got += len(piece)
+                time.sleep(0.015)
+            assert time.monotonic() - began > 1.0
 
 
 def test_a_client_with_a_long_question_that_leaves_is_heard_to_leave() -> None:

@@ -4,6 +4,12 @@ import json
 
 import pytest
 
+from dragoman.dialects import find_dialect
+from dragoman.model.fold import unfold
+from dragoman.model.messages import Message, Text
+from dragoman.model.reply import Choice, Finish, Reply, Usage
+from dragoman.model.request import Request
+from dragoman.notes import Notes
 from tests.gateway.house import faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import wait_for
 from tests.gateway.web import post
@@ -199,3 +205,34 @@ def test_a_repaired_conversation_is_not_passed_as_it_is() -> None:
         assert b"nobody" not in line.seen[0].body
         notes = json.loads(got.headers["x-dragoman-notes"])
         assert {note["kind"] for note in notes} & {"repaired", "dropped"}
+
+
+LATE = {
+    "openai_chat": b'data: {"id":"x","choices":[{"index":0,"delta":{"content":"LATE"}}]}\n\n',
+    "openai_responses": b'data: {"type":"response.output_text.delta","delta":"LATE"}\n\n',
+    "anthropic": b'data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"LATE"}}\n\n',
+    "ollama": b'{"model":"m","message":{"role":"assistant","content":"LATE"},"done":false}\n',
+}
+
+
+@pytest.mark.parametrize("pause", [(), (0.05,)], ids=["in the same read", "later"])
+@pytest.mark.parametrize("dialect", LATE)
+def test_nothing_is_passed_on_after_the_end_of_a_stream(dialect: str, pause: tuple[float, ...]) -> None:
+    """The text says every word that may end a stream, in the way of each dialect: those are words."""
+    words = 'data: [DONE] "type":"message_stop" "type":"response.completed" "done":true'
+    reply = Reply(
+        id="r",
+        model="m",
+        choices=(Choice(parts=(Text(text=words),), finish=Finish(reason="stop")),),
+        usage=Usage(output=1),
+    )
+    encoder = find_dialect(dialect).stream_encoder(Notes())
+    data = encoder.feed(unfold(reply)) + encoder.close()
+    kind = find_dialect(dialect).media_type
+    asked = Request(model="m-model", messages=(Message(role="user", parts=(Text(text="x"),)),), stream=True)
+    wire = find_dialect(dialect).encode_request(asked, Notes())
+    script = stream(data, *pause, LATE[dialect], kind=kind)
+    with faultline(script) as line, open_house(upstream("m", dialect, line.url)) as house:
+        got = post(house.url, wire.path, wire.body)
+    assert b"LATE" not in got.body
+    assert got.body == data

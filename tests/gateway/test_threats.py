@@ -433,7 +433,7 @@ def test_a_smuggled_request_is_400_and_the_connection_ends(name: str) -> None:
     with open_house() as house:
         head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n{SMUGGLED[name]}\r\n"
         got = raw(house.url, head.encode() + BODY + b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n", timeout=2)
-        assert got.startswith(b"HTTP/1.1 400") or got == b""
+        assert got.startswith((b"HTTP/1.1 400", b"HTTP/1.1 501")) or got == b""
         assert got.count(b"HTTP/1.1") <= 1
 
 

@@ -20,11 +20,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from dragoman.upstream import transport
 from dragoman.upstream.http import resolver
 from dragoman.upstream.http.resolver import Resolver
 from dragoman.upstream.spec import Timeouts, Upstream
-from tests.gateway.house import CANARY, House, Loop, Script, Seen, faultline, open_house, say, stream, upstream
-from tests.gateway.test_faults import DONE, GOOD, ask, chunk, dice, together, wait_for
+from tests.gateway.house import CANARY, House, Loop, Script, Seen, faultline, open_house, reset, say, stream, upstream
+from tests.gateway.test_faults import DONE, GOOD, WHOLE, ask, chunk, dice, hang_up, together, wait_for
 
 
 def one(url: str, **more: Any) -> Upstream:
@@ -441,3 +442,51 @@ def test_f14_only_as_many_sit_out_a_limit_as_may_wait() -> None:
         assert 4 <= len(first.seen) <= 6, "each at most once before all knew, each once after"
         assert 1 <= len(second.seen) <= 3
         assert state.waiting_for_cooldown == 0
+
+
+@pytest.mark.parametrize("kept", [1, 6])
+def test_p6_a_request_is_posted_three_times_at_most_also_when_kept_connections_die(kept: int) -> None:
+    """Each of three attempts took a kept connection, which the server had read from and closed: six posts."""
+
+    async def slowly(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.2)  # so that all of them are open at once
+        await say(200, WHOLE)(seen, writer)
+
+    with faultline(slowly, keep_alive=True) as line, open_house(one(line.url)) as house, dice(house, 0.0):
+        together(kept, lambda: ask(house))
+        line.scripts, before = [hang_up], len(line.seen)
+        assert ask(house).status == 502
+        assert len(line.seen) - before == 3
+
+
+def test_p6_a_request_that_was_worked_on_is_not_posted_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "WORKED_S", 0.2)
+
+    async def work_and_hang_up(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(0.4)
+        reset(writer)
+
+    with faultline(work_and_hang_up) as line, open_house(one(line.url)) as house:
+        assert ask(house).json["error"]["code"] == "upstream_gave_up"
+        assert len(line.seen) == 1
+    monkeypatch.setattr(transport, "STALE_S", 0.2)
+    with faultline(GOOD, work_and_hang_up, keep_alive=True) as line, open_house(one(line.url)) as house:
+        assert ask(house).status == 200
+        assert ask(house).json["error"]["code"] == "upstream_gave_up"
+        assert len(line.seen) == 2
+
+
+async def speak_http2(seen: Seen, writer: asyncio.StreamWriter) -> None:
+    settings, goaway = bytes.fromhex("000000040000000000"), bytes.fromhex("0000080700000000000000000000000001")
+    writer.write(settings + goaway)
+
+
+def test_an_upstream_that_speaks_http2_only_is_said_so_and_asked_once() -> None:
+    with faultline(speak_http2) as line, open_house(one(line.url)) as house:
+        got = ask(house)
+        assert (got.status, got.json["error"]["code"]) == (502, "upstream_http2_only")
+        assert "HTTP/2" in got.text
+        assert len(line.seen) == 1
+    refused = ssl.SSLError(1, "[SSL: TLSV1_ALERT_NO_APPLICATION_PROTOCOL] tlsv1 alert no application protocol")
+    refused.reason = "TLSV1_ALERT_NO_APPLICATION_PROTOCOL"
+    assert transport.unreached(refused).code == "upstream_http2_only"

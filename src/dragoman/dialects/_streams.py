@@ -5,11 +5,12 @@ A dialect fills in `decode_frame` and `encode_event`. Dialects that must be fast
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.framing.sse import SseDecoder, SseFrame
-from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.events import Event, PartEnd, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
@@ -78,3 +79,16 @@ class SseStreamEncoder(ABC):
 
 def write_frame(event: str, body: JsonObject) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event.encode(), dump_json(body))
+
+
+def is_last(key: str, *values: object) -> Callable[[bytes], bool]:
+    """Tells the last frame of a stream: it has one of these values under this key."""
+
+    def is_end(data: bytes) -> bool:
+        try:
+            body = load_json(data)
+        except DecodeError:
+            return False
+        return type(body) is dict and body.get(key) in values
+
+    return is_end

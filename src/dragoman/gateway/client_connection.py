@@ -6,6 +6,7 @@ of the server's time. Header caps, deadlines, back pressure and ending what a cl
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from functools import lru_cache
 from http import HTTPStatus
@@ -16,9 +17,8 @@ from urllib.parse import unquote
 import httptools
 import uvicorn
 
-from dragoman.errors import UpstreamError
 from dragoman.gateway.app import App
-from dragoman.gateway.bodies import too_large
+from dragoman.gateway.client_exchange import ClientExchange, nothing_more
 from dragoman.gateway.http import NONE_REPEATED, HttpRequest, HttpResponse
 from dragoman.gateway.settings import RequestLimits
 from dragoman.log_line import LogLine
@@ -26,9 +26,11 @@ from dragoman.upstream.http.request import write_head
 
 log = logging.getLogger(__name__)
 
-UNREAD_BYTES = 64 * 1024  # of a body that the app has not read yet; above this the client has to wait
 MOST_AHEAD = 16  # pipelined requests that wait for the one before them
 LINGER_S = 1.0  # when the server shuts down, an open connection may send one more request
+UNWANTED_BYTES = 64 * 1024 * 1024  # read of a client that is still sending when its refusal is written
+UNWANTED_S = 10.0
+LEAST_PROGRESS_BYTES = 1024  # a client that takes less than this in `write_s` does not read
 
 _BUSY = inf  # no deadline while the app works on an answer
 _STATUS = {status.value: f"HTTP/1.1 {status.value} {status.phrase}" for status in HTTPStatus}
@@ -40,76 +42,10 @@ _WORDS = {
     408: "the request took too long to arrive",
     431: "the request head is too large",
     500: "an error of the gateway's own",
+    501: "the body comes in a transfer coding other than chunked",
     503: "there are too many connections",
+    505: "this version of HTTP is not served here",
 }
-
-
-async def nothing_more() -> bytes:
-    """Stands in for the body of a finished request."""
-    return b""
-
-
-class ClientExchange:
-    """One request as it arrives, and how its answer is written back."""
-
-    __slots__ = (
-        *("_pieces", "_protocol", "_size", "_waiter"),
-        *("begun", "chunked", "done", "expects", "http", "keep", "length", "limit"),
-    )
-
-    def __init__(self, protocol: "ClientConnection", http: HttpRequest, limit: int) -> None:
-        self._protocol = protocol
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._waiter: asyncio.Future[None] | None = None
-        self.http = http
-        self.limit = limit  # of the body
-        self.length = _length(http.headers.get("content-length", ""))
-        self.expects = http.headers.get("expect", "").lower() == "100-continue"
-        self.done = False  # the whole body has arrived
-        self.keep = True  # keep the connection for the next request
-        self.begun = False  # the answer has begun
-        self.chunked = True
-
-    def feed(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._size > self.limit:
-            self.wake()
-        else:
-            self._pieces.append(data)
-            if self._waiter is None and self._size > UNREAD_BYTES:
-                self._protocol.pause_reading()
-
-    def wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def read(self) -> bytes:
-        """Reads the body, once. A body over the limit is an error as soon as its size is known."""
-        if self.length > self.limit:
-            raise UpstreamError(too_large(self.limit))
-        if not self.done and self._size <= self.limit:
-            await self._arrive()
-        self._protocol.resume_reading()  # from here on we must notice when the client leaves
-        if self._size > self.limit:
-            raise UpstreamError(too_large(self.limit))
-        pieces, self._pieces = self._pieces, []
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    async def _arrive(self) -> None:
-        protocol = self._protocol
-        if self.expects:
-            protocol.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        protocol.resume_reading()
-        self._waiter = protocol.loop.create_future()
-        await self._waiter
-
-    async def write(self, data: bytes) -> None:
-        """Writes a piece of a streamed answer. Waits while the client does not read."""
-        protocol = self._protocol
-        if protocol.stalled is not None:
-            await protocol.stalled
-        protocol.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data)
 
 
 class ClientConnection(asyncio.Protocol):
@@ -131,8 +67,13 @@ class ClientConnection(asyncio.Protocol):
         self._heading = False  # part of a head has arrived
         self._incoming: ClientExchange | None = None  # the request whose body is still arriving
         self._queue: deque[ClientExchange] = deque()
+        self._running: ClientExchange | None = None  # the request that is being answered
         self._task: asyncio.Task[None] | None = None
-        self._paused = self._refused = self._lost = self._leaving = self._served = False
+        self._paused = self._lost = self._leaving = self._served = False
+        self._deaf = False  # what still arrives is not read as HTTP
+        self._unwanted = 0  # bytes that arrived since then
+        self._refusal = 0  # the status to answer with after the requests before it
+        self._unsent = 0  # bytes that a client which does not read had to take when it was last looked at
         self._until = _BUSY
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -151,20 +92,29 @@ class ClientConnection(asyncio.Protocol):
             self._expect(self._limits.head_s)
 
     def data_received(self, data: bytes) -> None:
-        if self._refused:
+        if self._deaf:
+            self._discard(len(data))
             return
         waiting = self._heading, self._incoming
-        if self._incoming is None:
+        incoming = self._incoming
+        if incoming is None:
             self._head_size += len(data)
+        else:
+            incoming.wire_size += len(data)
         self._parse(data)
         if self.transport.is_closing():
             return
-        if self._heading and self._head_size > self._limits.head_bytes:
+        if self._is_out_of_bounds(incoming):
             self._refuse(431)
-            return
         self._go_on()
         if (self._heading, self._incoming) != waiting:
             self._reckon()
+
+    def _is_out_of_bounds(self, incoming: ClientExchange | None) -> bool:
+        """Whether a head, or what frames a body, goes on for too long."""
+        if self._heading:
+            return self._head_size > self._limits.head_bytes
+        return incoming is not None and not incoming.done and incoming.is_mostly_framing(self._limits.head_bytes)
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -177,7 +127,7 @@ class ClientConnection(asyncio.Protocol):
     def _decline(self, rest: bytes) -> None:
         """The client offers another protocol. Java's client offers h2c with every request, and httptools then skips the
         body: we parse such a head again without the offer. Any other offer gets one answer, and then we close."""
-        if self._refused:
+        if self._deaf:
             return
         http = self._queue[-1].http
         if http.headers.get("upgrade", "").lower() != "h2c" or http.repeated:
@@ -203,7 +153,17 @@ class ClientConnection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.stalled = self.loop.create_future()
-        self._stall_timer = self.loop.call_later(self._limits.write_s, self.transport.abort)
+        self._unsent = count_unsent(self.transport)
+        self._stall_timer = self.loop.call_later(self._limits.write_s, self._check_progress)
+
+    def _check_progress(self) -> None:
+        """Ends a client that does not read. One that reads slowly may take as long as it needs (T28)."""
+        unsent = count_unsent(self.transport)
+        if self._unsent - unsent < LEAST_PROGRESS_BYTES:
+            self.transport.abort()
+            return
+        self._unsent = unsent
+        self._stall_timer = self.loop.call_later(self._limits.write_s, self._check_progress)
 
     def resume_writing(self) -> None:
         if self._stall_timer is not None:
@@ -244,6 +204,8 @@ class ClientConnection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._heading:
+            return  # a trailer: whatever it says comes too late to be judged (RFC 9110, 6.5)
         word = _NAMES.get(name) or name.decode("latin-1").lower()
         if word in self._headers:
             self._repeated |= {word}
@@ -259,10 +221,16 @@ class ClientConnection(asyncio.Protocol):
         size += len(self._url) + sum(self._again)
         if len(self._url) > self._limits.line_bytes or size > self._limits.head_bytes:
             self._refuse(431)
-        if self._refused:
-            return
-        if "transfer-encoding" in headers and "content-length" in headers:
+        version = self._parser.get_http_version()
+        if version not in ("1.0", "1.1"):
+            self._refuse(505)
+        coding = headers.get("transfer-encoding")
+        if coding is not None and "content-length" in headers:
             raise httptools.HttpParserError("both transfer-encoding and content-length")
+        if coding is not None and (coding.strip().lower() != "chunked" or "transfer-encoding" in self._repeated):
+            self._refuse(501)
+        if self._deaf:
+            return
         path, query = read_target(self._url)
         http = HttpRequest(
             self._parser.get_method().decode("ascii"),
@@ -274,12 +242,12 @@ class ClientConnection(asyncio.Protocol):
         )
         exchange = self._incoming = ClientExchange(self, http, self.app.gateway.now.settings.max_body_bytes)
         http.read = exchange.read
-        exchange.chunked = self._parser.get_http_version() != "1.0"
+        exchange.chunked = version != "1.0"
         exchange.keep = exchange.chunked and self._parser.should_keep_alive()
         self._queue.append(exchange)
 
     def on_body(self, data: bytes) -> None:
-        if self._incoming is not None and not self._refused:
+        if self._incoming is not None and not self._deaf:
             self._incoming.feed(data)
 
     def on_message_complete(self) -> None:
@@ -293,7 +261,8 @@ class ClientConnection(asyncio.Protocol):
     def _go_on(self) -> None:
         if self._task is None and self._queue:
             self._served, self._until = True, _BUSY
-            task = self._task = self.loop.create_task(self._serve(self._queue.popleft()))
+            self._running = self._queue.popleft()
+            task = self._task = self.loop.create_task(self._serve(self._running))
             self._state.tasks.add(task)
             task.add_done_callback(self._state.tasks.discard)
         if len(self._queue) > MOST_AHEAD:
@@ -345,52 +314,78 @@ class ClientConnection(asyncio.Protocol):
 
     def _give_up(self, exchange: ClientExchange) -> None:
         """Cuts the connection if an answer cannot be written to its end, so that no client takes it for complete."""
-        self._task = None
         if exchange.begun:
             self.transport.abort()
         else:
-            self._refuse(500)
+            self._write_refusal(500)
+            exchange.keep = False
 
     def _end(self, exchange: ClientExchange) -> None:
-        self._task = None
+        self._task = self._running = None
         self._state.total_requests += 1
         if self._lost or self.transport.is_closing():
             return
         if not exchange.keep:
-            self.transport.close()
+            self._leave(still_sending=not exchange.done)
+            return
+        if self._refusal and not self._queue:
+            self._write_refusal(self._refusal)
+            self._leave(still_sending=True)
             return
         self._go_on()
-        if not self._queue:
+        if not self._queue and not self._deaf:
             self.resume_reading()
         self._reckon()
 
     def _refuse(self, status: int) -> None:
-        """Answers without the app, for bytes that are no valid request."""
-        if self._refused or self.transport.is_closing():
+        """What arrives is no valid request. Those before it are answered first, and then this one without the app."""
+        if self._deaf or self.transport.is_closing():
             return
-        self._refused = True
-        if self._task is not None:  # another answer is being written: do not write into it
-            self.transport.abort()
-            return
+        self._deaf = True
+        if self._incoming is not None:
+            self._incoming.fail(status, _WORDS[status])  # the app answers it
+        elif self._task is not None or self._queue:
+            self._refusal = status
+        else:
+            self._write_refusal(status)
+            self._leave(still_sending=status != 503)  # with too many connections, none may stay for longer
+
+    def _write_refusal(self, status: int) -> None:
         words = f'{{"error": {{"message": "{_WORDS[status]}", "type": "invalid_request_error"}}}}'
         fields = {"content-type": "application/json", "content-length": str(len(words)), "connection": "close"}
         fields["x-request-id"] = self.app.new_id()
         if status == 503:
             fields["retry-after"] = "1"
         self.transport.write(write_head(_STATUS[status], fields) + words.encode())
-        self.transport.close()
+
+    def _leave(self, *, still_sending: bool) -> None:
+        """Closes. A client that is still sending is read for a while: to close on unread bytes would reset the
+        connection, and the client would never read its answer."""
+        self._deaf = True
+        self._queue.clear()
+        if not still_sending or not self.transport.can_write_eof():
+            self.transport.close()
+            return
+        self.transport.write_eof()
+        self.resume_reading()
+        self._expect(UNWANTED_S)
+
+    def _discard(self, size: int) -> None:
+        self._unwanted += size
+        if self._unwanted > UNWANTED_BYTES:
+            self.transport.abort()
 
     # ---- deadlines: one timer for all. It is moved only when it fires, so most requests never touch it
 
     def _reckon(self) -> None:
         """What the connection waits for now, and until when."""
-        if self._incoming is not None:
+        if self._running is not None and self._running is not self._incoming:
+            self._until = _BUSY  # what comes after this request has time until it is answered
+        elif self._incoming is not None:
             size = self._incoming.length / 1024 / 1024
             self._expect(self._limits.body_s + size * self._limits.body_s_per_mib)
         elif self._heading:
             self._expect(self._limits.head_s)
-        elif self._task is not None:
-            self._until = _BUSY
         else:
             self._expect(LINGER_S if self._leaving else self._limits.keep_alive_s)
 
@@ -410,12 +405,24 @@ class ClientConnection(asyncio.Protocol):
         if self.loop.time() < self._until - 0.001:
             if self._until != _BUSY:
                 self._arm()
-        elif self._task is not None:
-            self.transport.abort()  # the rest of a body does not come
-        elif self._served and not self._heading:
-            self.transport.close()  # idle
+        elif self._deaf or (self._served and not self._heading and self._incoming is None):
+            self.transport.close()  # it has had its time, or is idle
         else:
             self._refuse(408)
+
+
+def count_unsent(transport: Any) -> int:
+    """Bytes that the client has not taken yet, with those in the kernel where it tells them: it may hold megabytes, and
+    takes more only in large steps."""
+    unsent: int = transport.get_write_buffer_size()
+    try:
+        from fcntl import ioctl
+        from termios import TIOCOUTQ  # SIOCOUTQ of tcp(7) has the same number
+
+        number = transport.get_extra_info("socket").fileno()
+        return unsent + int.from_bytes(ioctl(number, TIOCOUTQ, bytes(4)), sys.byteorder)
+    except (ImportError, OSError, AttributeError):  # not on Windows
+        return unsent
 
 
 @lru_cache(1)
@@ -437,7 +444,3 @@ def read_target(url: bytes) -> tuple[str, str]:
         raw, query = parsed.path, parsed.query or b""
     path = raw.decode("ascii")
     return unquote(path) if "%" in path else path, query.decode("latin-1")
-
-
-def _length(said: str) -> int:
-    return int(said) if said.isdigit() and len(said) < 16 else 0

@@ -6,6 +6,7 @@ One request is one scope, which gives everything back once.
 """
 
 import asyncio
+import re
 
 from msgspec import to_builtins
 
@@ -29,6 +30,9 @@ from dragoman.upstream.render import render, split
 from dragoman.wire import WireRequest
 
 BIG_BYTES = 1024 * 1024
+MOST_RATE_HEADERS = 32  # Anthropic has some twenty
+_NAME = re.compile(r"[a-z0-9-]{1,80}")
+_VALUE = re.compile(r"[ -~]{1,200}")
 
 
 async def converse(
@@ -186,12 +190,21 @@ def reply_headers(scope: Scope) -> dict[str, str]:
         return headers
     headers["x-dragoman-upstream"] = f"{answer.target.upstream.name}/{answer.target.model}"
     if answer.dialect.name == scope.dialect.name:
-        said, kept = answer.headers.items(), scope.dialect.rate_headers
-        headers.update({name: value for name, value in said if name.startswith(kept) and value.isprintable()})
+        headers.update(rate_headers(answer.headers, scope.dialect))
     notes = scope.notes
     if notes:
         headers["x-dragoman-notes"] = write_notes(notes, canonical=HOP in scope.http.headers)
     return headers
+
+
+def rate_headers(said: dict[str, str], dialect: Dialect) -> dict[str, str]:
+    """Those of an upstream's headers that tell how much of a limit is left: a few short ones, in plain letters."""
+    found = {
+        name: value
+        for name, value in said.items()
+        if name.startswith(dialect.rate_headers) and _NAME.fullmatch(name) and _VALUE.fullmatch(value)
+    }
+    return dict(list(found.items())[:MOST_RATE_HEADERS])
 
 
 def no_model(name: str) -> Failure:

@@ -7,8 +7,7 @@ from typing import TypeAlias
 from dragoman.dialects._base import Dialect
 from dragoman.dialects.jsonrpc import RpcCall, RpcFault, decode_calls, dialect_for, encode_answers, encode_error
 from dragoman.dialects.jsonrpc.words import METHOD
-from dragoman.errors import DecodeError, UpstreamError
-from dragoman.failure import Failure
+from dragoman.errors import DecodeError
 from dragoman.gateway.bodies import read_body
 from dragoman.gateway.conversation import converse
 from dragoman.gateway.error_responses import refuse
@@ -18,7 +17,6 @@ from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import dump_json
 
 PATH = "/generate"
-MOST_CALLS = 100
 ServeCall: TypeAlias = Callable[[Gateway, HttpRequest, RpcCall], Awaitable[HttpResponse]]
 
 
@@ -32,9 +30,6 @@ async def serve_calls(
     """A body of calls, each served by `serve`; only a call that stands alone may stream."""
     raw = await read_body(http, gateway.now.settings)
     batch = decode_calls(raw, methods)
-    if len(batch.calls) > MOST_CALLS:
-        failure = Failure(kind="invalid_request", status=400, message=f"more than {MOST_CALLS} calls in a batch")
-        raise UpstreamError(failure)
     first = batch.calls[0]
     if batch.single and isinstance(first, RpcCall) and not first.notification:
         return await serve(gateway, http, first)

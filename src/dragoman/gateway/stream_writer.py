@@ -2,12 +2,16 @@
 
 import asyncio
 import logging
+import re
+from collections.abc import Iterator
 from typing import cast
 
 from msgspec.structs import replace
 
+from dragoman.dialects._base import Dialect
 from dragoman.exchange import HOP
 from dragoman.failure import Failure
+from dragoman.framing.sse import read_frame
 from dragoman.gateway.http import Write
 from dragoman.gateway.response_routes import remember
 from dragoman.gateway.scope import CHARS_PER_TOKEN, NO_USAGE, Scope
@@ -37,7 +41,7 @@ class StreamWriter:
         self._encoder = scope.dialect.stream_encoder(scope.answer.notes if scope.answer else Notes(), request)
         self._as_is = scope.answer is not None and scope.answer.as_is
         self._tail = b""  # the beginning of a frame that is not complete yet
-        self._last = b""  # the last bytes written
+        self._end_sent = False  # the frame that ends the provider's own stream
         self._builder = ReplyBuilder() if scope.resolved is not None and scope.resolved.store else None
         self._notes_sent = len(scope.notes)  # in the headers
         self._ended = False
@@ -134,13 +138,15 @@ class StreamWriter:
             if self.scope.failure.kind == "cut_off" or self.scope.failure.code is not None:
                 return self._encoder.feed([ReplyFailed(failure=self.scope.failure)])
             return b""
+        if self._end_sent:
+            return b""  # what a provider says after its end is not part of the answer
         data = self._tail + piece.raw if self._tail else piece.raw
         cut = frame_end(data, self.scope.dialect.media_type)
         self._tail = data[cut:]
-        if cut:
-            self._last = data[:cut]
-            return self._last
-        return b""
+        if not self._finished:
+            return data[:cut]
+        out, self._end_sent = until_end(data[:cut], self.scope.dialect)
+        return out
 
     def _is_no_stream(self, raw: bytes) -> bool:
         """Vertex may send the whole message in one frame. Anthropic's clients cannot read that as a stream."""
@@ -150,12 +156,12 @@ class StreamWriter:
         if not self._as_is:
             return self._encoder.close()
         tail, self._tail = self._tail, b""
-        if self._ended:
+        if self._ended or self._end_sent:
             return b""
-        mark = self.scope.dialect.end_mark
-        if mark in self._last or mark in tail:
-            return tail
-        return (tail.rstrip(b"\r\n") + b"\n\n" if tail else b"") + self.scope.dialect.end_frame
+        dialect, ended = self.scope.dialect, False
+        if tail and self._finished:  # its last frame lacks the blank line, without which clients do not read it
+            tail, ended = until_end(tail.rstrip(b"\r\n") + FRAME_ENDS[dialect.media_type], dialect)
+        return tail if ended else tail + dialect.end_frame
 
     def _late_notes(self) -> bytes:
         """Notes made after the headers were sent, as a comment, which readers of event streams skip."""
@@ -232,6 +238,36 @@ def frame_end(data: bytes, media_type: str) -> int:
         return len(data)
     plain, windows, old = data.rfind(b"\n\n"), data.rfind(b"\n\r\n"), data.rfind(b"\r\r")
     return max(plain + 2 if plain >= 0 else 0, windows + 3 if windows >= 0 else 0, old + 2 if old >= 0 else 0)
+
+
+FRAME_ENDS = {"text/event-stream": b"\n\n", "application/x-ndjson": b"\n"}
+_FRAME_END = {
+    "text/event-stream": re.compile(rb"\r\n\r\n|\n\n|\r\r|\n\r\n"),
+    "application/x-ndjson": re.compile(rb"\n"),
+}
+
+
+def until_end(frames: bytes, dialect: Dialect) -> tuple[bytes, bool]:
+    """Whole frames up to the one that ends the stream, and whether there is one."""
+    if dialect.is_end is not None:
+        for start, end in split_frames(frames, dialect.media_type):
+            if dialect.is_end(read_data(frames[start:end])):
+                return frames[:end], True
+    return frames, False
+
+
+def split_frames(data: bytes, media_type: str) -> Iterator[tuple[int, int]]:
+    """Where each whole frame starts and ends."""
+    start = 0
+    for found in _FRAME_END[media_type].finditer(data):
+        yield start, found.end()
+        start = found.end()
+
+
+def read_data(block: bytes) -> bytes:
+    """The data of a frame; a line of NDJSON is its own."""
+    frame = read_frame(block.replace(b"\r\n", b"\n").replace(b"\r", b"\n").strip(b"\n"))
+    return block if frame is None else frame.data
 
 
 def write_notes(notes: tuple[Note, ...], *, canonical: bool = False) -> str:

@@ -23,7 +23,7 @@ from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
 from dragoman.upstream.admission import Ticket
-from dragoman.upstream.attempts import Attempt, Job
+from dragoman.upstream.attempts import Attempt, Attempts, Job
 from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, redact_error, too_late, unreadable
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.keys import Key
@@ -138,7 +138,7 @@ class UpstreamAnswer:
 
     # ---------------------------------------------------------------- to its first words
 
-    async def begin(self, job: Job, transport: Transport, wall: Callable[[], float]) -> None:
+    async def begin(self, job: Job, attempts: Attempts, transport: Transport, wall: Callable[[], float]) -> None:
         """Sends the call and reads until something is said; an UpstreamError when nothing is."""
         secret = self._key.secret
         attempt = Attempt(
@@ -154,7 +154,7 @@ class UpstreamAnswer:
             if self._state.spec.kind == DEMO and self.call.request is not None:
                 self._take_demo(job, demo_events(self.call.request))
             else:
-                await self._send(job, transport, attempt, wall)
+                await self._send(job, attempts, transport, attempt, wall)
         except UpstreamError as error:
             if secret is not None:
                 redact_error(error, secret)
@@ -193,7 +193,9 @@ class UpstreamAnswer:
         else:
             self._take_reply(fold_events(list(events)))
 
-    async def _send(self, job: Job, transport: Transport, attempt: Attempt, wall: Callable[[], float]) -> None:
+    async def _send(
+        self, job: Job, attempts: Attempts, transport: Transport, attempt: Attempt, wall: Callable[[], float]
+    ) -> None:
         spec = self._state.spec
         left = job.deadline - self._clock()
         opened = self._opened = await transport.open(
@@ -204,6 +206,8 @@ class UpstreamAnswer:
             head_s=min(left, spec.timeouts.headers_s) if job.stream else left,
             on_sent=self._on_sent,
             caps=spec.caps,
+            fresh=attempts.made > 1,  # an upstream that has just failed may have closed its idle connections too
+            may_resend=attempts.count_resend,
         )
         self.headers = opened.headers
         attempt.status = opened.status

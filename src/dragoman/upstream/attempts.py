@@ -58,10 +58,17 @@ class Attempts:
     def __init__(self, targets: Sequence[Pair]) -> None:
         self._targets = targets
         self.left = list(targets)
-        self.made = 0
+        self.made = 0  # requests sent, without those that a refusal corrected
         self.first: tuple[Target, Failure, str] | None = None  # the first failure: where, which, the upstream's name
         self._tried: dict[tuple[str, str], set[int]] = {}  # keys by upstream and model
         self._budget: RetryBudget | None = None
+
+    def count_resend(self) -> bool:
+        """Whether a request may be sent again because its idle connection was closed. It counts as an attempt (P6)."""
+        if self.made > 1:
+            return False
+        self.made += 1
+        return True
 
     def tried(self, state: UpstreamState, target: Target) -> AbstractSet[int]:
         return self._tried.get((state.spec.name, target.model), NO_KEYS) if self._tried else NO_KEYS

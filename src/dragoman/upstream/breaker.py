@@ -34,7 +34,9 @@ _CODES: dict[str, How] = {
     "upstream_connect": "away",
     "upstream_tls": "away",
     "upstream_redirect": "away",
+    "upstream_http2_only": "away",
     "upstream_disconnected": "silent",
+    "upstream_gave_up": "silent",
     "upstream_timeout": "silent",
     "upstream_truncated": "silent",
 }

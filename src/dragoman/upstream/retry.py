@@ -25,7 +25,9 @@ KEY: frozenset[FailureKind] = frozenset({"unauthenticated", "forbidden", "no_cre
 # The model wrote a broken call, and the server reports it as a 400. The next try may succeed (FIELD-CASES 135, Groq).
 SLIPS = frozenset({"tool_use_failed"})
 # The address is wrong: sending to it again is useless (F20, F30).
-PLACE = frozenset({"upstream_tls", "upstream_redirect", "upstream_url"})
+PLACE = frozenset({"upstream_tls", "upstream_redirect", "upstream_url", "upstream_http2_only"})
+# The upstream has worked on the request for a while: it is not sent there again, for it may cost as much again.
+WORKED = frozenset({"upstream_gave_up"})
 # A second try may help, a third does not (F21).
 ODD = frozenset({"upstream_malformed", "upstream_response_too_large"})
 # The upstream's own fault.
@@ -70,7 +72,7 @@ def decide(
         return Next() if other or other_key else GiveUp()
     if other or (failure.kind == "rate_limited" and other_key):
         return Next()
-    if failure.kind == "timed_out" or not budget:  # another try would take as long again
+    if failure.kind == "timed_out" or failure.code in WORKED or not budget:  # another try would take as long again
         return GiveUp()
     if failure.code in PLACE or (failure.code in ODD and attempts > 1):
         return GiveUp()

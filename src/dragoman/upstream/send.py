@@ -41,7 +41,7 @@ class Sender:
                 state, target, key = await self._choose(job, attempts)
                 attempts.made += 1
                 try:
-                    return await self._try(job, state, target, key)
+                    return await self._try(job, attempts, state, target, key)
                 except UpstreamError as error:
                     failure = error.failure
                 attempts.end_retry()
@@ -115,11 +115,13 @@ class Sender:
         finally:
             state.waiting_for_cooldown -= 1
 
-    async def _try(self, job: Job, state: UpstreamState, target: Target, key: Key) -> UpstreamAnswer:
+    async def _try(
+        self, job: Job, attempts: Attempts, state: UpstreamState, target: Target, key: Key
+    ) -> UpstreamAnswer:
         async def begin(call: UpstreamCall) -> UpstreamAnswer:
             state.remember(call.dialect.name, target.model, call.learned)
             answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
-            await answer.begin(job, self.transport, self.wall)
+            await answer.begin(job, attempts, self.transport, self.wall)
             return answer
 
         return await send_corrected(job.render(state, target), begin)

@@ -14,13 +14,15 @@ from math import inf
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.upstream.failures import malformed, too_large, too_late
-from dragoman.upstream.http.connection import HttpConnection, HungUp, NotHttp, Pool
+from dragoman.upstream.http.connection import Http2Only, HttpConnection, HungUp, NotHttp, Pool
 from dragoman.upstream.http.dial import default_tls, dial
 from dragoman.upstream.http.request import Place, find_place, write_head
 from dragoman.upstream.http.resolver import Resolver
 from dragoman.upstream.spec import Caps, Timeouts
 
 USUAL = Caps()
+STALE_S = 1.0  # a server that had closed an idle connection says so at once
+WORKED_S = 5.0  # a server that hangs up after this long has worked on the request
 
 
 class Opened:
@@ -114,8 +116,13 @@ class Transport:
         on_sent: Callable[[], None],
         method: str = "POST",
         caps: Caps = USUAL,
+        fresh: bool = False,
+        may_resend: Callable[[], bool] = lambda: True,
     ) -> Opened:
-        """Sends a request and waits at most `head_s` for the head of its answer. An UpstreamError says what failed."""
+        """Sends a request and waits at most `head_s` for the head of its answer. An UpstreamError says what failed.
+
+        `fresh`: on a new connection. `may_resend`: asked before a request is sent again, because the server had closed
+        the connection that was kept for it."""
         try:
             place = find_place(url)
             fields = {"host": place.host, **headers}
@@ -125,17 +132,20 @@ class Transport:
         except ValueError as error:
             raise UpstreamError(failure_of(error)) from error
         pool = self._pool(place.origin)
-        connection = pool.take()
+        connection = None if fresh else pool.take()
+        clock = asyncio.get_running_loop().time
         while True:
             if connection is None:
                 connection = await self._dial(place, min(timeouts.connect_s, head_s))
             on_sent()
+            sent = clock()
             try:
                 await _ask(connection, head, body, head_s, bodiless=method == "HEAD")
                 return Opened(connection, timeouts.idle_s, pool, caps)
             except HungUp as error:
-                if not connection.answers or connection.heard:
-                    raise UpstreamError(failure_of(error)) from error
+                idle = connection.answers > 0 and connection.heard == 0 and clock() - sent < STALE_S
+                if not idle or not may_resend():
+                    raise UpstreamError(hung_up(clock() - sent)) from error
                 connection = None  # the server had closed this idle connection: send again on a new one (F32)
             except (NotHttp, TimeoutError) as error:
                 raise UpstreamError(failure_of(error)) from error
@@ -180,6 +190,8 @@ async def _ask(connection: HttpConnection, head: bytes, body: bytes, head_s: flo
 def unreached(error: OSError) -> Failure:
     """Why there is no connection. It does not name the URL, which may contain a secret."""
     match error:
+        case ssl.SSLError() if "ALPN" in (error.reason or "") or "NO_APPLICATION_PROTOCOL" in (error.reason or ""):
+            return http2_only()
         case ssl.SSLError():
             words = "the upstream's TLS is not to be trusted"
             return Failure(kind="server_error", status=502, code="upstream_tls", message=words)
@@ -200,8 +212,21 @@ def failure_of(error: Exception) -> Failure:
             return too_late()
         case ValueError():
             return Failure(kind="server_error", status=502, code="upstream_url", message="the upstream's URL is no URL")
-        case HungUp():
-            words = "the upstream hung up"
-            return Failure(kind="server_error", status=502, code="upstream_disconnected", message=words)
+        case Http2Only():
+            return http2_only()
         case _:
             return malformed("the upstream's answer is not HTTP we read")
+
+
+def hung_up(after_s: float) -> Failure:
+    """A request that the upstream has worked on is not sent there again: it costs money each time."""
+    if after_s < WORKED_S:
+        code, words = "upstream_disconnected", "the upstream hung up"
+    else:
+        code, words = "upstream_gave_up", f"the upstream hung up after {after_s:.0f} s of work"
+    return Failure(kind="server_error", status=502, code=code, message=words)
+
+
+def http2_only() -> Failure:
+    words = "the upstream speaks HTTP/2 only, and dragoman speaks HTTP/1.1: put a proxy that speaks both between them"
+    return Failure(kind="server_error", status=502, code="upstream_http2_only", message=words)

@@ -8,6 +8,7 @@ import pytest
 from dragoman.dialects.jsonrpc import (
     RpcCall,
     RpcFault,
+    calls,
     decode_calls,
     encode_answers,
     encode_error,
@@ -161,3 +162,13 @@ def test_wrong_params_say_where() -> None:
         "message": "Invalid params: /params/model: expected string, found number",
         "data": {"kind": "invalid_request", "param": "/params/model"},
     }
+
+
+def test_a_batch_of_too_many_is_refused_before_its_calls_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of a million ones cost seconds and 300 MB."""
+    monkeypatch.setattr(calls, "_decode_call", None)
+    batch = decode_calls(b"[" + b",".join([b"1"] * 101) + b"]")
+    assert batch.single
+    (fault,) = batch.calls
+    assert isinstance(fault, RpcFault)
+    assert fault.error["message"] == "Invalid Request: more than 100 calls"

@@ -1,6 +1,7 @@
 """Anthropic Messages. https://docs.anthropic.com/en/api/messages (digest read 2026-11-15)"""
 
 from dragoman.dialects._base import Dialect, Door, What
+from dragoman.dialects._streams import is_last
 from dragoman.dialects.anthropic.failure import decode_failure, encode_failure
 from dragoman.dialects.anthropic.note_places import locate_reply, locate_request
 from dragoman.dialects.anthropic.profile import PROFILE
@@ -68,7 +69,7 @@ DIALECT = Dialect(
     media_type="text/event-stream",
     reply_keys=("content",),
     start_mark=b"message_start",
-    end_mark=b"message_stop",
+    is_end=is_last("type", "message_stop"),
     end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
     ping=b'event: ping\ndata: {"type": "ping"}\n\n',
     counts_first=True,  # Claude Code's context meter believes the first number it sees (FIELD-CASES 27)

@@ -23,6 +23,7 @@ from dragoman.errors import DecodeError
 from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of, load_json
 
 METHODS = (METHOD,)
+MOST_CALLS = 100  # in one batch
 Id: TypeAlias = "str | int | Raw | None"  # Raw: a number with a fraction, as it was written
 
 
@@ -54,7 +55,8 @@ class _Identified(Struct):
     id: Raw = Raw(b"null")
 
 
-def decode_calls(data: bytes, methods: Collection[str] = METHODS) -> Batch:
+def decode_calls(data: bytes, methods: Collection[str] = METHODS, most: int = MOST_CALLS) -> Batch:
+    """The calls of a body. A batch of more than `most` is one fault, and none of its calls is looked at."""
     try:
         body = load_json(data)
     except DecodeError as error:
@@ -63,6 +65,8 @@ def decode_calls(data: bytes, methods: Collection[str] = METHODS) -> Batch:
         return Batch(calls=(_decode_call(body, data, methods),), single=True)
     if not body:
         return Batch(calls=(RpcFault(error=make_error(INVALID_REQUEST, "an empty batch")),), single=True)
+    if len(body) > most:
+        return Batch(calls=(RpcFault(error=make_error(INVALID_REQUEST, f"more than {most} calls")),), single=True)
     pieces = msgspec.json.decode(data, type=list[Raw])
     return Batch(calls=tuple(_decode_call(b, p, methods) for b, p in zip(body, pieces, strict=True)), single=False)
 

@@ -1,6 +1,7 @@
 """Ollama's own API: /api/chat and /api/generate. https://github.com/ollama/ollama docs/api.md (read 2026-11-15)"""
 
 from dragoman.dialects._base import Dialect, What
+from dragoman.dialects._streams import is_last
 from dragoman.dialects.ollama.failure import decode_failure, encode_failure
 from dragoman.dialects.ollama.note_places import locate_reply, locate_request
 from dragoman.dialects.ollama.profile import PROFILE
@@ -70,6 +71,7 @@ DIALECT = Dialect(
     embeddings=EMBEDDINGS,
     media_type="application/x-ndjson",
     reply_keys=("message", "response"),
+    is_end=is_last("done", True),
     dated=True,
     encode_loaded=encode_loaded,
 )

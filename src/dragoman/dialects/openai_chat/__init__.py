@@ -85,7 +85,7 @@ DIALECT = Dialect(
     carried_headers=("openai-beta",),
     media_type="text/event-stream",
     reply_keys=("choices",),
-    end_mark=b"[DONE]",
+    is_end=lambda data: data.strip() == b"[DONE]",
     end_frame=b"data: [DONE]\n\n",
     ping=b": keep-alive\n\n",
     usage_option=("stream_options", "include_usage"),

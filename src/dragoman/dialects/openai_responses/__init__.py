@@ -2,6 +2,7 @@
 
 from dragoman.dialects._base import Dialect, What
 from dragoman.dialects._openai_services import EMBEDDINGS, MODELS, SPEECH
+from dragoman.dialects._streams import is_last
 from dragoman.dialects.openai_responses.failure import decode_failure, encode_failure
 from dragoman.dialects.openai_responses.note_places import locate_reply, locate_request
 from dragoman.dialects.openai_responses.profile import PROFILE
@@ -75,6 +76,7 @@ DIALECT = Dialect(
     carried_headers=("openai-beta",),
     media_type="text/event-stream",
     reply_keys=("output",),
+    is_end=is_last("type", "response.completed", "response.incomplete", "response.failed"),
     ping=b": keep-alive\n\n",
     dated=True,
     reply_id_prefix="resp_",

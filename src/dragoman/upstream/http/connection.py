@@ -10,6 +10,9 @@ from typing import Any
 import httptools
 
 MAX_HEAD_BYTES = 64 * 1024
+FRAMING = 16  # bytes around each byte of a chunked body; a body in chunks of one byte has five
+# The first frame of an HTTP/2 server, after its length: SETTINGS, or GOAWAY to a client that does not speak it.
+HTTP2 = (b"\x04\x00\x00\x00\x00\x00", b"\x07\x00\x00\x00\x00\x00")
 POOL_IDLE_S = 20.0  # most servers keep idle connections longer than this (FIELD-CASES 107)
 FULL_BYTES = 256 * 1024  # unread bytes at which the upstream has to wait
 
@@ -20,6 +23,10 @@ class HungUp(ConnectionError):
 
 class NotHttp(Exception):
     """The upstream's bytes are not an HTTP answer."""
+
+
+class Http2Only(NotHttp):
+    """The upstream speaks HTTP/2 without having been asked to."""
 
 
 class HttpConnection(asyncio.Protocol):
@@ -51,6 +58,7 @@ class HttpConnection(asyncio.Protocol):
         self.error: Exception | None = None
         self._pieces: list[bytes] = []
         self._size = 0  # of the pieces
+        self._wire_size = self._body_size = 0  # of the body so far, with and without what frames it
         self._framed = False  # the head says where the body ends
         self._bodiless = False
         self._keeps = False  # the server keeps the connection open
@@ -141,13 +149,17 @@ class HttpConnection(asyncio.Protocol):
             return
         if not self.arrived:
             self.heard += len(data)
+        else:
+            self._wire_size += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(error)
+            self._fail(Http2Only("it begins as HTTP/2 does") if data[3:9] in HTTP2 and not self.arrived else error)
         else:
             if not self.arrived and self.heard > MAX_HEAD_BYTES:
                 self._fail(NotHttp("its head is too large"))
+            elif self._wire_size - self._body_size > MAX_HEAD_BYTES + FRAMING * self._body_size:
+                self._fail(NotHttp("its chunks and trailers are too large"))
         if self._size > FULL_BYTES and not self._paused and not self.closed:
             self._paused = True
             self._transport.pause_reading()
@@ -155,8 +167,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _fail(self, error: Exception) -> None:
         if not self.ended:
-            self.error = NotHttp("what it wrote is not HTTP")
-            self.error.__cause__ = error.with_traceback(None)
+            self.error = error if isinstance(error, Http2Only) else NotHttp("what it wrote is not HTTP")
+            self.error.__cause__ = error.with_traceback(None) if self.error is not error else None
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -182,6 +194,8 @@ class HttpConnection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
+        if self.headers.get("transfer-encoding", "chunked").strip().lower() not in ("chunked", "identity"):
+            raise httptools.HttpParserError("a transfer coding other than chunked")
         if status >= 200 and not self.ended:
             self.status, self.arrived = status, True
             self._framed = "content-length" in self.headers or "transfer-encoding" in self.headers
@@ -191,6 +205,7 @@ class HttpConnection(asyncio.Protocol):
         if not self.ended:
             self._pieces.append(data)
             self._size += len(data)
+            self._body_size += len(data)
 
     def on_message_complete(self) -> None:
         if not self.arrived:  # 100 Continue, 103 Early Hints: the answer follows

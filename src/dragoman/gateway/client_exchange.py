@@ -1,0 +1,109 @@
+"""ClientExchange: one request as it arrives on a client's connection, and how its answer is written back."""
+
+import asyncio
+from typing import Any, Protocol
+
+from dragoman.errors import UpstreamError
+from dragoman.failure import Failure
+from dragoman.gateway.bodies import too_large
+from dragoman.gateway.http import HttpRequest
+
+UNREAD_BYTES = 64 * 1024  # of a body that the app has not read yet; above this the client has to wait
+FRAMING = 16  # bytes around each byte of a chunked body; a body in chunks of one byte has five
+
+
+async def nothing_more() -> bytes:
+    """Stands in for the body of a finished request."""
+    return b""
+
+
+class Connection(Protocol):
+    """What an exchange needs of its ClientConnection."""
+
+    loop: asyncio.AbstractEventLoop
+    transport: Any
+    stalled: asyncio.Future[None] | None
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+class ClientExchange:
+    """One request as it arrives, and how its answer is written back."""
+
+    __slots__ = (
+        *("_connection", "_fault", "_pieces", "_size", "_waiter"),
+        *("begun", "chunked", "done", "expects", "http", "keep", "length", "limit", "wire_size"),
+    )
+
+    def __init__(self, connection: Connection, http: HttpRequest, limit: int) -> None:
+        self._connection = connection
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._fault: Failure | None = None
+        self.http = http
+        self.limit = limit  # of the body
+        self.length = _length(http.headers.get("content-length", ""))
+        self.wire_size = 0  # of the body so far, with what frames it
+        self.expects = http.headers.get("expect", "").lower() == "100-continue"
+        self.done = False  # the whole body has arrived
+        self.keep = True  # keep the connection for the next request
+        self.begun = False  # the answer has begun
+        self.chunked = True
+
+    def feed(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > self.limit:
+            self.wake()
+        else:
+            self._pieces.append(data)
+            if self._waiter is None and self._size > UNREAD_BYTES:
+                self._connection.pause_reading()
+
+    def wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def fail(self, status: int, words: str) -> None:
+        """The rest of the body will not come: what did come is not what its head says."""
+        self._fault = Failure(kind="invalid_request", status=status, message=words)
+        self.keep = False
+        self.wake()
+
+    def is_mostly_framing(self, allowed: int) -> bool:
+        """Whether chunk sizes, their extensions and trailers are out of proportion to the body."""
+        return self.wire_size - self._size > allowed + FRAMING * self._size
+
+    async def read(self) -> bytes:
+        """Reads the body, once. A body over the limit is an error as soon as its size is known."""
+        if self.length > self.limit:
+            raise UpstreamError(too_large(self.limit))
+        if not self.done and self._size <= self.limit and self._fault is None:
+            await self._arrive()
+        self._connection.resume_reading()  # from here on we must notice when the client leaves
+        if self._size > self.limit:
+            raise UpstreamError(too_large(self.limit))
+        if self._fault is not None:
+            raise UpstreamError(self._fault)
+        pieces, self._pieces = self._pieces, []
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def _arrive(self) -> None:
+        connection = self._connection
+        if self.expects:
+            connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        connection.resume_reading()
+        self._waiter = connection.loop.create_future()
+        await self._waiter
+
+    async def write(self, data: bytes) -> None:
+        """Writes a piece of a streamed answer. Waits while the client does not read."""
+        connection = self._connection
+        if connection.stalled is not None:
+            await connection.stalled
+        connection.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data)
+
+
+def _length(said: str) -> int:
+    return int(said) if said.isdigit() and len(said) < 16 else 0
