@@ -316,16 +316,15 @@ def _learn_signature(failure: Failure, request: Request, profile: Profile, notes
     """Gemini: calls without a signature get the documented placeholder. Broken signatures are removed first."""
     if profile.dialect != "gemini":
         return None
+    signing = replace(profile, sentinel=_SENTINEL)
     if _SPOILT.search(failure.message):
         bare = _without_seals(request, notes)
         if bare is None:
             return None
-        return Lesson(
-            request=sign_calls(bare, _SENTINEL, profile.dialect, notes), what="without the refused signatures"
-        )
+        return Lesson(request=sign_calls(bare, signing, notes), what="without the refused signatures")
     if not _UNSIGNED.search(failure.message):
         return None
-    changed = sign_calls(request, _SENTINEL, profile.dialect, notes)
+    changed = sign_calls(request, signing, notes)
     if changed is request:
         return None
     return Lesson(request=changed, what="calls marked as unsigned", remember={"sentinel": _SENTINEL})

@@ -8,8 +8,19 @@ from dragoman.errors import LossError
 from dragoman.model.messages import Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes.pairing import INTERRUPTED, name_results, pair_calls
+from dragoman.passes import pairing
+from dragoman.passes.pairing import INTERRUPTED
+from dragoman.passes.profile import Profile
 from tests.passes.talk import assistant, call, parts_of, result, system, talk, user
+
+
+def pair_calls(request: Request, notes: Notes, *, mend: bool = False, ordered: bool = True) -> Request:
+    profile = Profile(pairing="mend" if mend else "remove", results_in_order=ordered)
+    return pairing.pair_calls(request, profile, notes)
+
+
+def name_results(request: Request, notes: Notes) -> Request:
+    return pairing.name_results(request, Profile(), notes)
 
 
 def paired(request: Request, *, mend: bool = False, ordered: bool = True) -> tuple[Message, ...]:

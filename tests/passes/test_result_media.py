@@ -4,6 +4,7 @@ from dragoman.model.messages import Document, Image, Message, Part, Text, ToolCa
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.media import move_result_media
+from dragoman.passes.profile import Profile
 
 SHOT = Image(data="iVBO", media_type="image/png")
 PAPER = Document(data="JVBE", media_type="application/pdf", name="a.pdf")
@@ -22,15 +23,15 @@ CALLS = Message(role="assistant", parts=tuple(ToolCall(id=c, name="f", arguments
 
 def moved(*messages: Message) -> tuple[tuple[Message, ...], list[str]]:
     notes = Notes()
-    request = move_result_media(Request(model="m", messages=messages), notes)
-    assert move_result_media(request, Notes()) is request, "once is enough"
+    request = move_result_media(Request(model="m", messages=messages), Profile(), notes)
+    assert move_result_media(request, Profile(), Notes()) is request, "once is enough"
     return request.messages, [f"{note.kind} {note.where}" for note in notes]
 
 
 def test_a_conversation_without_media_in_results_is_the_same_object() -> None:
     request = Request(model="m", messages=(user(SHOT), CALLS, user(result("a", Text(text="1")))))
     notes = Notes()
-    assert move_result_media(request, notes) is request
+    assert move_result_media(request, Profile(), notes) is request
     assert not len(notes)
 
 

@@ -6,6 +6,7 @@ import dragoman
 from dragoman import LossError
 from dragoman.model.messages import Message, Text, ToolCall
 from dragoman.notes import Notes
+from dragoman.passes.profile import Profile
 from dragoman.passes.turns import join_apart, join_calls, join_turns
 from tests.passes.talk import talk, user
 
@@ -34,7 +35,8 @@ def named(name: str, *parts: Text | ToolCall) -> Message:
 def test_a_join_notes_what_one_turn_cannot_say_twice(join: object) -> None:
     call = ToolCall(id="c", name="f", arguments="{}")
     notes = Notes()
-    joined = join(talk(user("hi"), named("alice", call), named("bob", Text(text="x"))), notes)  # type: ignore[operator]
+    said = talk(user("hi"), named("alice", call), named("bob", Text(text="x")))
+    joined = join(said, Profile(), notes)  # type: ignore[operator]
     assert len(joined.messages) == 2
     assert joined.messages[1].extras == {"openai_chat": {"name": "bob"}}
     assert [(note.kind, note.why) for note in notes] == [("dropped", "joined with a turn that says another")]

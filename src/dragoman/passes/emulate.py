@@ -42,27 +42,32 @@ class Undo(Struct, frozen=True, kw_only=True):
         return not (self.custom or self.json_tool or self.expected or self.stops)
 
 
-def emulate(request: Request, profile: Profile, notes: Notes) -> tuple[Request, Undo]:
-    undo = Undo()
-    lacks = profile.lacks
-    if not lacks:
-        return _stop_overflow(request, profile, undo)
-    if "custom_tools" in lacks:
-        request, undo = _emulate_custom(request, profile, undo, notes)
-    if "server_tools" in lacks:
+NOTHING_TO_UNDO = Undo()
+
+
+def emulate(request: Request, profile: Profile, notes: Notes, *, freeform: bool = True) -> tuple[Request, Undo]:
+    """`freeform`: the history may have calls and results in free text."""
+    undo, lacks = NOTHING_TO_UNDO, profile.lacks
+    if "custom_tools" in lacks and (request.tools or freeform):
+        request, undo = _emulate_custom(request, profile, undo, notes, freeform=freeform)
+    if "server_tools" in lacks and request.tools:
         request = tell_server_tools(request, profile, notes)
-    request, undo = _emulate_output(request, profile, undo, notes)
-    if "tool_choice" in lacks and request.tool_choice is not None:
-        request = _emulate_choice(request, request.tool_choice, profile, notes)
-    elif request.tool_choice is not None and ("named_choice" in lacks or _names_some(request.tool_choice, profile)):
-        request = _emulate_names(request, request.tool_choice, profile, notes)
+    if lacks and request.output is not None and request.output.type != "text":
+        request, undo = _emulate_output(request, request.output, profile, undo, notes)
+    choice = request.tool_choice
+    if "tool_choice" in lacks and choice is not None:
+        request = _emulate_choice(request, choice, profile, notes)
+    elif lacks and choice is not None and ("named_choice" in lacks or _names_some(choice, profile)):
+        request = _emulate_names(request, choice, profile, notes)
     if "parallel_off" in lacks and request.parallel_calls is not None:
         request = _leave_out(request, "parallel_calls", "parallel_off", profile, notes)
     if "choices" in lacks and request.choices is not None:
         request, undo = _emulate_choices(request, request.choices, profile, undo, notes)
     if "stop" in lacks and request.stop is not None:
         request, undo = _emulate_stop(request, request.stop, profile, undo, notes)
-    return _stop_overflow(request, profile, undo)
+    if profile.stops is not None and request.stop is not None and len(request.stop) > profile.stops:
+        undo = _stop_overflow(request.stop[profile.stops :], profile, undo)
+    return request, undo
 
 
 def _refuse(feature: Feature, profile: Profile, field: str, notes: Notes) -> None:
@@ -79,11 +84,12 @@ def _leave_out(request: Request, field: str, feature: Feature, profile: Profile,
 # ---------------------------------------------------------------- freeform tools (FIELD-CASES 39)
 
 
-def _emulate_custom(request: Request, profile: Profile, undo: Undo, notes: Notes) -> tuple[Request, Undo]:
+def _emulate_custom(
+    request: Request, profile: Profile, undo: Undo, notes: Notes, *, freeform: bool
+) -> tuple[Request, Undo]:
     tools = request.tools or ()
     custom = frozenset([tool.name for tool in tools if type(tool) is CustomTool])
-    spoken = _has_freeform(request)
-    if not custom and not spoken:  # fast path: nothing freeform
+    if not custom and not freeform:  # fast path: nothing freeform
         return request, undo
     if custom:
         _refuse("custom_tools", profile, "tools", notes)
@@ -100,15 +106,6 @@ def _emulate_custom(request: Request, profile: Profile, undo: Undo, notes: Notes
     messages = tuple(_plain_calls(m, i, notes) for i, m in enumerate(request.messages))
     request = replace(request, tools=tuple(changed) if request.tools is not None else None, messages=messages)
     return request, replace(undo, custom=custom)
-
-
-def _has_freeform(request: Request) -> bool:
-    for message in request.messages:
-        for part in message.parts:
-            kind = type(part)
-            if (kind is ToolCall or kind is ToolResult) and part.freeform:  # type: ignore[union-attr]
-                return True
-    return False
 
 
 def _as_function(tool: CustomTool) -> Tool:
@@ -136,10 +133,9 @@ def _plain_calls(message: Message, i: int, notes: Notes) -> Message:
 # ---------------------------------------------------------------- JSON answers (FIELD-CASES 71)
 
 
-def _emulate_output(request: Request, profile: Profile, undo: Undo, notes: Notes) -> tuple[Request, Undo]:
-    output = request.output
-    if output is None or output.type == "text":
-        return request, undo
+def _emulate_output(
+    request: Request, output: OutputFormat, profile: Profile, undo: Undo, notes: Notes
+) -> tuple[Request, Undo]:
     feature: Feature = "json_schema" if output.type == "json_schema" else "json"
     if feature not in profile.lacks:
         return request, undo
@@ -259,10 +255,8 @@ def _emulate_stop(
     return replace(request, stop=None), replace(undo, stops=sequences)
 
 
-def _stop_overflow(request: Request, profile: Profile, undo: Undo) -> tuple[Request, Undo]:
-    """More sequences than the target takes: parameters.py sends the first, the others are cut here."""
-    if profile.stops is None or request.stop is None or len(request.stop) <= profile.stops:
-        return request, undo
+def _stop_overflow(rest: tuple[str, ...], profile: Profile, undo: Undo) -> Undo:
+    """More sequences than the target takes: parameters.py sends the first, the rest are cut here."""
     if profile.policy_of("stop") != "emulate":
-        return request, undo
-    return request, replace(undo, stops=tuple(s for s in request.stop[profile.stops :] if s))
+        return undo
+    return replace(undo, stops=tuple(sequence for sequence in rest if sequence))

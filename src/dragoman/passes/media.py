@@ -56,7 +56,7 @@ _USUAL = str.maketrans("-_", "+/")
 
 def respell_base64(data: str) -> str:
     """Base64 in the usual alphabet, padded, without white space: what every server reads. Any other text stays."""
-    if len(data) % 4 == 0 and not any(odd in data for odd in _ODD):  # fast path: nearly all
+    if len(data) % 4 == 0 and not any(odd in data for odd in _ODD):  # fast path: legal base64
         return data
     bare = "".join(data.split()).translate(_USUAL).rstrip("=")
     if len(bare) % 4 == 1 or _BASE64.fullmatch(bare) is None:
@@ -80,21 +80,6 @@ def fit_media(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 _CONCERNED = frozenset({Image, Document, Audio, Video, Opaque})
-_RARE_IN_RESULTS = _CONCERNED | {ToolResult}  # a result in a result is not looked into
-
-
-def holds_rare(messages: tuple[Message, ...]) -> bool:
-    """Whether there is anything but words, thoughts and calls anywhere."""
-    for message in messages:
-        for part in message.parts:
-            kind = type(part)
-            if kind is ToolResult:
-                for inner in part.parts:  # type: ignore[union-attr]
-                    if type(inner) in _RARE_IN_RESULTS:
-                        return True
-            elif kind in _CONCERNED:
-                return True
-    return False
 
 
 def _is_concerned(parts: tuple[Part, ...]) -> bool:
@@ -243,7 +228,7 @@ def _same_family(said: str, found: str) -> bool:
 # Pictures and files in tool results: shown beside them, where a target's results hold text only.
 
 
-def move_result_media(request: Request, notes: Notes) -> Request:
+def move_result_media(request: Request, profile: Profile, notes: Notes) -> Request:
     """A placeholder in the result, the thing itself in a user turn behind ALL results of that turn: a turn between two
     results would part the second from its call (FIELD-CASES 3, 30)."""
     if not _any_media(request):  # fast path: no media in results

@@ -22,15 +22,19 @@ INTERRUPTED = "[no result: the call was interrupted]"
 Place = tuple[int, int]  # message, part
 
 
-def pair_calls(request: Request, notes: Notes, *, mend: bool = False, ordered: bool = True) -> Request:
+def pair_calls(request: Request, profile: Profile, notes: Notes) -> Request:
     """Removes what has no counterpart and puts results directly behind their calls; all else comes back unchanged.
 
-    `mend` keeps instead: an unanswered call gets an error result, an orphan result becomes user text. `ordered` says
-    that results must come in the order of their calls; without it, results already together behind them are left.
+    With the pairing "mend" everything is kept: an unanswered call gets an error result, an orphan result becomes user
+    text. Where results need not come in the order of their calls, results already together behind them are left.
     """
+    if profile.is_continued(request.extras):
+        return request
+    ordered = profile.results_in_order
     if _is_paired(request.messages, ordered):  # fast path: paired calls
         return request
-    return replace(request, messages=tuple(_Repair(request.messages, notes, mend=mend, ordered=ordered).run()))
+    repair = _Repair(request.messages, notes, mend=profile.pairing == "mend", ordered=ordered)
+    return replace(request, messages=tuple(repair.run()))
 
 
 def _is_paired(messages: tuple[Message, ...], ordered: bool) -> bool:
@@ -274,7 +278,7 @@ def _are_named(messages: tuple[Message, ...]) -> bool:
     return True
 
 
-def name_results(request: Request, notes: Notes) -> Request:
+def name_results(request: Request, profile: Profile, notes: Notes) -> Request:
     """Every result bears the name of the function it answers, never a made-up one (mission A7, FIELD-CASES 67).
 
     Wants a paired history.
@@ -319,8 +323,6 @@ RAW = "_raw"  # as the dialects do whose calls bear objects
 
 
 def mend_arguments(request: Request, profile: Profile, notes: Notes) -> Request:
-    if profile.arguments != "object":
-        return request
     changed = {i: _mend(message, i, notes) for i, message in enumerate(request.messages) if _is_broken(message)}
     if not changed:
         return request
@@ -356,10 +358,8 @@ def _mend(message: Message, i: int, notes: Notes) -> Message:
 _WORDS = {"null": None, "blank": "empty"}  # how the Chat dialect remembers what stood there
 
 
-def spell_no_text(request: Request, profile: Profile) -> Request:
+def spell_no_text(request: Request, profile: Profile, notes: Notes) -> Request:
     """A turn that only calls, in the one way the target takes: a spelling, nothing is lost."""
-    if profile.empty_content == "any":
-        return request
     word = _WORDS[profile.empty_content]
     changed = {i: _spell(m, word, profile.dialect) for i, m in enumerate(request.messages) if _only_calls(m)}
     messages = tuple(changed.get(i, m) for i, m in enumerate(request.messages))
@@ -385,11 +385,11 @@ def _spell(message: Message, word: str | None, dialect: str) -> Message:
 NOT_NOW = "Used earlier in this conversation, no longer there: not to be called."
 
 
-def declare_history(request: Request, notes: Notes) -> Request:
+def declare_history(request: Request, profile: Profile, notes: Notes) -> Request:
     """Tools that only the history knows, for relays that refuse its calls without them (FIELD-CASES 66). A model that
     is free to call a stand-in calls it instead of answering, so it is told not to, twice."""
     names = {p.name: None for m in request.messages for p in m.parts if isinstance(p, ToolCall)}
-    if not names:
+    if request.tools or not names:
         return request
     notes.invented((ROOT, "tools"), "the history has calls, so the request must have their tools")
     empty = {"type": "object", "properties": {}}

@@ -96,7 +96,7 @@ def _fit_stop(stop: tuple[str, ...], profile: Profile, notes: Notes) -> tuple[st
     return kept or (None if stop else stop)
 
 
-def drop_lone_choice(request: Request, notes: Notes) -> Request:
+def drop_lone_choice(request: Request, profile: Profile, notes: Notes) -> Request:
     """ "tool_choice is only allowed when tools are specified"; Codex says it always (CLIENTS 7)."""
     lone = [name for name in ("tool_choice", "parallel_calls") if getattr(request, name) is not None]
     if request.tools or not lone:
@@ -175,9 +175,9 @@ def _fit_tools(request: Request, profile: Profile, notes: Notes) -> Request:
 # ---------------------------------------------------------------- cache marks
 
 
-def limit_cache_marks(request: Request, most: int, notes: Notes) -> Request:
-    """The last `most` marks stay: they cover the longest prefixes (Anthropic takes 4, the automatic one included)."""
-    places = list(_marks(request))
+def limit_cache_marks(request: Request, profile: Profile, notes: Notes) -> Request:
+    """The last marks stay: they cover the longest prefixes (Anthropic takes 4, the automatic one included)."""
+    most, places = profile.cache_marks or 0, _marks(request)
     if len(places) + (request.cache is not None) <= most:
         return request
     gone = set(places[: len(places) + (request.cache is not None) - most])
@@ -203,7 +203,10 @@ def _marks(request: Request) -> "list[tuple[int, int]]":
     found = [(-1, j) for j, tool in enumerate(request.tools or ()) if type(tool) is Tool and tool.cache is not None]
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.parts):
-            if type(part) not in _UNMARKED and part.cache is not None:  # type: ignore[union-attr]
+            if type(part) is Text:  # on its own: Python reads a field of one type faster than a field of several
+                if part.cache is not None:
+                    found.append((i, j))
+            elif type(part) not in _UNMARKED and part.cache is not None:  # type: ignore[union-attr]
                 found.append((i, j))
     return found
 
@@ -220,15 +223,16 @@ def _unmark(part: Part) -> Part:
 # xAI: "Failed to deserialize the JSON body into the target type" for a null where there may be nothing at all.
 
 
-def drop_nulls(request: Request, dialect: str) -> Request:
+def drop_nulls(request: Request, profile: Profile, notes: Notes) -> Request:
     """A spelling: nothing is lost."""
+    dialect = profile.dialect
     changes: dict[str, Any] = {}
     extras = _without(request.extras, dialect)
     if extras is not request.extras:
         changes["extras"] = extras
-    messages = tuple(_clean(message, dialect) for message in request.messages)
-    if any(a is not b for a, b in zip(messages, request.messages, strict=True)):
-        changes["messages"] = messages
+    cleaned = {i: _clean(message, dialect) for i, message in enumerate(request.messages) if message.extras}
+    if any(message is not request.messages[i] for i, message in cleaned.items()):
+        changes["messages"] = tuple(cleaned.get(i, message) for i, message in enumerate(request.messages))
     if request.tools is not None:
         tools = tuple(tool if isinstance(tool, ServerTool) else _clean(tool, dialect) for tool in request.tools)
         if any(a is not b for a, b in zip(tools, request.tools, strict=True)):
@@ -264,7 +268,7 @@ AN_ANSWER = 2_048  # at most: agents ask for far more than they get, and a windo
 
 
 def open_window(request: Request, profile: Profile, notes: Notes) -> Request:
-    if profile.context is None or profile.native:  # who speaks Ollama's language knows of its windows
+    if profile.context is None:
         return request
     own = request.extras.get(profile.dialect, {})
     options = own.get("options")

@@ -2,20 +2,32 @@
 
 prepared = prepare(request, profile, notes)     # for a gateway: with what the way back has to put right
 request = legalise(request, profile, notes)     # for a conversion
+
+`STEPS` lists the passes. A profile chooses among them once; a request needs those for what it holds.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.model.messages import Opaque
-from dragoman.model.request import Request
+from dragoman.model.messages import (
+    Audio,
+    Document,
+    Image,
+    Opaque,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Video,
+)
+from dragoman.model.request import Request, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.emulate import Undo, emulate
 from dragoman.passes.json_answers import Expected
-from dragoman.passes.media import fit_media, holds_rare, move_result_media
+from dragoman.passes.media import fit_media, move_result_media
 from dragoman.passes.pairing import declare_history, mend_arguments, name_results, pair_calls, spell_no_text
 from dragoman.passes.parameters import drop_lone_choice, drop_nulls, fit_parameters, limit_cache_marks, open_window
 from dragoman.passes.profile import Profile
@@ -52,11 +64,162 @@ class Prepared(Struct, frozen=True):
     undo: Undo
 
 
-Step: TypeAlias = Callable[[Request, Profile, Notes], Request]
+# ---------------------------------------------------------------- what a request holds
+
+ANYTHING = "anything"
+SEAL = "a seal"
+CACHE_MARK = "a cache mark"
+EMPTY_TURN = "an empty turn"
+FREEFORM = "a call or result in free text"
+NESTED_RESULT = "a result in a result"
+MEDIA = frozenset({Image, Document, Audio, Video, Opaque, NESTED_RESULT})  # and what is treated with them
+CALLS = frozenset({ToolCall, ToolResult})
+INSTRUCTIONS = frozenset({"system", "developer"})
+
+
+def find_contents(request: Request) -> set[object]:
+    """The roles and kinds of parts in a request, and whether there are seals, cache marks, freeform calls and empty
+    turns: one look at everything, instead of one by each pass.
+
+    The most frequent kinds come first, each with lines of its own: Python reads a field of one type faster than a field
+    of several types."""
+    found: set[object] = {ANYTHING}
+    add = found.add
+    for message in request.messages:
+        add(message.role)
+        parts = message.parts
+        if not parts:
+            add(EMPTY_TURN)
+        for part in parts:
+            kind = type(part)
+            add(kind)
+            if kind is Text:
+                if part.seal is not None:  # type: ignore[union-attr]
+                    add(SEAL)
+                if part.cache is not None:  # type: ignore[union-attr]
+                    add(CACHE_MARK)
+            elif kind is ToolCall:
+                if part.seal is not None:  # type: ignore[union-attr]
+                    add(SEAL)
+                if part.cache is not None:  # type: ignore[union-attr]
+                    add(CACHE_MARK)
+                if part.freeform:  # type: ignore[union-attr]
+                    add(FREEFORM)
+            elif kind is ToolResult:
+                if part.cache is not None:  # type: ignore[union-attr]
+                    add(CACHE_MARK)
+                if part.freeform:  # type: ignore[union-attr]
+                    add(FREEFORM)
+                for inner in part.parts:  # type: ignore[union-attr]
+                    add(NESTED_RESULT if type(inner) is ToolResult else type(inner))
+            elif kind is not Reasoning:
+                if getattr(part, "seal", None) is not None:
+                    add(SEAL)
+                if getattr(part, "cache", None) is not None:
+                    add(CACHE_MARK)
+    if request.cache is not None:
+        add(CACHE_MARK)
+    for tool in request.tools or ():
+        if type(tool) is Tool and tool.cache is not None:
+            add(CACHE_MARK)
+    return found
+
+
+# ---------------------------------------------------------------- the passes
+
+
+class Step(Struct, frozen=True):
+    """One pass: for which profiles it is there, and what a request must hold for it to have anything to do."""
+
+    run: Callable[[Request, Profile, Notes], Request]
+    needs: frozenset[object] = frozenset({ANYTHING})
+    when: Callable[[Profile], bool] = lambda profile: True
+
+
+def _with(*found: object) -> frozenset[object]:
+    return frozenset(found)
+
+
+# Pairing first: everything else may look at a call and know its result. Reasoning and media before the turns, which
+# must not be left empty by them.
+STEPS: tuple[Step, ...] = (
+    Step(tell_server_history, _with(Opaque), lambda p: "server_tools" in p.lacks),
+    # calls and results
+    Step(pair_calls, CALLS, lambda p: p.pairing != "keep"),
+    Step(name_results, _with(ToolResult), lambda p: p.result_names),
+    Step(declare_history, _with(ToolCall), lambda p: p.tools_for_history),
+    Step(mend_arguments, _with(ToolCall), lambda p: p.arguments == "object"),
+    Step(move_result_media, MEDIA, lambda p: not p.result_media),
+    Step(fit_media, MEDIA),
+    # reasoning
+    Step(replay_reasoning, _with(Reasoning, SEAL)),
+    Step(fit_thinking, when=lambda p: p.thinking is not None),
+    Step(require_echo, _with("assistant"), lambda p: p.echo == "required"),
+    Step(begin_loops_with_thinking, _with(ToolCall), lambda p: p.thinking_first),
+    Step(fit_forced_choice, when=lambda p: p.forced_choice != "yes"),
+    Step(sign_calls, _with(ToolCall), lambda p: p.sentinel is not None),
+    Step(fit_sampling, when=lambda p: p.sampling != "yes" or p.one_sampler),
+    # turns
+    Step(drop_billing, INSTRUCTIONS, lambda p: not p.billing),
+    Step(say_refusals_as_text, _with(Refusal), lambda p: not p.refusals),
+    Step(say_developer_as_system, _with("developer"), lambda p: not p.developer),
+    Step(place_system, INSTRUCTIONS),
+    Step(drop_silent_turns, _with(EMPTY_TURN), lambda p: p.empty_text),
+    Step(drop_empty_text, when=lambda p: not p.empty_text),
+    Step(drop_last_thoughts, _with(Reasoning), lambda p: p.thoughts != "alone"),
+    Step(begin_with_user, when=lambda p: p.first_user),
+    Step(end_with_user, _with("assistant"), lambda p: not p.prefill),
+    Step(strip_last_text, _with("assistant"), lambda p: p.prefill and not p.empty_text),
+    Step(set_results_apart, _with(ToolResult), lambda p: p.results_alone),
+    Step(join_apart, when=lambda p: p.results_alone),
+    Step(join_turns, when=lambda p: p.join_turns and not p.results_alone),
+    Step(join_calls, _with(ToolCall), lambda p: p.join_calls and not p.join_turns and not p.results_alone),
+    Step(spell_no_text, _with(ToolCall), lambda p: p.empty_content != "any"),
+    Step(put_results_first, _with(ToolResult), lambda p: p.results_first),
+    # parameters
+    Step(drop_nulls, when=lambda p: not p.nulls),
+    Step(fit_parameters),
+    Step(drop_lone_choice, when=lambda p: not p.choice_alone and not p.native),
+    Step(limit_cache_marks, _with(CACHE_MARK), lambda p: p.cache_marks is not None),
+    # A client that speaks Ollama's own dialect knows of its windows.
+    Step(open_window, when=lambda p: p.context is not None and not p.native),
+)
+
+MOST_PLANS = 1_000
+_plans: dict[int, tuple[Profile, tuple[Step, ...]]] = {}  # by identity; the profile is kept, so that its id stays its
+
+
+def _plan(profile: Profile) -> tuple[Step, ...]:
+    """The passes that a profile asks for."""
+    known = _plans.get(id(profile))  # fast path: known plan
+    if known is None:
+        known = (profile, tuple(step for step in STEPS if step.when(profile)))
+        if len(_plans) >= MOST_PLANS:
+            _plans.clear()
+        _plans[id(profile)] = known
+    return known[1]
 
 
 def legalise(request: Request, profile: Profile, notes: Notes) -> Request:
     return prepare(request, profile, notes).request
+
+
+def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
+    before, contents = notes.stage(request), find_contents(request)
+    if Opaque in contents:
+        _refuse_orders(request, profile, notes)
+    request, undo = emulate(request, profile, notes, freeform=FREEFORM in contents)
+    if request is not before:
+        contents = find_contents(notes.stage(request))
+    for step in _plan(profile):
+        if step.needs.isdisjoint(contents):  # fast path: nothing of its kind
+            continue
+        before, request = request, step.run(request, profile, notes)
+        if request is not before:
+            notes.stage(request)
+            if request.messages is not before.messages or request.tools is not before.tools:
+                contents = find_contents(request)
+    return _spell_tools(request, profile, undo, notes)
 
 
 # Not content but orders: an answer that knows nothing of them answers another question.
@@ -75,15 +238,8 @@ def _refuse_orders(request: Request, profile: Profile, notes: Notes) -> None:
             raise notes.refuse(at, f"only {part.dialect} can carry out {order}")
 
 
-def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
-    _refuse_orders(notes.stage(request), profile, notes)
-    request, undo = emulate(request, profile, notes)
-    notes.stage(request)
-    steps = STEPS
-    if not holds_rare(request.messages):  # fast path: plain conversation
-        steps = PLAIN_STEPS
-    for step in steps:
-        request = notes.stage(step(request, profile, notes))
+def _spell_tools(request: Request, profile: Profile, undo: Undo, notes: Notes) -> Prepared:
+    """Schemas, then names: last, when no pass adds a tool any more. Both are undone on the way back."""
     asked = request.output
     request, aliases = adapt_schemas(request, profile, notes)
     notes.stage(request)
@@ -98,95 +254,3 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     if renames != NOTHING:
         undo = replace(undo, renames=renames)
     return Prepared(request, undo)
-
-
-def _reasoning(request: Request, profile: Profile, notes: Notes) -> Request:
-    request = notes.stage(replay_reasoning(request, profile, notes))
-    request = notes.stage(fit_thinking(request, profile, notes))
-    if profile.echo == "required" and not profile.is_off(request.extras):
-        request = notes.stage(require_echo(request, profile, notes))
-    if profile.thinking_first:
-        request = notes.stage(begin_loops_with_thinking(request, notes))
-    request = notes.stage(fit_forced_choice(request, profile, notes))
-    if profile.sentinel is not None:
-        request = notes.stage(sign_calls(request, profile.sentinel, profile.dialect, notes))
-    return fit_sampling(request, profile, notes)
-
-
-def _is_continued(request: Request, profile: Profile) -> bool:
-    """Whether the target itself keeps the beginning of the conversation: a result may answer a call we cannot see."""
-    own = request.extras.get(profile.dialect)
-    return own is not None and any(own.get(key) is not None for key in profile.state_keys)
-
-
-def _pairing(request: Request, profile: Profile, notes: Notes) -> Request:
-    if profile.pairing != "keep" and not _is_continued(request, profile):
-        mend = profile.pairing == "mend"
-        request = notes.stage(pair_calls(request, notes, mend=mend, ordered=profile.results_in_order))
-    if profile.result_names:
-        request = notes.stage(name_results(request, notes))
-    if profile.tools_for_history and not request.tools:
-        request = notes.stage(declare_history(request, notes))
-    return mend_arguments(request, profile, notes)
-
-
-def _result_media(request: Request, profile: Profile, notes: Notes) -> Request:
-    return request if profile.result_media else move_result_media(request, notes)
-
-
-def _turns(request: Request, profile: Profile, notes: Notes) -> Request:
-    if not profile.billing:
-        request = notes.stage(drop_billing(request, notes))
-    if not profile.refusals:
-        request = notes.stage(say_refusals_as_text(request, notes))
-    if not profile.developer:
-        request = notes.stage(say_developer_as_system(request, notes))
-    request = notes.stage(place_system(request, profile, notes))
-    if profile.empty_text:
-        request = notes.stage(drop_silent_turns(request, profile.dialect, notes))
-    else:
-        request = notes.stage(drop_empty_text(request, notes))
-    if profile.thoughts != "alone":
-        request = notes.stage(drop_last_thoughts(request, notes, bare_only=profile.thoughts == "not_alone"))
-    if profile.first_user and not _is_continued(request, profile):
-        request = notes.stage(begin_with_user(request, notes))
-    if not profile.prefill:
-        request = notes.stage(end_with_user(request, profile, notes))
-    elif not profile.empty_text:
-        request = notes.stage(strip_last_text(request, notes))
-    if profile.results_alone:
-        request = join_apart(notes.stage(set_results_apart(request, notes)), notes)
-        notes.stage(request)
-    elif profile.join_turns:
-        request = notes.stage(join_turns(request, notes))
-    elif profile.join_calls:
-        request = notes.stage(join_calls(request, notes))
-    request = notes.stage(spell_no_text(request, profile))
-    return put_results_first(request, notes) if profile.results_first else request
-
-
-def _parameters(request: Request, profile: Profile, notes: Notes) -> Request:
-    if not profile.nulls:
-        request = notes.stage(drop_nulls(request, profile.dialect))
-    request = notes.stage(fit_parameters(request, profile, notes))
-    if not profile.choice_alone and not profile.native:
-        request = notes.stage(drop_lone_choice(request, notes))
-    if profile.cache_marks is not None:
-        request = notes.stage(limit_cache_marks(request, profile.cache_marks, notes))
-    return open_window(request, profile, notes)
-
-
-# Pairing first: everything else may look at a call and know its result. Reasoning and media before the turns, which
-# must not be left empty by them. Names last, when no pass adds a tool any more.
-STEPS: tuple[Step, ...] = (
-    tell_server_history,
-    _pairing,
-    _result_media,
-    fit_media,
-    _reasoning,
-    _turns,
-    _parameters,
-)
-# Most conversations are words, thoughts and calls: these have nothing to do there.
-_FOR_RARE: tuple[Step, ...] = (tell_server_history, _result_media, fit_media)
-PLAIN_STEPS: tuple[Step, ...] = tuple(step for step in STEPS if step not in _FOR_RARE)

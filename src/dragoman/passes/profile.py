@@ -152,5 +152,11 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         own = extras.get(self.dialect, {})
         return bool(self.off) and all(own.get(key) == value for key, value in self.off.items())
 
+    def is_continued(self, extras: Extras) -> bool:
+        """Whether the target itself keeps the beginning of the conversation: a result may answer a call we cannot
+        see."""
+        own = extras.get(self.dialect)
+        return own is not None and any(own.get(key) is not None for key in self.state_keys)
+
     def policy_of(self, feature: Feature) -> Policy:
         return self.policy.get(feature, "emulate")

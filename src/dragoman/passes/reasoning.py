@@ -134,13 +134,13 @@ def _echo(part: Reasoning, ours: bool, profile: Profile, at: At, notes: Notes) -
     return replace(part, extras={**part.extras, profile.dialect: {**own, "~name": [profile.echo_field]}})
 
 
-def drop_last_thoughts(request: Request, notes: Notes, *, bare_only: bool = False) -> Request:
-    """Without thoughts that led to nothing, or only (`bare_only`) without turns that are nothing else.
+def drop_last_thoughts(request: Request, profile: Profile, notes: Notes) -> Request:
+    """Without thoughts that led to nothing, or only ("not_alone") without turns that are nothing else.
 
     Anthropic: "The final block in an assistant message cannot be `thinking`"; Responses: "was provided without its
     required following item" (FIELD-CASES 40).
     """
-    messages = request.messages
+    messages, bare_only = request.messages, profile.thoughts == "not_alone"
     changed: dict[int, tuple[Part, ...]] = {}
     for i, message in enumerate(messages):
         if message.role != "assistant" or not message.parts or not isinstance(message.parts[-1], Reasoning):
@@ -157,17 +157,17 @@ def drop_last_thoughts(request: Request, notes: Notes, *, bare_only: bool = Fals
     if not changed:
         return request
     kept = (replace(m, parts=changed[i]) if i in changed else m for i, m in enumerate(messages) if changed.get(i) != ())
-    return drop_last_thoughts(replace(request, messages=tuple(kept)), notes, bare_only=bare_only)
+    return drop_last_thoughts(replace(request, messages=tuple(kept)), profile, notes)
 
 
-def sign_calls(request: Request, sentinel: str, origin: str, notes: Notes) -> Request:
+def sign_calls(request: Request, profile: Profile, notes: Notes) -> Request:
     """The first call of each turn bears a signature, or the documented word for having none.
 
     Gemini 3: "Function call is missing a thought_signature in functionCall parts"; of parallel calls only the first
     has one. Every turn is treated alike, so that a turn reads the same when it is no longer the last (FIELD-CASES 12).
     """
     changed: dict[int, Message] = {}
-    in_turn = False
+    in_turn, sentinel = False, profile.sentinel or ""
     for i, message in enumerate(request.messages):
         if message.role != "assistant":
             in_turn = False
@@ -176,7 +176,7 @@ def sign_calls(request: Request, sentinel: str, origin: str, notes: Notes) -> Re
             if type(part) is ToolCall and not in_turn:
                 in_turn = True
                 if part.seal is None:
-                    seal = Seal(origin=origin, value=sentinel)
+                    seal = Seal(origin=profile.dialect, value=sentinel)
                     parts = (*message.parts[:j], replace(part, seal=seal), *message.parts[j + 1 :])
                     changed[i] = replace(message, parts=parts)
                     at: At = (((((ROOT, "messages"), i), "parts"), j), "seal")
@@ -205,7 +205,7 @@ def require_echo(request: Request, profile: Profile, notes: Notes) -> Request:
     it thinks by default (FIELD-CASES 14). Kimi: "thinking is enabled but reasoning_content is missing in assistant
     tool call message"; its newer models always think.
     """
-    if request.reasoning is not None and request.reasoning.mode == "off":
+    if profile.is_off(request.extras) or (request.reasoning is not None and request.reasoning.mode == "off"):
         return request
     lost = [
         i
@@ -228,7 +228,7 @@ def require_echo(request: Request, profile: Profile, notes: Notes) -> Request:
     return replace(request, messages=tuple(messages))
 
 
-def begin_loops_with_thinking(request: Request, notes: Notes) -> Request:
+def begin_loops_with_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
     """Thinking off for this request, if the tool loop at hand has lost the thought it began with.
 
     Anthropic, manual thinking: "Expected thinking or redacted_thinking, but found tool_use" (FIELD-CASES 10).

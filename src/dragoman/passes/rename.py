@@ -39,10 +39,11 @@ NOTHING = Renames()
 
 def rename(request: Request, names: Spelling | None, ids: Spelling | None, notes: Notes) -> tuple[Request, Renames]:
     """Every tool name and call id as the target spells them. Wants a paired history."""
-    name_map = _map_names(request, names) if names is not None else {}
-    id_changes, own_ids, taken = _map_ids(request, ids)
+    said, call_ids = _find_said(request)
+    name_map = _map_names(said, names) if names is not None else {}
+    id_changes, own_ids, taken = _map_ids(request, call_ids, ids)
     if not name_map and not id_changes and not _repeats_tool(request):  # fast path: nothing to rename
-        return request, Renames(taken=taken)
+        return request, Renames(taken=taken) if taken else NOTHING
     changed = replace(
         request,
         messages=_rename_messages(request.messages, name_map, id_changes, notes),
@@ -51,6 +52,23 @@ def rename(request: Request, names: Spelling | None, ids: Spelling | None, notes
     )
     wire_names = {alias: name for name, alias in name_map.items()}
     return changed, Renames(names=wire_names, ids=own_ids, taken=taken)
+
+
+def _find_said(request: Request) -> tuple[dict[str, None], list[str]]:
+    """The names of tools in order of appearance, and the ids of all calls."""
+    names: dict[str, None] = {tool.name: None for tool in request.tools or () if type(tool) is not ServerTool}  # type: ignore[union-attr]
+    ids: list[str] = []
+    for message in request.messages:
+        for part in message.parts:
+            kind = type(part)
+            if kind is ToolCall:
+                names[part.name] = None  # type: ignore[union-attr, index]
+                ids.append(part.id)  # type: ignore[union-attr, arg-type]
+            elif kind is ToolResult and part.name is not None:  # type: ignore[union-attr]
+                names[part.name] = None  # type: ignore[union-attr]
+    for name in (request.tool_choice.names if request.tool_choice else None) or ():
+        names[name] = None
+    return names, ids
 
 
 def alias_of(text: str, rule: Spelling, salt: str = "") -> str:
@@ -115,18 +133,8 @@ def _find_illegal(names: dict[str, None], rule: Spelling) -> list[str]:
     return bad
 
 
-def _map_names(request: Request, rule: Spelling) -> dict[str, str]:
+def _map_names(own: dict[str, None], rule: Spelling) -> dict[str, str]:
     """Own name -> alias, for the names that need one."""
-    own: dict[str, None] = {  # in order of appearance
-        tool.name: None for tool in request.tools or () if not isinstance(tool, ServerTool)
-    }
-    for message in request.messages:
-        for part in message.parts:
-            kind = type(part)
-            if (kind is ToolCall or kind is ToolResult) and part.name is not None:  # type: ignore[union-attr]
-                own[part.name] = None  # type: ignore[union-attr]
-    for name in (request.tool_choice.names if request.tool_choice else None) or ():
-        own[name] = None
     bad = _find_illegal(own, rule)
     if not bad:
         return {}
@@ -180,12 +188,12 @@ def _rename_choice(request: Request, aliases: dict[str, str]) -> ToolChoice | No
 
 
 def _map_ids(
-    request: Request, rule: Spelling | None
+    request: Request, ids: list[str], rule: Spelling | None
 ) -> tuple[dict[tuple[int, int], str], dict[str, str], frozenset[str]]:
     """Place of a call or result -> its new id; new id -> the client's; the client's ids."""
+    fine = frozenset(ids)
     legal = _compiled(rule).fullmatch if rule is not None else None
-    fine = _fine_ids(request, rule)
-    if fine is not None:  # fast path: fine ids
+    if legal is None or (len(fine) == len(ids) and all(map(legal, ids))):  # fast path: fine ids
         return {}, {}, fine
     changes: dict[tuple[int, int], str] = {}
     own: dict[str, str] = {}
@@ -214,16 +222,6 @@ def _map_ids(
                 if queue and (new := queue.pop(0)) != asked:
                     changes[i, j] = new
     return changes, own, frozenset(taken)
-
-
-def _fine_ids(request: Request, rule: Spelling | None) -> frozenset[str] | None:
-    """All ids, if none has to change: nearly always, so this is quick."""
-    found = [part.id for message in request.messages for part in message.parts if type(part) is ToolCall]
-    ids = frozenset(found)
-    if rule is None:
-        return ids
-    legal = _compiled(rule).fullmatch
-    return ids if len(ids) == len(found) and all(legal(call_id) for call_id in found) else None
 
 
 def _next_id(own: str, alias: str, rule: Spelling, used: set[str]) -> str:

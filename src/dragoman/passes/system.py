@@ -119,7 +119,7 @@ def _give_to_user(request: Request, lead: int, notes: Notes) -> Request:
 BILLING = "x-anthropic-billing-header:"
 
 
-def drop_billing(request: Request, notes: Notes) -> Request:
+def drop_billing(request: Request, profile: Profile, notes: Notes) -> Request:
     lead = count_lead(request.messages)
     if not any(
         _is_billing(part) for message in request.messages[:lead] for part in message.parts

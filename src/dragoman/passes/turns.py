@@ -28,17 +28,17 @@ from dragoman.passes.system import count_lead
 Fits: TypeAlias = Callable[[Message, Message], bool]
 
 
-def join_turns(request: Request, notes: Notes) -> Request:
+def join_turns(request: Request, profile: Profile, notes: Notes) -> Request:
     """Neighbours of one role become one turn: the same conversation (see Message), in the form the target checks."""
     return _join(request, notes, lambda last, new: True)
 
 
-def join_calls(request: Request, notes: Notes) -> Request:
+def join_calls(request: Request, profile: Profile, notes: Notes) -> Request:
     """The calls of one turn in one message: "insufficient tool messages following tool_calls" (FIELD-CASES 4)."""
     return _join(request, notes, lambda last, new: new.role == "assistant" and _holds(last, ToolCall))
 
 
-def join_apart(request: Request, notes: Notes) -> Request:
+def join_apart(request: Request, profile: Profile, notes: Notes) -> Request:
     """Neighbours of one role as one turn, but results apart from what the user says after them (Gemini)."""
     return _join(request, notes, lambda last, new: _holds(last, ToolResult) == _holds(new, ToolResult))
 
@@ -77,7 +77,7 @@ def _note_clashes(first: Extras, second: Extras, at: At, notes: Notes) -> None:
                 notes.dropped((((at, "extras"), dialect), key), "joined with a turn that says another")
 
 
-def put_results_first(request: Request, notes: Notes) -> Request:
+def put_results_first(request: Request, profile: Profile, notes: Notes) -> Request:
     """Tool results open their turn ("tool_result blocks must come first", Anthropic and Gemini refuse text before)."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
@@ -93,7 +93,7 @@ def put_results_first(request: Request, notes: Notes) -> Request:
     return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
 
 
-def set_results_apart(request: Request, notes: Notes) -> Request:
+def set_results_apart(request: Request, profile: Profile, notes: Notes) -> Request:
     """A turn with results holds nothing else; what the user says with them follows in a turn of its own (Gemini)."""
     if not any(_is_mixed(message) for message in request.messages):  # fast path: results apart
         return request
@@ -116,7 +116,7 @@ def _is_mixed(message: Message) -> bool:
     return 0 < count < len(message.parts)
 
 
-def say_developer_as_system(request: Request, notes: Notes) -> Request:
+def say_developer_as_system(request: Request, profile: Profile, notes: Notes) -> Request:
     """Both are instructions; only OpenAI ranks them."""
     found = [i for i, message in enumerate(request.messages) if message.role == "developer"]
     if not found:
@@ -138,7 +138,7 @@ GO_ON = "(continue)"
 _Marked = Text | Image | Document | Audio | ToolCall | ToolResult  # parts that can bear a cache mark
 
 
-def drop_empty_text(request: Request, notes: Notes) -> Request:
+def drop_empty_text(request: Request, profile: Profile, notes: Notes) -> Request:
     """Without blank text: "text content blocks must contain non-whitespace text" (FIELD-CASES 56).
 
     A turn with nothing left says so in words: a blank placeholder passes one check and fails the next.
@@ -164,9 +164,9 @@ def drop_empty_text(request: Request, notes: Notes) -> Request:
     return replace(request, messages=tuple(messages)) if changed else request
 
 
-def drop_silent_turns(request: Request, dialect: str, notes: Notes) -> Request:
+def drop_silent_turns(request: Request, profile: Profile, notes: Notes) -> Request:
     """Without turns that say nothing, unless that is how the target's own wire said it (`content: ""`)."""
-    silent = [i for i, m in enumerate(request.messages) if not m.parts and dialect not in m.extras]
+    silent = [i for i, m in enumerate(request.messages) if not m.parts and profile.dialect not in m.extras]
     if not silent:
         return request
     for i in silent:
@@ -244,7 +244,7 @@ def _mark(kept: list[Part], cache: Cache) -> bool:
     return True
 
 
-def strip_last_text(request: Request, notes: Notes) -> Request:
+def strip_last_text(request: Request, profile: Profile, notes: Notes) -> Request:
     """Anthropic: "final assistant content cannot end with trailing whitespace"."""
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant" or not last.parts:
@@ -258,11 +258,11 @@ def strip_last_text(request: Request, notes: Notes) -> Request:
     return replace(request, messages=(*request.messages[:-1], turn))
 
 
-def begin_with_user(request: Request, notes: Notes) -> Request:
+def begin_with_user(request: Request, profile: Profile, notes: Notes) -> Request:
     """Anthropic: "first message must use the user role"; Gemini: a call comes after a user turn."""
     lead = count_lead(request.messages)
     rest = request.messages[lead:]
-    if rest and rest[0].role == "user":
+    if (rest and rest[0].role == "user") or profile.is_continued(request.extras):
         return request
     notes.invented((ROOT, "messages"), "a user's turn at the beginning")
     first = Message(role="user", parts=(Text(text=OPENING if rest else NO_CONTENT),))
@@ -296,7 +296,7 @@ def end_with_user(request: Request, profile: Profile, notes: Notes) -> Request:
 # Refusals in the history, for targets that know only text: "unknown variant `refusal`, expected `text`".
 
 
-def say_refusals_as_text(request: Request, notes: Notes) -> Request:
+def say_refusals_as_text(request: Request, profile: Profile, notes: Notes) -> Request:
     if not _any_refusal(request.messages):  # fast path: no refusal
         return request
     changed: dict[int, Message] = {}
