@@ -178,7 +178,7 @@ def accepts(port: int) -> bool:
 def test_a_worker_tells_its_supervisor_what_it_has_loaded() -> None:
     reading, writing = os.pipe()
 
-    def work(tell_supervisor: Callable[[], None]) -> None:
+    def work(number: int, tell_supervisor: Callable[[], None]) -> None:
         tell_supervisor()
         signal.pause()
 

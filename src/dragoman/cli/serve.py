@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--host", help="address to listen on (default: 127.0.0.1; others need a client key)")
     parser.add_argument("--port", type=int, help="port to listen on (default: 20006)")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes; limits are divided by them")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes, which keep all limits together")
     parser.add_argument(
         "--reuse-port", action="store_true", help="share the port with other gateways, to replace them without a gap"
     )

@@ -20,6 +20,7 @@ from dragoman.gateway.settings import Settings
 from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, open_secrets, settle
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.workers import supervise
+from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
 
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
 
@@ -53,11 +54,12 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
     if options.workers <= 1:
         run_loop(_main(options, settings, access, journal, env, listener))
         return 0
-    last_good = LastGood(options, env, settings, access)
+    last_good, memory = LastGood(options, env, settings, access), SharedMemory(options.workers)
 
-    def work(tell_supervisor: Callable[[], None]) -> None:
+    def work(number: int, tell_supervisor: Callable[[], None]) -> None:
         fresh, own = last_good.for_new_process()
-        run_loop(_main(options, fresh, own, journal, env, listener, tell_supervisor))
+        limits = SharedLimits(memory, number)
+        run_loop(_main(options, fresh, own, journal, env, listener, limits, tell_supervisor))
 
     return supervise(options.workers, work, last_good.follow)
 
@@ -80,9 +82,10 @@ async def _main(
     journal: Log,
     env: Mapping[str, str],
     listener: socket,
+    limits: SharedLimits | None = None,
     on_reload: Callable[[], None] = lambda: None,
 ) -> None:
-    gateway = Gateway(settings, access, log=journal, share=max(1, options.workers))
+    gateway = Gateway(settings, access, log=journal, limits=limits)
 
     def load() -> None:
         if reload(gateway, options, env):

@@ -10,9 +10,11 @@ from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.response_store import ResponseStore
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.xray import XrayRing
+from dragoman.upstream.admission import LimitKeeper, OwnLimits
 from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models
 from dragoman.upstream.send import Sender
-from dragoman.upstream.spec import Target
+from dragoman.upstream.shared_limits import SharedLimits
+from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
 
@@ -56,12 +58,13 @@ class Generation:
 
 
 class Gateway:
-    def __init__(self, settings: Settings, access: Access, *, log: Log, share: int = 1) -> None:
+    def __init__(self, settings: Settings, access: Access, *, log: Log, limits: SharedLimits | None = None) -> None:
         self.clock = time.monotonic
         self.wall = time.time
         self.dice = random.random
         self.log = log
-        self.share = share
+        self.limits = limits  # that this process keeps together with others
+        self._own_limits: dict[str, OwnLimits] = {}  # by upstream
         self.transport = Transport()
         self.sender = Sender(self.transport)
         self.metrics = Metrics()
@@ -77,8 +80,15 @@ class Gateway:
 
     def build(self, settings: Settings, access: Access, number: int) -> Generation:
         routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases, rows=settings.rows)
-        upstream_states = {u.name: UpstreamState(u, self.clock, self.share) for u in settings.upstreams}
+        upstream_states = {u.name: UpstreamState(u, self.clock, self._keeper(u)) for u in settings.upstreams}
         return Generation(number, settings, routes, upstream_states, access)
+
+    def _keeper(self, upstream: Upstream) -> LimitKeeper:
+        """Limits outlive a reload. An upstream without any has nothing to ask other processes for."""
+        limited = (upstream.at_once, upstream.rpm, upstream.tpm) != (None, None, None)
+        if self.limits is not None and limited:
+            return self.limits.of(upstream.name)
+        return self._own_limits.setdefault(upstream.name, OwnLimits())
 
     def replace(self, settings: Settings, access: Access) -> None:
         """Takes a new configuration. Upstreams that did not change keep their limits, keys and breakers."""

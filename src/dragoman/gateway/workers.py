@@ -24,7 +24,8 @@ def restart_wait_s(deaths: int) -> float:
     return float(min(FIRST_WAIT_S * 2**deaths, LONGEST_WAIT_S))
 
 
-Work = Callable[[Callable[[], None]], None]  # its argument tells the supervisor that a new configuration was loaded
+# A worker's number, and a function by which it tells the supervisor that it has loaded a new configuration.
+Work = Callable[[int, Callable[[], None]], None]
 
 
 def supervise(count: int, work: Work, on_reload: Callable[[], object] = lambda: None) -> int:
@@ -77,12 +78,12 @@ class _Supervisor:
             parent = os.getpid()
             pid = os.fork()
             if pid == 0:
-                self._be_child(parent)
+                self._be_child(number, parent)
             self._children[pid] = (number, time.monotonic())
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
-    def _be_child(self, parent: int) -> None:
+    def _be_child(self, number: int, parent: int) -> None:
         code = 1
         try:
             end_with(parent)
@@ -91,7 +92,7 @@ class _Supervisor:
             signal.pthread_sigmask(
                 signal.SIG_UNBLOCK, set(SIGNALS) - {signal.SIGHUP}
             )  # SIGHUP waits until the server handles it
-            self._work(lambda: _tell(parent))
+            self._work(number, lambda: _tell(parent))
             code = 0
         except BaseException:
             traceback.print_exc()

@@ -8,13 +8,14 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from math import inf
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 
 SPAN_S = 60.0
 MARGIN_S = 0.05  # covers the way to the provider
+POLL_S = 0.05  # requests of another process, or of the configuration before, do not say when they end
 T = TypeVar("T")
 Verdict = Literal["go", "wait", "full"]
 
@@ -99,6 +100,50 @@ class Window:
             self._used -= entry.weight
 
 
+class AnyWindow(Protocol):
+    limit: int
+
+    def wait_s(self, now: float, weight: int = 1) -> float: ...
+    def take(self, now: float, weight: int = 1) -> WindowEntry: ...
+    def stamp(self, entry: WindowEntry, now: float) -> None: ...
+    def settle(self, entry: WindowEntry, weight: int) -> None: ...
+    def give_back(self, entry: WindowEntry) -> None: ...
+    def used(self, now: float) -> int: ...
+
+
+class LimitKeeper(Protocol):
+    """Where the limits of one upstream are kept. What is decided within `with` holds for all that share it."""
+
+    @property
+    def running(self) -> int: ...
+    def add_running(self, change: int) -> None: ...
+    def window(self, kind: str, limit: int) -> AnyWindow: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+class OwnLimits:
+    """Of this process alone. It outlives a reload, so that a new limit counts what was sent under the old one."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self._windows: dict[str, Window] = {}
+
+    def add_running(self, change: int) -> None:
+        self.running += change
+
+    def window(self, kind: str, limit: int) -> Window:
+        found = self._windows.setdefault(kind, Window(limit))
+        found.limit = limit
+        return found
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
 # ---------------------------------------------------------------- the queue
 
 
@@ -168,17 +213,23 @@ class Admission:
     """The decision. A failing request gives its place back and never stops the others."""
 
     def __init__(
-        self, *, at_once: int | None = None, rpm: int | None = None, tpm: int | None = None, queue: int = 100
+        self,
+        *,
+        at_once: int | None = None,
+        rpm: int | None = None,
+        tpm: int | None = None,
+        queue: int = 100,
+        keeper: LimitKeeper | None = None,
     ) -> None:
         self.at_once = at_once
-        self.running = 0
-        self.rpm = None if rpm is None else Window(rpm)
-        self.tpm = None if tpm is None else Window(tpm)
+        self.running = 0  # of those that entered here
+        self._keeper = keeper or OwnLimits()
+        self.rpm = None if rpm is None else self._keeper.window("rpm", rpm)
+        self.tpm = None if tpm is None else self._keeper.window("tpm", tpm)
         self.queue: FairQueue[Ticket] = FairQueue(queue)
 
     def arrive(self, ticket: Ticket, now: float) -> Verdict:
-        if not len(self.queue) and self._wait_s(ticket, now) == 0:
-            self._enter(ticket, now)
+        if not len(self.queue) and self._try_enter(ticket, now) == 0:
             return "go"
         return "wait" if self.queue.push(ticket.client, ticket) else "full"
 
@@ -186,11 +237,10 @@ class Admission:
         """The tickets whose turn it is, and when to ask again (None: when a request leaves)."""
         going: list[Ticket] = []
         while (ticket := self.queue.peek()) is not None:
-            wait = self._wait_s(ticket, now)
+            wait = self._try_enter(ticket, now)
             if wait > 0:
                 return going, None if wait == inf else wait
             self.queue.pop()
-            self._enter(ticket, now)
             going.append(ticket)
         return going, None
 
@@ -208,6 +258,7 @@ class Admission:
             return
         ticket.admitted = False
         self.running -= 1
+        self._keeper.add_running(-1)
         if not sent:
             if self.rpm is not None and ticket.rpm is not None:
                 self.rpm.give_back(ticket.rpm)
@@ -221,14 +272,23 @@ class Admission:
         waits = [window.wait_s(now) for window in (self.rpm, self.tpm) if window is not None]
         return max(waits, default=0.0)
 
+    def _try_enter(self, ticket: Ticket, now: float) -> float:
+        """0 if the request has entered, else how long to wait before the next try."""
+        with self._keeper:
+            wait = self._wait_s(ticket, now)
+            if wait == 0:
+                self._enter(ticket, now)
+        return wait
+
     def _wait_s(self, ticket: Ticket, now: float) -> float:
-        if self.at_once is not None and self.running >= self.at_once:
-            return inf
+        if self.at_once is not None and self._keeper.running >= self.at_once:
+            return inf if self._keeper.running == self.running else POLL_S
         wait = 0.0 if self.rpm is None else self.rpm.wait_s(now)
         return wait if self.tpm is None else max(wait, self.tpm.wait_s(now, ticket.tokens))
 
     def _enter(self, ticket: Ticket, now: float) -> None:
         self.running += 1
+        self._keeper.add_running(1)
         ticket.admitted = True
         if self.rpm is not None:
             ticket.rpm = self.rpm.take(now)

@@ -9,7 +9,7 @@ from dragoman.exchange import Destination
 from dragoman.failure import Failure
 from dragoman.learner import add_lesson
 from dragoman.log_line import LogLine
-from dragoman.upstream.admission import Admission, AdmissionWaiter
+from dragoman.upstream.admission import Admission, AdmissionWaiter, LimitKeeper
 from dragoman.upstream.breaker import Breaker, how_failed
 from dragoman.upstream.keys import Key, KeyRing, origin_of
 from dragoman.upstream.retry import BROKEN, RetryBudget
@@ -23,16 +23,11 @@ SHORT_REST_S = 1.0
 
 
 class UpstreamState:
-    def __init__(self, spec: Upstream, clock: Callable[[], float], share: int = 1) -> None:
-        """`share`: the number of workers that divide its limits between them."""
+    def __init__(self, spec: Upstream, clock: Callable[[], float], keeper: LimitKeeper | None = None) -> None:
+        """`keeper`: where its limits are kept, if other processes keep them too."""
         self.spec = spec
         self.origin = origin_of(spec.base_url) if spec.base_url else ""
-        self.admission = Admission(
-            at_once=_part(spec.at_once, share),
-            rpm=_part(spec.rpm, share),
-            tpm=_part(spec.tpm, share),
-            queue=spec.queue,
-        )
+        self.admission = Admission(at_once=spec.at_once, rpm=spec.rpm, tpm=spec.tpm, queue=spec.queue, keeper=keeper)
         self.admission_waiter = AdmissionWaiter(self.admission, spec.name, clock)
         self.keys = KeyRing(spec.keys)
         self.budget = RetryBudget()
@@ -133,7 +128,3 @@ class UpstreamState:
     def worst_state(self) -> str:
         states = {breaker.state for breaker in self._breakers.values()}
         return "open" if "open" in states else "half_open" if "half_open" in states else "closed"
-
-
-def _part(limit: int | None, share: int) -> int | None:
-    return None if limit is None else max(1, limit // share)

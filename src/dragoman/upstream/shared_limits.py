@@ -1,0 +1,171 @@
+"""Limits that several processes of one machine keep together, in memory that they share.
+
+The supervisor makes the memory, its workers inherit it. A minute is kept as buckets of half a second: a bucket counts
+until its last moment is a minute old, so that no true window is ever exceeded. A killed process leaves no lock behind.
+"""
+
+import fcntl
+import hashlib
+import os
+import tempfile
+from math import floor, inf
+from mmap import mmap
+
+from dragoman.upstream.admission import MARGIN_S, SPAN_S, WindowEntry
+
+BUCKET_S = 0.5
+BUCKETS = 128  # in a ring: more than a minute has
+PLACES = 1024  # upstreams with a limit; beyond that, two share a place, which is only stricter
+KINDS = ("rpm", "tpm")
+RING = 2 * BUCKETS  # the number of a bucket, and what is in it
+
+
+class SharedMemory:
+    """Made before the workers are forked: the names of all places, then the places.
+
+    A place is of one upstream: the running requests of each worker, and two windows.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._place_cells = workers + len(KINDS) * RING
+        size = PLACES * (1 + self._place_cells) * 8
+        if hasattr(os, "memfd_create"):
+            self.file = os.memfd_create("dragoman-limits")
+            os.ftruncate(self.file, size)
+        else:
+            with tempfile.TemporaryFile() as file:
+                file.write(bytes(size))  # all of it: a full disk would end a process that writes to it later
+                file.flush()
+                self.file = os.dup(file.fileno())
+        cells = memoryview(mmap(self.file, size)).cast("q")
+        self.names, self._places = cells[:PLACES], cells[PLACES:]
+
+    def place(self, number: int) -> memoryview:
+        return self._places[number * self._place_cells : (number + 1) * self._place_cells]
+
+
+class SharedLimits:
+    """What one worker sees of them."""
+
+    def __init__(self, memory: SharedMemory, worker: int) -> None:
+        self._memory, self._worker = memory, worker
+        self._known: dict[str, SharedLimit] = {}
+        for number in range(PLACES):
+            if memory.names[number]:
+                memory.place(number)[worker] = 0  # the worker before this one died with its requests
+
+    def of(self, upstream: str) -> "SharedLimit":
+        found = self._known.get(upstream)
+        if found is None:
+            found = self._known[upstream] = SharedLimit(self._memory, self._find(upstream), self._worker)
+        return found
+
+    def _find(self, upstream: str) -> int:
+        """The number of an upstream's place, which it gets when it is first asked for."""
+        name: int = int.from_bytes(hashlib.sha256(upstream.encode()).digest()[:8], "big", signed=True) or 1
+        names = self._memory.names
+        first: int = name % PLACES
+        fcntl.lockf(self._memory.file, fcntl.LOCK_EX, 1, PLACES)
+        try:
+            for step in range(PLACES):
+                number = (first + step) % PLACES
+                if names[number] in (0, name):
+                    names[number] = name
+                    return number
+        finally:
+            fcntl.lockf(self._memory.file, fcntl.LOCK_UN, 1, PLACES)
+        return first
+
+
+class SharedLimit:
+    """The limits of one upstream. `with` holds its lock."""
+
+    def __init__(self, memory: SharedMemory, number: int, worker: int) -> None:
+        self._file, self._number, self._worker = memory.file, number, worker
+        self._depth = 0  # of `with` in `with`
+        place = memory.place(number)
+        self._running, rings = place[: memory.workers], place[memory.workers :]
+        self._rings = {kind: rings[i * RING : (i + 1) * RING] for i, kind in enumerate(KINDS)}
+
+    def __enter__(self) -> None:
+        if not self._depth:
+            fcntl.lockf(self._file, fcntl.LOCK_EX, 1, self._number)
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            fcntl.lockf(self._file, fcntl.LOCK_UN, 1, self._number)
+
+    @property
+    def running(self) -> int:
+        return int(sum(self._running))
+
+    def add_running(self, change: int) -> None:
+        self._running[self._worker] += change
+
+    def window(self, kind: str, limit: int) -> "SharedWindow":
+        return SharedWindow(self, self._rings[kind], limit)
+
+
+class SharedWindow:
+    """As Window, in shared memory: pairs of a bucket's number and what is in it."""
+
+    __slots__ = ("_lock", "_ring", "limit")
+
+    def __init__(self, lock: SharedLimit, ring: memoryview, limit: int) -> None:
+        self._lock, self._ring, self.limit = lock, ring, limit
+
+    def wait_s(self, now: float, weight: int = 1) -> float:
+        with self._lock:
+            full = self._full_buckets(now)
+        over = sum([used for _, used in full]) + min(weight, self.limit) - self.limit
+        if over <= 0:
+            return 0.0
+        for bucket, used in sorted(full):
+            over -= used
+            if over <= 0:
+                return max((bucket + 1) * BUCKET_S + SPAN_S + MARGIN_S - now, 0.001)
+        return inf  # not reached: every bucket leaves the window in the end
+
+    def take(self, now: float, weight: int = 1) -> WindowEntry:
+        self._add(now, weight)
+        return WindowEntry(now, weight)
+
+    def stamp(self, entry: WindowEntry, now: float) -> None:
+        if entry.counted and now > entry.at:
+            with self._lock:
+                self._add(entry.at, -entry.weight)
+                self._add(now, entry.weight)
+            entry.at = now
+
+    def settle(self, entry: WindowEntry, weight: int) -> None:
+        if entry.counted:
+            self._add(entry.at, weight - entry.weight)
+        entry.weight = weight
+
+    def give_back(self, entry: WindowEntry) -> None:
+        if entry.counted:
+            entry.counted = False
+            self._add(entry.at, -entry.weight)
+
+    def used(self, now: float) -> int:
+        with self._lock:
+            return sum(used for _, used in self._full_buckets(now))
+
+    def _full_buckets(self, now: float) -> list[tuple[int, int]]:
+        cells = self._ring.tolist()
+        oldest = floor((now - SPAN_S - MARGIN_S) / BUCKET_S)
+        pairs = zip(cells[::2], cells[1::2], strict=True)
+        return [pair for pair in pairs if pair[1] and pair[0] >= oldest]
+
+    def _add(self, at: float, weight: int) -> None:
+        """A bucket that is older than the ring is long forgotten: it counts no more."""
+        bucket = int(at / BUCKET_S)
+        cell = bucket % BUCKETS * 2
+        with self._lock:
+            if self._ring[cell] < bucket:
+                self._ring[cell], self._ring[cell + 1] = bucket, 0
+            if self._ring[cell] == bucket:
+                self._ring[cell + 1] += weight
