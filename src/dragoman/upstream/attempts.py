@@ -106,6 +106,17 @@ class Attempts:
         self._tried = {}
         self.count_retry(budget)
 
+    def add_limited(self, now: float) -> None:
+        """Every target that is left sits out a limit. One that was asked and has a limit, too, may be free sooner."""
+        limited = [
+            (state, target)
+            for state, target in self._targets
+            if (state, target) in self.left or state.keys.wait_s(now, target.model) > 0
+        ]
+        if len(limited) > len(self.left):
+            self.left = limited
+            self._tried = {}
+
     def count_retry(self, budget: RetryBudget) -> None:
         """The same request goes to the same upstream again. It counts until it is over, the wait before it included
         (P6)."""

@@ -97,9 +97,12 @@ class Sender:
                 key = state.probe(target.model, now) if state.keys.wait_s(now, target.model) == 0 else None
                 if key is not None:
                     return state, target, key
+            resting = all(state.keys.wait_s(now, target.model) > 0 for state, target in left)
+            if resting:
+                attempts.add_limited(now)
+                left = attempts.left
             wait, first = min(((s.wait_s(t.model, now), s) for s, t in left), key=lambda found: found[0])
             wait = max(wait, 0.01)
-            resting = all(state.keys.wait_s(now, target.model) > 0 for state, target in left)
             failure = left_alone([s.spec.name for s, _ in left], wait, resting=resting)
             if not resting or wait > min(LONGEST_HINT_S, job.deadline - now):
                 raise UpstreamError(failure)
