@@ -1,5 +1,6 @@
 """Options every test run knows."""
 
+import gc
 import os
 import re
 
@@ -30,3 +31,9 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 def gaps(request: pytest.FixtureRequest) -> dict[str, str]:
     """The known gaps of the test that asks: name of the case -> reason."""
     return read_gaps().get(request.node.nodeid, {})
+
+
+def pytest_collection_finish() -> None:
+    """What collecting has made stays until the end: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()

@@ -22,9 +22,11 @@ from dragoman.gateway.state import Gateway
 from dragoman.upstream.discovery import demo_upstream
 from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.spec import Timeouts, Upstream
+from tests.waiting import NEVER_S, until, wait_until
 
 CANARY = "sk-canary-7f3a91c2d4e5f6"
-QUICK = Timeouts(connect_s=1.0, headers_s=1.0, idle_s=1.0)
+PATIENT = Timeouts(connect_s=20.0, headers_s=20.0, idle_s=20.0)  # the machine may be busy: no answer is late
+QUICK = Timeouts(connect_s=20.0, headers_s=0.2, idle_s=0.2)  # for an upstream that is silent on purpose
 
 
 class Loop:
@@ -35,15 +37,15 @@ class Loop:
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
 
-    def run(self, work: Awaitable[Any], timeout: float = 10.0) -> Any:
+    def run(self, work: Awaitable[Any]) -> Any:
         async def wrap() -> Any:
             return await work
 
-        return asyncio.run_coroutine_threadsafe(wrap(), self.loop).result(timeout)
+        return asyncio.run_coroutine_threadsafe(wrap(), self.loop).result(NEVER_S)
 
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(5)
+        self._thread.join(NEVER_S)
         self.loop.close()
 
 
@@ -69,7 +71,7 @@ def upstream(name: str, dialect: str, base_url: str, **more: Any) -> Upstream:
         auth=more.pop("auth", AUTHS[dialect]),
         models=more.pop("models", (f"{name}-model",)),
         keys=tuple(Secret(key, origin_of(base_url)) for key in keys),
-        timeouts=more.pop("timeouts", QUICK),
+        timeouts=more.pop("timeouts", PATIENT),
         **more,
     )
 
@@ -104,18 +106,24 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
         return gateway, server
 
     gateway, server = loop.run(start())
+    server.main_loop = lambda: until_exit(server)
     serving = asyncio.run_coroutine_threadsafe(server.serve(sockets=[listener]), loop.loop)
     try:
-        while not server.started:
-            serving.exception(0) if serving.done() else threading.Event().wait(0.005)
+        wait_until(lambda: serving.exception(0) if serving.done() else server.started, "the gateway's start")
         yield House(gateway, server, f"http://127.0.0.1:{listener.getsockname()[1]}", loop)
     finally:
         server.should_exit = True
         server.force_exit = True
-        serving.result(10)
+        serving.result(NEVER_S)
         loop.run(gateway.close())
         loop.stop()
         listener.close()
+
+
+async def until_exit(server: Server) -> None:
+    """uvicorn looks every tenth of a second whether it should end. Hundreds of gateways end in one run of the tests."""
+    while not server.should_exit:
+        await asyncio.sleep(0.01)
 
 
 # ---------------------------------------------------------------- a byte-exact upstream
@@ -213,8 +221,8 @@ def say(status: int, body: bytes, kind: str = "application/json", **headers: str
     return script
 
 
-def stream(*pieces: bytes | float, kind: str = "text/event-stream", end: str = "close") -> Script:
-    """A streamed answer: bytes are sent, numbers are seconds to wait; it may end in a reset."""
+def stream(*pieces: bytes | float | threading.Event, kind: str = "text/event-stream", end: str = "close") -> Script:
+    """A streamed answer: bytes are sent, numbers are seconds to wait, an event is waited for; it may end in a reset."""
 
     async def script(seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n".encode())
@@ -222,6 +230,8 @@ def stream(*pieces: bytes | float, kind: str = "text/event-stream", end: str = "
             if isinstance(piece, bytes):
                 writer.write(piece)
                 await writer.drain()
+            elif isinstance(piece, threading.Event):
+                await until(piece.is_set)
             else:
                 await asyncio.sleep(piece)
         if end == "reset":

@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from dragoman.child_process import _mark_each, keep_standard_files
 from dragoman.upstream import speech
 from tests.cli.terminal import free_port
 from tests.cli.test_serve import COMMAND, Running, environment, serving
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="/proc lists what a process has open")
 THREE = ["0", "1", "2"]
@@ -44,12 +44,8 @@ def children_of(pid: int) -> list[int]:
 
 
 def wait_for_children(pid: int, count: int) -> list[int]:
-    until = time.monotonic() + 30
-    while time.monotonic() < until:
-        if len(found := children_of(pid)) >= count:
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"{pid} has not started {count} children")
+    wait_until(lambda: len(children_of(pid)) >= count, f"{count} children of {pid}")
+    return children_of(pid)
 
 
 @pytest.fixture

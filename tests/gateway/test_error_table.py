@@ -14,9 +14,10 @@ from dragoman.failure import Failure
 from dragoman.gateway.error_responses import fail
 from dragoman.gateway.key_store import SqliteKeyStore
 from dragoman.upstream.spec import Timeouts
-from tests.gateway.house import House, Script, Seen, faultline, open_house, say, stream, upstream
-from tests.gateway.test_faults import chunk, dice, stall, wait_for
+from tests.gateway.house import PATIENT, QUICK, House, Script, Seen, faultline, open_house, say, stream, upstream
+from tests.gateway.test_faults import chunk, dice, stall
 from tests.gateway.web import Got, post
+from tests.waiting import wait_until
 
 USER = [{"role": "user", "content": "hi"}]
 DOORS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -187,11 +188,11 @@ def failing(kind: str, tmp_path: Any) -> Iterator[House]:
     keys = SqliteKeyStore(tmp_path / "keys.db")
     if kind == "bad key":
         keys.new("a", admin=False)
-    short = Timeouts(connect_s=1.0, headers_s=0.15, idle_s=0.15)
+    short = QUICK if kind == "timeout" else PATIENT
     with faultline(CAUSES[kind] or say(200, b"{}")) as line:
         spec = upstream("one", "openai_chat", line.url, models=("m",), timeouts=short)
         limits = {"max_body_bytes": 2000} if kind == "too large" else {}
-        deadline = {"deadline_s": 0.15} if kind == "timeout" else {}
+        deadline = {"deadline_s": 0.2} if kind == "timeout" else {}
         with open_house(spec, keys=keys, **limits, **deadline) as house, dice(house, 0.0):
             yield house
 
@@ -356,12 +357,12 @@ def words_in_stream(door: str, frame: Any) -> Any:
 @pytest.mark.parametrize("kind", BREAKS)
 def test_a_failure_after_the_first_byte_is_said_in_the_stream(kind: str) -> None:
     seen: dict[str, Any] = {}
-    short = Timeouts(connect_s=1.0, headers_s=1.0, idle_s=0.15)
+    short = Timeouts(connect_s=20, headers_s=20, idle_s=0.3)
     with faultline(BREAKS[kind]) as line:
         spec = upstream("one", "openai_chat", line.url, models=("m",), timeouts=short)
         with open_house(spec) as house:
             for number, (door, (path, body)) in enumerate(STREAMS.items(), 1):
-                wait_for(lambda: house.gateway.metrics.running == 0)  # and what the last one taught is known
+                wait_until(lambda: house.gateway.metrics.running == 0)  # and what the last one taught is known
                 house.gateway.now.upstream_states["one"]._breakers.clear()
                 for key in house.gateway.now.upstream_states["one"].keys.keys:
                     key.rests.clear()

@@ -15,9 +15,10 @@ from dragoman.gateway.settings import Settings
 from dragoman.gateway.startup import ServeOptions, check_exposure, is_public, make_access, settle
 from dragoman.gateway.state import Gateway
 from tests.gateway.house import state
-from tests.gateway.test_reload import CHAT, GOOD, HI, Process, eventually
+from tests.gateway.test_reload import CHAT, GOOD, HI, Process
 from tests.gateway.test_reload import gateway as running_gateway
 from tests.gateway.web import post
+from tests.waiting import wait_until
 
 A, B = "the-first-key-of-all", "the-second-key-of-all"
 ANYWHERE = "0.0.0.0"  # noqa: S104
@@ -35,14 +36,14 @@ def test_revoking_the_last_key_and_losing_the_file_opens_nothing(tmp_path: Path)
     with running_gateway(tmp_path, "--host", ANYWHERE) as process:
         assert (ask(process, key), ask(process)) == (200, 401)
         store.revoke(key.split("-")[1])
-        eventually(lambda: ask(process, key) in (401, 429))
+        wait_until(lambda: ask(process, key) in (401, 429))
         assert ask(process) in (401, 429)
         (tmp_path / FILE).unlink()
-        eventually(lambda: ask(process, key) in (401, 429) and bool(process.events("keys_not_read")))
+        wait_until(lambda: ask(process, key) in (401, 429) and bool(process.events("keys_not_read")))
         assert {ask(process), ask(process, key)} <= {401, 429}
         assert post(process.url, "/v1/responses", {"model": "a/one", "input": "hi"}).status in (401, 429)
         again = open_key_store(tmp_path).new("b", admin=False)
-        eventually(lambda: ask(process, again) == 200)
+        wait_until(lambda: ask(process, again) == 200)
 
 
 def test_a_reload_does_not_open_a_socket_that_others_can_reach(tmp_path: Path) -> None:
@@ -51,11 +52,11 @@ def test_a_reload_does_not_open_a_socket_that_others_can_reach(tmp_path: Path) -
         for number, text in enumerate(("", "client_keys = []\n"), 1):
             process.file.write_text('host = "127.0.0.1"\n' + text + GOOD.format("one"))
             process.hang_up()
-            eventually(lambda number=number: len(process.events("config_rejected")) == number)  # type: ignore[misc]
+            wait_until(lambda number=number: len(process.events("config_rejected")) == number)  # type: ignore[misc]
             assert (ask(process, A), ask(process)) == (200, 401)
         other = open_key_store(tmp_path).new("b", admin=False)
         process.hang_up()
-        eventually(lambda: bool(process.events("config_loaded")))
+        wait_until(lambda: bool(process.events("config_loaded")))
         assert (ask(process, other), ask(process), ask(process, A)) == (200, 401, 401)
 
 

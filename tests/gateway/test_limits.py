@@ -17,8 +17,9 @@ from dragoman.gateway.key_store import SqliteKeyStore
 from dragoman.gateway.settings import RequestLimits, Settings
 from dragoman.upstream.spec import Caps, Timeouts, Upstream
 from tests.gateway.house import House, faultline, open_house, say, stream, upstream
-from tests.gateway.test_faults import ASK, GOOD, WHOLE, ask, chunk, wait_for
+from tests.gateway.test_faults import ASK, GOOD, WHOLE, ask, chunk
 from tests.gateway.web import get, head_of, post, raw, send
+from tests.waiting import NEVER_S, wait_until
 
 MIB = 1024 * 1024
 CHAT = "/v1/chat/completions"
@@ -70,20 +71,15 @@ def test_the_other_limits_are_what_is_written_down() -> None:
 
 
 def head(house: House, extra: str, path: str = "/healthz") -> int:
-    got = raw(
-        house.url, f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{extra}\r\n".encode(), timeout=3
-    )
+    got = raw(house.url, f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{extra}\r\n".encode())
     return int(got.split(b" ", 2)[1])
 
 
-def seconds(work: Callable[[], object]) -> float:
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began
-
-
 def closes_after(house: House, data: bytes) -> float:
-    return seconds(lambda: raw(house.url, data, timeout=5))
+    """How many seconds. A machine that is busy makes it more, and the limits that are not meant are far more."""
+    began = time.monotonic()
+    raw(house.url, data)
+    return time.monotonic() - began
 
 
 def head_bytes(house: House) -> None:
@@ -104,22 +100,22 @@ def line_bytes(house: House) -> None:
 
 
 def head_s(house: House) -> None:
-    assert 0.15 < closes_after(house, b"GET / HTTP/1.1\r\nhost: loc") < 1.0
-    assert 0.15 < closes_after(house, b"") < 1.0
+    assert closes_after(house, b"GET / HTTP/1.1\r\nhost: loc") > 0.15
+    assert closes_after(house, b"") > 0.15
 
 
 def body_s(house: House) -> None:
-    assert 0.15 < closes_after(house, head_of(CHAT, b"x" * 50) + b"xx") < 1.0
+    assert closes_after(house, head_of(CHAT, b"x" * 50) + b"xx") > 0.15
 
 
 def body_s_per_mib(house: House) -> None:
     big = head_of(CHAT, b"x" * (2 * MIB)) + b"xx"
-    assert 0.3 < closes_after(house, big) < 1.2, "0.05 s, and 0.2 s for each of two MiB"
+    assert closes_after(house, big) > 0.3, "0.05 s, and 0.2 s for each of two MiB"
 
 
 def keep_alive_s(house: House) -> None:
     asked = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"
-    assert 0.15 < closes_after(house, asked) < 1.0
+    assert closes_after(house, asked) > 0.15
 
 
 def write_s(house: House) -> None:
@@ -128,8 +124,8 @@ def write_s(house: House) -> None:
         client.connect(("127.0.0.1", house.port))
         body = json.dumps({**ASK, "stream": True}).encode()
         client.sendall(head_of(CHAT, body) + body)
-        wait_for(lambda: house.gateway.metrics.running == 1)
-        wait_for(lambda: house.gateway.metrics.running == 0, 3.0)
+        wait_until(lambda: house.gateway.metrics.running == 1)
+        wait_until(lambda: house.gateway.metrics.running == 0)
 
 
 def inflate_ratio(house: House) -> None:
@@ -163,17 +159,17 @@ def connections(house: House) -> None:
     kept = []
     try:
         for _ in range(3):
-            connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=3)
+            connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=NEVER_S)
             connection.request("GET", "/healthz")
             assert connection.getresponse().read()
             kept.append(connection)
-        fourth = raw(house.url, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", timeout=2)
+        fourth = raw(house.url, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert fourth.startswith(b"HTTP/1.1 503")
         assert b"retry-after: 1" in fourth
     finally:
         for connection in kept:
             connection.close()
-    wait_for(lambda: head_or_0(house) == 200)
+    wait_until(lambda: head_or_0(house) == 200)
 
 
 def head_or_0(house: House) -> int:
@@ -239,12 +235,12 @@ def test_an_upstreams_stream_is_read_up_to_its_cap(path: str) -> None:
             got = ask(house, streamed=True, path=path, max_tokens=50)
             assert "larger than 5000 bytes" in got.text
             assert "[DONE]" not in got.text
-            assert line.seen[0].left.wait(1)
+            assert line.seen[0].left.wait(NEVER_S)
 
 
 def test_a_stream_ends_when_it_has_taken_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_writer, "PING_S", 0.1)  # it is looked at as often
-    slow = Timeouts(headers_s=5, idle_s=5, stream_s=0.2)
+    slow = Timeouts(headers_s=20, idle_s=20, stream_s=0.2)
     pieces: list[bytes | float] = [part for n in range(40) for part in (chunk("x"), 0.05)]
     with (
         faultline(stream(*pieces)) as line,
@@ -253,7 +249,7 @@ def test_a_stream_ends_when_it_has_taken_too_long(monkeypatch: pytest.MonkeyPatc
         got = ask(house, streamed=True)
         assert "longer than it may" in got.text
         assert "[DONE]" not in got.text
-        assert line.seen[0].left.wait(1)
+        assert line.seen[0].left.wait(NEVER_S)
 
 
 def test_a_body_is_counted_plain_and_inflated() -> None:

@@ -11,8 +11,8 @@ from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from tests.gateway.house import faultline, open_house, say, stream, upstream
-from tests.gateway.test_faults import wait_for
 from tests.gateway.web import post
+from tests.waiting import wait_until
 
 # Odd spacing, key order, unknown keys, escapes and numbers: everything a re-encoding would change.
 CHAT = (
@@ -158,7 +158,7 @@ def test_a_stream_keeps_every_byte_however_it_is_cut(dialect: str, wire: bytes, 
             assert got.body == wire
             assert got.headers["content-type"].partition(";")[0] == kind.partition(";")[0]
             tokens = house.gateway.metrics.tokens
-            wait_for(lambda: bool(tokens))
+            wait_until(lambda: bool(tokens))
             assert tokens[("far", "input")] == 3, "the observer reads what passes"
             assert tokens[("far", "output")] == 2
 

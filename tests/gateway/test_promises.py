@@ -1,6 +1,7 @@
 """What dragoman promises (RELIABILITY.md, 1), and the fault rows that need the whole gateway to be seen."""
 
 import asyncio
+import http.client
 import itertools
 import json
 import random
@@ -8,10 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,12 @@ from dragoman.testing import Provider, faults, serve
 from dragoman.upstream.keys import Secret
 from dragoman.upstream.spec import Timeouts
 from tests.cli.test_serve import environment, serving
+from tests.gateway.held_time import held_time
 from tests.gateway.house import CANARY, House, Seen, faultline, open_house, say, stream, upstream
-from tests.gateway.test_faults import ASK, DONE, GOOD, ask, chunk, dice, together, wait_for
-from tests.gateway.test_restarts import port_of
+from tests.gateway.test_faults import ASK, DONE, GOOD, ask, chunk, dice, together
+from tests.gateway.test_restarts import accepts, port_of
 from tests.gateway.web import Got, head_of, post
+from tests.waiting import NEVER_S, until, wait_until
 
 UPSTREAMS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
 KINDS = {"openai_chat": "openai", "openai_responses": "openai"}
@@ -55,7 +59,9 @@ def test_p1_a_fresh_install_listens_on_this_machine_only(tmp_path: Path) -> None
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])  # noqa: S104
 def test_p1_it_refuses_any_other_address_without_a_key(host: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dragoman", "serve", "--host", host, "--port", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(tmp_path), timeout=20, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=environment(tmp_path), timeout=NEVER_S, check=False
+    )
     assert done.returncode == 78
     assert f"refusing to listen on {host} without client keys" in done.stderr
 
@@ -108,7 +114,7 @@ def test_p6_nothing_is_tried_again_after_the_first_byte() -> None:
 
 def test_p6_f15_when_everything_fails_retries_add_a_fifth_and_no_more() -> None:
     async def slowly_failing(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.15)
+        await until(lambda: len(line.seen) >= 40, "all forty on their way when the first fails")
         await say(500, b"{}")(seen, writer)
 
     counter = itertools.count()
@@ -116,7 +122,7 @@ def test_p6_f15_when_everything_fails_retries_add_a_fifth_and_no_more() -> None:
         got = together(40, lambda: ask(house, user=str(next(counter))))
         assert {g.status for g in got} <= {500, 503}
         assert len(line.seen) <= 40 + 8 + 6, "a fifth of forty, and the three that are always allowed, twice"
-        assert house.gateway.now.upstream_states["one"].budget.retrying == 0
+        wait_until(lambda: house.gateway.now.upstream_states["one"].budget.retrying == 0)
 
 
 # ---------------------------------------------------------------- P7: every stream ends as its dialect ends
@@ -143,7 +149,7 @@ SPOILS = {
     "an event of four MiB": lambda: faults.giant_event(4 * 1024 * 1024 + 100),
     "chatter": faults.chatter,
     "a byte at a time": lambda: faults.slow(7, 0.0),
-    "silence": lambda: faults.stalled(3.0, after=3),
+    "silence": lambda: faults.stalled(after=3),
 }
 
 
@@ -151,7 +157,7 @@ SPOILS = {
 def court() -> Iterator[tuple[House, dict[str, Provider]]]:
     with ExitStack() as stack:
         providers = {name: stack.enter_context(serve(name, key=CANARY)) for name in UPSTREAMS}
-        short = Timeouts(connect_s=2, headers_s=2, idle_s=0.15)
+        short = Timeouts(connect_s=20, headers_s=20, idle_s=0.3)
         specs = [
             upstream(n, n, p.base_url, kind=KINDS.get(n, n), models=(f"{n}-model",), timeouts=short)
             for n, p in providers.items()
@@ -207,27 +213,25 @@ def check_end(door: str, got: Got) -> None:
 
 
 def test_p9_overload_is_said_within_50_ms_and_with_a_time_to_come_again() -> None:
-    slow = Timeouts(headers_s=30, idle_s=30)
+    release = threading.Event()
     with (
-        faultline(stream(chunk("fi"), 1.2, DONE)) as line,
-        open_house(one(line.url, at_once=2, queue=2, timeouts=slow)) as house,
+        faultline(stream(chunk("fi"), release, DONE)) as line,
+        open_house(one(line.url, at_once=2, queue=2)) as house,
         ThreadPoolExecutor(4) as pool,
     ):
         held = [pool.submit(ask, house, streamed=True) for _ in range(4)]
         admission = house.gateway.now.upstream_states["one"].admission
-        wait_for(lambda: admission.running == 2 and len(admission.queue) == 2)
-        times = []
+        wait_until(lambda: admission.running == 2 and len(admission.queue) == 2)
+        began = time.process_time()  # work, not time on the wall: nothing is waited for, and the machine may be busy
         for _ in range(50):
-            began = time.monotonic()
             got = ask(house)
-            times.append(time.monotonic() - began)
             assert got.status == 503
             assert int(got.headers["retry-after"]) >= 1
-        assert sorted(times)[48] < 0.05
+        assert (time.process_time() - began) / 50 < 0.05
         assert len(admission.queue) == 2, "nobody queues without bound"
-        house.loop.loop.call_soon_threadsafe(house.gateway.end_streams)
+        release.set()
         for future in held:
-            future.cancel()
+            future.result()
 
 
 # ---------------------------------------------------------------- P10: configuration
@@ -254,14 +258,14 @@ def test_p10_a_bad_configuration_never_replaces_a_good_one(bad: str, tmp_path: P
 
 QUICK = ("fraction", "ms", "azure_ms", "reset_requests", "reset_tokens")
 WAITS = {
-    **dict.fromkeys((*QUICK, "google_delay", "google_text", "google_list"), 0.6),
-    "seconds": 1.0,
-    **dict.fromkeys(("date", "anthropic_reset"), 1.5),  # times of day: some of it is over when it is read
+    **dict.fromkeys((*QUICK, "google_delay", "google_text", "google_list"), 6.5),
+    "seconds": 7.0,
+    **dict.fromkeys(("date", "anthropic_reset"), 9.0),  # times of day: some of it is over when it is read
 }
 AT = {"google_delay": "gemini", "google_text": "gemini", "google_list": "gemini", "anthropic_reset": "anthropic"}
 
 
-def test_f12_every_form_of_a_hint_is_waited_for_and_nobody_asks_before() -> None:
+def test_f12_every_form_of_a_hint_is_waited_for_and_nobody_asks_before(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         providers = {form: stack.enter_context(serve(AT.get(form, "openai_chat"), key=CANARY)) for form in WAITS}
         specs = [
@@ -270,40 +274,34 @@ def test_f12_every_form_of_a_hint_is_waited_for_and_nobody_asks_before() -> None
         ]
         house = stack.enter_context(open_house(*specs))
         pool = stack.enter_context(ThreadPoolExecutor(len(WAITS) * 2))
-
-        def first(form: str) -> float:
-            began = time.monotonic()
-            assert ask(house, model=form).status == 200
-            return time.monotonic() - began
-
+        held = stack.enter_context(held_time(house, monkeypatch))
+        held.hold()
+        asked, told = [], {}
         for form, provider in providers.items():
             provider.next(faults.rate_limited(WAITS[form], form))
-        waiting = {form: pool.submit(first, form) for form in WAITS}
-        wait_for(lambda: all(len(p.requests) == 1 for p in providers.values()))
-        others = {form: pool.submit(first, form) for form in WAITS}
-        time.sleep(0.1)
+            asked.append(pool.submit(ask, house, model=form))
+            told[form] = wait_until(lambda: held.waits[len(asked) - 1 :])[0]
+        asked += [pool.submit(ask, house, model=form) for form in WAITS]
+        wait_until(lambda: len(held.waits) == 2 * len(WAITS), "the pause of those who came later")
         assert {form: len(p.requests) for form, p in providers.items()} == dict.fromkeys(WAITS, 1)
-        took = {form: future.result() for form, future in waiting.items()}
-        for future in others.values():
-            future.result()
-        assert all(took[form] >= WAITS[form] - (0.05 if WAITS[form] < 1.5 else 0.8) for form in WAITS), took
-        assert all(took[form] <= WAITS[form] * 1.1 + 2.0 for form in WAITS), took
+        assert all(WAITS[form] - 5 < told[form] <= (WAITS[form] + 1) * 1.1 for form in WAITS), told  # a date has no ms
+        held.go()
+        assert [future.result().status for future in asked] == [200] * 2 * len(WAITS)
         assert {form: len(p.requests) for form, p in providers.items()} == dict.fromkeys(WAITS, 3)
 
 
-def test_f12_a_hint_that_is_none_counts_as_not_said() -> None:
+def test_f12_a_hint_that_is_none_counts_as_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
     forms = faults.BAD_RETRY_FORMS
     with ExitStack() as stack:
         providers = [stack.enter_context(serve("openai_chat", key=CANARY)) for _ in forms]
         specs = [upstream(f, "openai_chat", p.base_url, models=(f,)) for f, p in zip(forms, providers, strict=True)]
         house = stack.enter_context(open_house(*specs))
-        pool = stack.enter_context(ThreadPoolExecutor(len(forms)))
+        held = stack.enter_context(held_time(house, monkeypatch))
         for form, provider in zip(forms, providers, strict=True):
             provider.next(faults.rate_limited(1.0, form))
-        began = time.monotonic()
-        asked = [pool.submit(ask, house, model=form) for form in forms]
-        assert [future.result().status for future in asked] == [200] * len(forms)
-        assert 0.9 < time.monotonic() - began < 2.0, "a second, as when nothing is said"
+            assert ask(house, model=form).status == 200
+        assert len(held.waits) == len(forms)
+        assert all(0 < wait <= 1.1 for wait in held.waits), "a second, as when nothing is said"
 
 
 @pytest.mark.parametrize("form", faults.QUOTA_FORMS)
@@ -330,7 +328,7 @@ def test_f33_clients_that_leave_at_any_moment_leave_nothing_behind() -> None:
         body = json.dumps({**ASK, "stream": True}).encode()
 
         def leave(number: int) -> None:
-            with socket.create_connection(("127.0.0.1", house.port), timeout=5) as client:
+            with socket.create_connection(("127.0.0.1", house.port), timeout=NEVER_S) as client:
                 client.sendall(head_of(CHAT, body) + body)
                 for _ in range(dice_.randrange(6)):
                     client.recv(300)
@@ -338,44 +336,47 @@ def test_f33_clients_that_leave_at_any_moment_leave_nothing_behind() -> None:
         with ThreadPoolExecutor(10) as pool:
             list(pool.map(leave, range(40)))
         state = house.gateway.now.upstream_states["one"]
-        wait_for(lambda: house.gateway.metrics.running == 0)
-        assert (state.admission.running, state.budget.in_flight, len(house.gateway.live)) == (0, 0, 0)
-        wait_for(lambda: all(seen.left.is_set() for seen in line.seen))
-        tasks = house.loop.run(count_tasks())
-        assert tasks <= 4
+        wait_until(lambda: house.gateway.metrics.running == 0)
+        wait_until(lambda: (state.admission.running, state.budget.in_flight, len(house.gateway.live)) == (0, 0, 0))
+        wait_until(lambda: all(seen.left.is_set() for seen in line.seen))
+        wait_until(lambda: house.loop.run(count_tasks()) <= 4, "the end of every task")
         assert state.worst_state() == "closed"
 
 
 async def count_tasks() -> int:
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
     return len(asyncio.all_tasks())
 
 
 def test_f39_streams_that_end_within_the_grace_time_end_whole(tmp_path: Path) -> None:
-    pieces: list[bytes | float] = [part for n in range(8) for part in (chunk("x"), 0.08)]
-    with faultline(stream(*pieces, chunk(finish="stop"), DONE)) as line:
+    release = threading.Event()
+    with faultline(stream(chunk("x"), release, chunk("x"), chunk(finish="stop"), DONE)) as line:
         file = tmp_path / "dragoman.toml"
-        file.write_text(f'grace_s = 5\n[providers.a]\nbase_url = "{line.url}/v1"\nmodels = ["m"]\n')
+        file.write_text(f'grace_s = 60\n[providers.a]\nbase_url = "{line.url}/v1"\nmodels = ["m"]\n')
         with serving(tmp_path) as running, ThreadPoolExecutor(10) as pool:
             asked = [pool.submit(post, running.url, CHAT, {**ASK, "stream": True}) for _ in range(10)]
-            wait_for(lambda: len(line.seen) == 10)
+            wait_until(lambda: len(line.seen) == 10)
             running.process.send_signal(signal.SIGTERM)
+            wait_until(lambda: not accepts(port_of(running)), "the server's leave")
+            release.set()
             assert [future.result().body.endswith(DONE) for future in asked] == [True] * 10
-            assert running.process.wait(3) == 0
+            assert running.process.wait(NEVER_S) == 0
 
 
 def test_f39_a_second_sigterm_does_not_wait(tmp_path: Path) -> None:
-    with faultline(stream(chunk("x"), 20.0)) as line:
+    with faultline(stream(chunk("x"), threading.Event())) as line:
         file = tmp_path / "dragoman.toml"
-        file.write_text(f'grace_s = 20\n[providers.a]\nbase_url = "{line.url}/v1"\nmodels = ["m"]\n')
-        with serving(tmp_path) as running, ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(post, running.url, CHAT, {**ASK, "stream": True})
-            wait_for(lambda: len(line.seen) == 1)
-            time.sleep(0.1)
+        file.write_text(f'grace_s = 3600\n[providers.a]\nbase_url = "{line.url}/v1"\nmodels = ["m"]\n')
+        with (
+            serving(tmp_path) as running,
+            closing(http.client.HTTPConnection("127.0.0.1", port_of(running), timeout=NEVER_S)) as client,
+        ):
+            client.request("POST", CHAT, json.dumps({**ASK, "stream": True}), {"content-type": "application/json"})
+            response = client.getresponse()
+            assert b'"x"' in response.read1(), "the stream runs"
             running.process.send_signal(signal.SIGTERM)
-            time.sleep(0.3)
-            began = time.monotonic()
+            wait_until(lambda: not accepts(port_of(running)), "the first one's leave")
+            assert running.process.poll() is None
             running.process.send_signal(signal.SIGTERM)
-            assert running.process.wait(3) == 0
-            assert time.monotonic() - began < 1.5
-            assert "shutting down" in asked.result().text
+            assert running.process.wait(NEVER_S) == 0
+            assert b"shutting down" in response.read()

@@ -1,21 +1,25 @@
 """A changed configuration in a running process: a good one is taken, a bad one refused, nobody notices (F51, F52)."""
 
+import asyncio
 import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from dragoman.gateway import reload
+from dragoman.gateway.startup import ServeOptions, settle
 from tests.cli.test_serve import Running, environment, serving
-from tests.gateway.house import Seen, faultline, stream
+from tests.gateway.house import faultline, stream
 from tests.gateway.test_faults import DONE, chunk
 from tests.gateway.web import get, post
+from tests.waiting import NEVER_S, wait_until
 
 GOOD = '[providers.a]\nkind = "demo"\nmodels = ["{}"]\n'
 CHAT = "/v1/chat/completions"
@@ -61,8 +65,8 @@ class Process:
 
     def close(self) -> None:
         self.running.process.send_signal(signal.SIGTERM)
-        self.running.process.wait(10)
-        self._reader.join(5)
+        self.running.process.wait(NEVER_S)
+        self._reader.join(NEVER_S)
 
     def events(self, name: str) -> list[dict[str, Any]]:
         return [row for row in list(self.lines) if row["event"] == name]
@@ -84,13 +88,6 @@ def gateway(folder: Path, *words: str, text: str = GOOD.format("one")) -> Iterat
             process.close()
 
 
-def eventually(fact: Callable[[], bool], seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while not fact():
-        assert time.monotonic() < until, "it did not happen"
-        time.sleep(0.02)
-
-
 class Load:
     """Requests all the while; not one may fail."""
 
@@ -109,7 +106,7 @@ class Load:
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join(10)
+        self._thread.join(NEVER_S)
 
 
 def replace_by_rename(file: Path, text: str) -> None:
@@ -118,26 +115,9 @@ def replace_by_rename(file: Path, text: str) -> None:
     draft.replace(file)
 
 
-def write_slowly(file: Path, text: str) -> None:
-    """As an editor on a slow disk: empty, half, whole; half of it is a good file too."""
-    with file.open("w") as writing:
-        for piece in (text[: len(text) // 2], text[len(text) // 2 :]):
-            writing.flush()
-            time.sleep(0.12)
-            writing.write(piece)
-
-
-def delete_and_make(file: Path, text: str) -> None:
-    file.unlink()
-    time.sleep(0.6)
-    file.write_text(text)
-
-
 WAYS: dict[str, Callable[[Path, str], object]] = {
     "written": lambda file, text: file.write_text(text),
     "renamed": replace_by_rename,
-    "slowly": write_slowly,
-    "deleted and made": delete_and_make,
 }
 
 
@@ -146,11 +126,57 @@ def test_watch_takes_a_good_file_however_it_comes(tmp_path: Path) -> None:
         for number, (way, change) in enumerate(WAYS.items(), 2):
             name = way.replace(" ", "-")
             change(process.file, GOOD.format(name) + '[providers.b]\nkind = "demo"\nmodels = ["more"]\n')
-            eventually(lambda name=name: process.models() == [name, "more"])  # type: ignore[misc]
+            wait_until(lambda name=name: process.models() == [name, "more"])  # type: ignore[misc]
             assert process.generation() == number, f"{way}: read once, and never half"
     assert set(load.statuses) == {200}
     assert len(process.events("config_loaded")) == len(WAYS)
     assert process.events("config_rejected") == []
+
+
+HALF, FULL = GOOD.format("half"), GOOD.format("half") + GOOD.format("full").replace("providers.a", "providers.b")
+# what is in the file at each look; None: there is no file
+LOOKS: dict[str, tuple[list[str | None], list[list[str]]]] = {
+    "slowly": (
+        ["", HALF, FULL, FULL],
+        [["half", "full"]],
+    ),  # an editor on a slow disk; half of it is a good file too
+    "deleted and made": ([None, None, FULL, FULL], [["half", "full"]]),
+    "deleted while it is read": ([HALF, None, FULL, FULL], [["half", "full"]]),
+    "twice": ([HALF, HALF, FULL, FULL], [["half"], ["half", "full"]]),
+    "not at all": ([GOOD.format("one")] * 3, []),
+}
+
+
+@pytest.mark.parametrize("way", LOOKS)
+def test_watch_reads_a_file_once_and_never_half(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, loads = LOOKS[way]
+    file = tmp_path / "dragoman.toml"
+    file.write_text(GOOD.format("one"))
+    options, env = ServeOptions(config=file), {"DRAGOMAN_HOME": str(tmp_path), "DRAGOMAN_NO_PROBE": "1"}
+    settings = settle(options, env)
+    seen: list[list[str]] = []
+    steps = iter(enumerate(looks))
+
+    async def pause(seconds: float) -> None:
+        """Instead of waiting: what is in the file next. The times differ, however fast the test is."""
+        step = next(steps, None)
+        if step is None:
+            raise asyncio.CancelledError
+        number, text = step
+        if text is None:
+            file.unlink(missing_ok=True)
+        elif not file.exists() or file.read_text() != text:
+            file.write_text(text)
+            os.utime(file, ns=(0, number * 10**9))
+
+    def load() -> None:
+        seen.append([name for upstream in settle(options, env).upstreams for name in upstream.models])
+
+    monkeypatch.setattr(reload, "asyncio", SimpleNamespace(sleep=pause))
+    gateway: Any = SimpleNamespace(now=SimpleNamespace(settings=settings))
+    with suppress(asyncio.CancelledError):
+        asyncio.run(reload.watch(gateway, load))
+    assert seen == loads
 
 
 def test_a_file_of_the_same_size_and_time_is_another_one_when_it_was_renamed(tmp_path: Path) -> None:
@@ -160,7 +186,7 @@ def test_a_file_of_the_same_size_and_time_is_another_one_when_it_was_renamed(tmp
         draft.write_text(GOOD.format("two"))
         os.utime(draft, ns=(old.st_atime_ns, old.st_mtime_ns))
         draft.replace(process.file)
-        eventually(lambda: process.models() == ["two"])
+        wait_until(lambda: process.models() == ["two"])
 
 
 @pytest.mark.parametrize("way", ["--watch", "SIGHUP"])
@@ -172,7 +198,7 @@ def test_f51_a_bad_file_is_refused_and_named_and_nobody_notices(way: str, tmp_pa
             process.file.write_bytes(text)
             if way == "SIGHUP":
                 process.hang_up()
-            eventually(lambda number=number: len(process.events("config_rejected")) >= number)  # type: ignore[misc]
+            wait_until(lambda number=number: len(process.events("config_rejected")) >= number)  # type: ignore[misc]
             said = process.events("config_rejected")[-1]
             assert why in said["why"], name
             assert (said["generation"], said["level"]) == (1, "warning")
@@ -182,27 +208,26 @@ def test_f51_a_bad_file_is_refused_and_named_and_nobody_notices(way: str, tmp_pa
         process.file.write_text(GOOD.format("two"))
         if way == "SIGHUP":
             process.hang_up()
-        eventually(lambda: process.models() == ["two"])
+        wait_until(lambda: process.models() == ["two"])
     assert set(load.statuses) == {200}
 
 
 def test_f52_a_stream_ends_on_the_configuration_it_began_with(tmp_path: Path) -> None:
-    async def script(seen: Seen, writer: Any) -> None:
-        await stream(chunk("fi"), 1.2, chunk("ne"), chunk(finish="stop"), DONE)(seen, writer)
-
-    with faultline(script) as line:
+    release = threading.Event()
+    with faultline(stream(chunk("fi"), release, chunk("ne"), chunk(finish="stop"), DONE)) as line:
         text = f'[providers.far]\nbase_url = "{line.url}"\nmodels = ["m"]\n'
         with gateway(tmp_path, text=text) as process:
             got: list[str] = []
             body = {"model": "m", "messages": HI, "stream": True}
             thread = threading.Thread(target=lambda: got.append(post(process.url, CHAT, body).text))
             thread.start()
-            eventually(lambda: len(line.seen) == 1)
+            wait_until(lambda: len(line.seen) == 1)
             process.file.write_text(GOOD.format("one"))
             process.hang_up()
-            eventually(lambda: process.models() == ["one"])
+            wait_until(lambda: process.models() == ["one"])
             assert not got, "it still runs"
-            thread.join(10)
+            release.set()
+            thread.join(NEVER_S)
             assert "fi" in got[0]
             assert "ne" in got[0]
             assert got[0].endswith("data: [DONE]\n\n")
@@ -213,8 +238,8 @@ def test_what_only_a_start_can_change_is_said(tmp_path: Path) -> None:
     with gateway(tmp_path) as process:
         process.file.write_text("grace_s = 5\nxray = 3\n" + GOOD.format("two"))
         process.hang_up()
-        eventually(lambda: process.models() == ["two"])
-        eventually(lambda: bool(process.events("config_needs_a_restart")))
+        wait_until(lambda: process.models() == ["two"])
+        wait_until(lambda: bool(process.events("config_needs_a_restart")))
         assert process.events("config_needs_a_restart")[0]["keys"] == "grace_s, xray_keep"
 
 
@@ -222,11 +247,10 @@ def test_every_worker_reads_the_file_again_and_so_does_one_in_anothers_place(tmp
     with gateway(tmp_path, "--workers", "2") as process:
         process.file.write_text(GOOD.format("two"))
         process.hang_up()
-        eventually(lambda: len(process.events("config_loaded")) == 2)
+        wait_until(lambda: len(process.events("config_loaded")) == 2)
         assert {tuple(process.models()) for _ in range(10)} == {("two",)}
         children = Path(f"/proc/{process.running.process.pid}/task/{process.running.process.pid}/children")
-        victim = int(children.read_text().split()[0])
-        os.kill(victim, signal.SIGKILL)
-        eventually(lambda: len(now := children.read_text().split()) == 2 and str(victim) not in now)
-        time.sleep(0.3)
+        for victim in children.read_text().split():  # the one, and when it is replaced the other
+            os.kill(int(victim), signal.SIGKILL)
+            wait_until(lambda: len(now := children.read_text().split()) == 2 and victim not in now)  # noqa: B023
         assert {tuple(process.models()) for _ in range(20)} == {("two",)}

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from dragoman.gateway.workers import restart_wait_s, supervise
 from tests.cli.test_serve import Running, serving
+from tests.waiting import NEVER_S, wait_until
 
 BODY = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "say hi"}]}).encode()
 HEADERS = {"content-type": "application/json"}
@@ -36,7 +36,7 @@ class Load:
     def _ask_on(self, kept: bool) -> None:
         connection: http.client.HTTPConnection | None = None
         while not self._stop.is_set():
-            connection = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            connection = connection or http.client.HTTPConnection("127.0.0.1", self.port, timeout=NEVER_S)
             try:
                 connection.request("POST", "/v1/chat/completions", BODY, HEADERS)
                 response = connection.getresponse()
@@ -64,7 +64,7 @@ class Load:
         finally:
             self._stop.set()
             for thread in self._threads:
-                thread.join(15)
+                thread.join(NEVER_S)
 
 
 def port_of(running: Running) -> int:
@@ -75,20 +75,11 @@ def children(pid: int) -> set[int]:
     return {int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
 
 
-def wait_for(fact: Callable[[], bool], seconds: float) -> float:
-    """How long it took."""
-    began = time.monotonic()
-    while not fact():
-        assert time.monotonic() - began < seconds, "it did not come about"
-        time.sleep(0.005)
-    return time.monotonic() - began
-
-
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="reads children from /proc (Linux)")
 
 
 @needs_proc
-def test_f38_a_killed_worker_is_replaced_within_a_second_and_the_other_goes_on(tmp_path: Path) -> None:
+def test_f38_a_killed_worker_is_replaced_and_the_other_goes_on(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as running, Load(port_of(running)).running() as load:
         pid = running.process.pid
         times = 4
@@ -97,16 +88,16 @@ def test_f38_a_killed_worker_is_replaced_within_a_second_and_the_other_goes_on(t
             assert len(before) == 2
             victim = min(before)
             os.kill(victim, signal.SIGKILL)
-            wait_for(lambda: len(children(pid) - {victim}) == 2, 2.0)  # noqa: B023  # called at once
+            wait_until(lambda: len(children(pid) - {victim}) == 2)  # noqa: B023  # called at once
             after = children(pid)
             assert before - {victim} < after, "the other worker is the same"
-            wait_for(lambda: load.asked % 7 == 0, 2.0)
+            asked = load.asked
+            wait_until(lambda: load.asked > asked + 3)  # noqa: B023  # called at once
         assert len(load.failed) <= times * 4, load.failed  # what that worker held, at most one a client
         asked = load.asked
-        wait_for(lambda: load.asked > asked + 20, 5.0)
+        wait_until(lambda: load.asked > asked + 20)
         running.process.send_signal(signal.SIGTERM)
-        assert running.process.wait(8) == 0
-    assert load.asked > 50
+        assert running.process.wait(NEVER_S) == 0
 
 
 @needs_proc
@@ -114,8 +105,8 @@ def test_f38_workers_whose_supervisor_was_killed_end_too(tmp_path: Path) -> None
     with serving(tmp_path, "--workers", "2") as running:
         workers = children(running.process.pid)
         running.process.kill()
-        running.process.wait(2)
-        wait_for(lambda: not any(Path(f"/proc/{pid}/fd/0").exists() for pid in workers), 4.0)
+        running.process.wait(NEVER_S)
+        wait_until(lambda: not any(Path(f"/proc/{pid}/fd/0").exists() for pid in workers))
         assert not accepts(port_of(running))
 
 
@@ -135,10 +126,10 @@ def test_f40_a_rolling_restart_loses_no_request(tmp_path: Path) -> None:
             for _ in range(2):
                 new = stack.enter_context(serving(tmp_path, "--reuse-port", "--port", str(port)))
                 old.process.send_signal(signal.SIGTERM)
-                assert old.process.wait(10) == 0
-                old = new
+                assert old.process.wait(NEVER_S) == 0
+                old, asked = new, load.asked
+                wait_until(lambda: load.asked > asked + 40)  # noqa: B023  # called at once
     assert load.failed == []
-    assert load.asked > 100
 
 
 def test_f40_without_being_asked_nobody_shares_a_port(tmp_path: Path) -> None:
@@ -151,25 +142,25 @@ def test_f40_without_being_asked_nobody_shares_a_port(tmp_path: Path) -> None:
 def test_f39_a_server_that_leaves_serves_who_has_connected_and_nobody_new(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         port = port_of(running)
-        kept = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        kept = http.client.HTTPConnection("127.0.0.1", port, timeout=NEVER_S)
         kept.request("GET", "/healthz")
         assert kept.getresponse().read() == b'{"status":"ok"}'
-        silent = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        silent = http.client.HTTPConnection("127.0.0.1", port, timeout=NEVER_S)
         silent.connect()
         running.process.send_signal(signal.SIGTERM)
-        wait_for(lambda: not accepts(port), 2.0)
+        wait_until(lambda: not accepts(port))
         for connection in (kept, silent):
             connection.request("POST", "/v1/chat/completions", BODY, HEADERS)
             response = connection.getresponse()
             assert response.status == 200
             assert response.headers["connection"] == "close"
             response.read()
-        assert running.process.wait(3) == 0
+        assert running.process.wait(NEVER_S) == 0
 
 
 def accepts(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        socket.create_connection(("127.0.0.1", port), timeout=NEVER_S).close()
     except OSError:
         return False
     return True
@@ -188,7 +179,7 @@ def test_a_worker_tells_its_supervisor_what_it_has_loaded() -> None:
     supervisor.start()
     assert os.read(reading, 10) == b"told"
     supervisor.terminate()
-    supervisor.join(30)
+    supervisor.join(NEVER_S)
     assert supervisor.exitcode == 0
     os.close(reading)
     os.close(writing)

@@ -4,6 +4,7 @@
 import asyncio
 import datetime
 import ipaddress
+import re
 import socket
 import ssl
 import threading
@@ -24,8 +25,10 @@ from dragoman.upstream import transport
 from dragoman.upstream.http import resolver
 from dragoman.upstream.http.resolver import Resolver
 from dragoman.upstream.spec import Timeouts, Upstream
+from tests.gateway.held_time import held_time
 from tests.gateway.house import CANARY, House, Loop, Script, Seen, faultline, open_house, reset, say, stream, upstream
-from tests.gateway.test_faults import DONE, GOOD, WHOLE, ask, chunk, dice, hang_up, together, wait_for
+from tests.gateway.test_faults import DONE, GOOD, WHOLE, ask, chunk, dice, hang_up, together
+from tests.waiting import NEVER_S, until, wait_until
 
 
 def one(url: str, **more: Any) -> Upstream:
@@ -60,7 +63,7 @@ def black_hole() -> Iterator[str]:
 
 
 def test_f02_a_connection_nobody_takes_ends_in_time_and_the_next_is_asked() -> None:
-    quick = Timeouts(connect_s=0.4, headers_s=5, idle_s=5)
+    quick = Timeouts(connect_s=0.2, headers_s=20, idle_s=20)
     with (
         black_hole() as hole,
         faultline(GOOD) as second,
@@ -69,30 +72,29 @@ def test_f02_a_connection_nobody_takes_ends_in_time_and_the_next_is_asked() -> N
         began = time.monotonic()
         got = ask(house)
         assert got.headers["x-dragoman-upstream"] == "two/m"
-        assert 0.35 < time.monotonic() - began < 0.8
+        assert time.monotonic() - began > 0.15
 
 
 def test_f02_a_connection_nobody_takes_is_a_504_and_is_not_tried_again_there() -> None:
     with black_hole() as hole, open_house(one(hole, timeouts=Timeouts(connect_s=0.2))) as house:
-        began = time.monotonic()
         got = ask(house)
         assert got.status == 504
-        assert time.monotonic() - began < 0.5
-        assert house.gateway.now.upstream_states["one"].admission.running == 0
+        assert sum(house.gateway.metrics.attempts.values()) == 1
+        wait_until(lambda: house.gateway.now.upstream_states["one"].admission.running == 0)
 
 
 # ---------------------------------------------------------------- F29: names
 
 
 @contextmanager
-def names(house: House, monkeypatch: pytest.MonkeyPatch, lookup_s: float = 0.3) -> Iterator[dict[str, Any]]:
+def names(house: House, monkeypatch: pytest.MonkeyPatch, lookup_s: float = 20.0) -> Iterator[dict[str, Any]]:
     """A resolver of our own: name -> address, an exception, or an Event to wait for."""
     table: dict[str, Any] = {}
 
     def look_up(host: str, port: int) -> list[Any]:
         answer = table[host]
         if isinstance(answer, threading.Event):
-            answer.wait(5)
+            answer.wait(NEVER_S)
             answer = OSError("late")
         if isinstance(answer, Exception):
             raise answer
@@ -134,18 +136,15 @@ def test_f29_a_slow_resolver_ends_in_time_and_others_do_not_wait(monkeypatch: py
     with faultline(GOOD) as good, ThreadPoolExecutor(12) as pool:
         slow = [upstream(f"slow{n}", "openai_chat", f"http://slow{n}.test:1", models=(f"slow{n}",)) for n in range(12)]
         with (
-            open_house(one(f"http://good.test:{port_of(good.url)}"), *slow, deadline_s=0.4) as house,
-            names(house, monkeypatch) as table,
+            open_house(one(f"http://good.test:{port_of(good.url)}"), *slow) as house,
+            names(house, monkeypatch, lookup_s=0.6) as table,
+            dice(house, 0.0),
         ):
             table |= {f"slow{n}.test": threading.Event() for n in range(12)} | {"good.test": "127.0.0.1"}
-            began = time.monotonic()
             stuck = [pool.submit(ask, house, model=f"slow{n}") for n in range(12)]
-            wait_for(lambda: house.gateway.metrics.running >= 12)
-            quick = time.monotonic()
-            assert [ask(house).status for _ in range(5)] == [200] * 5
-            assert time.monotonic() - quick < 0.25, "twelve slow names are in nobody's way"
+            wait_until(lambda: house.gateway.metrics.running >= 12)
+            assert [ask(house).status for _ in range(5)] == [200] * 5, "twelve slow names are in nobody's way"
             assert {future.result().status for future in stuck} <= {503, 504}
-            assert time.monotonic() - began < 2.0
 
 
 def test_f29_the_last_good_answer_serves_when_the_resolver_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +230,7 @@ class Vault:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             if self._stalls:  # takes the connection and says nothing
-                await asyncio.sleep(5)
+                await asyncio.sleep(3600)
             self.heard += await reader.readuntil(b"\r\n\r\n")
             await GOOD(Seen("POST", "/", {}, b""), writer)
             await writer.drain()
@@ -247,7 +246,7 @@ class Vault:
             for task in others:
                 task.cancel()
             await asyncio.gather(*others, return_exceptions=True)
-            await asyncio.sleep(0.01)  # what was closed goes in the loop's next turn
+            await asyncio.sleep(0)  # what was closed goes in the loop's next turn
 
         self._loop.run(end())
         self._loop.stop()
@@ -283,7 +282,7 @@ BAD = ["expired", "for another host", "of another authority", "a stalled handsha
 
 @pytest.mark.parametrize("what", ["good", *BAD])
 def test_f30_a_certificate_is_checked_before_anything_is_said(what: str, authority: Authority, tmp_path: Path) -> None:
-    short = Timeouts(connect_s=0.3, headers_s=2, idle_s=2)
+    short = Timeouts(connect_s=0.3 if what == "a stalled handshake" else 20, headers_s=20, idle_s=20)
     with vault(authority, tmp_path, what) as server, open_house(one(server.url, timeouts=short)) as house:
         house.gateway.transport._ssl = authority.trust()
         got = ask(house)
@@ -300,7 +299,7 @@ def test_f30_a_certificate_is_checked_before_anything_is_said(what: str, authori
 
 @pytest.mark.parametrize("what", BAD)
 def test_f30_a_bad_certificate_goes_to_the_next(what: str, authority: Authority, tmp_path: Path) -> None:
-    short = Timeouts(connect_s=0.3, headers_s=2, idle_s=2)
+    short = Timeouts(connect_s=0.3 if what == "a stalled handshake" else 20, headers_s=20, idle_s=20)
     with (
         vault(authority, tmp_path, what) as server,
         faultline(GOOD) as second,
@@ -316,45 +315,37 @@ def test_f30_a_bad_certificate_goes_to_the_next(what: str, authority: Authority,
 
 def test_f31_a_full_house_waits_or_says_so_and_nothing_is_lost() -> None:
     release = threading.Event()
-
-    async def held(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        script: Script = stream(chunk("fi"))
-        await script(seen, writer)
-        while not release.is_set():
-            await asyncio.sleep(0.01)
-        writer.write(chunk("ne") + chunk(finish="stop") + DONE)
-
-    slow = Timeouts(headers_s=30, idle_s=30)
     with (
-        faultline(held) as line,
-        open_house(one(line.url, at_once=5, queue=10, timeouts=slow)) as house,
+        faultline(stream(chunk("fi"), release, chunk("ne"), chunk(finish="stop"), DONE)) as line,
+        open_house(one(line.url, at_once=5, queue=10)) as house,
         ThreadPoolExecutor(15) as pool,
     ):
         admission = house.gateway.now.upstream_states["one"].admission
         running = [pool.submit(ask, house, streamed=True) for _ in range(15)]
-        wait_for(lambda: len(line.seen) == 5 and len(admission.queue) == 10)
-        began = time.monotonic()
+        wait_until(lambda: len(line.seen) == 5 and len(admission.queue) == 10)
         turned_away = [ask(house, streamed=True) for _ in range(10)]
-        assert (time.monotonic() - began) / 10 < 0.05
         assert {(got.status, got.headers["retry-after"]) for got in turned_away} == {(503, "1")}
         assert len(line.seen) == 5
+        assert not any(future.done() for future in running), "they were told at once"
         release.set()
         assert [future.result().status for future in running] == [200] * 15
-        wait_for(lambda: (admission.running, len(admission.queue)) == (0, 0))
+        wait_until(lambda: (admission.running, len(admission.queue)) == (0, 0))
         assert [ask(house, streamed=True).status for _ in range(6)] == [200] * 6
 
 
 def test_f31_who_waited_in_vain_for_a_place_hears_503() -> None:
+    release = threading.Event()
     with (
-        faultline(stream(chunk("fi"), 0.5)) as line,
-        open_house(one(line.url, at_once=1), deadline_s=0.3) as house,
+        faultline(stream(chunk("fi"), release)) as line,
+        open_house(one(line.url, at_once=1), deadline_s=1.0) as house,
         ThreadPoolExecutor(1) as pool,
     ):
         first = pool.submit(ask, house, streamed=True)
-        wait_for(lambda: len(line.seen) == 1)
+        wait_until(lambda: len(line.seen) == 1)
         late = ask(house)
         assert late.status == 503
-        assert "waited 0." in late.json["error"]["message"]
+        assert re.search(r"waited \d+\.", late.json["error"]["message"])
+        release.set()
         first.result()
 
 
@@ -364,7 +355,6 @@ def test_f31_who_waited_in_vain_for_a_place_hears_503() -> None:
 def test_f32_a_retry_never_meets_a_second_stale_connection() -> None:
     """Each connection answers once; the second question on it finds it closed, as an idle one is found."""
     answered: set[int] = set()
-    slowly = threading.Event()
 
     async def once(seen: Seen, writer: asyncio.StreamWriter) -> None:
         port = writer.get_extra_info("peername")[1]
@@ -372,73 +362,90 @@ def test_f32_a_retry_never_meets_a_second_stale_connection() -> None:
             writer.close()
             raise ConnectionError
         answered.add(port)
-        if not slowly.is_set():
-            await asyncio.sleep(0.1)
+        await until(lambda: len(answered) >= 12, "twelve connections")
         await GOOD(seen, writer)
 
     with faultline(once, keep_alive=True) as line, open_house(one(line.url)) as house:
         assert {got.status for got in together(12, lambda: ask(house))} == {200}
         assert len(answered) == 12, "twelve connections to choose from"
-        slowly.set()
         before = len(line.seen)
         assert ask(house).status == 200
         assert len(line.seen) == before + 2, "a stale one, and then a fresh one"
         assert [ask(house).status for _ in range(149)] == [200] * 149
         state = house.gateway.now.upstream_states["one"]
         assert state.failed == 0, "not counted as a failure"
-        wait_for(lambda: house.gateway.metrics.attempts == {("one", "ok"): 162})
+        wait_until(lambda: house.gateway.metrics.attempts == {("one", "ok"): 162})
         assert len(line.seen) > 162 + 100
 
 
 # ---------------------------------------------------------------- F14: everybody says 429
 
 
-def limited(seconds: float = 60.0, **headers: str) -> Script:
-    """429 for so long, and from then on a good answer."""
+def limited(over: threading.Event | None = None, **headers: str) -> Script:
+    """429 until it is over, and from then on a good answer."""
     refuse = say(429, b'{"error":{"message":"slow down"}}', **headers)
-    first: list[float] = []
 
     async def script(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        first.append(time.monotonic())
-        await (refuse if time.monotonic() < first[0] + seconds else GOOD)(seen, writer)
+        await (GOOD if over is not None and over.is_set() else refuse)(seen, writer)
 
     return script
 
 
-def test_f14_when_all_are_limited_the_smallest_wait_is_told_at_once() -> None:
+def test_f14_when_all_are_limited_the_smallest_wait_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         faultline(limited(retry_after="50")) as first,
         faultline(limited(retry_after="30")) as second,
         open_house(one(first.url, queue=0), two(second.url, queue=0)) as house,
+        held_time(house, monkeypatch) as held,
     ):
         told = [ask(house) for _ in range(20)]
         assert {got.status for got in told} == {429}
-        assert {int(got.headers["retry-after"]) for got in told} <= {30, 31}
+        assert all(20 < int(got.headers["retry-after"]) <= 31 for got in told)
         assert (len(first.seen), len(second.seen)) == (1, 1), "nobody asks before the time is up"
-        times = []
-        for _ in range(20):
-            began = time.monotonic()
-            ask(house)
-            times.append(time.monotonic() - began)
-        assert sorted(times)[-2] < 0.05
+        assert held.waits == []
 
 
-def test_f14_only_as_many_sit_out_a_limit_as_may_wait() -> None:
+def test_f14_who_was_limited_waits_for_that_upstream_when_it_is_free_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one has a limit, too, which another request has met, and it lasts longer."""
+    over = threading.Event()
     with (
-        faultline(limited(0.5, retry_after_ms="700")) as first,
-        faultline(limited(retry_after_ms="1500")) as second,
+        faultline(limited(over, retry_after="20")) as first,
+        faultline(GOOD) as second,
+        open_house(one(first.url), two(second.url)) as house,
+        held_time(house, monkeypatch) as held,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        other = house.gateway.now.upstream_states["two"]
+        other.keys.rest(other.keys.keys[0], held.clock() + 50, "rate limited", "m")
+        held.hold()
+        asked = pool.submit(ask, house)
+        wait_until(lambda: held.waits)
+        over.set()
+        held.go()
+        assert asked.result().headers["x-dragoman-upstream"] == "one/m"
+        assert [wait <= 22 for wait in held.waits] == [True]
+
+
+def test_f14_only_as_many_sit_out_a_limit_as_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    with (
+        faultline(limited(over, retry_after="20")) as first,
+        faultline(limited(retry_after="50")) as second,
         open_house(one(first.url, queue=3), two(second.url, queue=3)) as house,
+        held_time(house, monkeypatch) as held,
         ThreadPoolExecutor(8) as pool,
     ):
         state = house.gateway.now.upstream_states["one"]
-        began = time.monotonic()
+        held.hold()
         waiting = [pool.submit(ask, house) for _ in range(3)]
-        wait_for(lambda: state.waiting_for_cooldown == 3)
+        wait_until(lambda: state.waiting_for_cooldown == 3)
         told = [ask(house) for _ in range(5)]
-        assert time.monotonic() - began < 0.6
-        assert {(got.status, got.headers["retry-after"]) for got in told} == {(429, "1")}
+        assert all(got.status == 429 and 1 <= int(got.headers["retry-after"]) <= 21 for got in told)
+        assert not any(future.done() for future in waiting), "the others were told at once"
+        over.set()
+        held.go()
         assert [future.result().status for future in waiting] == [200] * 3
-        assert 0.6 < time.monotonic() - began < 1.4, "they waited for the first to be free, not for the last"
+        assert max(held.waits) <= 22, "they waited for the first to be free, not for the last"
         assert 4 <= len(first.seen) <= 6, "each at most once before all knew, each once after"
         assert 1 <= len(second.seen) <= 3
         assert state.waiting_for_cooldown == 0
@@ -449,7 +456,7 @@ def test_p6_a_request_is_posted_three_times_at_most_also_when_kept_connections_d
     """Each of three attempts took a kept connection, which the server had read from and closed: six posts."""
 
     async def slowly(seen: Seen, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(0.2)  # so that all of them are open at once
+        await until(lambda: len(line.seen) >= kept, "as many connections at once")
         await say(200, WHOLE)(seen, writer)
 
     with faultline(slowly, keep_alive=True) as line, open_house(one(line.url)) as house, dice(house, 0.0):

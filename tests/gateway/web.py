@@ -3,8 +3,11 @@
 import http.client
 import json
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
+from tests.waiting import NEVER_S
 
 
 @dataclass
@@ -30,7 +33,7 @@ class Got:
 
 def send(url: str, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Got:
     host = url.removeprefix("http://")
-    connection = http.client.HTTPConnection(host, timeout=10)
+    connection = http.client.HTTPConnection(host, timeout=NEVER_S)
     data = body if isinstance(body, bytes) or body is None else json.dumps(body, ensure_ascii=False).encode()
     said = {"content-type": "application/json"} if data is not None else {}
     try:
@@ -50,19 +53,14 @@ def get(url: str, path: str, headers: dict[str, str] | None = None) -> Got:
     return send(url, "GET", path, None, headers)
 
 
-def raw(url: str, data: bytes, *, half_close: bool = False, timeout: float = 5.0) -> bytes:
-    """Bytes in, all bytes until the server closes out."""
+def raw(url: str, data: bytes) -> bytes:
+    """Bytes in, all bytes until the server closes out. A server that does not close is an error."""
     host, _, port = url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=timeout) as connection:
-        connection.sendall(data)
-        if half_close:
-            connection.shutdown(socket.SHUT_WR)
+    with socket.create_connection((host, int(port)), timeout=NEVER_S) as connection, suppress(ConnectionError):
         pieces = []
-        try:
-            while piece := connection.recv(65536):
-                pieces.append(piece)
-        except (TimeoutError, ConnectionError):
-            pass
+        connection.sendall(data)
+        while piece := connection.recv(65536):
+            pieces.append(piece)
     return b"".join(pieces)
 
 
