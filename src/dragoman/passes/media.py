@@ -8,6 +8,7 @@ import base64
 import binascii
 import re
 from functools import partial
+from urllib.parse import unquote_to_bytes
 
 from msgspec.structs import replace
 
@@ -127,9 +128,38 @@ def _fit_shown(shown: MediaForms, part: Media, profile: Profile, at: At, notes: 
     return None
 
 
-def _fit(part: Media, profile: Profile, at: At, notes: Notes) -> Media | Text | None:
-    forms, types = _takes(part, profile.media)
+# Files that only their provider's own key can read: uploaded to Gemini, or in Google's storage.
+PRIVATE_URLS = ("https://generativelanguage.googleapis.com/", "gs://")
+
+
+def _form_of(part: Media, profile: Profile) -> str:
     form = next((f for f in ("data", "text", "url", "file_id", "id") if getattr(part, f, None) is not None), "nothing")
+    if form == "url" and str(part.url).startswith(PRIVATE_URLS):
+        return form if str(part.url).startswith(profile.media.own_urls) else "another provider's file"
+    return form
+
+
+_DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*?)(;base64)?,(.*)", re.DOTALL | re.IGNORECASE)
+
+
+def _with_data_of_url(part: Media, at: At, notes: Notes) -> Media:
+    """The data in a data URL that its decoder left as it was, because of parameters or without base64."""
+    found = _DATA_URL.fullmatch(part.url or "")
+    if found is None:
+        return part
+    media_type, parameters, coded, data = found.groups()
+    if coded is None:
+        data = base64.b64encode(unquote_to_bytes(data)).decode("ascii")
+    if parameters:
+        notes.altered((at, "url"), f"a data URL without its parameters {parameters[1:]}")
+    return replace(part, url=None, data=data, media_type=media_type.lower() or part.media_type or "text/plain")
+
+
+def _fit(part: Media, profile: Profile, at: At, notes: Notes) -> Media | Text | None:
+    if part.url is not None and not profile.native and part.url[:5].lower() == "data:":
+        part = _with_data_of_url(part, at, notes)
+    forms, types = _takes(part, profile.media)
+    form = _form_of(part, profile)
     if form in forms and part.media_type is None and profile.dialect in part.extras:
         return part  # the target's own form may have no place for a type (Mistral's sound)
     if part.data is not None and not profile.media.loose_base64:

@@ -58,6 +58,7 @@ class Media(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     documents: tuple[str, ...] = ("data", "url", "file_id", "text")
     audio: tuple[str, ...] = ("data", "url", "file_id", "id")
     video: tuple[str, ...] = ("data", "url", "file_id")
+    own_urls: tuple[str, ...] = ()  # beginnings of addresses that only this server can read (PRIVATE_URLS)
     image_types: tuple[str, ...] = ()  # () is any
     document_types: tuple[str, ...] = ()
     loose_base64: bool = False  # reads the URL-safe alphabet and missing padding too

@@ -26,7 +26,7 @@ def encode(reply: Reply, request: Request | None = None) -> tuple[Any, list[tupl
 
 def answer(*parts: Part, **finish: Any) -> Reply:
     ended = Finish(**finish) if finish else None
-    return Reply(id="r", model="m", choices=(Choice(parts=parts, finish=ended),))
+    return Reply(id="r", model="m", created=7, choices=(Choice(parts=parts, finish=ended),))
 
 
 def wire(message: JsonObject, **choice: Any) -> JsonObject:
@@ -323,7 +323,7 @@ def test_usage_is_disjoint_and_comes_back_as_it_was(usage: JsonObject, counts: U
 
 def test_cached_input_is_counted_once_in_chat() -> None:
     usage = Usage(input=3, cache_write=12304, cache_read=0, output=500, reasoning=50)
-    body, notes = encode(Reply(id="r", model="m", choices=(), usage=usage))
+    body, notes = encode(Reply(id="r", model="m", created=7, choices=(), usage=usage))
     assert body["usage"] == {
         "prompt_tokens": 12307,
         "completion_tokens": 550,

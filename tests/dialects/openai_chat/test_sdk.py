@@ -233,7 +233,7 @@ def test_a_request_the_client_builds_is_read_without_leftovers() -> None:
 
 def test_spoken_answers_parse_whole_and_in_pieces() -> None:
     sound = Audio(id="audio_1", data="UklGRg==", transcript="Hi.")
-    reply = Reply(id="r", model="m", choices=(Choice(parts=(sound,), finish=Finish(reason="stop")),))
+    reply = Reply(id="r", model="m", created=7, choices=(Choice(parts=(sound,), finish=Finish(reason="stop")),))
     assert complaint(ChatCompletion, plain(HERE.encode_reply(reply, Notes()).body)) is None
     for chunk in check_stream(stream_of(list(unfold(reply)))):
         assert complaint(ChatCompletionChunk, chunk) is None
@@ -241,7 +241,7 @@ def test_spoken_answers_parse_whole_and_in_pieces() -> None:
 
 def test_own_asides_pass_and_foreign_parts_are_left_out() -> None:
     events: list[Event] = [
-        ReplyStart(id="r", model="m"),
+        ReplyStart(id="r", model="m", created=7),
         PartStart(index=0, part=Opaque(dialect="anthropic", body={"type": "server_tool_use"})),
         PartEnd(index=0),
         ReplyEnd(finishes=(Finish(reason="stop"),)),

@@ -534,7 +534,7 @@ def test_a_client_that_asked_with_functions_reads_function_call() -> None:
 
 
 def answer(*parts: Part) -> Reply:
-    return Reply(id="r", model="m", choices=(Choice(parts=parts, finish=Finish(reason="tool_call")),))
+    return Reply(id="r", model="m", created=7, choices=(Choice(parts=parts, finish=Finish(reason="tool_call")),))
 
 
 def test_several_choices_each_have_a_role_and_an_end() -> None:

@@ -30,6 +30,7 @@ PROFILE = Profile(
         documents=("data", "url", "text"),
         audio=("data", "url"),
         video=("data", "url"),
+        own_urls=("https://generativelanguage.googleapis.com/", "gs://"),
         loose_base64=True,  # proto3's JSON: "either standard or URL-safe base64 encoding with/without paddings"
     ),
     lacks=("parallel_off", "custom_tools", "server_tools"),

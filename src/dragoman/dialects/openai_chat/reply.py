@@ -13,6 +13,7 @@ from dragoman.dialects.openai_chat.usage import decode_usage, encode_usage
 from dragoman.dialects.openai_chat.words import FINISH_WORDS, FINISHES, NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import (
+    OMIT,
     add_extras,
     drop_constant,
     is_number,
@@ -24,7 +25,7 @@ from dragoman.fields import (
     take_time_or_none,
 )
 from dragoman.jsontypes import JsonObject, kind_of
-from dragoman.model.messages import Part, Refusal, Text, ToolCall
+from dragoman.model.messages import Extras, Part, Refusal, Text, ToolCall
 from dragoman.model.reply import Choice, Finish, FinishReason, Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
@@ -59,7 +60,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
 def take_created(body: JsonObject) -> float | None:
     """Seconds since 1970. Servers write 0 when they do not know the time."""
     created = take_time_or_none(body, "created") if is_number(body.get("created")) else None
-    if type(created) is float:
+    if type(created) is float or created == 0:
         note_spelling(body, "created", created)
     return created or None
 
@@ -98,6 +99,9 @@ def decode_choice(choice: JsonObject, position: int, ids: CallIds) -> Choice:
     if "delta" in choice:  # Perplexity adds the empty delta of its streams here
         note_spelling(choice, "delta", choice.pop("delta"))
     message = choice.pop("message", None)
+    if message is None and choice.get("finish_reason") == "content_filter":  # Azure sends no message then
+        message = {}
+        note_spelling(choice, "no_message", True)
     if type(message) is not dict:
         raise DecodeError(f"expected object, found {kind_of(message)}", "message")
     note_absent(message, "role")
@@ -228,7 +232,7 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
     body: JsonObject = {
         "id": reply.id,
         "object": "chat.completion",
-        "created": spelled(reply.extras, NAME, "~created") or encode_created(reply.created, notes),
+        "created": encode_created(reply.created, reply.extras, notes),
         "model": reply.model,
     }
     legacy = asks_legacy(request)
@@ -244,8 +248,14 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
     return WireReply(body=body)
 
 
-def encode_created(created: float | None, notes: Notes) -> int:
+def encode_created(created: float | None, extras: Extras, notes: Notes) -> float:
+    own: float | None = spelled(extras, NAME, "~created")
+    if own is not None:
+        return own
+    if created is None and ("created" in extras.get(NAME, ()) or "created" in (spelled(extras, NAME, OMIT) or ())):
+        return 0  # it is written as it came, or left out again
     if created is None:
+        notes.invented((ROOT, "created"), "openai_chat demands a time: 0")
         return 0
     whole = int(created)
     if whole != created or not whole:
@@ -279,6 +289,8 @@ def encode_choice(choice: Choice, index: int, at: At, notes: Notes, legacy: bool
         body["index"] = None
     if "~delta" in own:
         body["delta"] = own["~delta"]
+    if "~no_message" in own:
+        del body["message"]
     if choice.extras:
         others = {key: value for key, value in own.items() if key not in ("message", "logprobs")}
         add_extras(body, {**choice.extras, NAME: others}, NAME, at, notes)

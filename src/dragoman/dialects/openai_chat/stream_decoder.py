@@ -136,7 +136,7 @@ class StreamDecoder:
         if not self._started:
             # A first chunk without choices may lack id and model (Azure, Copilot).
             self._seen = True
-            if choices or body.get("id"):
+            if choices or (body.get("id") and body.get("model")):
                 self._start(body, events)
         for choice in choices if type(choices) is list else ():
             if type(choice) is dict:
@@ -171,11 +171,14 @@ class StreamDecoder:
         reply_id, model = body.get("id"), body.get("model")
         reply_id = reply_id if type(reply_id) is str else ""
         self._ids = ids_of_reply(reply_id)
+        created = take_created(body)
+        if "~created" in body:
+            self._extras["~created"] = body["~created"]
         events.append(
             ReplyStart(
                 id=reply_id,
                 model=model if type(model) is str else "",
-                created=take_created(body),
+                created=created,
                 service_tier=self._tier,
                 extras=leftovers(self._extras, NAME),
             )

@@ -111,7 +111,7 @@ class StreamEncoder:
         self._base = {
             "id": event.id,
             "object": "chat.completion.chunk",
-            "created": encode_created(event.created, self._notes),
+            "created": encode_created(event.created, event.extras, self._notes),
             "model": event.model,
         }
         if event.service_tier is not None:
