@@ -238,7 +238,7 @@ def _fill(draft: Path, table: KeyTable) -> None:
         db.execute("insert into install values (?)", (table.pepper,))
         rows = [(row.id, row.digest, row.name, row.admin, row.created, row.revoked) for row in table.rows]
         db.executemany("insert into keys values (?, ?, ?, ?, ?, ?)", rows)
-        db.execute(f"pragma user_version = {VERSION}")
+        db.execute("pragma user_version = 1")  # VERSION: what is not complete has none
     finally:
         db.close()
 

@@ -30,6 +30,9 @@ create table if not exists responses (
 ) without rowid;
 create index if not exists by_age on responses (created);
 """
+_DELETE_OLDEST = """
+delete from responses where (owner, id) in (select owner, id from responses order by created limit ?)
+"""
 
 
 class StoredResponse(Struct, kw_only=True):
@@ -71,8 +74,7 @@ class ResponseStore:
         db.execute("insert or replace into responses values (?, ?, ?, ?)", row)
         (count,) = db.execute("select count(*) from responses").fetchone()
         if count > self._rows:
-            oldest = "select owner, id from responses order by created limit ?"
-            db.execute(f"delete from responses where (owner, id) in ({oldest})", (count - self._rows,))  # noqa: S608  # a constant
+            db.execute(_DELETE_OLDEST, (count - self._rows,))
         db.commit()
 
     def get(self, owner: str, response_id: str) -> StoredResponse | None:
