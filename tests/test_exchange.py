@@ -90,12 +90,12 @@ def test_an_ordinary_failure_corrects_nothing() -> None:
 def test_sending_ends_with_the_first_error_that_teaches_nothing() -> None:
     sent: list[bytes] = []
 
-    async def send(call: UpstreamCall) -> None:
+    async def send(call: UpstreamCall) -> Reply:
         sent.append(call.body)
         raise refusal("temperature")
 
     with pytest.raises(UpstreamError, match="temperature"):
-        asyncio.run(send_corrected(write(talk(user("q"), temperature=0.5), CHAT.profile), send))
+        asyncio.run(send_corrected(write(talk(user("q"), temperature=0.5), CHAT.profile), send, UpstreamCall.accept))
     assert ["temperature" in json.loads(body) for body in sent] == [True, False]
 
 
@@ -140,6 +140,24 @@ def test_a_second_wrong_answer_is_noted() -> None:
     second = corrected(first, invalid(first, '{"a":1}'))
     assert second.way_back is not None
     assert second.way_back.reply(reply('{"a":2}')).choices[0].parts == (Text(text='{"a":2}'),)
+    assert "the answer is not what was asked for" in [note for note in notes if note.kind == "dropped"][-1].why
+
+
+def test_a_wrong_answer_stands_when_asking_once_more_fails() -> None:
+    notes = Notes()
+    first = write(talk(user("q"), output=JSON_ANSWER), WORDED, notes)
+    sent: list[UpstreamCall] = []
+
+    async def send(call: UpstreamCall) -> Reply:
+        sent.append(call)
+        if len(sent) > 1:
+            raise refusal("the conversation must alternate")
+        assert call.way_back is not None
+        return call.way_back.reply(reply('{"a":1}'))
+
+    answer = asyncio.run(send_corrected(first, send, UpstreamCall.accept))
+    assert answer.choices[0].parts == (Text(text='{"a":1}'),)
+    assert len(sent) == 2
     assert "the answer is not what was asked for" in [note for note in notes if note.kind == "dropped"][-1].why
 
 

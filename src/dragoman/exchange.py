@@ -100,10 +100,10 @@ def read_request(dialect: Dialect, wire: WireRequest, notes: Notes) -> Request:
 class InvalidAnswer(UpstreamError):
     """The answer is not what was asked for, and can be asked for once more."""
 
-    def __init__(self, why: str, again: Request, spent: Usage | None) -> None:
-        super().__init__(_misfit(why))
+    def __init__(self, why: str, again: Request, reply: Reply) -> None:
+        super().__init__(_invalid(why))
         self.again = again
-        self.spent = spent
+        self.reply = reply  # as it came: it stands if no better one comes
 
 
 class WayBack(Struct, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ class WayBack(Struct, frozen=True, kw_only=True):
         try:
             return self.notes.stage(undo_reply(reply, self.undo, self.notes))
         except LossError as error:
-            raise UpstreamError(_misfit(error.why)) from error
+            raise UpstreamError(_invalid(error.why)) from error
 
     def _check(self, reply: Reply, asked: Request) -> None:
         trial = Notes()
@@ -138,7 +138,7 @@ class WayBack(Struct, frozen=True, kw_only=True):
         why = next((note.why for note in trial if note.kind == "dropped"), None)
         again = ask_again(asked, undone, why) if why is not None else None
         if why is not None and again is not None:
-            raise InvalidAnswer(why, again, reply.usage)
+            raise InvalidAnswer(why, again, reply)
 
     def open_stream(self) -> "StreamWayBack":
         """For one streamed answer."""
@@ -171,7 +171,7 @@ class StreamWayBack:
             for event in events:
                 undone.extend(undo.feed(event))
         except LossError as error:
-            undone.append(ReplyFailed(failure=_misfit(error.why)))
+            undone.append(ReplyFailed(failure=_invalid(error.why)))
         return undone
 
 
@@ -225,7 +225,7 @@ def read_reply(dialect: Dialect, wire: WireReply, notes: Notes) -> Reply:
     return notes.stage(mend_calls(notes.stage(dialect.decode_reply(wire, notes)), notes))
 
 
-def _misfit(why: str) -> Failure:
+def _invalid(why: str) -> Failure:
     """The model's mistake: neither the caller's fault nor the upstream's."""
     return Failure(kind="refused", status=502, code=INVALID_ANSWER, message=why)
 
@@ -256,7 +256,7 @@ class UpstreamCall(Struct, kw_only=True):
         if exchange is None or request is None or left < 0:
             return None
         if isinstance(error, InvalidAnswer):
-            return exchange.encode(error.again, corrections_left=0, spent=error.spent)
+            return exchange.encode(error.again, corrections_left=0, spent=error.reply.usage)
         lesson = learn(error.failure, request, exchange.to.profile, exchange.notes)
         if lesson is None:
             return None
@@ -264,14 +264,29 @@ class UpstreamCall(Struct, kw_only=True):
             exchange = replace(exchange, undo=_combine(exchange.undo, lesson.undo))
         return exchange.encode(lesson.request, corrections_left=left, learned=lesson.remember)
 
+    def accept(self, reply: Reply) -> Reply:
+        """An answer that is not what was asked for, when no better one came: the caller reads that in a note."""
+        way_back = self.way_back
+        return reply if way_back is None else replace(way_back, asked=None).reply(reply)
 
-async def send_corrected(call: UpstreamCall, send: Callable[[UpstreamCall], Awaitable[T]]) -> T:
-    """Sends a call, and again as long as the errors tell what to send instead."""
+
+async def send_corrected(
+    call: UpstreamCall,
+    send: Callable[[UpstreamCall], Awaitable[T]],
+    keep: Callable[[UpstreamCall, Reply], T],
+) -> T:
+    """Sends a call, and again as long as the errors tell what to send instead. `keep` makes the result of an answer
+    that came before: an answer in the wrong form is better than the error of asking for it once more."""
+    first: tuple[UpstreamCall, Reply] | None = None
     while True:
         try:
             return await send(call)
         except UpstreamError as error:
-            corrected = call.correct(error)
+            corrected = call.correct(error) if first is None else None
+            if isinstance(error, InvalidAnswer):
+                first = call, error.reply
+            if corrected is None and first is not None:
+                return keep(*first)
             if corrected is None:
                 raise
             call = corrected

@@ -77,6 +77,10 @@ class PlayedAnswer(Struct, kw_only=True):
     events: list[Event] = []
 
 
+def _keep(call: UpstreamCall, reply: Reply) -> PlayedAnswer:
+    return PlayedAnswer(reply=call.accept(reply))
+
+
 class Player:
     """Plays one scenario in one mode."""
 
@@ -190,7 +194,9 @@ class Player:
     async def _ask(self, said: tuple[Message, ...]) -> PlayedAnswer:
         call = self._write_call(build_request(self.scenario, self.model, said), stream=self.mode == "streamed")
         try:
-            return await send_corrected(call, self._exchange)
+            return await send_corrected(
+                call, self._exchange, lambda sent, reply: PlayedAnswer(reply=sent.accept(reply))
+            )
         except UpstreamError as error:
             return PlayedAnswer(reply=error.failure)
 

@@ -169,6 +169,12 @@ class UpstreamAnswer:
         self._state.sent += 1
         _log_attempt(attempt)
 
+    def keep(self, reply: Reply) -> None:
+        """An answer that came before, because asking for a better one failed. Nothing is sent."""
+        self._state.budget.in_flight += 1
+        self._state.breaker(self._key, self.target.model).begin(self._clock())
+        self.usage, self.reply, self._ended = reply.usage, self.call.accept(reply), True
+
     async def _enter(self, job: Job, attempt: Attempt) -> None:
         ticket = Ticket(job.client, job.tokens)
         attempt.waited_s = await self._state.admission_waiter.enter(ticket, job.deadline - self._clock())

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from dragoman.errors import UpstreamError
 from dragoman.exchange import UpstreamCall, send_corrected
 from dragoman.failure import Failure
+from dragoman.model.reply import Reply
 from dragoman.upstream.answer import UpstreamAnswer
 from dragoman.upstream.attempts import Attempts, Job
 from dragoman.upstream.failures import left_alone
@@ -127,7 +128,12 @@ class Sender:
             await answer.begin(job, attempts, self.transport, self.wall)
             return answer
 
-        return await send_corrected(job.render(state, target), begin)
+        def keep(call: UpstreamCall, reply: Reply) -> UpstreamAnswer:
+            answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
+            answer.keep(reply)
+            return answer
+
+        return await send_corrected(job.render(state, target), begin, keep)
 
 
 def _soonest(failure: Failure, job: Job, now: float) -> Failure:
