@@ -6,6 +6,7 @@ model gets the tool only if the entry of the server allows it (`changed`, `new`)
 """
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from msgspec import Struct, convert, to_builtins
 
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, dump_json, load_object
+from dragoman.log_line import LogLine
 from dragoman.mcp.registry import lock_file, write_atomically
 from dragoman.mcp.spec import ServerSpec
 from dragoman.mcp.tool_listing import ListedTool
+
+log = logging.getLogger(__name__)
 
 
 class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,6 +43,7 @@ class Approvals:
         self._path = path
         self._file_stamp: tuple[int, int] | None = None
         self._approved: dict[str, dict[str, Approval]] = {}
+        self._is_broken = False  # the file is there and cannot be read
         self.version = 0  # grows with every approval
         self.refresh()
 
@@ -46,7 +51,8 @@ class Approvals:
         """Reads approvals of other processes from the file, and returns the version."""
         stamp = self._read_stamp()
         if stamp is not None and stamp != self._file_stamp:
-            self._file_stamp, self._approved = stamp, self._load()
+            self._file_stamp = stamp
+            self._load()
             self.version += 1
         return self.version
 
@@ -57,6 +63,8 @@ class Approvals:
         """Compares the listed tools with the approved ones: the names to withhold, and the changes to report."""
         self.refresh()
         approved = self._approved.get(_make_key(spec))
+        if approved is None and self._is_broken:  # it may have been approved with other texts
+            return set(tools), [Change(name, "new", "", tool.digest) for name, tool in tools.items()]
         if approved is None:
             self.approve(spec, tools)
             return set(), []
@@ -92,6 +100,8 @@ class Approvals:
             with lock_file(self._path.with_name(self._path.name + ".lock")):
                 self.refresh()
                 self._store(spec, change)
+                if self._is_broken:
+                    return  # what else is in it must not be lost: a person has to repair or remove it
                 write_atomically(self._path, dump_json(to_builtins(self._approved)))
                 self._file_stamp = self._read_stamp()
         except OSError:
@@ -113,13 +123,16 @@ class Approvals:
             return None
         return None if stat is None else (stat.st_mtime_ns, stat.st_ino)
 
-    def _load(self) -> dict[str, dict[str, Approval]]:
+    def _load(self) -> None:
+        """A file that was cut short is not one without approvals: the last good copy stays."""
         try:
-            return convert(
-                load_object(self._path.read_bytes() if self._path else b"{}"), dict[str, dict[str, Approval]]
-            )
-        except (OSError, DecodeError, ValueError):
-            return {}  # no approvals yet
+            data = load_object(self._path.read_bytes() if self._path else b"{}")
+            self._approved = convert(data, dict[str, dict[str, Approval]])
+            self._is_broken = False
+        except (OSError, DecodeError, ValueError) as error:
+            self._is_broken = True
+            why = f"repair or remove it; until then only known tools are approved ({error})"
+            log.warning(LogLine("mcp_approvals_not_read", {"file": str(self._path), "why": why}))
 
 
 def _compare(approval: Approval | None, tool: ListedTool) -> Change | None:
