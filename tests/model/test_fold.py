@@ -3,8 +3,18 @@
 import pytest
 
 from dragoman.failure import Failure
-from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
-from dragoman.model.fold import GrammarError, fold, merge_extras
+from dragoman.model.events import (
+    Aside,
+    Event,
+    PartDelta,
+    PartEnd,
+    PartPlaces,
+    PartStart,
+    ReplyEnd,
+    ReplyFailed,
+    ReplyStart,
+)
+from dragoman.model.fold import GrammarError, StartedParts, fold, merge_extras
 from dragoman.model.messages import Seal, Text, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply, Usage
 
@@ -74,3 +84,25 @@ def test_extras_merge_key_by_key_and_the_second_wins() -> None:
         "a": {"x": 1, "y": 2},
         "b": {"z": 3},
     }
+
+
+def test_a_part_stands_where_its_index_puts_it_in_whatever_order_parts_begin() -> None:
+    texts = [Text(text=word) for word in "abc"]
+    starts = [PartStart(index=i, part=texts[i]) for i in (2, 0, 1)]
+    started, places = StartedParts(), PartPlaces()
+    started.feed(starts)
+    assert started.choices[0].parts == texts
+    assert [places.add(start) for start in starts] == [2, 0, 1]
+
+
+def test_parts_of_two_choices_have_places_of_their_own() -> None:
+    places = PartPlaces()
+    starts = [PartStart(index=i, part=Text(text=""), choice=i % 2) for i in range(4)]
+    assert [places.add(start) for start in starts] == [0, 0, 1, 1]
+    assert [places[i] for i in range(4)] == [0, 0, 1, 1]
+
+
+def test_an_answer_without_parts_has_a_choice_too() -> None:
+    started = StartedParts()
+    started.feed([START, END])
+    assert len(started.choices) == 1

@@ -68,6 +68,25 @@ class Aside(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag
 Event: TypeAlias = ReplyStart | PartStart | PartDelta | PartEnd | ReplyEnd | ReplyFailed | Aside
 
 
+class PartPlaces:
+    """Tells where each part stands in its choice, for notes. Parts may begin in any order: their indices count."""
+
+    __slots__ = ("_choices", "_places")
+
+    def __init__(self) -> None:
+        self._choices: dict[int, int] = {}  # part index -> choice
+        self._places: dict[int, int] = {}
+
+    def __getitem__(self, index: int) -> int:
+        return self._places[index]
+
+    def add(self, event: PartStart) -> int:
+        self._choices[event.index] = event.choice
+        others = (i for i, choice in self._choices.items() if i < event.index and choice != event.choice)
+        place = self._places[event.index] = event.index - sum(1 for _ in others)
+        return place
+
+
 class Sequencer:
     """Puts interleaved parts one after another, for dialects whose streams cannot interleave them.
 

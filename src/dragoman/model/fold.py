@@ -1,5 +1,6 @@
 """Events into a Reply, and back. A streamed and an unstreamed answer give the same Reply."""
 
+from bisect import bisect
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
@@ -39,15 +40,28 @@ class StartedParts:
     def feed(self, events: Iterable[Event]) -> None:
         for event in events:
             if type(event) is PartStart:
-                while len(self.choices) <= event.choice:
-                    self.choices.append(_StartedChoice())
-                self.choices[event.choice].parts.append(event.part)
+                self._open_choices(event.choice + 1)
+                self.choices[event.choice].add(event)
+            elif type(event) is ReplyEnd:
+                self._open_choices(len(event.finishes))  # also those without any part
+
+    def _open_choices(self, count: int) -> None:
+        while len(self.choices) < count:
+            self.choices.append(_StartedChoice())
 
 
 class _StartedChoice:
     def __init__(self) -> None:
         self.parts: list[Part] = []
         self.extras: Extras = {}
+        self.finish = None
+        self._indices: list[int] = []
+
+    def add(self, start: PartStart) -> None:
+        """Parts stand in the order of their indices, in whatever order they begin."""
+        place = bisect(self._indices, start.index)
+        self._indices.insert(place, start.index)
+        self.parts.insert(place, start.part)
 
 
 class _PartBuilder:

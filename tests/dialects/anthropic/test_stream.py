@@ -112,3 +112,19 @@ def test_the_tier_of_the_start_is_the_replys() -> None:
     assert frames(data)[0]["message"]["usage"]["service_tier"] == "priority"
     assert read(data).service_tier == "priority"
     assert not [note for note in notes if "tier" in note.where]
+
+
+def test_free_text_of_a_call_goes_out_as_json() -> None:
+    """The SDK reads the pieces of a call's input as JSON, and fails on anything else."""
+    events: list[Event] = [
+        ReplyStart(id="msg_1", model="m"),
+        PartStart(index=0, part=ToolCall(id="toolu_1", name="run", arguments="", freeform=True)),
+        PartDelta(index=0, text='print("a'),
+        PartDelta(index=0, text='")\n'),
+        PartEnd(index=0),
+        ReplyEnd(finishes=(Finish(reason="tool_call"),)),
+    ]
+    data, notes = written(events)
+    pieces = [f["delta"]["partial_json"] for f in frames(data) if f["type"] == "content_block_delta"]
+    assert load_json("".join(pieces)) == {"input": 'print("a")\n'}
+    assert "/choices/0/parts/0/arguments" in [note.canonical for note in notes]

@@ -602,3 +602,11 @@ def test_a_wrong_shape_says_where(body: JsonObject, where: str) -> None:
     with pytest.raises(DecodeError) as caught:
         decode(body)
     assert caught.value.where == where
+
+
+def test_an_empty_list_of_allowed_names_forbids_nothing() -> None:
+    body = HI | {"toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": []}}}
+    choice = decode(body).tool_choice
+    assert choice is not None
+    assert (choice.mode, choice.names) == ("required", None)
+    assert DIALECT.encode_request(decode(body), Notes()).body["toolConfig"] == body["toolConfig"]

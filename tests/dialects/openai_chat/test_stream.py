@@ -168,6 +168,14 @@ def test_a_first_chunk_that_knows_nothing_is_not_the_start() -> None:
     assert reply.choices[0].extras == {"openai_chat": {"content_filter_results": {"hate": 0}}}
 
 
+def test_a_first_chunk_with_an_id_and_no_model_is_not_the_start() -> None:
+    """Azure tells first what its filters found, and names the model later."""
+    first = {"id": "c", "model": "", "choices": [], "prompt_filter_results": [{"prompt_index": 0}]}
+    reply = reply_of(first, chunk({"content": "hi"}, "stop"))
+    assert reply.model == chunk()["model"]
+    assert reply.extras["openai_chat"]["prompt_filter_results"] == [{"prompt_index": 0}]
+
+
 def test_a_choice_without_a_delta_is_no_trouble() -> None:
     odd: JsonObject = {"id": "c1", "choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]}
     assert parts_of(chunk({"content": "a"}), odd, chunk(None, "stop"))[0] == Text(text="a")

@@ -42,6 +42,7 @@ from dragoman.model.events import (
     Event,
     PartDelta,
     PartEnd,
+    PartPlaces,
     PartStart,
     ReplyEnd,
     ReplyFailed,
@@ -360,11 +361,13 @@ class StreamEncoder:
     def __init__(self, notes: Notes, request: Request | None = None) -> None:
         self._notes = notes
         self._sequencer = Sequencer()
+        self._places = PartPlaces()
         self._out: list[bytes] = []
         self._index = -1  # of the open block
         self._kind: type[Part] | None = None
         self._open: int | None = None  # the part whose text goes straight into the open block
         self._head = b""  # the bytes of a frame before that text
+        self._free: list[str] | None = None  # free text of the open call, which is no JSON: sent when it is complete
         self._skipped: set[int] = set()
         self._tier: str | None = None
         self._cited = 0  # citations of the open block
@@ -439,10 +442,11 @@ class StreamEncoder:
         self._send({"type": "message_start", "message": message})
 
     def _at(self, index: int) -> At:
-        return ((((ROOT, "choices"), 0), "parts"), index)
+        return ((((ROOT, "choices"), 0), "parts"), self._places[index])
 
     def _start_block(self, event: PartStart) -> None:
         part = event.part
+        self._places.add(event)
         if event.choice:
             self._skipped.add(event.index)
             self._notes.dropped(((ROOT, "choices"), event.choice), "anthropic gives one answer")
@@ -455,7 +459,8 @@ class StreamEncoder:
         self._index += 1
         self._cited, self._cited_well = 0, False
         self._kind = Text if isinstance(part, Refusal) else type(part)
-        if self._kind in _DELTA_HEADS:
+        self._free = [] if isinstance(part, ToolCall) and part.freeform else None
+        if self._kind in _DELTA_HEADS and self._free is None:
             self._open, self._head = event.index, _DELTA_HEADS[self._kind] % self._index
         self._send({"type": "content_block_start", "index": self._index, "content_block": block})
         self._first_delta(part, block, at)
@@ -467,6 +472,7 @@ class StreamEncoder:
             block = encode_part(replace(part, arguments="{}", freeform=False), at, self._notes, to_client=True)
             if freeform:
                 self._notes.altered((at, "freeform"), "anthropic has no freeform calls: said as a function's")
+                self._notes.altered((at, "arguments"), "free text, said as the one argument input")
             return block
         if isinstance(part, Reasoning) and part.seal is None:
             block = {"type": "thinking", "thinking": "", "signature": ""}
@@ -496,7 +502,9 @@ class StreamEncoder:
                 if part.seal is not None and part.seal.origin == NAME and block["type"] == "thinking":
                     self._send_delta({"type": "signature_delta", "signature": part.seal.value})
             case ToolCall():
-                if part.arguments:
+                if self._free is not None:
+                    self._free.append(part.arguments)
+                elif part.arguments:
                     self._send_delta({"type": "input_json_delta", "partial_json": part.arguments})
             case _:
                 pass
@@ -504,7 +512,9 @@ class StreamEncoder:
     def _delta(self, event: PartDelta) -> None:
         if event.index in self._skipped:
             return
-        if event.text and event.index == self._open:
+        if self._free is not None:
+            self._free.append(event.text)
+        elif event.text and event.index == self._open:
             self._out.append(b"%b%b}}\n\n" % (self._head, dump_json(event.text)))
         if event.logprobs is not None:
             self._notes.dropped((self._at(event.index), "logprobs"), "anthropic has no logprobs")
@@ -527,6 +537,10 @@ class StreamEncoder:
             return
         self._open = None
         at = self._at(event.index)
+        if self._free is not None:
+            whole = dump_json({"input": "".join(self._free)}).decode()
+            self._send_delta({"type": "input_json_delta", "partial_json": whole})
+            self._free = None
         if self._cited and not self._cited_well:
             self._notes.dropped((at, "citations"), "none of them names a place anthropic could cite")
         stop: JsonObject = {"type": "content_block_stop", "index": self._index}

@@ -20,6 +20,7 @@ from dragoman.model.events import (
     Event,
     PartDelta,
     PartEnd,
+    PartPlaces,
     PartStart,
     ReplyEnd,
     ReplyFailed,
@@ -51,13 +52,12 @@ class _Open:
 
 
 class _ChoiceEncoder:
-    __slots__ = ("at", "called", "cited", "number", "open", "order", "places", "speaks", "tails", "texts", "written")
+    __slots__ = ("at", "called", "cited", "number", "open", "order", "speaks", "tails", "texts", "written")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.at: At = ((ROOT, "choices"), number)
         self.order = Sequencer()
-        self.places = 0  # parts so far
         self.open: _Open | None = None
         self.speaks: type[Part] | None = None  # the kind of part that a reader would join the next text with
         self.texts: list[list[str]] = []  # texts as a reader joins them
@@ -74,6 +74,7 @@ class StreamEncoder:
         self._out: list[bytes] = []
         self._choices: dict[int, _ChoiceEncoder] = {}
         self._parts: dict[int, tuple[_ChoiceEncoder, int]] = {}  # event index -> choice, place in it
+        self._places = PartPlaces()
         self._identity: JsonObject = {}
         self._extras: Extras = {}
         self._tier: str | None = None
@@ -122,8 +123,7 @@ class StreamEncoder:
 
     def _enter(self, event: PartStart) -> _ChoiceEncoder:
         choice = self._choice(event.choice)
-        self._parts[event.index] = (choice, choice.places)
-        choice.places += 1
+        self._parts[event.index] = (choice, self._places.add(event))
         return choice
 
     def _choice(self, number: int) -> _ChoiceEncoder:

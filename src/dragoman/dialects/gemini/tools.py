@@ -106,11 +106,11 @@ def take_choice(body: JsonObject) -> ToolChoice | None:
     names = config.get("allowedFunctionNames")
     if type(names) is list and all(type(name) is str for name in names):
         del config["allowedFunctionNames"]
+        if not names:
+            note_spelling(config, "allowedFunctionNames", "empty")  # an empty list forbids nothing
     else:
         names = None
-    return ToolChoice(
-        mode=_take_mode(config), names=None if names is None else tuple(names), extras=leftovers(config, NAME)
-    )
+    return ToolChoice(mode=_take_mode(config), names=tuple(names) if names else None, extras=leftovers(config, NAME))
 
 
 def _take_mode(config: JsonObject) -> Any:
@@ -221,6 +221,8 @@ def encode_choice(body: JsonObject, request: Request, notes: Notes) -> None:
     config: JsonObject = {"mode": own.get("~mode", MODE_WORDS[choice.mode])}
     if config["mode"] == "absent":
         del config["mode"]
+    if own.get("~allowedFunctionNames") == "empty":
+        config["allowedFunctionNames"] = []
     if choice.names is not None:
         if choice.mode == "none" and NAME not in choice.extras:
             notes.dropped((at, "names"), "gemini names tools to call, and none shall be")

@@ -48,6 +48,7 @@ from dragoman.model.events import (
     Event,
     PartDelta,
     PartEnd,
+    PartPlaces,
     PartStart,
     ReplyEnd,
     ReplyFailed,
@@ -274,6 +275,7 @@ class StreamEncoder:
         self._calls = 0
         self._rank = 0
         self._skipped: set[int] = set()
+        self._places = PartPlaces()
         self._noted: set[At] = set()
         self._done = False
 
@@ -304,6 +306,7 @@ class StreamEncoder:
         """Whether a part belongs to a second answer, which Ollama does not have."""
         if isinstance(event, PartStart) and event.choice:
             self._skipped.add(event.index)
+            self._places.add(event)
             self._note_once(((ROOT, "choices"), event.choice), "ollama gives one answer")
         return isinstance(event, PartStart | PartDelta | PartEnd) and event.index in self._skipped
 
@@ -355,7 +358,7 @@ class StreamEncoder:
     def _start_part(self, event: PartStart) -> None:
         part = event.part
         parts: At = (((ROOT, "choices"), 0), "parts")
-        place = event.index - sum(index < event.index for index in self._skipped)
+        place = self._places.add(event)
         self._at = (parts, place)
         self._check_order(part, parts)
         self._open, self._index, self._pieces = part, event.index, []

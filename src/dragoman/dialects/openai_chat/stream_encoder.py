@@ -28,7 +28,17 @@ from dragoman.dialects.openai_chat.words import NAME
 from dragoman.failure import Failure
 from dragoman.fields import OMIT, add_extras, spelled
 from dragoman.jsontypes import JsonObject, dump_json
-from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import (
+    Aside,
+    Event,
+    PartDelta,
+    PartEnd,
+    PartPlaces,
+    PartStart,
+    ReplyEnd,
+    ReplyFailed,
+    ReplyStart,
+)
 from dragoman.model.messages import (
     Audio,
     Citation,
@@ -60,6 +70,7 @@ class StreamEncoder:
         self._out: list[bytes] = []
         self._states: dict[int, ChoiceState] = {}
         self._choice_of: dict[int, int] = {}  # part -> choice
+        self._places = PartPlaces()
         self._direct: dict[int, Growing] = {}  # open texts and refusals that already have some text
         self._done = False
 
@@ -137,6 +148,7 @@ class StreamEncoder:
     def _place(self, event: PartStart | PartDelta | PartEnd) -> None:
         if isinstance(event, PartStart):
             self._choice_of[event.index] = event.choice
+            self._places.add(event)
         choice = self._choice_of[event.index]
         state = self._state(choice)
         for ordered in state.order(event):
@@ -145,8 +157,7 @@ class StreamEncoder:
     def _write_part(self, choice: int, state: ChoiceState, event: PartStart | PartDelta | PartEnd) -> None:
         if isinstance(event, PartStart):
             parts: At = (((ROOT, "choices"), choice), "parts")
-            growing = Growing(event.part, state.kept, (parts, state.parts))
-            state.parts += 1
+            growing = Growing(event.part, state.kept, (parts, self._places[event.index]))
             spoken = state.spoken
             said = self._open(choice, state, growing)
             if said and spoken:

@@ -43,7 +43,6 @@ class ChoiceState:
         "last",
         "legacy",
         "open",
-        "parts",
         "refused",
         "sealed",
         "spoken",
@@ -52,7 +51,6 @@ class ChoiceState:
     )
 
     def __init__(self) -> None:
-        self.parts = 0
         self.kept = 0  # parts that were written
         self.calls = 0
         self.entries = 0  # in the side field

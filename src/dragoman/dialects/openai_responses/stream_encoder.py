@@ -39,6 +39,7 @@ from dragoman.model.events import (
     Event,
     PartDelta,
     PartEnd,
+    PartPlaces,
     PartStart,
     ReplyEnd,
     ReplyFailed,
@@ -111,7 +112,7 @@ class StreamEncoder:
         self._growing: _Growing | None = None
         self._live = -1  # index of the part whose deltas can be written at once
         self._skipped: set[int] = set()
-        self._places = 0
+        self._places = PartPlaces()
         self._kinds: list[Part] = []
         self._done = False
 
@@ -297,13 +298,11 @@ class StreamEncoder:
     # ------------------------------------------------------------ parts
 
     def _start_part(self, event: PartStart) -> None:
-        part = put_in_space(event.part, self._spaces)
+        part, place = put_in_space(event.part, self._spaces), self._places.add(event)
         if event.choice:
             self._skipped.add(event.index)
             self._notes.dropped(((ROOT, "choices"), event.choice), "responses gives one answer")
             return
-        place = self._places
-        self._places += 1
         item = self._item
         if item is None or not item.group or not joins(item.group[-1][1], part):
             self._close_item()
