@@ -1,0 +1,220 @@
+"""The second law, on recorded traffic: each fact of a wire is in the converted wire, or a note names it.
+
+The facts are found by a reader that shares no code with the dialects (`tests/laws/second`), so a mistake that an
+encoder and its decoder make alike is seen too. Every tenth recording is tried; `DRAGOMAN_ALL=1`, or
+`python -m tests.laws.second`, tries all of them (about a minute).
+"""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman.jsontypes import copy_json
+from dragoman.notes import Note, Notes
+from tests.gaps import report
+from tests.laws.second.corpus import DIALECTS, TRIES, problems_of
+from tests.laws.second.law import lost_facts
+from tests.laws.second.paths import find
+from tests.laws.second.reader import TABLES
+from tests.laws.second.streams import assemble
+from tests.recorded import needs_corpus
+
+EVERY = 1 if os.environ.get("DRAGOMAN_ALL") else 10
+KNOWN = {
+    "cerebras--thinking-tool_call-usage_cache-stream-78c4e13d": "Two answers were recorded into one file.",
+}
+
+
+@needs_corpus
+@pytest.mark.parametrize("what", TRIES)
+@pytest.mark.parametrize("source", DIALECTS)
+def test_no_fact_of_recorded_traffic_is_lost_without_a_note(source: str, what: str) -> None:
+    for to in DIALECTS:
+        problems = {case: found for case, found in problems_of(source, to, what, EVERY) if case not in KNOWN}
+        assert not problems, f"{source} to {to}: {report(problems)}"
+
+
+def test_each_reason_to_be_silent_is_a_clause() -> None:
+    reasons = [why for table in TABLES.values() for what in table.values() for why in what["silent"].values()]
+    assert len(reasons) > 50
+    assert [why for why in reasons if len(why) < 10] == []
+
+
+# ---------------------------------------------------------------- the law would notice
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+PNG = "data:image/png;base64,iVBORw0KGgo="
+REQUEST: dict[str, Any] = {
+    "model": "m",
+    "messages": [
+        {"role": "system", "content": "be brief"},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": PNG}}],
+        },
+        {
+            "role": "assistant",
+            "content": "so",
+            "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Oslo"}'}},
+                {"id": "call_2", "type": "function", "function": {"name": "weather", "arguments": '{"city":"Rome"}'}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "snow"},
+        {"role": "tool", "tool_call_id": "call_2", "content": "sun"},
+    ],
+    "tools": [{"type": "function", "function": {"name": "weather", "description": "the sky", "parameters": SCHEMA}}],
+    "tool_choice": "required",
+    "top_p": 0.9,
+    "frequency_penalty": 0.5,
+    "max_completion_tokens": 100,
+    "stop": ["END", "STOP"],
+    "logit_bias": {"50256": -100},
+    "response_format": {"type": "json_schema", "json_schema": {"name": "sky", "schema": SCHEMA}},
+}
+
+
+def converted(to: str) -> tuple[Any, tuple[Note, ...]]:
+    made = dragoman.convert(REQUEST, source="openai_chat", to=to)
+    return copy_json(made.body), made.notes
+
+
+def is_noticed(to: str, body: Any, notes: tuple[Note, ...]) -> bool:
+    return bool(lost_facts("openai_chat", to, "request", REQUEST, body, notes))
+
+
+@pytest.mark.parametrize("to", DIALECTS)
+def test_a_request_as_we_convert_it_is_sound(to: str) -> None:
+    body, notes = converted(to)
+    assert lost_facts("openai_chat", to, "request", REQUEST, body, notes) == []
+
+
+def swap(holder: dict[str, Any], one: str, other: str) -> None:
+    holder[one], holder[other] = holder[other], holder[one]
+
+
+WRONG: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "topP and frequencyPenalty are swapped": (
+        "gemini",
+        lambda body: swap(body["generationConfig"], "topP", "frequencyPenalty"),
+    ),
+    "no responseMimeType": ("gemini", lambda body: body["generationConfig"].pop("responseMimeType")),
+    "no name in a functionResponse": (
+        "gemini",
+        lambda body: body["contents"][2]["parts"][0]["functionResponse"].pop("name"),
+    ),
+    "the wrong name in a functionResponse": (
+        "gemini",
+        lambda body: body["contents"][2]["parts"][0]["functionResponse"].update(name="other"),
+    ),
+    "an image is left out": ("anthropic", lambda body: body["messages"][0]["content"].pop()),
+    "a text is left out": ("anthropic", lambda body: body["messages"][0]["content"].pop(0)),
+    "a stop word is left out": ("anthropic", lambda body: body["stop_sequences"].pop()),
+    "a result says something else": (
+        "anthropic",
+        lambda body: body["messages"][2]["content"][0].update(content="sun"),
+    ),
+    "a call is left out": ("openai_responses", lambda body: body["input"].pop(3)),
+    "other arguments": ("openai_responses", lambda body: body["input"][2].update(arguments='{"city":"Rome"}')),
+    "no type of a tool": ("openai_chat", lambda body: body["tools"][0].pop("type")),
+    "no type of a call": ("openai_chat", lambda body: body["messages"][2]["tool_calls"][0].pop("type")),
+    "no type of a part": ("openai_chat", lambda body: body["messages"][1]["content"][0].pop("type")),
+    "no schema": ("ollama", lambda body: body.pop("format")),
+    "a limit of another number": ("ollama", lambda body: body["options"].update(num_predict=99)),
+}
+
+
+@pytest.mark.parametrize(("to", "harm"), WRONG.values(), ids=WRONG)
+def test_a_wrong_request_is_noticed(to: str, harm: Callable[[Any], Any]) -> None:
+    body, notes = converted(to)
+    harm(body)
+    assert is_noticed(to, body, notes)
+
+
+@pytest.mark.parametrize("to", [name for name in DIALECTS if name != "openai_chat"])
+def test_a_note_that_is_missing_is_noticed(to: str) -> None:
+    """`logit_bias` declared silent: the first law believes it."""
+    body, notes = converted(to)
+    assert is_noticed(to, body, tuple(note for note in notes if "logit_bias" not in note.where))
+
+
+def test_an_altered_turn_excuses_no_lost_text() -> None:
+    body, notes = converted("anthropic")
+    altered = Note("altered", "/messages/1/content", "said in another order", "/messages/1/parts")
+    body["messages"][0]["content"].pop(0)
+    assert is_noticed("anthropic", body, (*notes, altered))
+
+
+ANSWER: dict[str, Any] = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "model": "m",
+    "content": [{"type": "text", "text": "snow"}],
+    "stop_reason": "end_turn",
+    "usage": {"input_tokens": 3, "cache_read_input_tokens": 4, "output_tokens": 5},
+}
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda body: body["choices"][0].update(finish_reason="length"),
+        lambda body: body["usage"].update(prompt_tokens=3),
+        lambda body: body["usage"].update(total_tokens=8),
+        lambda body: body["choices"][0]["message"].update(content="sno"),
+        lambda body: body.update(id="other"),
+    ],
+    ids=["end_turn is said as max_tokens", "input without the cache", "a wrong sum", "a cut text", "another id"],
+)
+def test_a_wrong_answer_is_noticed(harm: Callable[[Any], Any]) -> None:
+    made = dragoman.convert_reply(ANSWER, source="anthropic", to="openai_chat")
+    body = copy_json(made.body)
+    assert lost_facts("anthropic", "openai_chat", "reply", ANSWER, body, made.notes) == []
+    harm(body)
+    assert lost_facts("anthropic", "openai_chat", "reply", ANSWER, body, made.notes)
+
+
+CHUNK = (
+    'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":%s}]}\n\n'
+)
+CALLS = [
+    '{"role":"assistant","content":null}',
+    '{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"sky","arguments":""}}]}',
+    '{"tool_calls":[{"index":0,"function":{"arguments":"{\\"city\\":\\"Oslo\\"}"}}]}',
+    '{"tool_calls":[{"index":1,"id":"b","type":"function","function":{"name":"sky","arguments":"{}"}}]}',
+]
+STREAM = "".join(CHUNK % delta for delta in CALLS).encode() + (
+    b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m",'
+    b'"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n'
+)
+
+
+@pytest.mark.parametrize("to", DIALECTS)
+def test_a_parallel_call_that_a_stream_loses_is_noticed(to: str) -> None:
+    notes = Notes()
+    data = b"".join(dragoman.convert_stream([STREAM], source="openai_chat", to=to, notes=notes))
+    whole = assemble("openai_chat", STREAM)
+    assert lost_facts("openai_chat", to, "reply", whole, assemble(to, data), notes) == []
+    one = STREAM.replace((CHUNK % CALLS[-1]).encode(), b"")
+    data = b"".join(dragoman.convert_stream([one], source="openai_chat", to=to))
+    assert lost_facts("openai_chat", to, "reply", whole, assemble(to, data), notes)
+
+
+@pytest.mark.parametrize(
+    ("path", "values"),
+    [
+        ("/a/*[kind=x]/v", [1]),
+        ("/a/*[!kind]/v", [3]),
+        ("/a/*/v=2", [2]),
+        ("/b|c/d", [4]),
+        ("/a/*[kind]/v", [1, 2]),
+        ("/a[kind=x]", []),
+    ],
+)
+def test_paths_find_what_they_say(path: str, values: list[int]) -> None:
+    body = {"a": [{"kind": "x", "v": 1}, {"kind": "y", "v": 2}, {"v": 3}], "c": {"d": 4}}
+    assert [found.value for found in find(body, path)] == values
