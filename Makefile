@@ -29,8 +29,7 @@ check: .venv/.dev ## lint, format, types, layers
 	$(BIN)/python -m pytest tests/test_layers.py
 
 bench: .venv/.dev ## measure speed against the floor, and the gateway against a bare relay
-	$(BIN)/python bench/run.py
-	$(BIN)/python bench/gateway.py
+	@missed=0; for part in run gateway; do $(BIN)/python bench/$$part.py || missed=1; done; exit $$missed
 
 docs: .venv/.dev ## write the generated pages under docs/
 	$(BIN)/python tools/docs.py

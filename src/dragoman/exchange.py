@@ -22,12 +22,13 @@ from dragoman.errors import LossError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject, dump_json, load_json, top_spans
 from dragoman.learner import learn
-from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed
+from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.fold import StartedParts
+from dragoman.model.messages import ToolCall
 from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
-from dragoman.passes.call_arguments import CallMender, has_call, mend_calls
+from dragoman.passes.call_arguments import CallMender, mend_calls
 from dragoman.passes.emulate import Undo
 from dragoman.passes.fresh_ids import FreshIds
 from dragoman.passes.json_answers import ask_again
@@ -205,18 +206,23 @@ class StreamReader:
             return events
         last = events[-1]
         if type(last) is not PartDelta or len(events) > 1:  # most pieces are a delta
-            if self._mender is None and has_call(events):
-                self._mender = CallMender(self._notes, self._started)
-            self._started.feed(events)
+            starts = [event for event in events if type(event) is PartStart]
+            if starts:
+                events = self._start(events, starts)
             if type(last) is ReplyEnd:
                 self.usage, self.finished = last.usage, True
             elif type(last) is ReplyFailed:
                 self.failure = last.failure
-            if self._fresh_ids is not None:
-                events = self._fresh_ids.feed(events)
         if self._mender is not None:
             events = self._mender.feed(events)
         return events if self._way_back is None else self._way_back.feed(events)
+
+    def _start(self, events: list[Event], starts: list[PartStart]) -> list[Event]:
+        """Parts begin. What a call says is checked from the first call on."""
+        if self._mender is None and any(type(start.part) is ToolCall for start in starts):
+            self._mender = CallMender(self._notes, self._started)
+        self._started.feed(starts)
+        return events if self._fresh_ids is None else self._fresh_ids.feed(events)
 
 
 def read_reply(dialect: Dialect, wire: WireReply, notes: Notes) -> Reply:

@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from dragoman.convert import convert, convert_reply
 from dragoman.dialects import find_dialect
+from dragoman.gateway.stream_writer import until_end
 from dragoman.jsontypes import dump_json
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply
@@ -116,6 +118,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "nothing to undo": ("undo answers any",),
     "only names to undo": ("undo answers any",),
     "plain spelling": ("check bodies any",),
+    "end words": (),
     "own bytes": (),
     "own reply": (),
 }
@@ -243,6 +246,34 @@ def read_sent(written: Written) -> tuple[bytes, Any, bytes]:
     if isinstance(value, dict):
         value.pop("stream_options", None)
     return head, value, written.notes
+
+
+FRAMES = (
+    b'data: {"type":"ping"}',
+    b'data: {"type":"message_stop"}',
+    b'data: {"type":"message\\u005fstop"}',
+    b'data: {"type":"response.completed"}',
+    b'data: {"text":"message_stop [DONE] true response.failed"}',
+    b"event: message_stop\ndata: {}",
+    b"data: [DONE]",
+    b": [DONE]",
+    b"data: ",
+    b'{"done":true}',
+    b'{"done":false,"t":"true"}',
+)
+
+
+@often
+@given(
+    frames=st.lists(st.sampled_from(FRAMES), max_size=6),
+    end=st.sampled_from((b"\n\n", b"\r\n\r\n", b"\r\r", b"\n")),
+    dialect=st.sampled_from(DIALECTS),
+)
+def test_the_end_of_a_stream_is_found_with_and_without_its_words(frames: list[bytes], end: bytes, dialect: str) -> None:
+    data, there = b"".join(frame + end for frame in frames), find_dialect(dialect)
+    fast = until_end(data, there)
+    with without("end words"):
+        assert until_end(data, there) == fast
 
 
 @needs_corpus

@@ -102,6 +102,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     media_type: str
     start_mark: bytes = b""  # is in the first frame of every stream
     is_end: Callable[[bytes], bool] | None = None  # whether the data of a frame ends the stream; None: no frame does
+    end_words: tuple[bytes, ...] = ()  # one of them is in such a frame: others need not be read
     end_frame: bytes = b""  # the last frame, for clients that wait for it when a server leaves it out
     ping: bytes = b""  # keeps a quiet stream open
     usage_option: tuple[str, str] | None = None  # a stream has usage only with it: key of the body, key inside

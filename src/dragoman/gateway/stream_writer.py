@@ -249,17 +249,22 @@ _FRAME_END = {
 
 def until_end(frames: bytes, dialect: Dialect) -> tuple[bytes, bool]:
     """Whole frames up to the one that ends the stream, and whether there is one."""
-    if dialect.is_end is not None:
-        for start, end in split_frames(frames, dialect.media_type):
-            if dialect.is_end(read_data(frames[start:end])):
-                return frames[:end], True
+    if dialect.is_end is None:
+        return frames, False
+    first = 0  # a letter of an end word may be written as \\u006d: then every frame is read
+    if b"\\u" not in frames:  # fast path: end words
+        words = [frames.find(word) for word in dialect.end_words]
+        first = frame_end(frames[: min((at for at in words if at >= 0), default=len(frames))], dialect.media_type)
+    for start, end in split_frames(frames, dialect.media_type, first):
+        if dialect.is_end(read_data(frames[start:end])):
+            return frames[:end], True
     return frames, False
 
 
-def split_frames(data: bytes, media_type: str) -> Iterator[tuple[int, int]]:
-    """Where each whole frame starts and ends."""
-    start = 0
-    for found in _FRAME_END[media_type].finditer(data):
+def split_frames(data: bytes, media_type: str, first: int = 0) -> Iterator[tuple[int, int]]:
+    """Where each whole frame starts and ends, from the start of one of them on."""
+    start = first
+    for found in _FRAME_END[media_type].finditer(data, first):
         yield start, found.end()
         start = found.end()
 

@@ -187,10 +187,6 @@ def _end_as_malformed(finish: Finish | None, at: At, notes: Notes) -> Finish | N
 # ---------------------------------------------------------------------- streams
 
 
-def has_call(events: list[Event]) -> bool:
-    return any(type(event) is PartStart and type(event.part) is ToolCall for event in events)
-
-
 class _StreamedCall(NamedTuple):
     text: CallText
     choice: int

@@ -70,6 +70,7 @@ DIALECT = Dialect(
     reply_keys=("content",),
     start_mark=b"message_start",
     is_end=is_last("type", "message_stop"),
+    end_words=(b"message_stop",),
     end_frame=b'event: message_stop\ndata: {"type":"message_stop"}\n\n',
     ping=b'event: ping\ndata: {"type": "ping"}\n\n',
     counts_first=True,  # Claude Code's context meter believes the first number it sees (FIELD-CASES 27)

@@ -72,6 +72,7 @@ DIALECT = Dialect(
     media_type="application/x-ndjson",
     reply_keys=("message", "response"),
     is_end=is_last("done", True),
+    end_words=(b"true",),
     dated=True,
     encode_loaded=encode_loaded,
 )

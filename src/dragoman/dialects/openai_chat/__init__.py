@@ -86,6 +86,7 @@ DIALECT = Dialect(
     media_type="text/event-stream",
     reply_keys=("choices",),
     is_end=lambda data: data.strip() == b"[DONE]",
+    end_words=(b"[DONE]",),
     end_frame=b"data: [DONE]\n\n",
     ping=b": keep-alive\n\n",
     usage_option=("stream_options", "include_usage"),

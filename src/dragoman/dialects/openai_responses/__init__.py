@@ -77,6 +77,7 @@ DIALECT = Dialect(
     media_type="text/event-stream",
     reply_keys=("output",),
     is_end=is_last("type", "response.completed", "response.incomplete", "response.failed"),
+    end_words=(b"response.completed", b"response.incomplete", b"response.failed"),
     ping=b": keep-alive\n\n",
     dated=True,
     reply_id_prefix="resp_",
