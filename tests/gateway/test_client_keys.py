@@ -4,14 +4,19 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.key_store import SqliteKeyStore
 
 A, B = "the-first-key-of-all", "the-second-key-of-all"
+MEMORY = "/dev/shm"  # noqa: S108  # no disk to wait for
 
 
 @pytest.fixture
@@ -112,3 +117,64 @@ def test_a_key_of_the_configuration_is_no_admin(store: SqliteKeyStore) -> None:
     found = ClientKeys(store, (A,)).check(A)
     assert found is not None
     assert found[1] is False
+
+
+# ---------------------------------------------------------------- any bytes
+
+
+@cache
+def whole_file() -> tuple[str, bytes]:
+    with TemporaryDirectory() as folder:
+        store = SqliteKeyStore(Path(folder) / "keys.db")
+        key, gone = store.new("a", admin=False), store.new("b", admin=True)
+        store.revoke(gone.split("-")[1])
+        return key, store.path.read_bytes()
+
+
+edits = st.lists(st.tuples(st.integers(0, 12287), st.binary(max_size=40)), max_size=6)
+ODD_VALUES = ("null", "x'00ff'", "1e400", "''", "-1", "cast(x'ff' as text)")
+
+
+@settings(max_examples=60)
+@given(edits, st.integers(0, 12288))
+def test_no_bytes_in_the_file_are_an_error_of_ours(edits: list[tuple[int, bytes]], size: int) -> None:
+    key, data = whole_file()
+    changed = bytearray(data)
+    for at, piece in edits:
+        changed[at : at + len(piece)] = piece
+    with TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None) as folder:
+        path = Path(folder) / "keys.db"
+        path.write_bytes(data)
+        running = ClientKeys(SqliteKeyStore(path), clock=Clock())
+        path.write_bytes(bytes(changed)[:size])
+        for known in (running, ClientKeys(SqliteKeyStore(path), needed=True, clock=Clock())):
+            assert known.check(key) in (None, (key.split("-")[1], False), (key.split("-")[1], True))
+            assert known.check("dk-aaaaaaaa-" + "A" * 43) is None
+            assert known.needed
+
+
+@pytest.mark.parametrize("value", ODD_VALUES)
+@pytest.mark.parametrize("column", ["digest", "name", "admin", "created", "revoked"])
+def test_no_value_in_the_table_is_an_error_of_ours(column: str, value: str, store: SqliteKeyStore) -> None:
+    key = store.new("a", admin=False)
+    with closing(sqlite3.connect(store.path)) as db:
+        try:
+            db.execute(f"update keys set {column} = {value}")  # noqa: S608  # of this test
+        except sqlite3.IntegrityError:
+            return
+        db.commit()
+    known = ClientKeys(store, clock=Clock())
+    assert known.check(key) in (None, (key.split("-")[1], False), (key.split("-")[1], True))
+
+
+@pytest.mark.parametrize(
+    "change", ["delete from install", "update install set pepper = ''", "insert into install values (1)"]
+)
+def test_a_store_without_its_pepper_is_none(change: str, store: SqliteKeyStore) -> None:
+    key = store.new("a", admin=False)
+    running = ClientKeys(store, clock=Clock())
+    with closing(sqlite3.connect(store.path)) as db:
+        db.execute(change)
+        db.commit()
+    assert running.check(key), "the last good copy holds"
+    assert "the pepper is missing" in ClientKeys(store).away

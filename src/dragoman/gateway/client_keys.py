@@ -104,7 +104,7 @@ class ClientKeys:
         if not _SHAPE.fullmatch(key):
             return None
         row = self._rows.get(key.split("-", 2)[1])
-        same = hmac.compare_digest(digest, row.digest if row else digest[::-1])
+        same = hmac.compare_digest(digest.encode(), row.digest.encode() if row else digest[::-1].encode())
         return (row.id, row.admin) if row and same and not self._is_revoked(row) else None
 
     def _is_revoked(self, row: KeyRow) -> bool:

@@ -12,7 +12,7 @@ import sqlite3
 import string
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
@@ -130,14 +130,15 @@ class SqliteKeyStore:
 
     def import_json(self, old: Path) -> None:
         """Takes over the keys of a keys.json, once. The file is kept under another name."""
-        if not old.exists():
+        if not _stat(old):
             return
         if not self._is_there():
             try:
                 self._make(msgspec.json.decode(old.read_bytes(), type=_OldFile).table())
             except (msgspec.DecodeError, OSError) as error:
                 raise ConfigError(str(old), "", f"is no key file: {error}") from error
-        old.replace(old.with_name(f"{old.name}.imported"))
+        with suppress(OSError):  # a store that is there is never filled from it again
+            old.replace(old.with_name(f"{old.name}.imported"))
 
     def _is_there(self) -> bool:
         try:
@@ -187,7 +188,7 @@ class SqliteKeyStore:
                 yield db
             finally:
                 db.close()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, msgspec.ValidationError) as error:
             raise ConfigError(self.name, "", f"the keys cannot be read or written now: {error}") from error
 
 
@@ -219,14 +220,14 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _read_table(db: sqlite3.Connection) -> KeyTable:
-    """Both selects read one state of the file: a pepper never changes."""
-    (pepper,) = db.execute("select pepper from install").fetchone()
-    rows = db.execute("select id, digest, name, admin, created, revoked from keys order by created, id")
-    found = (
-        KeyRow(id=id_, digest=digest, name=name, admin=bool(admin), created=created, revoked=revoked)
-        for id_, digest, name, admin, created, revoked in rows
-    )
-    return KeyTable(pepper=pepper, rows=tuple(found))
+    """Each value is of its type, or it is a ValidationError: SQLite keeps whatever stands in a damaged file."""
+    peppers = db.execute("select pepper from install").fetchall()
+    rows = db.execute("select id, digest, name, admin, created, revoked from keys order by created, id").fetchall()
+    names = KeyRow.__struct_fields__
+    found = [{**dict(zip(names, row, strict=True)), "admin": bool(row[3])} for row in rows]
+    if len(peppers) != 1 or not peppers[0][0]:
+        raise sqlite3.DatabaseError("the pepper is missing")
+    return msgspec.convert({"pepper": peppers[0][0], "rows": found}, KeyTable)
 
 
 def _fill(draft: Path, table: KeyTable) -> None:
