@@ -6,7 +6,7 @@ only after a time that says "this will never happen".
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -31,3 +31,18 @@ async def until(fact: Callable[[], T], what: str = "what the test waits for") ->
         assert time.monotonic() < end, f"{what} did not happen in {NEVER_S:g} s"
         await asyncio.sleep(_LOOK_S)
     return said
+
+
+async def until_said(ask: Callable[[], Awaitable[T]], fits: Callable[[T], object]) -> T:
+    """Asks again until the answer fits, and returns it."""
+    end = time.monotonic() + NEVER_S
+    while not fits(said := await ask()):
+        assert time.monotonic() < end, f"after {NEVER_S:g} s it still says {said!r}"
+        await asyncio.sleep(_LOOK_S)
+    return said
+
+
+async def turns(count: int) -> None:
+    """Lets other tasks go on for so many turns of the event loop: work that takes a while, on any machine."""
+    for _ in range(count):
+        await asyncio.sleep(0)

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-import time
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -30,6 +30,7 @@ from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import AnyTool, Request, Tool
 from dragoman.notes import Note
 from dragoman.tools import Toolbox, ToolCollection
+from tests.waiting import NEVER_S, turns, until
 
 Turn = Reply | Failure | Exception | float
 
@@ -151,15 +152,18 @@ def test_the_demo_model_finishes_a_task() -> None:
 
 
 def test_calls_of_a_turn_run_at_the_same_time_and_keep_their_order() -> None:
-    async def wait(seconds: float) -> float:
-        await asyncio.sleep(seconds)
-        return seconds
+    begun: list[int] = []
+    ended: list[int] = []
 
-    calls = [call("wait", f'{{"seconds": {0.1 - 0.03 * i}}}', f"c{i}") for i in range(3)]
+    async def wait(number: int) -> int:
+        begun.append(number)
+        await until(lambda: len(begun) == 3 and len(ended) == 2 - number)  # the last one ends first
+        ended.append(number)
+        return number
+
+    calls = [call("wait", f'{{"number": {i}}}', f"c{i}") for i in range(3)]
     model = ScriptedModel(make_reply(*calls), make_reply("done"))
-    begun = time.monotonic()
     steps = run(model, [wait])
-    assert time.monotonic() - begun < 0.18
     assert shape(steps)[2:5] == ["CallStarted"] * 3
     assert [r.call_id for r in results(steps)] == ["c2", "c1", "c0"]  # as they finish
     told = model.asked[1].messages[-1].parts
@@ -167,13 +171,14 @@ def test_calls_of_a_turn_run_at_the_same_time_and_keep_their_order() -> None:
 
 
 def test_plain_functions_run_at_the_same_time_too() -> None:
+    together = threading.Barrier(5)
+
     def wait(n: int) -> None:
-        time.sleep(0.1)
+        together.wait(NEVER_S)
 
     calls = [call("wait", f'{{"n": {i}}}', f"c{i}") for i in range(5)]
-    begun = time.monotonic()
-    run(ScriptedModel(make_reply(*calls), make_reply("done")), [wait])
-    assert time.monotonic() - begun < 0.3
+    steps = run(ScriptedModel(make_reply(*calls), make_reply("done")), [wait])
+    assert [result.failed for result in results(steps)] == [None] * 5
 
 
 def test_the_number_of_calls_at_once_is_limited() -> None:
@@ -183,7 +188,7 @@ def test_the_number_of_calls_at_once_is_limited() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.005)
+        await turns(5)
         running -= 1
 
     calls = [call("work", f'{{"n": {i}}}', f"c{i}") for i in range(6)]
@@ -285,9 +290,7 @@ def test_the_callers_own_tools_come_first_and_are_not_run() -> None:
 
 @pytest.mark.parametrize("repeat", [False, True])
 def test_time_is_up_in_the_middle_of_a_turn(repeat: bool) -> None:
-    begun = time.monotonic()
     stopped = last(run(ScriptedModel(60.0), limits=Limits(total_s=0.05)))
-    assert time.monotonic() - begun < 0.5
     assert (stopped.reason, stopped.reply) == ("time", None)
 
 
@@ -322,9 +325,11 @@ def now() -> str:
 
 
 def test_cancelling_leaves_nothing_behind() -> None:
+    begun: list[int] = []
     cleaned = []
 
     async def slow(n: int) -> None:
+        begun.append(n)
         try:
             await asyncio.sleep(60)
         finally:
@@ -339,7 +344,7 @@ def test_cancelling_leaves_nothing_behind() -> None:
                 pass
 
         task = asyncio.create_task(consume())
-        await asyncio.sleep(0.02)
+        await until(lambda: len(begun) == 3)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -357,7 +362,7 @@ def test_fifty_loops_cancelled_anywhere_leave_nothing() -> None:
         nonlocal open_calls
         open_calls += 1
         try:
-            await asyncio.sleep(0.002)
+            await turns(5)
         finally:
             open_calls -= 1
 
@@ -365,7 +370,7 @@ def test_fifty_loops_cancelled_anywhere_leave_nothing() -> None:
         dice = random.Random(7)  # noqa: S311
         for _ in range(50):
             calls = [call("slow", f'{{"n": {i}}}', f"c{i}") for i in range(4)]
-            model = ScriptedModel(make_reply(*calls), 0.002, make_reply("done"))
+            model = ScriptedModel(make_reply(*calls), 0.0, make_reply("done"))
 
             async def consume(model: ScriptedModel = model) -> None:
                 async with aclosing(run_loop(model, ToolCollection([slow]), ask())) as steps:
@@ -373,7 +378,7 @@ def test_fifty_loops_cancelled_anywhere_leave_nothing() -> None:
                         await asyncio.sleep(0)
 
             task = asyncio.create_task(consume())
-            await asyncio.sleep(dice.random() * 0.006)
+            await turns(dice.randrange(60))
             task.cancel()
             await asyncio.wait([task])
             assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -384,9 +389,11 @@ def test_fifty_loops_cancelled_anywhere_leave_nothing() -> None:
 
 @pytest.mark.parametrize("kind", [TurnEvent, CallStarted, TurnFinished])
 def test_closing_the_loop_early_ends_everything(kind: type) -> None:
+    begun: list[int] = []
     cleaned = []
 
     async def slow() -> None:
+        begun.append(1)
         try:
             await asyncio.sleep(60)
         finally:
@@ -397,7 +404,7 @@ def test_closing_the_loop_early_ends_everything(kind: type) -> None:
         steps = run_loop(model, ToolCollection([slow]), ask())
         async for step in steps:
             if isinstance(step, kind):
-                await asyncio.sleep(0.005)
+                await until(lambda: begun or kind is not CallStarted)
                 break
         await steps.aclose()
         assert asyncio.all_tasks() == {asyncio.current_task()}

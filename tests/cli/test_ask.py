@@ -15,6 +15,7 @@ import pytest
 from dragoman import cli
 from dragoman.testing import faults, serve
 from tests.gateway.house import CANARY, open_house, upstream
+from tests.waiting import NEVER_S
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 SCHEMA = '{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}'
@@ -218,10 +219,10 @@ def test_on_a_terminal_the_answer_is_shown_as_it_comes() -> None:
         os.close(terminal)
         shown = b""
         try:
-            while select.select([controller], [], [], 20)[0] and (data := os.read(controller, 1000)):
+            while select.select([controller], [], [], NEVER_S)[0] and (data := os.read(controller, 1000)):
                 shown += data
         except OSError:  # Linux's way to say that the terminal is closed
             pass
-        assert process.wait(20) == 0
+        assert process.wait(NEVER_S) == 0
     os.close(controller)
     assert shown == b"1 2 3 4 5\r\n"

@@ -12,6 +12,7 @@ import pytest
 from dragoman.cli import main
 from tests.cli.terminal import answers, free_port
 from tests.gateway.house import open_house
+from tests.waiting import NEVER_S
 
 pytestmark = pytest.mark.usefixtures("at_home")
 
@@ -104,7 +105,9 @@ def test_what_is_printed_can_be_evaluated(tmp_path: Path) -> None:
     path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
     with open_house() as house:
         command = f'eval "$(dragoman launch claude --print --port {house.port} --model demo -- -p "it\'s")"'
-        done = subprocess.run(["bash", "-c", command], env={"PATH": path}, capture_output=True, text=True, timeout=20)
+        done = subprocess.run(
+            ["bash", "-c", command], env={"PATH": path}, capture_output=True, text=True, timeout=NEVER_S
+        )
     assert json.loads(done.stdout) == [200, f"http://127.0.0.1:{house.port}", ["-p", "it's"]]
     assert done.returncode == 5
 
@@ -125,7 +128,7 @@ def test_whoever_ends_launch_ends_the_program_and_the_gateway(deaf: bool, tmp_pa
         assert process.stdout is not None
         child = int(process.stdout.readline())
         process.terminate()
-        assert process.wait(10) == 128 + (signal.SIGKILL if deaf else signal.SIGTERM)
+        assert process.wait(NEVER_S) == 128 + (signal.SIGKILL if deaf else signal.SIGTERM)
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     assert not answers(port)

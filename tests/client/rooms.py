@@ -9,7 +9,7 @@ from dragoman.testing import Provider
 from dragoman.upstream.spec import Timeouts
 
 KEY = "sk-canary-0123456789"
-QUICK = Timeouts(connect_s=1.0, headers_s=2.0, idle_s=2.0)
+PATIENT = Timeouts(connect_s=20.0, headers_s=20.0, idle_s=20.0)  # the machine may be busy: no answer is late
 # a kind of server, and a model that makes it speak the dialect
 ROOMS = {
     "openai_chat": ("openai", "gpt-4o"),
@@ -30,7 +30,7 @@ DIALECTS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
 async def room(name: str, **more: Any) -> AsyncIterator[tuple[AsyncClient, Provider, str]]:
     """A provider that takes only what is right, a client for it, and a model's name."""
     kind, model = ROOMS[name]
-    options = {"timeouts": QUICK, "timeout_s": 10.0, "env": {}, **more}
+    options = {"timeouts": PATIENT, "timeout_s": 60.0, "env": {}, **more}
     async with Provider(kind, key=KEY) as provider:
         async with AsyncClient(kind, api_key=KEY, base_url=provider.base_url, **options) as client:
             yield client, provider, model

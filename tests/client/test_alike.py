@@ -2,7 +2,6 @@
 
 import base64
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ import dragoman
 from dragoman.agent import CallFinished, CallStarted, Limits, Stopped
 from dragoman.client import Answer, AsyncClient, Client, RunAnswer, StreamEvent
 from dragoman.testing import Provider, faults, serve
-from tests.client.rooms import DIALECTS, QUICK, ROOMS
+from tests.client.rooms import DIALECTS, PATIENT, ROOMS
 from tests.client.test_providers import PNG, City, get_current_time, get_weather
 from tests.gateway.house import CANARY, Loop, open_house, upstream
+from tests.waiting import NEVER_S, wait_until
 
 WAYS = ("straight", "straight, await", "gateway", "gateway, await")
 
@@ -118,7 +118,7 @@ def scene(name: str, way: str) -> Iterator[Scene]:
             spec = upstream("up", name, provider.base_url, kind=kind, models=(model,))
             said["base_url"] = stack.enter_context(open_house(spec)).url
         else:
-            said |= {"provider": kind, "api_key": CANARY, "base_url": provider.base_url, "timeouts": QUICK}
+            said |= {"provider": kind, "api_key": CANARY, "base_url": provider.base_url, "timeouts": PATIENT}
         ask = Awaited(AsyncClient(**said)) if way.endswith("await") else Plain(Client(**said))
         stack.callback(ask.close)
         yield Scene(ask, provider, model, name, way.startswith("gateway"))
@@ -157,7 +157,7 @@ def a_call(at: Scene) -> None:
 
 def a_loop(at: Scene) -> None:
     """Both tools wait for each other: they run at the same time or not at all."""
-    together = threading.Barrier(2, timeout=3)
+    together = threading.Barrier(2, timeout=NEVER_S)
 
     def first(city: str) -> str:
         """The first."""
@@ -195,8 +195,10 @@ def limits(at: Scene) -> None:
     assert (some.stopped, some.calls_run) == ("turns", 0)
     none = at.ask.run(at.model, "get_current_time please", tools=[get_current_time], limits=Limits(calls=0))
     assert none.stopped == "calls"
-    slow = dragoman.FunctionTool(lambda: time.sleep(5), name="slow", description="Slow.", timeout_s=0.05)
+    release = threading.Event()
+    slow = dragoman.FunctionTool(lambda: release.wait(NEVER_S), name="slow", description="Slow.", timeout_s=0.05)
     late = at.ask.run(at.model, "slow please", tools=[slow])
+    release.set()
     assert (late.stopped, "took longer" in late.text) == ("done", True)
 
 
@@ -253,10 +255,7 @@ def failures(at: Scene) -> None:
 def leaving(at: Scene) -> None:
     at.provider.next(faults.slow(200, 0.01))
     at.ask.leave(at.model, "count to 900")
-    until = time.monotonic() + 3
-    while not at.provider.requests[-1].left and time.monotonic() < until:
-        time.sleep(0.01)
-    assert at.provider.requests[-1].left
+    wait_until(lambda: at.provider.requests[-1].left)
 
 
 def openai_form(at: Scene) -> None:

@@ -7,6 +7,7 @@ import dragoman
 from dragoman.upstream.spec import Upstream
 from tests.gateway.house import faultline, upstream
 from tests.gateway.test_emulated import pieces, whole
+from tests.waiting import until
 
 
 def _groq(url: str) -> Upstream:
@@ -41,11 +42,10 @@ def test_who_hangs_up_leaves_nothing_behind() -> None:
         async for _ in stream:
             break
         await stream.close()
-        await asyncio.sleep(0.05)
         (state,) = client.upstreams.upstream_states.values()
-        left = state.budget.in_flight
+        await until(lambda: state.budget.in_flight == 0)
         await client.close()
-        return left
+        return state.budget.in_flight
 
     with faultline(pieces("one", "more")) as line:
         assert asyncio.run(run(line.url)) == 0

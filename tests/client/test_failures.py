@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +12,8 @@ from dragoman.client import AsyncClient
 from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.testing import Provider, ScriptedFault, faults
 from dragoman.tools import tool
-from tests.client.rooms import DIALECTS, KEY, QUICK, ROOMS, room, talks
+from tests.client.rooms import DIALECTS, KEY, PATIENT, ROOMS, room, talks
+from tests.waiting import NEVER_S, until
 
 
 async def fails(client: AsyncClient, model: str, **more: Any) -> UpstreamError:
@@ -67,8 +67,8 @@ def test_a_lasting_fault_is_told(name: str, fault: ScriptedFault, kind: str) -> 
         kind_of_server, model = ROOMS[name]
         async with Provider(kind_of_server, key=KEY) as provider:
             provider.always(fault)
-            async with AsyncClient(kind_of_server, api_key=KEY, base_url=provider.base_url, timeouts=QUICK) as client:
-                error = await fails(client, model, timeout_s=3)
+            async with AsyncClient(kind_of_server, api_key=KEY, base_url=provider.base_url, timeouts=PATIENT) as client:
+                error = await fails(client, model, timeout_s=30)
                 assert error.failure.kind == kind
                 assert len(talks(provider)) <= 3
 
@@ -135,11 +135,14 @@ def test_leaving_a_stream_early_hangs_up(how: str) -> None:
                         await anext(stream)
                 case "cancel":
 
+                    begun = asyncio.Event()
+
                     async def drain() -> None:
+                        begun.set()
                         await stream.answer()
 
                     task = asyncio.create_task(drain())
-                    await asyncio.sleep(0.03)
+                    await begun.wait()
                     task.cancel()
                     with pytest.raises(asyncio.CancelledError):
                         await task
@@ -151,7 +154,7 @@ def test_leaving_a_stream_early_hangs_up(how: str) -> None:
                     await client.close()
             await until(lambda: provider.requests[0].left)
             state = client.upstreams.targets("claude-sonnet-4-6")[0][0]
-            assert state.budget.in_flight == 0
+            await until(lambda: state.budget.in_flight == 0)
             await client.close()
 
     asyncio.run(main())
@@ -162,14 +165,6 @@ async def _kept(texts: AsyncIterator[str], heard: list[str]) -> AsyncIterator[st
     async for text in texts:
         heard.append(text)
         yield text
-
-
-async def until(true: Any) -> None:
-    for _ in range(100):
-        if true():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("it never came")
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -198,7 +193,7 @@ def test_cancelling_a_loop_leaves_nothing_behind(stream: bool) -> None:
                     await client.run(model, "slow please", tools=[slow])
 
             task = asyncio.create_task(work())
-            await asyncio.wait_for(begun.wait(), 5)
+            await asyncio.wait_for(begun.wait(), NEVER_S)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -247,9 +242,7 @@ def test_a_slow_answer_is_given_up_at_its_timeout() -> None:
     async def main() -> None:
         async with room("openai_chat") as (client, provider, model):
             provider.always(faults.stalled(60))
-            begun = time.monotonic()
             error = await fails(client, model, timeout_s=0.1)
-            assert time.monotonic() - begun < 1
             assert error.failure.kind == "timed_out"
 
     asyncio.run(main())

@@ -64,7 +64,7 @@ def test_what_a_gateway_has_tried_again_is_not_tried_again_here() -> None:
     with behind("anthropic") as (client, provider, model):
         provider.always(faults.overloaded(529))
         with pytest.raises(UpstreamError) as caught:
-            client.chat(model, "say x", timeout_s=20)
+            client.chat(model, "say x", timeout_s=30)
         assert caught.value.failure.kind == "overloaded"
         assert len([seen for seen in provider.requests if seen.dialect]) <= 3
 

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 import dragoman
 from dragoman.agent import CallFinished, CallStarted, Stopped, TurnFinished
 from dragoman.testing import Provider, faults, serve
+from tests.waiting import NEVER_S, wait_until
 
 
 @pytest.fixture
@@ -152,20 +152,16 @@ def test_a_loop_nobody_watches_any_more_ends_its_tools(client: dragoman.Client) 
             break
     del step
     gc.collect()
-    assert ended.wait(5)
+    assert ended.wait(NEVER_S)
 
 
 def alive(thread: threading.Thread) -> bool:
-    thread.join(2)
+    thread.join(NEVER_S)
     return thread.is_alive()
 
 
 def left(provider: Provider) -> bool:
-    for _ in range(100):
-        if provider.requests[0].left:
-            return True
-        time.sleep(0.01)
-    return False
+    return wait_until(lambda: provider.requests[0].left)
 
 
 def test_a_client_nobody_holds_is_closed() -> None:
@@ -230,7 +226,7 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
 assert "".join(stream.texts()).endswith("9")
 client.close()
 """
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=NEVER_S)
         assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -249,17 +245,15 @@ import dragoman, time
 
 def hangs() -> None:
     "Hangs."
-    time.sleep(60)
+    time.sleep(3600)
 
 client = dragoman.Client(env={})
 answer = client.run("demo", "hangs now", tools=[dragoman.FunctionTool(hangs, timeout_s=0.05)])
 assert "took longer" in answer.text, answer.text
 """
-    begun = time.monotonic()
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=NEVER_S)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
-    assert time.monotonic() - begun < 10
 
 
 def test_importing_dragoman_loads_no_client() -> None:
@@ -269,7 +263,7 @@ def test_importing_dragoman_loads_no_client() -> None:
     )
     before = "import sys, dragoman; assert 'asyncio' not in sys.modules and 'aiohttp' not in sys.modules"
     for text in (before, program):
-        subprocess.run([sys.executable, "-c", text], check=True, timeout=20)
+        subprocess.run([sys.executable, "-c", text], check=True, timeout=NEVER_S)
     assert set(dragoman._HOMES) <= set(dragoman.__all__)
     with pytest.raises(AttributeError, match="nothing_here"):
         _ = dragoman.nothing_here

@@ -6,7 +6,6 @@ nobody out.
 """
 
 import os
-import time
 from base64 import b64decode
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,6 +25,7 @@ from tests.clients.programs import CLAUDE, CODEX_BEFORE, GEMINI, PROGRAMS, Place
 from tests.clients.wall import wall
 from tests.gateway.house import CANARY, House, open_house, upstream
 from tests.gateway.sdks import PIXEL
+from tests.waiting import wait_until
 
 WISH = "DRAGOMAN_TEST_CLIENTS"  # `make test-clients` sets it: an ordinary test run installs nothing from npm
 TRANSCRIPTS = "DRAGOMAN_CLIENT_TRANSCRIPTS"  # a folder to write what was said into, for people
@@ -132,10 +132,7 @@ class Stage:
 
 def eventually_quiet(house: House) -> None:
     """A program may have its answer a moment before the gateway has written it down."""
-    for _ in range(200):
-        if house.gateway.metrics.running == 0:
-            return
-        time.sleep(0.01)
+    wait_until(lambda: house.gateway.metrics.running == 0)
 
 
 def play(program: Program, behind: str, bins: Path) -> Told:

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.waiting import NEVER_S
+
 
 class Wall(socketserver.ThreadingTCPServer):
     daemon_threads = True
@@ -36,4 +38,4 @@ def wall() -> Iterator[Wall]:
             yield server
         finally:
             server.shutdown()
-            thread.join(2)
+            thread.join(NEVER_S)

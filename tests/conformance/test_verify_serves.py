@@ -56,7 +56,7 @@ def play(scenario: Scenario, target: VerifyTarget, mode: Mode) -> Try:
     async def work() -> Try:
         network = Network()
         try:
-            return await Player(scenario, target, mode, network, meaning=True, timeout_s=5.0).play()
+            return await Player(scenario, target, mode, network, meaning=True, timeout_s=30.0).play()
         finally:
             await network.close()
 

@@ -1,6 +1,6 @@
 """The demo model: its rules, its arguments, and that every dialect can encode its answers."""
 
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -355,10 +355,10 @@ def test_any_request_gets_an_answer(request: Request) -> None:
 )
 def test_a_hostile_text_takes_no_longer(text: str) -> None:
     asked = talk(user(text), assistant("ok"), user(text), tools=(WEATHER, ADD))
-    start = perf_counter()
+    start = process_time()
     demo_reply(asked)
     demo_reply(talk(*asked.messages))
-    assert perf_counter() - start < 2
+    assert process_time() - start < 2
 
 
 READ = Tool(

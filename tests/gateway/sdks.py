@@ -14,6 +14,8 @@ from google import genai
 from google.genai import errors as genai_errors
 from google.genai import types as genai_types
 
+from tests.waiting import NEVER_S
+
 PIXEL = base64.b64encode(
     bytes.fromhex(
         "89504e470d0a1a0a0000000d4948445200000001000000010806000000"
@@ -68,7 +70,7 @@ class Chat(Door):
 
     def __init__(self, url: str, key: str = "unused") -> None:
         super().__init__(url, key)
-        self.client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=10)
+        self.client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=NEVER_S)
 
     def close(self) -> None:
         self.client.close()
@@ -133,7 +135,7 @@ class Responses(Door):
 
     def __init__(self, url: str, key: str = "unused") -> None:
         super().__init__(url, key)
-        self.client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=10)
+        self.client = openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0, timeout=NEVER_S)
 
     def close(self) -> None:
         self.client.close()
@@ -200,7 +202,7 @@ class Messages(Door):
 
     def __init__(self, url: str, key: str = "unused") -> None:
         super().__init__(url, key)
-        self.client = anthropic.Anthropic(base_url=url, api_key=key, max_retries=0, timeout=10)
+        self.client = anthropic.Anthropic(base_url=url, api_key=key, max_retries=0, timeout=NEVER_S)
 
     def close(self) -> None:
         self.client.close()
@@ -261,7 +263,7 @@ class Gemini(Door):
 
     def __init__(self, url: str, key: str = "unused") -> None:
         super().__init__(url, key)
-        options = genai_types.HttpOptions(base_url=url, timeout=10_000)
+        options = genai_types.HttpOptions(base_url=url, timeout=int(NEVER_S * 1000))
         self.client = genai.Client(api_key=key, http_options=options)
 
     def close(self) -> None:
@@ -330,7 +332,7 @@ class Ollama(Door):
 
     def __init__(self, url: str, key: str = "unused") -> None:
         super().__init__(url, key)
-        self.client = ollama.Client(host=url, timeout=10, headers={"authorization": f"Bearer {key}"})
+        self.client = ollama.Client(host=url, timeout=NEVER_S, headers={"authorization": f"Bearer {key}"})
 
     def close(self) -> None:
         self.client._client.close()

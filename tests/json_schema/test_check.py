@@ -1,7 +1,7 @@
 """Values and their schemas: the same verdict as `jsonschema`, our words for what is wrong, and hostile schemas."""
 
 import sys
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -276,9 +276,9 @@ SOON = 20  # seconds: these take less than one, and without a bound they take ho
 
 
 def time_of(value: Any, schema: Any) -> float:
-    started = perf_counter()
+    started = process_time()
     find_violation(value, schema)
-    return perf_counter() - started
+    return process_time() - started
 
 
 HOSTILE = ["(a+)+$", "(a|a)*$", "^(a|aa)+$", "(.*a){12}", "a*a*a*a*a*a*b", "(a?){40}a{40}", "(?x) ( a + ) + $"]

@@ -193,7 +193,7 @@ def by_verify(request: Request, to: str, monkeypatch: pytest.MonkeyPatch) -> Wri
     line, scenario = Deaf(), Scenario(name="recorded", turn=(ScenarioTurn(user="?"),))
     target = VerifyTarget(name="there", dialect=to, model=request.model, stream_usage=False)
     mode: Any = "streamed" if request.stream else "whole"
-    done = asyncio.run(Player(scenario, target, mode, line, meaning=False, timeout_s=1).play())
+    done = asyncio.run(Player(scenario, target, mode, line, meaning=False, timeout_s=30).play())
     assert line.sent, done.words
     (sent,) = line.sent
     return Written(sent.path, plain(sent.headers), sent.body, tuple(done.notes))

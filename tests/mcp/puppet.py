@@ -3,13 +3,13 @@
 import http.server
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from dragoman.upstream.spec import Upstream
 from tests.gateway.house import upstream
+from tests.waiting import NEVER_S
 
 MODELS = ("same", "many", "heap", "slow", "once")
 USAGE = {"prompt_tokens": 900, "completion_tokens": 100, "total_tokens": 1000}
@@ -41,6 +41,7 @@ class Puppet:
             def log_message(self, *_: object) -> None:
                 pass
 
+        self._over = threading.Event()
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
@@ -48,8 +49,8 @@ class Puppet:
     def play(self, body: dict[str, Any]) -> Iterator[bytes]:
         model, messages = body["model"], body["messages"]
         turn = sum(message["role"] == "assistant" for message in messages)
-        if model == "slow":
-            time.sleep(0.25)
+        if model == "slow" and turn:
+            self._over.wait(NEVER_S)  # until the time of the whole loop is up
         name = body["tools"][0]["function"]["name"] if body.get("tools") else ""
         calls = [
             {"index": i, "id": f"c{turn}_{i}", "type": "function", "function": {"name": name, **call}}
@@ -71,6 +72,7 @@ class Puppet:
         return upstream("puppet", "openai_chat", self.url, models=MODELS)
 
     def close(self) -> None:
+        self._over.set()
         self._server.shutdown()
         self._server.server_close()
 

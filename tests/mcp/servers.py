@@ -1,6 +1,5 @@
 """MCP servers for the tests: ours, and real ones started as their makers say."""
 
-import asyncio
 import contextlib
 import fcntl
 import os
@@ -9,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,8 @@ from dragoman.mcp.registry import Registry
 from dragoman.mcp.servers import ServerPool
 from dragoman.mcp.spec import ServerSpec, read_spec
 from dragoman.model.messages import Text, ToolCall, ToolResult
+from tests.cli.terminal import answers
+from tests.waiting import until, wait_until
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -76,13 +76,7 @@ def listening(kind: str, port: int = 0) -> Iterator[str]:
         [program, kind], env=env, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     try:
-        until = time.monotonic() + 10
-        while time.monotonic() < until:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 0.2):
-                break
-            time.sleep(0.02)
-        else:
-            pytest.skip("the reference server did not start")
+        wait_until(lambda: answers(port), "the start of the reference server")
         yield f"http://127.0.0.1:{port}/{'sse' if kind == 'sse' else 'mcp'}"
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -132,8 +126,8 @@ def running(mark: str) -> list[int]:
     return found
 
 
-async def gone(mark: str, seconds: float = 2.0) -> list[int]:
-    until = time.monotonic() + seconds
-    while (left := running(mark)) and time.monotonic() < until:
-        await asyncio.sleep(0.02)
-    return left
+async def gone(mark: str) -> list[int]:
+    """What is left when nothing more ends."""
+    with contextlib.suppress(AssertionError):
+        await until(lambda: not running(mark))
+    return running(mark)

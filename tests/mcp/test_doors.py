@@ -4,7 +4,6 @@ import http.client
 import http.server
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tests.gateway.house import House, open_house, upstream
 from tests.mcp.puppet import puppet
 from tests.mcp.servers import bad, gone, listening, spec, time_server
 from tests.mcp.web_server import mcp, site
+from tests.waiting import NEVER_S, wait_until
 
 NATIVE = 'Use convert_time with "UTC" "12:00" "Asia/Tokyo"'
 ARGUMENTS = '{"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}'
@@ -44,7 +44,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 def ask(
     house: House, path: str, body: Any = None, headers: dict[str, str] | None = None, method: str = "POST"
 ) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=NEVER_S)
     try:
         data = None if body is None else json.dumps(body)
         connection.request(method, path, data, {"content-type": "application/json", **(headers or {})})
@@ -219,7 +219,7 @@ def test_a_client_that_leaves_ends_the_loop(tmp_path: Path) -> None:
     mark = str(tmp_path / "mark")
     servers = {"slow": bad("hang_call", mark, name="slow", timeout_s=30)}
     with open_house(mcp=McpSettings(folder=tmp_path, servers=servers)) as house:
-        connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", house.port, timeout=NEVER_S)
         body = json.dumps(chat("use work now", True))
         headers = {"content-type": "application/json", "x-dragoman-mcp": "slow"}
         connection.request("POST", "/v1/chat/completions", body, headers)
@@ -227,10 +227,7 @@ def test_a_client_that_leaves_ends_the_loop(tmp_path: Path) -> None:
         assert b"slow.work" in response.read1(10_000)
         connection.close()
         response.close()
-        until = time.monotonic() + 3
-        while house.gateway.metrics.running and time.monotonic() < until:
-            time.sleep(0.02)
-        assert house.gateway.metrics.running == 0
+        wait_until(lambda: house.gateway.metrics.running == 0)
     assert not house.loop.loop.is_running()
     import asyncio
 
@@ -319,10 +316,8 @@ def test_an_error_of_a_tool_reaches_the_model_as_one(house: House) -> None:
 
 def test_a_tool_that_hangs_is_an_error_in_the_conversation(house: House) -> None:
     body = rpc('say `{"tool": "hang_call.work", "arguments": {}}`', False, mcp_servers=["hang_call"], mode="react")
-    begun = time.monotonic()
     _, _, data = ask(house, "/generate_with_mcp", body)
     assert "[ERROR] " in json.loads(data)["result"]["generated_text"]
-    assert time.monotonic() - begun < 5
 
 
 def test_the_iterations_are_counted(house: House) -> None:

@@ -17,13 +17,11 @@ from dragoman.mcp.spec import CONNECT_S, TOOL_S
 from dragoman.mcp.stdio import MAX_LINE_BYTES
 from tests.mcp.servers import House, bad, gone, spec, words
 from tests.mcp.web_server import Said, Script, Seen, mcp, site
+from tests.waiting import until, until_said
 
 
-async def come_up(house: House, name: str, seconds: float = 30.0) -> str:
-    until = time.monotonic() + seconds
-    while house.health()[name] != "up" and time.monotonic() < until:
-        await house.servers.make_toolbox().list_tools()
-        await asyncio.sleep(0.05)
+async def come_up(house: House, name: str) -> str:
+    await until_said(house.servers.make_toolbox().list_tools, lambda _: house.health()[name] == "up")
     return house.health()[name]
 
 
@@ -45,31 +43,26 @@ def zombies() -> list[str]:
 
 def test_f60_a_server_that_hangs_at_initialize_is_ended_and_the_others_are_fine(tmp_path: Path) -> None:
     assert CONNECT_S == 30.0
+    mark = f"hang-{os.getpid()}"
 
     async def run() -> None:
         specs = (
-            bad("hang", connect_s=0.5),
+            bad("hang", mark, connect_s=0.5),
             bad("fine"),
             spec("unreachable", url="http://127.0.0.1:9/mcp"),
             spec("nothing", command="/no/such/program"),
         )
         async with House(tmp_path, *specs) as house:
-            begun = time.monotonic()
             tools = await house.servers.make_toolbox().list_tools()
             assert [tool.name for tool in tools] == ["fine__work"]
-            assert time.monotonic() - begun < 15
-            while house.health()["hang"] == "connecting" and time.monotonic() - begun < 20:
-                await asyncio.sleep(0.02)  # it is being ended
+            await until(lambda: house.health()["hang"] != "connecting", "its end")
             assert house.health() == {"hang": "down", "fine": "up", "unreachable": "down", "nothing": "down"}
             assert "in time: it has 0.5 s to start and to list its tools (connect_s)" in house.row("hang")["last_error"]
             assert "cannot be started: No such file" in house.row("nothing")["last_error"]
-            begun = time.monotonic()
-            await house.servers.make_toolbox().list_tools()  # once known, it is not waited for again
-            assert time.monotonic() - begun < 1.5
             result = await house.call("hang.work")
             assert result.failed
             assert "hang is not running" in words(result)
-            assert not await gone("bad_server.py\0hang")
+            assert not await gone(mark)
 
     asyncio.run(run())
 
@@ -81,14 +74,12 @@ def test_f61_a_call_that_hangs_is_cancelled_and_the_server_goes_on(tmp_path: Pat
     assert TOOL_S == 120.0
 
     async def run() -> None:
-        async with House(tmp_path, bad("hang_politely", timeout_s=0.3), bad("fine")) as house:
+        async with House(tmp_path, bad("hang_politely", timeout_s=1.0), bad("fine")) as house:
             await house.servers.make_toolbox().list_tools()
-            begun = time.monotonic()
             slow, quick = await asyncio.gather(house.call("hang_politely.work"), house.call("fine.work"))
             assert slow.failed
-            assert "longer than 0.3 s" in words(slow)
+            assert "longer than 1 s" in words(slow)
             assert words(quick) == "done"
-            assert time.monotonic() - begun < 15
             first, told, _ = json.loads(words(await house.call("hang_politely.work", '{"tell": true}')))
             assert told == {"cancelled": first}
 
@@ -102,7 +93,7 @@ def test_f61_a_server_that_hangs_three_times_is_restarted(tmp_path: Path) -> Non
         async with House(tmp_path, bad("hang_call", mark, timeout_s=0.1)) as house:
             for _ in range(3):
                 assert (await house.call("hang_call.work")).failed
-            assert not await gone(mark, 3.0)
+            assert not await gone(mark)
             assert await come_up(house, "hang_call") == "up"
 
     asyncio.run(run())
@@ -130,11 +121,8 @@ def test_f62_a_server_that_keeps_crashing_is_left_alone(tmp_path: Path, monkeypa
 
     async def run() -> None:
         async with House(tmp_path, spec("gone", command="/bin/false")) as house:
-            until = time.monotonic() + 5
-            while house.health() != {"gone": "off"} and time.monotonic() < until:
-                assert (await house.call("gone.work")).failed
-                await asyncio.sleep(0.01)
-            assert house.health() == {"gone": "off"}
+            result = await until_said(lambda: house.call("gone.work"), lambda _: house.health() == {"gone": "off"})
+            assert result.failed
             assert len([event for event, _ in house.reports if event == "mcp_server_down"]) in (5, 6)  # or about to
         assert zombies() == []
 
@@ -176,7 +164,8 @@ def test_f63_a_flood_ends_the_server_and_not_the_gateway(
         monkeypatch.setattr(stdio, "MAX_MESSAGES_PER_S", 300)  # a busy machine does not get to two thousand
 
     async def run() -> None:
-        async with House(tmp_path, bad(mode, timeout_s=30)) as house:
+        mark = f"{mode}-{os.getpid()}"
+        async with House(tmp_path, bad(mode, mark, timeout_s=30)) as house:
             await house.servers.make_toolbox().list_tools()
             before = resident()
             highest = before
@@ -194,7 +183,7 @@ def test_f63_a_flood_ends_the_server_and_not_the_gateway(
             assert why in words(result)
             assert highest - before < 10_000_000
             assert resident() - before < 10_000_000
-            assert not await gone(f"bad_server.py\0{mode}")
+            assert not await gone(mark)
 
     asyncio.run(run())
 
@@ -227,11 +216,9 @@ def test_f65_a_redirect_to_elsewhere_is_not_followed(status: int, transport: str
 @pytest.mark.parametrize("there", ["http://169.254.169.254/latest", "http://metadata.google.internal/", "file:///etc"])
 def test_f65_a_redirect_to_the_metadata_service_is_not_followed(there: str, tmp_path: Path) -> None:
     with site(redirect(there)) as server:
-        begun = time.monotonic()
         said, error = asyncio.run(try_once(tmp_path, f"{server.url}/mcp"))
         assert "done" not in said
         assert error
-        assert time.monotonic() - begun < 20
 
 
 def test_f65_a_redirect_within_the_server_is(tmp_path: Path) -> None:

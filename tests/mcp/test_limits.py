@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ CASES = [
     Case("the turns that are configured", "turns", "many", 3, 2, Limits(turns=3)),
     Case("thirty-two calls", "calls", "heap", 2, 20),
     Case("three identical calls in a row", "tool_repeat", "same", 4, 3),
-    Case("the time of all", "time", "slow", 0, 0, Limits(total_s=1.0)),
+    Case("the time of all", "time", "slow", 0, 0, Limits(total_s=1.5)),
     Case("tokens", "tokens", "many", 2, 1, Limits(tokens=2500)),
     Case("cost", "cost", "many", 2, 1, Limits(cost=2.5, price=PRICE)),
 ]
@@ -82,7 +81,6 @@ def test_a_limit_ends_the_loop_with_the_answer_so_far_and_its_name(
     path, body = DOORS[door]("go on for ever", stream)
     text = json.dumps(body).replace('"demo"', f'"{case.model}"')
     path = path.replace("models/demo", f"models/{case.model}")
-    begun = time.monotonic()
     status, headers, data = ask(house, path, json.loads(text), {"x-dragoman-mcp": "fine"})
     assert status == 200, data
     choice = read(door, data, stream=stream).choices[0]
@@ -96,7 +94,6 @@ def test_a_limit_ends_the_loop_with_the_answer_so_far_and_its_name(
     assert "Turn 1.\n\n" in "".join(part.text for part in choice.parts if isinstance(part, Text))
     if case.turns:
         assert (story["turns"], story["calls"], len(model.asked)) == (case.turns, case.calls, case.turns)
-    assert time.monotonic() - begun < 30
 
 
 def find_story(data: bytes) -> dict[str, Any]:
@@ -167,7 +164,7 @@ def test_a_call_that_takes_too_long_or_says_too_much_is_cut_and_the_loop_goes_on
 
 def test_the_library_cuts_them_too(model: Puppet) -> None:
     async def slow() -> str:
-        await asyncio.sleep(30)
+        await asyncio.sleep(3600)
         return ""
 
     def big() -> str:

@@ -8,7 +8,6 @@ import logging
 import socket
 import stat
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +21,7 @@ from dragoman.mcp.oauth import TokenFile
 from dragoman.mcp.spec import ServerSpec, read_spec
 from tests.mcp.servers import House, spec, words
 from tests.mcp.web_server import Authority, Site, authority, mcp, site, wants
+from tests.waiting import NEVER_S, until_said
 
 
 def find_port() -> int:
@@ -50,7 +50,7 @@ class Browser:
 
     def _get(self, url: str) -> tuple[int, str]:
         place = urlsplit(url)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=5)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=NEVER_S)
         with contextlib.closing(connection):
             connection.request("GET", f"{place.path}?{place.query}")
             response = connection.getresponse()
@@ -95,10 +95,7 @@ class Called:
 
 async def call_until_done(house: House) -> str:
     """A server that failed is tried again after a pause, and is not waited for."""
-    until = time.monotonic() + 30
-    while (said := words(await house.call("ours.work"))) != "done" and time.monotonic() < until:
-        await asyncio.sleep(0.05)
-    return said
+    return words(await until_said(lambda: house.call("ours.work"), lambda result: words(result) == "done"))
 
 
 def keys_seen(server: Site) -> set[str]:

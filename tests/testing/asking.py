@@ -16,6 +16,7 @@ from dragoman.testing import Provider
 from dragoman.upstream.http.request import join_url
 from dragoman.upstream.profiles import profile_for
 from dragoman.wire import WireReply
+from tests.waiting import NEVER_S
 
 Scripted: TypeAlias = Callable[..., Provider]
 
@@ -33,7 +34,7 @@ class Answer(NamedTuple):
 def ask(provider: Provider, path: str, body: Any = None, headers: Mapping[str, str | None] | None = None) -> Answer:
     """POST a body, or GET without one. `path` stands behind the provider's base URL."""
     url = urlsplit(join_url(provider.base_url, path) if path[:1] == "/" else path)
-    connection = http.client.HTTPConnection(url.hostname or "", url.port or 80, timeout=5)
+    connection = http.client.HTTPConnection(url.hostname or "", url.port or 80, timeout=NEVER_S)
     try:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         usual = {"content-type": "application/json", "anthropic-version": "2023-06-01"}

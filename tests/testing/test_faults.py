@@ -6,7 +6,6 @@ import http.client
 import json
 import socket
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -25,6 +24,7 @@ from dragoman.notes import Notes
 from dragoman.testing import Provider, faults
 from dragoman.wire import WireReply
 from tests.testing.asking import Answer, Scripted, ask
+from tests.waiting import NEVER_S, wait_until
 
 KINDS = {"openai_chat": "openai", "openai_responses": "openai", "anthropic": "anthropic", "gemini": "gemini"} | {
     "ollama": "ollama"
@@ -66,13 +66,6 @@ def heard(dialect: str, data: bytes) -> Reply | Failure:
 def text_of(reply: Reply | Failure) -> str:
     assert isinstance(reply, Reply), reply
     return "".join(part.text for part in reply.choices[0].parts if isinstance(part, Text))
-
-
-def wait_for(fact: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 3
-    while not fact() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    assert fact()
 
 
 # -- instead of an answer
@@ -227,14 +220,15 @@ def test_a_stall_before_the_headers_is_noticed_when_the_client_leaves(scripted: 
     path, body = body_of("openai_chat", False)
     url = urlsplit(provider.base_url + path)
     data = json.dumps(body).encode()
-    with socket.create_connection((url.hostname or "", url.port or 0), 5) as client:
+    with socket.create_connection((url.hostname or "", url.port or 0), NEVER_S) as client:
         client.sendall(
             b"POST %b HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % (url.path.encode(), len(data)) + data
         )
+        wait_until(lambda: provider.requests)
         client.settimeout(0.1)
         with pytest.raises(TimeoutError):
             client.recv(1)
-    wait_for(lambda: provider.requests[0].left)
+    wait_until(lambda: provider.requests[0].left)
 
 
 def test_a_stall_amid_the_stream(scripted: Scripted) -> None:
@@ -356,7 +350,7 @@ def test_it_records_what_it_was_asked(scripted: Scripted) -> None:
     assert (seen.method, seen.path) == ("POST", "/v1beta/models/gemini-x:generateContent?key=abc")
     assert seen.headers["x-thing"] == "1"
     assert seen.json["contents"][0]["parts"] == [{"text": SAID}]
-    wait_for(lambda: seen.done)
+    wait_until(lambda: seen.done)
     assert (seen.status, seen.refused) == (200, None)
     provider.reset()
     assert provider.requests == []
