@@ -134,7 +134,6 @@ def test_leaving_a_stream_early_hangs_up(how: str) -> None:
                     async with stream:
                         await anext(stream)
                 case "cancel":
-
                     begun = asyncio.Event()
 
                     async def drain() -> None:

@@ -19,6 +19,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from tests.real.tiny_model import write_model
+from tests.waiting import NEVER_S
 
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE.parent.parent / "requirements" / "real.txt"
@@ -88,10 +89,10 @@ def llama_server(key: str = "") -> Iterator[str]:
         finally:
             process.terminate()
             try:
-                process.wait(5)
+                process.wait(NEVER_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait(5)
+                process.wait(NEVER_S)
 
 
 def _wait(process: "subprocess.Popen[bytes]", port: int) -> None:
@@ -100,7 +101,7 @@ def _wait(process: "subprocess.Popen[bytes]", port: int) -> None:
         if process.poll() is not None:
             raise UnavailableError(f"llama.cpp's server ended with {process.returncode}")
         try:
-            with urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
+            with urlopen(f"http://127.0.0.1:{port}/health", timeout=NEVER_S):
                 return
         except (URLError, OSError):
             time.sleep(0.05)

@@ -1,0 +1,67 @@
+"""No test depends on how busy the machine is: what a test needs is waited for, never slept for."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.waiting import NEVER_S
+
+TESTS = Path(__file__).parent
+SILENCE_S = 60.0  # a sleep that long is a program that hangs, on purpose: no test waits for its end
+SLEEPS = ("time.sleep", "asyncio.sleep", "sleep")
+INSTEAD = (
+    "{place} sleeps. How long something takes depends on how busy the machine is. Wait until it is so with "
+    "`wait_until(fact)`, `until(fact)` or `until_said(ask, fits)` of tests/waiting.py; `turns(n)` is work that takes a "
+    "while; a threading.Event in `stream(...)` of tests/gateway/house.py holds an answer as long as the test wants. "
+    "If the pause itself is what the test is about, raise its file's number in ALLOWED and say why."
+)
+# file -> how many sleeps, and what they are
+ALLOWED: dict[str, tuple[int, str]] = {
+    "agent/test_driver.py": (1, "a model that is as slow as its script says"),
+    "gateway/held_time.py": (1, "polls whether the test lets a pause end"),
+    "gateway/house.py": (2, "a scripted answer's pauses; a server that polls whether it should end"),
+    "gateway/test_abuse.py": (1, "an upstream that drips"),
+    "gateway/test_client_connection.py": (1, "a client that reads slowly"),
+    "gateway/test_faults.py": (2, "an upstream that resets after its head, and one whose head trickles"),
+    "gateway/test_unreachable.py": (1, "an upstream that works for a while"),
+    "mcp/test_faults.py": (1, "samples the memory in use"),
+    "mcp/test_stdio.py": (1, "processes are killed at moments of a fixed dice"),
+    "real/llama.py": (1, "polls a program that may not be installed"),
+    "waiting.py": (3, "the one place that polls"),
+}
+
+
+def sleeps(file: Path) -> Iterator[str]:
+    """Each sleep that is a guess of how long something takes: not 0, which yields, and not for ever."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in SLEEPS and node.args:
+            seconds = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
+            if not isinstance(seconds, int | float) or 0 < seconds < SILENCE_S:
+                yield f"tests/{file.relative_to(TESTS).as_posix()}:{node.lineno}"
+
+
+def test_no_test_sleeps_instead_of_waiting_for_what_it_needs() -> None:
+    for file in sorted(TESTS.rglob("*.py")):
+        found = list(sleeps(file))
+        allowed, _ = ALLOWED.get(file.relative_to(TESTS).as_posix(), (0, ""))
+        assert len(found) <= allowed, INSTEAD.format(place=", ".join(found))
+        assert len(found) == allowed, f"{file.name} sleeps less often now: lower its number in ALLOWED"
+
+
+def short_waits(file: Path) -> Iterator[str]:
+    """Each `timeout=3`, `.wait(2)`, `.join(5)`, `.result(1)`, `wait_for(x, 1)`: an end that a busy machine reaches."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func).rpartition(".")[2]
+        ends = [word.value for word in node.keywords if word.arg == "timeout"]
+        ends += node.args[:1] if called in ("wait", "join", "result", "communicate") else []
+        ends += node.args[1:2] if called == "wait_for" else []
+        for end in ends:
+            if isinstance(end, ast.Constant) and isinstance(end.value, int | float) and 0 < end.value < NEVER_S:
+                yield f"tests/{file.relative_to(TESTS).as_posix()}:{node.lineno}"
+
+
+def test_an_end_that_must_not_come_is_far_away() -> None:
+    short = [place for file in sorted(TESTS.rglob("*.py")) for place in short_waits(file)]
+    assert short == [], "these give up after seconds that a busy machine may need: use NEVER_S of tests/waiting.py"
