@@ -72,6 +72,12 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extras: dict[str, dict[str, Any]] = {}
 
 
+def kind_of_failing(status: int | None) -> FailureKind:
+    """The kind of an error whose words only say that a server failed: with 503 or 504 the status says more."""
+    kind = kind_of_status(status)
+    return kind if kind in ("overloaded", "timed_out") else "server_error"
+
+
 def kind_of_status(status: int | None) -> FailureKind:
     """The kind for a status, if the body does not tell more."""
     if status is None:

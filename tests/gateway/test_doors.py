@@ -103,6 +103,17 @@ def test_an_ollama_request_that_says_nothing_only_loads() -> None:
         assert not line.seen
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_an_ollama_answer_says_how_long_it_took(streamed: bool) -> None:
+    with open_house() as house:
+        got = post(house.url, "/api/chat", {**TALK, "stream": streamed})
+        last = json.loads(got.text.splitlines()[-1])
+        times = [last[key] for key in ("total_duration", "prompt_eval_duration", "eval_duration")]
+        assert all(type(time) is int and time > 0 for time in times)
+        assert times[0] >= max(times[1:])
+        assert last["load_duration"] == 0
+
+
 def test_codex_finds_its_table_of_models() -> None:
     with open_house() as house:
         assert get(house.url, "/v1/models?client_version=0.166.0").json["models"] == []

@@ -326,6 +326,24 @@ def test_a_form_is_415() -> None:
         assert post(house.url, CHAT, json.dumps(ASK).encode(), {"content-type": "text/plain"}).status == 415
 
 
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain"])
+def test_a_form_is_taken_at_ollamas_door_from_a_program_and_not_from_a_page(kind: str) -> None:
+    body = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "say hi"}], "stream": False}).encode()
+    with open_house() as house:
+        assert post(house.url, "/api/chat", body, {"content-type": kind}).json["message"]["content"]
+        assert post(house.url, "/api/show", b'{"model": "demo"}', {"content-type": kind}).status == 200
+        for name, value in (
+            ("origin", house.url),
+            ("origin", "null"),
+            ("origin", "https://evil.test"),
+            ("referer", "https://evil.test/"),
+            ("cookie", "a=b"),
+            ("sec-fetch-site", "same-origin"),
+            ("sec-fetch-mode", "no-cors"),
+        ):
+            assert post(house.url, "/api/chat", body, {"content-type": kind, name: value}).status in (403, 415)
+
+
 # ---------------------------------------------------------------- T24, T25, T26, T38: sizes and JSON
 
 

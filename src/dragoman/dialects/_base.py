@@ -60,6 +60,15 @@ class EncodeLoaded(Protocol):
     def __call__(self, request: Request, created: float) -> JsonObject: ...
 
 
+class TimeKeys(Struct, frozen=True, kw_only=True):
+    """The keys under which a reply says how long it took, in nanoseconds."""
+
+    total: str
+    reading: str  # until the first word
+    writing: str  # from the first word to the last
+    loading: str
+
+
 class Dialect(Struct, frozen=True, kw_only=True):
     """All that the rest of the code needs to know about a dialect. Encoders of replies get the client's `request`,
     because some dialects repeat it in their replies."""
@@ -93,6 +102,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     speech: SpeechCodec | None = None
 
     # headers
+    any_content_type: bool = False  # its servers do not look at it, and its clients send a form's
     carried_headers: tuple[str, ...] = ()  # request headers that we pass on to a server of the same dialect
     default_headers: dict[str, str] = {}  # required headers, sent if the client sends none
     rate_headers: tuple[str, ...] = ("x-ratelimit-",)  # prefixes of response headers that tell the remaining quota
@@ -111,6 +121,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
     # replies
     reply_keys: tuple[str, ...] = ()  # one of them is in the body of every reply: a body without them may be an error
+    timed: TimeKeys | None = None  # replies say how long they took
     dated: bool = False  # replies have a time, which encoders cannot know: they have no clock
     reply_id_prefix: str = ""
     call_id_prefix: str = "call_"

@@ -44,12 +44,12 @@ def note_unnamed(output: OutputFormat, dialect: str, at: At, notes: Notes) -> No
             notes.dropped((at, key), f"{dialect}'s output format has no {key}")
 
 
-def encode_tier(tier: str, words: Mapping[str, str], dialect: str, notes: Notes) -> str | None:
+def encode_tier(tier: str, words: Mapping[str, str | None], dialect: str, notes: Notes) -> str | None:
     """The dialect's word for a service tier."""
     word = words.get(tier)
     if word is None and says_something("service_tier", tier):
         notes.dropped((ROOT, "service_tier"), f"{dialect} has no tier {tier}")
-    elif word is not None and word != tier:
+    elif word is not None and word != tier and any(says_something("service_tier", said) for said in (tier, word)):
         notes.altered((ROOT, "service_tier"), f"{tier} is {dialect}'s {word}")
     return word
 

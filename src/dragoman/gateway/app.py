@@ -29,6 +29,7 @@ from dragoman.gateway.stream_writer import SHUTTING_DOWN
 Handler: TypeAlias = Callable[[Gateway, HttpRequest, Match], Awaitable[HttpResponse]]
 _ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 MAX_HOPS = 3
+_OF_BROWSERS = ("origin", "referer", "cookie", "sec-fetch-site", "sec-fetch-mode")
 
 
 async def serve_conversation(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
@@ -150,9 +151,7 @@ class App:
         if gateway.draining:
             raise UpstreamError(SHUTTING_DOWN)
         if http.method == "POST":
-            kind = http.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-            if kind != "application/json" and not kind.endswith("+json"):
-                raise UpstreamError(_not_json(kind))
+            _judge_type(http, match.route.dialect)
         if read_hops(http) >= MAX_HOPS:
             words = "this request has been through too many gateways: does an upstream point back here?"
             raise UpstreamError(Failure(kind="server_error", status=508, code="loop_detected", message=words))
@@ -198,6 +197,16 @@ def _turned_away(status: int, words: str) -> Failure:
             return Failure(kind="rate_limited", status=429, message=words, retry_after_s=60.0)
         case _:
             return Failure(kind="invalid_request", status=status, message=words)
+
+
+def _judge_type(http: HttpRequest, dialect: Dialect) -> None:
+    """A web page can send a form's type to any address unasked, and JSON's only if we allow it. Programs of Ollama send
+    a form's type too. They send none of the headers with which a browser marks a page's requests (T13)."""
+    kind = http.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        return
+    if not dialect.any_content_type or any(name in http.headers for name in _OF_BROWSERS):
+        raise UpstreamError(_not_json(kind))
 
 
 def _not_json(kind: str) -> Failure:

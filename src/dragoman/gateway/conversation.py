@@ -175,7 +175,7 @@ async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
     if answer.as_is:
         body = answer.raw
     else:
-        reply = scope.stamp(reply)
+        reply = scope.time(scope.stamp(reply))
         wire = scope.dialect.encode_reply(reply, answer.notes, client_request.request)
         body = dump_json(wire.body)
     await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)

@@ -16,7 +16,7 @@ from dragoman.gateway.state import Gateway, Generation
 from dragoman.gateway.xray import Xray, show
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.log_line import LogLine
-from dragoman.model.events import ReplyStart
+from dragoman.model.events import ReplyEnd, ReplyStart
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Note, NoteKind
 from dragoman.upstream.answer import OpenAnswer
@@ -27,6 +27,7 @@ MOST_MENDED = 5  # in one line of the log
 CHARS_PER_TOKEN = 4
 NO_USAGE = Usage()
 H = TypeVar("H", Reply, ReplyStart)
+E = TypeVar("E", Reply, ReplyEnd)
 
 
 class Scope:
@@ -71,6 +72,21 @@ class Scope:
         if head.created is None and self.dialect.dated:
             head = replace(head, created=round(self.gateway.wall()))
         return head
+
+    def time(self, end: E) -> E:
+        """Adds how long the answer took, where its dialect says so and the upstream did not."""
+        keys, own = self.dialect.timed, end.extras.get(self.dialect.name, {})
+        if keys is None or keys.total in own:
+            return end
+        now = self.gateway.clock()
+        first = self.started + (self.first_s or 0.0)  # unstreamed, it is not known
+        took = {
+            keys.total: _nanoseconds(now - self.started),
+            keys.loading: 0,
+            keys.reading: _nanoseconds(first - self.started),
+            keys.writing: _nanoseconds(now - first),
+        }
+        return replace(end, extras={**end.extras, self.dialect.name: {**own, **took}})
 
     def release_request(self) -> None:
         """The request will not be sent again: frees its memory, as a stream may be long."""
@@ -190,6 +206,10 @@ def read_refuse(http: HttpRequest) -> frozenset[NoteKind]:
     if not words <= known:
         raise DecodeError(f"x-dragoman-refuse: expected some of {', '.join(sorted(known))}")
     return frozenset(cast(set[NoteKind], words))
+
+
+def _nanoseconds(seconds: float) -> int:
+    return max(int(seconds * 1e9), 1)  # clients divide by it
 
 
 def _sum(*counts: int | None) -> int | None:

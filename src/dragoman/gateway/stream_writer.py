@@ -116,6 +116,8 @@ class StreamWriter:
             elif isinstance(last, ReplyEnd):
                 scope.usage = last.usage
                 self._finished = True
+                if scope.dialect.timed is not None and not self._as_is:
+                    events = [*events[:-1], scope.time(last)]
         if self._as_is and events and isinstance(events[0], ReplyStart) and self._is_no_stream(piece.raw):
             self._as_is, self._tail = False, b""
         if self._as_is:

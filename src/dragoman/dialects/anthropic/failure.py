@@ -2,7 +2,7 @@
 
 from dragoman.dialects._retry import read_retry_after, write_retry_after
 from dragoman.dialects.anthropic.words import FAILURE_WORDS, FAILURES, NAME, STATUSES
-from dragoman.failure import Failure, FailureKind, kind_of_status, status_of
+from dragoman.failure import Failure, FailureKind, kind_of_failing, kind_of_status, status_of
 from dragoman.fields import leftovers
 from dragoman.jsontypes import JsonObject
 from dragoman.wire import WireReply
@@ -46,6 +46,8 @@ def _kind(word: object, message: object, status: int | None) -> FailureKind:
     kind = FAILURES.get(word) if type(word) is str else None
     if kind is None:
         return kind_of_status(status)
+    if kind == "server_error":
+        return kind_of_failing(status)
     # Anthropic has no error type for a prompt that is too long, so we read the message.
     if kind == "invalid_request" and type(message) is str and _is_overflow(message):
         return "too_long"

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dragoman.dialects._settings import encode_tier
 from dragoman.dialects.gemini.calls import Calls, Fresh
 from dragoman.dialects.gemini.grounding import (
     Cited,
@@ -18,7 +19,7 @@ from dragoman.dialects.gemini.grounding import (
 )
 from dragoman.dialects.gemini.parts import decode_parts, encode_part
 from dragoman.dialects.gemini.spelling import write_extras
-from dragoman.dialects.gemini.words import FINISH_NUMBERS, FINISH_WORDS, FINISHES, NAME, UNFINISHED
+from dragoman.dialects.gemini.words import FINISH_NUMBERS, FINISH_WORDS, FINISHES, NAME, TIERS, UNFINISHED
 from dragoman.errors import DecodeError
 from dragoman.fields import OMIT, add_extras, leftovers, need_object, note_omitted, note_silent, note_spelling, spelled
 from dragoman.jsontypes import JsonObject, kind_of
@@ -192,6 +193,8 @@ def take_usage(body: JsonObject) -> tuple[Usage | None, str | None]:
         return None, None
     del body["usageMetadata"]
     tier = usage.pop("serviceTier") if type(usage.get("serviceTier")) is str else None
+    if tier is not None and TIERS.get(tier) != tier:
+        note_spelling(usage, "serviceTier", tier)
     return (None if tier is not None and not usage else decode_usage(usage)), tier
 
 
@@ -399,9 +402,16 @@ def encode_usage(usage: Usage | None, tier: str | None, notes: Notes) -> JsonObj
             add_extras(body, usage.extras, NAME, at, notes)
         if not body and tier is not None:
             notes.altered(at, "nothing counted is said by saying nothing")
-    if tier is not None:
-        body["serviceTier"] = tier
+    word = None if tier is None else encode_tier(tier, _tier_words(usage), NAME, notes)
+    if word is not None:
+        body["serviceTier"] = word
     return body if body or usage is not None else None
+
+
+def _tier_words(usage: Usage | None) -> dict[str, str]:
+    """A word that Gemini itself said is written back unchanged."""
+    said = None if usage is None else spelled(usage.extras, NAME, "~serviceTier")
+    return TIERS if said is None else TIERS | {said: said}
 
 
 COUNTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")  # the total is the sum of these

@@ -1,6 +1,6 @@
 """Ollama's own API: /api/chat and /api/generate. https://github.com/ollama/ollama docs/api.md (read 2026-11-15)"""
 
-from dragoman.dialects._base import Dialect, What
+from dragoman.dialects._base import Dialect, TimeKeys, What
 from dragoman.dialects._streams import is_last
 from dragoman.dialects.ollama.failure import decode_failure, encode_failure
 from dragoman.dialects.ollama.note_places import locate_reply, locate_request
@@ -73,6 +73,10 @@ DIALECT = Dialect(
     reply_keys=("message", "response"),
     is_end=is_last("done", True),
     end_words=(b"true",),
+    any_content_type=True,  # curl's own is application/x-www-form-urlencoded, and all of Ollama's examples send it
     dated=True,
+    timed=TimeKeys(
+        total="total_duration", reading="prompt_eval_duration", writing="eval_duration", loading="load_duration"
+    ),
     encode_loaded=encode_loaded,
 )

@@ -9,8 +9,8 @@ from dragoman.dialects.openai_chat.annotations import decode_annotation, decode_
 from dragoman.dialects.openai_chat.assistant import decode_assistant, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import CallIds, ids_of_reply
 from dragoman.dialects.openai_chat.parts import note_absent, take_word
-from dragoman.dialects.openai_chat.usage import decode_usage, encode_usage
-from dragoman.dialects.openai_chat.words import FINISH_WORDS, FINISHES, NAME
+from dragoman.dialects.openai_chat.usage import decode_usage, encode_usage, write_tier
+from dragoman.dialects.openai_chat.words import FINISH_WORDS, FINISHES, NAME, TIERS
 from dragoman.errors import DecodeError
 from dragoman.fields import (
     OMIT,
@@ -67,8 +67,8 @@ def take_created(body: JsonObject) -> float | None:
 
 def take_tier(body: JsonObject) -> str | None:
     tier = take_word(body, "service_tier")
-    if tier == "":
-        note_spelling(body, "service_tier", "")
+    if tier == "" or tier in TIERS:
+        note_spelling(body, "service_tier", tier)
     return tier or None
 
 
@@ -240,9 +240,7 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
     body["choices"] = [encode_choice(choice, i, (at, i), notes, legacy) for i, choice in enumerate(reply.choices)]
     if reply.usage is not None:
         body["usage"] = encode_usage(reply.usage, (ROOT, "usage"), notes)
-    tier = reply.service_tier if reply.service_tier is not None else spelled(reply.extras, NAME, "~service_tier")
-    if tier is not None:
-        body["service_tier"] = tier
+    write_tier(body, reply.service_tier, reply.extras, notes)
     if reply.extras:
         add_extras(body, reply.extras, NAME, ROOT, notes)
     return WireReply(body=body)

@@ -16,7 +16,8 @@ from dragoman.dialects.openai_chat.tools import (
     take_tool_choice,
     take_tools,
 )
-from dragoman.dialects.openai_chat.words import EFFORTS, LIMITS, NAME, NO_EFFORT, OWN_TTLS, TTLS
+from dragoman.dialects.openai_chat.usage import write_tier
+from dragoman.dialects.openai_chat.words import EFFORTS, LIMITS, NAME, NO_EFFORT, OWN_TTLS, TIERS, TTLS
 from dragoman.fields import (
     add_extras,
     leftovers,
@@ -87,7 +88,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
         verbosity=take_text_or_none(body, "verbosity"),
         user=_take_user(body),
         metadata=body.pop("metadata") if type(body.get("metadata")) is dict else None,
-        service_tier=take_text_or_none(body, "service_tier"),
+        service_tier=_take_tier(body),
         store=take_flag_or_none(body, "store"),
         cache=_take_cache(body),
         cache_key=take_text_or_none(body, "prompt_cache_key"),
@@ -214,6 +215,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
         value = getattr(request, field)
         if value is not None:
             body[key] = value
+    write_tier(body, request.service_tier, request.extras, notes)
     if request.parallel_calls is not None and request.tools and not has_tools(body):
         del body["parallel_tool_calls"]
         if not request.parallel_calls:
@@ -256,6 +258,13 @@ def _note_freeform(messages: tuple[Message, ...], unusual: list[tuple[Message, A
             if type(part) is ToolResult and part.freeform != (part.call_id in calls):
                 why = "its call is not there to say so" if part.freeform else "it answers a freeform call"
                 notes.altered((((at, "parts"), j), "freeform"), why)
+
+
+def _take_tier(body: JsonObject) -> str | None:
+    tier = take_text_or_none(body, "service_tier")
+    if tier in TIERS:
+        note_spelling(body, "service_tier", tier)
+    return tier
 
 
 def _encode_renamed(body: JsonObject, request: Request, notes: Notes) -> None:

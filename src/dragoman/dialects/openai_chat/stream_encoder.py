@@ -23,7 +23,7 @@ from dragoman.dialects.openai_chat.parts import encode_image, encode_thinking
 from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, detail_type, encode_detail, is_detail, names_of
 from dragoman.dialects.openai_chat.reply import asks_legacy, encode_created, encode_finish
 from dragoman.dialects.openai_chat.stream_fast import ChoiceState, Growing
-from dragoman.dialects.openai_chat.usage import encode_usage
+from dragoman.dialects.openai_chat.usage import encode_usage, write_tier
 from dragoman.dialects.openai_chat.words import NAME
 from dragoman.failure import Failure
 from dragoman.fields import OMIT, add_extras, spelled
@@ -125,8 +125,7 @@ class StreamEncoder:
             "created": encode_created(event.created, event.extras, self._notes),
             "model": event.model,
         }
-        if event.service_tier is not None:
-            self._base["service_tier"] = event.service_tier
+        write_tier(self._base, event.service_tier, event.extras, self._notes)
         first = dict(self._base)
         if event.extras:
             add_extras(first, _streamed(event.extras), NAME, ROOT, self._notes)
@@ -468,8 +467,8 @@ class StreamEncoder:
         body["index"] = choice
         chunk: JsonObject = {**self._base, "choices": [body]}
         if event is not None:
-            if event.service_tier is not None:
-                chunk["service_tier"] = event.service_tier
+            said_before = self._base.get("service_tier") is not None
+            write_tier(chunk, event.service_tier, event.extras, Notes() if said_before else self._notes)
             add_extras(chunk, _streamed(event.extras), NAME, ROOT, self._notes)
         self._out.append(b"data: %b\n\n" % dump_json(chunk))
 

@@ -5,10 +5,12 @@ leaves the reasoning out, DeepSeek and others have their own names for the cache
 we keep a server's other way of counting as spelling.
 """
 
+from dragoman.dialects._settings import encode_tier
 from dragoman.dialects.openai_chat.parts import note_absent
-from dragoman.dialects.openai_chat.words import NAME
-from dragoman.fields import add_extras, leftovers, note_spelling
+from dragoman.dialects.openai_chat.words import NAME, TIERS
+from dragoman.fields import add_extras, leftovers, note_spelling, spelled
 from dragoman.jsontypes import JsonObject
+from dragoman.model.messages import Extras
 from dragoman.model.reply import Usage
 from dragoman.notes import At, Notes
 
@@ -173,3 +175,14 @@ def _encode_details(
         details |= said
     if details or "~" + key in own:
         body[key] = details
+
+
+def write_tier(body: JsonObject, tier: str | None, extras: Extras, notes: Notes) -> None:
+    said = spelled(extras, NAME, "~service_tier")
+    if tier is not None and said != tier:
+        tier = encode_tier(tier, {tier: tier} | TIERS | {"batch": None}, NAME, notes)
+    tier = said if tier is None else tier
+    if tier is None:
+        body.pop("service_tier", None)
+    else:
+        body["service_tier"] = tier

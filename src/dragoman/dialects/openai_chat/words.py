@@ -103,6 +103,7 @@ FAILURE_CODES: dict[str, FailureKind] = {
     "content_filter": "refused",
     "content_policy_violation": "refused",
     "server_is_overloaded": "overloaded",
+    "server_overloaded": "overloaded",
     "service_unavailable_error": "overloaded",
     "overloaded_error": "overloaded",
     "unavailable_error": "overloaded",  # llama.cpp while it loads a model
@@ -115,6 +116,9 @@ FAILURE_CODES: dict[str, FailureKind] = {
     "invalid_request_error": "invalid_request",
     "stream_cut_off": "cut_off",
 }
+
+# Other dialects' words for a service tier, and ours. Any other word stays: servers have words of their own.
+TIERS = {"standard": "default", "standard_only": "default", "unspecified": "auto"}
 
 # `type` and `code` for each kind. The openai packages and agents react to these words.
 FAILURE_WORDS: dict[FailureKind, tuple[str, str | None]] = {

@@ -13,7 +13,7 @@ from dragoman.dialects.openai_responses.words import (
     STATUSES,
     TYPES,
 )
-from dragoman.failure import STATUS, Failure, FailureKind, kind_of_status
+from dragoman.failure import STATUS, Failure, FailureKind, kind_of_failing, kind_of_status
 from dragoman.fields import leftovers
 from dragoman.jsontypes import JsonObject
 from dragoman.wire import WireReply
@@ -66,6 +66,8 @@ def _find_error(body: object) -> JsonObject:
 
 def _kind(code: str | None, word: object, message: str, status: int | None) -> FailureKind:
     kind = CODES.get(code or "") or (TYPES.get(word) if type(word) is str else None)
+    if kind == "server_error":
+        kind = kind_of_failing(status)
     if kind is None:
         kind = kind_of_status(status)
         blamed = word == "invalid_request_error" or (code or "").startswith(("image_", "invalid_", "unsupported_"))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.dialects._settings import note_audio, note_missing_tier
+from dragoman.dialects._settings import encode_tier, note_audio
 from dragoman.dialects.openai_responses.items import ClientKnowledge, decode_model_item, encode_item, group_parts
 from dragoman.dialects.openai_responses.parts import is_omitted
 from dragoman.dialects.openai_responses.request import encode_request
@@ -257,10 +257,10 @@ def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Re
     if head.usage is not None:
         body["usage"] = encode_usage(head.usage, (ROOT, "usage"), notes)
     if head.service_tier is not None:
-        if TIERS.get(head.service_tier) == head.service_tier or NAME in head.extras:
-            body["service_tier"] = head.service_tier
-        else:
-            note_missing_tier(head.service_tier, "responses", notes)
+        words = TIERS | {head.service_tier: head.service_tier} if NAME in head.extras else TIERS
+        tier = encode_tier(head.service_tier, words, "responses", notes)
+        if tier is not None:
+            body["service_tier"] = tier
     if NAME not in head.extras:
         body |= repeat_request(request)
     for key in [key for key in (*ALWAYS, "output") if key in own and own[key] is None]:

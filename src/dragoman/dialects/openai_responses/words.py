@@ -48,6 +48,7 @@ SEALED = "reasoning.encrypted_content"
 TIERS = {word: word for word in ("auto", "default", "flex", "scale", "priority", "fast", "ultrafast")} | {
     "standard_only": "default",
     "standard": "default",
+    "unspecified": "auto",
 }
 # 12h costs more, so we write it only if the request asks for it.
 TTLS = {"30m": "30m", "12h": "12h", "5m": "30m", "1h": "30m"}
@@ -87,6 +88,7 @@ CODES: dict[str, FailureKind] = {
     "image_content_policy_violation": "refused",
     "server_error": "server_error",
     "server_is_overloaded": "overloaded",
+    "server_overloaded": "overloaded",
     "slow_down": "overloaded",
     "vector_store_timeout": "timed_out",
 }
