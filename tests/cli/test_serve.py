@@ -196,6 +196,7 @@ def test_keys_are_made_listed_and_revoked(home: Path, capsys: pytest.CaptureFixt
     assert key not in listed
     key_id = key.split("-")[1]
     assert cli.main(["keys", "revoke", key_id]) == 0
+    assert "no key is left; keys stay needed" in capsys.readouterr().err
     assert cli.main(["keys", "revoke", key_id]) == 1
     capsys.readouterr()
     cli.main(["keys", "list"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigError
+from dragoman.gateway import reload as reload_module
 from dragoman.gateway.app import App
 from dragoman.gateway.key_store import FILE, open_key_store
 from dragoman.gateway.log import Log
@@ -14,10 +15,10 @@ from dragoman.gateway.reload import LastGood, reload
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.startup import ServeOptions, check_exposure, is_public, make_access, settle
 from dragoman.gateway.state import Gateway
-from tests.gateway.house import state
+from tests.gateway.house import open_house, state
 from tests.gateway.test_reload import CHAT, GOOD, HI, Process
 from tests.gateway.test_reload import gateway as running_gateway
-from tests.gateway.web import post
+from tests.gateway.web import get, post
 from tests.waiting import wait_until
 
 A, B = "the-first-key-of-all", "the-second-key-of-all"
@@ -162,6 +163,27 @@ def test_servers_of_this_machine_stay_closed_to_a_public_gateway(tmp_path: Path)
     house = Reloading(tmp_path, f'host = "{ANYWHERE}"\n' + KEYED, bound=ANYWHERE)
     assert house.reload('host = "127.0.0.1"\n' + KEYED)
     assert servers_of(house.gateway).allow_private is False
+
+
+def test_health_and_metrics_say_that_the_keys_are_a_copy(tmp_path: Path) -> None:
+    store = open_key_store(tmp_path)
+    key, admin = store.new("a", admin=False), store.new("b", admin=True)
+    with open_house(keys=store) as house:
+        assert get(house.url, "/health", {"x-api-key": key}).json["keys"] == {"needed": True, "store": "ok"}
+        assert "dragoman_keys_not_read 0" in get(house.url, "/metrics", {"x-api-key": admin}).text
+        store.path.unlink()
+        house.gateway.now.access.keys._read()
+        assert get(house.url, "/health", {"x-api-key": key}).json["keys"]["store"] == "it has vanished"
+        assert "dragoman_keys_not_read 1" in get(house.url, "/metrics", {"x-api-key": admin}).text
+
+
+def test_a_file_with_an_error_of_any_kind_stops_no_supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    house = Reloading(tmp_path, KEYED)
+    now = house.gateway.now
+    parent = LastGood(house.options, house.env, now.settings, now.access)
+    monkeypatch.setattr(reload_module, "settle", lambda *_: 1 / 0)
+    parent.follow()
+    assert parent.for_new_process()[0] is now.settings
 
 
 def test_a_worker_that_replaces_another_is_no_more_open(tmp_path: Path) -> None:

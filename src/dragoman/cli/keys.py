@@ -49,6 +49,9 @@ def act(args: argparse.Namespace, store: "KeyStore") -> int:
                 print(f"{paint('dragoman keys:', 'red', sys.stderr)} no such key: {args.id}", file=sys.stderr)
                 return 1
             print(f"{args.id} is revoked")
+            table = store.read()
+            if table is not None and all(row.revoked for row in table.rows):
+                print("no key is left; keys stay needed: `dragoman keys new` makes one", file=sys.stderr)
     return 0
 
 

@@ -47,15 +47,16 @@ class LastGood:
 
     def follow(self) -> None:
         """A worker has loaded the file."""
-        with suppress(ConfigError):  # it has changed again since
+        with suppress(Exception):  # it has changed again since; no file may stop a supervisor
             self.settings, self.access = read_again(self.options, self.env, self.settings, self.access)
 
     def for_new_process(self) -> tuple[Settings, Access]:
         try:
             if self.settings.source:
                 return read_again(self.options, self.env, self.settings, self.access, forget=True)
-        except ConfigError:
-            pass  # as the others did, it goes on without this file
+        except Exception as error:  # as the others did, it goes on without this file
+            why = str(error) if isinstance(error, ConfigError) else type(error).__name__
+            log.warning(LogLine("config_rejected", {"why": why, "generation": 0}))
         return self.settings, renew_access(self.access, self.settings, forget=True)
 
 

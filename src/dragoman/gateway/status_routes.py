@@ -41,6 +41,7 @@ async def serve_health(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
             "rate_limits": {name: _limits(state, now) for name, state in upstream_states.items()},
             "providers": {name: _provider(state, now) for name, state in upstream_states.items()},
             "models": len(gateway.now.models),
+            "keys": {"needed": gateway.now.access.keys.needed, "store": gateway.now.access.keys.away or "ok"},
             "configuration": {"generation": gateway.now.number, "source": gateway.now.settings.source or None},
         }
     )
@@ -95,6 +96,7 @@ async def serve_metrics(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
         gauges.append(("dragoman_breaker_open", label, float(state.worst_state() == "open")))
         gauges.append(("dragoman_keys_resting", label, sum(key.rests_until > now for key in state.keys.keys)))
     gauges.append(("dragoman_config_generation", {}, gateway.now.number))
+    gauges.append(("dragoman_keys_not_read", {}, float(bool(gateway.now.access.keys.away))))
     gauges.append(("dragoman_config_rejected", {}, gateway.rejected))
     gauges.append(("dragoman_log_dropped", {}, gateway.log.sink.dropped if gateway.log.sink else 0))
     gauges += _process()
@@ -108,6 +110,7 @@ HELP = {
     "dragoman_upstream_running": "requests an upstream works on",
     "dragoman_breaker_open": "1 while an upstream is left alone",
     "dragoman_keys_resting": "keys that wait for a rate limit to pass",
+    "dragoman_keys_not_read": "1 while the key store cannot be read and the last good copy holds",
     "dragoman_config_generation": "how often a configuration was read",
     "dragoman_config_rejected": "configurations that were no good",
     "dragoman_log_dropped": "log lines dropped because the log reader stalled",
