@@ -27,7 +27,7 @@ from dragoman.errors import ConfigError, UpstreamError
 from dragoman.gateway import client_keys, key_store, reload, startup
 from dragoman.gateway.app import App
 from dragoman.gateway.auth import Access, find_key
-from dragoman.gateway.client_keys import ClientKeys, Latch
+from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.key_store import FILE, KeyTable, SqliteKeyStore, open_key_store
 from dragoman.gateway.log import Log
@@ -215,7 +215,7 @@ class AccessModel(RuleBasedStateMachine):
 
 
 QUICK = settings(
-    max_examples=30, stateful_step_count=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=20, stateful_step_count=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 
 
@@ -278,27 +278,6 @@ def lose_the_copy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClientKeys, "_be_without", forget)
 
 
-def inherit_the_copy(patch: pytest.MonkeyPatch) -> None:
-    """A new worker trusts what its parent has read at the start."""
-    renew = ClientKeys.renew
-    patch.setattr(ClientKeys, "renew", lambda self, literal, *, forget=False: renew(self, literal))
-
-
-def latch_alone(patch: pytest.MonkeyPatch) -> None:
-    """A new worker does not know that keys are needed."""
-    patch.setattr(client_keys, "mmap", lambda *_: bytearray(1))
-    renew = ClientKeys.renew
-
-    def fresh(self: ClientKeys, literal: Any, *, forget: bool = False) -> ClientKeys:
-        other = renew(self, literal, forget=forget)
-        if forget:
-            other._latch = Latch()
-            other._take(other._table)
-        return other
-
-    patch.setattr(ClientKeys, "renew", fresh)
-
-
 def stay_at_the_start(patch: pytest.MonkeyPatch) -> None:
     """A new worker falls back to the configuration of the start."""
     patch.setattr(reload.LastGood, "follow", lambda self: None)
@@ -310,8 +289,6 @@ FAULTS: list[Callable[[pytest.MonkeyPatch], None]] = [
     own_by_place,
     take_everything,
     lose_the_copy,
-    inherit_the_copy,
-    latch_alone,
     stay_at_the_start,
 ]
 

@@ -1,6 +1,7 @@
 """Whether a key is good, while the store changes, vanishes or breaks. The last good copy holds, and never opens."""
 
 import logging
+import multiprocessing
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -86,6 +87,17 @@ def test_revoking_the_last_key_opens_nothing(store: SqliteKeyStore) -> None:
     assert known.check(key) is None
     assert not known.any_good
     assert ClientKeys(store).needed, "nor does a restart"
+
+
+def test_what_one_worker_has_seen_holds_for_all(store: SqliteKeyStore) -> None:
+    parent = ClientKeys(store, clock=Clock())
+    assert parent.needed is False
+    key = store.new("a", admin=False)
+    worker = multiprocessing.get_context("fork").Process(target=lambda: parent.renew((), forget=True).check(key))
+    worker.start()
+    worker.join(30)
+    store.path.unlink()
+    assert parent.renew((), forget=True).needed, "a worker that starts when the store is gone"
 
 
 def test_a_key_seen_revoked_stays_so_when_an_old_copy_of_the_file_returns(store: SqliteKeyStore) -> None:
