@@ -10,6 +10,7 @@ import pytest
 from dragoman.testing.checkers import (
     check_anthropic,
     check_gemini,
+    check_models,
     check_ollama,
     check_openai_chat,
     check_openai_responses,
@@ -55,6 +56,11 @@ def known_kind(case: Case, dialect: str) -> str | None:
 
 
 def check(case: Case, dialect: str, kind: str, body: dict[str, Any]) -> list[str]:
+    model = str(case.meta.get("model") or "")
+    return check_models(kind, dialect, body, model) + check_dialect(case, dialect, kind, body)
+
+
+def check_dialect(case: Case, dialect: str, kind: str, body: dict[str, Any]) -> list[str]:
     match dialect:
         case "anthropic":
             return check_anthropic(body)

@@ -59,6 +59,8 @@ JPEG = "/9j/4AAQSkZJRgABAQAAAQABAAD/2wBDAAEBAQ=="
 FLASH, PRO, OLD, NEW = "gemini-2.5-flash", "gemini-3-pro", "claude-sonnet-4-5", "claude-opus-5-5"
 SENTINEL = "skip_thought_signature_validator"
 MARK = {"type": "ephemeral"}
+HOUR = {"type": "ephemeral", "ttl": "1h"}
+CLAUDE_USER = f"user_{'0a' * 32}_account_{'1b' * 16}_session_{'2c' * 16}"
 LOOP = [ask(), calls("c1"), answer("c1")]
 A, B = {"type": "object", "properties": {"a": {"type": "string"}}}, {"type": "object", "properties": {}}
 CLAUDE_LOOP = [
@@ -202,7 +204,12 @@ CASES: list[Case] = [
         {"messages": [ask(), calls("b9mgIC84m"), answer("b9mgIC84m"), calls("b9mgIC84m"), ask("...")]},
         "mistral",
         "mistral-large",
-        {"messages.1.tool_calls.0.id": "b9mgIC84m", "messages.3": ask("..."), "messages.4": GONE},
+        {
+            "messages.1.tool_calls.0.id": "b9mgIC84m",
+            "messages.3": said("OK."),  # "Unexpected role 'user' after role 'tool'"
+            "messages.4": ask("..."),
+            "messages.5": GONE,
+        },
     ),
     (
         "3 text beside a result",
@@ -1748,6 +1755,191 @@ CASES: list[Case] = [
             "systemInstruction": GONE,
             "contents": [{"role": "user", "parts": [{"text": "[System Instructions]\nBe kind.\n\nhi"}]}],
         },
+    ),
+    # ---------------------------------------------------------------- limits and marks (docs/provider-rules.md)
+    (
+        "rule L-2 the user id of Claude Code",
+        ANTH,
+        {"messages": [ask()], "metadata": {"user_id": CLAUDE_USER}},
+        "openai",
+        "gpt-4o",
+        {"safety_identifier": sha256(CLAUDE_USER.encode()).hexdigest()},
+    ),
+    (
+        "rule L-1 a long cache key",
+        CHAT,
+        {"messages": [ask()], "prompt_cache_key": "k" * 77},
+        "openai",
+        "gpt-5.2",
+        {"prompt_cache_key": sha256(b"k" * 77).hexdigest()},
+    ),
+    (
+        "rule L-7 an address of a person",
+        CHAT,
+        {"messages": [ask()], "user": "ann@example.org"},
+        "anthropic",
+        NEW,
+        {"metadata": {"user_id": sha256(b"ann@example.org").hexdigest()}},
+    ),
+    (
+        "rule L-19 a limit above the model's",
+        ANTH,
+        {"messages": [ask()], "max_tokens": 100_000},
+        "anthropic",
+        OLD,
+        {"max_tokens": 64_000},
+    ),
+    (
+        "rule L-20 a limit nobody said, for a small model",
+        CHAT,
+        {"messages": [ask()]},
+        "anthropic",
+        "claude-3-haiku-20240307",
+        {"max_tokens": 4096},
+    ),
+    (
+        "rule K-10 a cache mark for a model before GPT-5.6",
+        ANTH,
+        MARKED,
+        "openai",
+        "gpt-4o",
+        {"messages.0.content.0": {"type": "text", "text": "a"}, "prompt_cache_options": GONE},
+    ),
+    (
+        "rule K-10 a cache mark for GPT-5.6",
+        ANTH,
+        MARKED,
+        "openai",
+        "gpt-5.6-sol",
+        {"input.0.content.0.prompt_cache_breakpoint": {"mode": "explicit"}},
+    ),
+    (
+        "rule K-2 a mark of an hour after one of five minutes",
+        ANTH,
+        {
+            "system": [{"type": "text", "text": "s", "cache_control": MARK}],
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "q", "cache_control": HOUR}]}],
+        },
+        "anthropic",
+        NEW,
+        {"messages.0.content.0.cache_control": {"type": "ephemeral", "ttl": "5m"}},
+    ),
+    (
+        "rule K-5 a mark inside a result",
+        ANTH,
+        {
+            "messages": [
+                ask(),
+                {"role": "assistant", "content": [use("t1")]},
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "t1",
+                            "content": [{"type": "text", "text": "42", "cache_control": MARK}],
+                        }
+                    ],
+                },
+            ]
+        },
+        "anthropic",
+        NEW,
+        {"messages.2.content.0.cache_control": MARK, "messages.2.content.0.content": "42"},
+    ),
+    (
+        "rule O-19 a result that failed without a word",
+        ANTH,
+        {
+            "messages": [
+                ask(),
+                {"role": "assistant", "content": [use("t1")]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "is_error": True}]},
+            ]
+        },
+        "anthropic",
+        NEW,
+        {"messages.2.content.0.content": "(failed without a message)"},
+    ),
+    (
+        "rule T-44 an empty list of tools",
+        ANTH,
+        {"messages": [ask()], "tools": [], "tool_choice": {"type": "auto"}},
+        "vllm",
+        "qwen",
+        {"tools": GONE, "tool_choice": GONE},
+    ),
+    (
+        "rule T-30 an empty list of tools, and a choice",
+        CHAT,
+        {"messages": [ask()], "tools": [], "tool_choice": "auto"},
+        "gemini",
+        FLASH,
+        {"tools": GONE, "toolConfig": GONE},
+    ),
+    (
+        "rule I-4 a wrong word for a type",
+        CHAT,
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [{"type": "image_url", "image_url": {"url": f"data:image/jpg;base64,{JPEG}"}}],
+                }
+            ]
+        },
+        "anthropic",
+        NEW,
+        {"messages.0.content.0.source": {"type": "base64", "media_type": "image/jpeg", "data": JPEG}},
+    ),
+    (
+        "rule O-2 a second, different result of one call",
+        CHAT,
+        {"messages": [ask(), calls("c1"), answer("c1"), answer("c1", "43")]},
+        "anthropic",
+        NEW,
+        {
+            "messages.2.content": [
+                got("c1"),
+                {"type": "text", "text": "[result of an earlier tool call c1] 43"},
+            ]
+        },
+    ),
+    (
+        "rule O-46 what OpenAI's SDK echoes",
+        CHAT,
+        {"messages": [ask(), said("ok", annotations=[]), ask()]},
+        "mistral",
+        "mistral-large",
+        {"messages.1": said("ok")},
+    ),
+    (
+        "rule F-10 a schema beside functions",
+        CHAT,
+        {
+            "messages": [ask()],
+            "tools": [fn(A)],
+            "response_format": {"type": "json_schema", "json_schema": {"name": "r", "schema": A}},
+        },
+        "gemini",
+        FLASH,
+        {"generationConfig": GONE, "tools.0.functionDeclarations.0.name": "look"},
+    ),
+    (
+        "rule F-2 JSON without its word",
+        CHAT,
+        {"messages": [ask()], "response_format": {"type": "json_object"}},
+        "deepseek",
+        "deepseek-v4",
+        {"messages.0": {"role": "system", "content": "Answer with one JSON value and nothing else."}},
+    ),
+    (
+        "rule L-10 more tools than are taken",
+        CHAT,
+        {"messages": [ask()], "tools": [fn(A, name=f"t{i}") for i in range(140)]},
+        "openai",
+        "gpt-4o",
+        {"tools.127.function.name": "t127", "tools.128": GONE},
     ),
 ]
 

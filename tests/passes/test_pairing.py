@@ -102,7 +102,17 @@ def test_e5_open_question_2_a_stale_result_does_not_answer_a_later_call_of_the_s
         assistant(call("call_0", "two")),
         user("continue"),
     )
-    assert paired(request) == (assistant(call("call_0", "one")), user(result("call_0", "first")), user("continue"))
+    again = "[result of an earlier tool call call_0] first again"
+    assert paired(request) == (
+        assistant(call("call_0", "one")),
+        user(result("call_0", "first"), again),  # it says something else: it is kept as text
+        user("continue"),
+    )
+
+
+def test_e5_the_same_result_said_twice_is_said_once() -> None:
+    request = talk(assistant(call("a")), user(result("a", "x"), result("a", "x")), assistant("ok"))
+    assert paired(request) == (assistant(call("a")), user(result("a", "x")), assistant("ok"))
 
 
 def test_e5_open_question_2_a_result_far_before_its_call_is_an_orphan() -> None:

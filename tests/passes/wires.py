@@ -11,6 +11,7 @@ from dragoman.passes.profile import Profile
 from dragoman.testing.checkers import (
     check_anthropic,
     check_gemini,
+    check_models,
     check_ollama,
     check_openai_chat,
     check_openai_responses,
@@ -34,6 +35,10 @@ def write(request: Request, profile: Profile, notes: Notes | None = None) -> dic
 
 def complain(body: dict[str, Any], profile: Profile, model: str) -> list[str]:
     """What the provider would say: nothing, if all is well."""
+    return check_models(profile.kind, profile.dialect, body, model) + _complain(body, profile, model)
+
+
+def _complain(body: dict[str, Any], profile: Profile, model: str) -> list[str]:
     match profile.dialect:
         case "anthropic":
             return check_anthropic(body)

@@ -9,7 +9,7 @@ import msgspec
 from dragoman.demo.sampler import Hints
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_object
-from dragoman.model.messages import Message, Part, Text, ToolResult
+from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import CustomTool, Request, Tool
 from dragoman.passes.json_answers import JsonText
 
@@ -51,10 +51,14 @@ def find_question(request: Request) -> str:
 
 
 def find_last_parts(request: Request) -> list[Part]:
-    """The parts of the user's messages after the last message of the assistant."""
+    """The parts of the user's messages after the last message of the assistant. What is only shown, without a word,
+    goes with the results before it: some servers want a word of the assistant between them."""
     parts: list[Part] = []
     for message in reversed(request.messages):
         if message.role == "assistant":
+            only_shown = bool(parts) and not any(isinstance(part, Text | ToolResult) for part in parts)
+            if only_shown and not any(isinstance(part, ToolCall) for part in message.parts):
+                continue
             break
         if message.role == "user":
             parts[:0] = message.parts

@@ -137,21 +137,47 @@ def _emulate_output(
     request: Request, output: OutputFormat, profile: Profile, undo: Undo, notes: Notes
 ) -> tuple[Request, Undo]:
     feature: Feature = "json_schema" if output.type == "json_schema" else "json"
-    if feature not in profile.lacks:
-        return request, undo
+    alone = _refused_beside(request, profile)
+    if feature not in profile.lacks and alone is None:
+        return _say_json(request, output, profile, notes), undo
     if profile.policy_of(feature) == "drop":
         return _leave_out(request, "output", feature, profile, notes), undo
     _refuse(feature, profile, "output", notes)
-    if _is_object(output.schema) and "json" in profile.lacks and _can_force(request, profile):
+    if alone is None and _is_object(output.schema) and "json" in profile.lacks and _can_force(request, profile):
         notes.altered((ROOT, "output"), f"the arguments of a forced call, {JSON_TOOL}, are the answer")
         tool = Tool(name=JSON_TOOL, description=output.description or "Give the answer.", parameters=output.schema)
         forced = ToolChoice(mode="required", names=(JSON_TOOL,))
         undo = replace(undo, json_tool=JSON_TOOL, expected=Expected(schema=output.schema, loose=True))
         return replace(request, output=None, tools=(tool,), tool_choice=forced), undo
-    notes.altered((ROOT, "output"), "asked for in words")
-    kept = OutputFormat(type="json") if "json" not in profile.lacks else None
+    notes.altered((ROOT, "output"), "asked for in words" + (f": it is refused beside {alone}" if alone else ""))
+    kept = OutputFormat(type="json") if "json" not in profile.lacks and alone in (None, "a stream") else None
     undo = replace(undo, expected=Expected(schema=output.schema, loose=kept is None))
     return replace(_instruct(request, _ask_for_json(output)), output=kept), undo
+
+
+def _refused_beside(request: Request, profile: Profile) -> str | None:
+    """What an answer held to JSON is refused beside, at this target."""
+    refused, choice = profile.json_not_with, request.tool_choice
+    if "tools" in refused and request.tools:
+        return "tools"
+    if "forced" in refused and request.tools and choice is not None and choice.mode == "required":
+        return "a forced call"
+    is_schema = request.output is not None and request.output.type == "json_schema"
+    return "a stream" if "stream" in refused and request.stream and is_schema else None
+
+
+def _say_json(request: Request, output: OutputFormat, profile: Profile, notes: Notes) -> Request:
+    """ "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'"."""
+    if output.type != "json" or not profile.json_word or _says_json(request):
+        return request
+    notes.invented((ROOT, "messages"), "the word JSON, which must be said to be answered in it")
+    return _instruct(request, _ask_for_json(output))
+
+
+def _says_json(request: Request) -> bool:
+    return any(
+        isinstance(part, Text) and "json" in part.text.lower() for turn in request.messages for part in turn.parts
+    )
 
 
 def _can_force(request: Request, profile: Profile) -> bool:

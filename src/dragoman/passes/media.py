@@ -40,6 +40,9 @@ MAGIC: tuple[tuple[int, bytes, str], ...] = (
 SNIFFED = 64  # base64 characters: more than any of the above needs
 
 
+_PROPER = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}  # old programs' labels
+
+
 def sniff(data: str) -> str | None:
     """The media type that base64 data shows by its first bytes."""
     head = data[:SNIFFED]
@@ -220,7 +223,7 @@ def _with_true_type(part: Media, at: At, notes: Notes) -> Media:
     """The type its bytes show: clients say image/png for everything, and providers check."""
     if part.data is None:
         return part
-    found = sniff(part.data)
+    found = sniff(part.data) or _PROPER.get(part.media_type or "")
     if found is None or found == part.media_type or not _is_kind(part, found):
         return part
     if part.media_type is not None and _same_family(part.media_type, found):
@@ -247,11 +250,7 @@ def _is_kind(part: Media, found: str) -> bool:
 def _same_family(said: str, found: str) -> bool:
     """Two names of one thing: nothing to put right."""
     bare = said.split(";")[0].strip().lower()
-    return {bare, found} in (
-        {"image/jpg", "image/jpeg"},
-        {"audio/x-wav", "audio/wav"},
-        {"audio/mp3", "audio/mpeg"},
-    ) or (bare == found)
+    return {bare, found} in ({"audio/x-wav", "audio/wav"}, {"audio/mp3", "audio/mpeg"}) or (bare == found)
 
 
 # ------------------------------------------------------------ media in results

@@ -141,12 +141,18 @@ class _Repair:
             if not isinstance(part, ToolResult):
                 continue
             self.gone.add((i, j))
-            kept = _as_text(part) if self.mend else ()
+            kept = _as_text(part) if self.mend or self._is_second(part) else ()
             if kept:
                 self.text[i, j] = kept
                 self.notes.altered(self._at(i, j), f"answers no call ({part.call_id}): kept as text")
             else:
                 self.notes.repaired(self._at(i, j), f"answers no call ({part.call_id})")
+
+    def _is_second(self, result: ToolResult) -> bool:
+        """Whether it says something else about a call that has its result already: an update, not a mistake."""
+        answers = [call.answer for call in self.calls if call.part.id == result.call_id and call.answer is not None]
+        said = [self.messages[i].parts[j] for i, j in answers]
+        return bool(said) and all(isinstance(part, ToolResult) and part.parts != result.parts for part in said)
 
     def _settle_calls(self) -> None:
         for call in self.calls:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman.jsontypes import dump_json
-from dragoman.model.messages import Extras, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, Video
+from dragoman.model.messages import Extras, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman.model.request import Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
@@ -26,6 +26,7 @@ NEUTRAL: dict[str, object] = {
 _SPELLED: dict[str, tuple[str, ...]] = {"~limit": ("max_output",), "~guests": ("top_k", "min_p")}
 _USUAL = {"~limit": "max_tokens"}
 BETA = "header:anthropic-beta"
+BLANK = "~blank"  # keys of a turn whose values say nothing
 
 
 def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
@@ -35,6 +36,9 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
             if getattr(request, field) == value:
                 changes[field] = None
                 notes.repaired((ROOT, field), "says nothing, and may be refused")
+    if request.top_k is not None and request.top_k <= 0 and not profile.native:
+        changes["top_k"] = None
+        notes.repaired((ROOT, "top_k"), "0 and below is no limit, and refused by many")
     for field in profile.rejects:
         if getattr(request, field) is not None and field not in changes:
             changes[field] = None
@@ -61,6 +65,8 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
         request = replace(request, **changes)
     request = _spell(request, profile)
     request = _fit_extras(request, profile, notes)
+    if profile.takes_turn_extras is not None:
+        request = _fit_turn_extras(request, profile, profile.takes_turn_extras, notes)
     return _fit_tools(request, profile, notes)
 
 
@@ -134,6 +140,29 @@ def _fit_extras(request: Request, profile: Profile, notes: Notes) -> Request:
     return replace(request, extras={**extras, profile.dialect: kept} if kept else extras)
 
 
+def _fit_turn_extras(request: Request, profile: Profile, taken: tuple[str, ...], notes: Notes) -> Request:
+    """What OpenAI's SDK echoes with a turn (`annotations: []`) is "extra_forbidden" at strict servers."""
+    changed: dict[int, Message] = {}
+    for i, message in enumerate(request.messages):
+        own = message.extras.get(profile.dialect)
+        if not own:
+            continue
+        kept = {key: value for key, value in own.items() if key[:1] == "~" or key in taken}
+        if isinstance(kept.get(BLANK), dict):
+            kept[BLANK] = {key: value for key, value in kept[BLANK].items() if key in (*taken, "tool_calls")}
+        if kept == own:
+            continue
+        at: At = ((((ROOT, "messages"), i), "extras"), profile.dialect)
+        for key in own:
+            if key not in kept and own[key] not in (None, [], {}, ""):
+                notes.dropped((at, key), f"{profile.kind} refuses it")
+        rest = {name: keys for name, keys in message.extras.items() if name != profile.dialect}
+        changed[i] = replace(message, extras={**rest, profile.dialect: kept} if kept else rest)
+    if not changed:
+        return request
+    return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
+
+
 def _fit_betas(kept: dict[str, Any], taken: tuple[str, ...], at: At, notes: Notes) -> None:
     betas = [beta.strip() for beta in kept[BETA].split(",")]
     left = [beta for beta in betas if beta in taken]
@@ -149,8 +178,8 @@ def _fit_tools(request: Request, profile: Profile, notes: Notes) -> Request:
     taken, tools = profile.takes_tool_extras, request.tools
     if tools is None:
         return request
-    if not tools and profile.omit_neutral:
-        notes.repaired((ROOT, "tools"), "an empty list may be refused")
+    if not tools and not (profile.empty_tools and profile.native):
+        notes.repaired((ROOT, "tools"), "an empty list says nothing, and may be refused")
         return replace(request, tools=None)
     if taken is None:
         return request
@@ -170,52 +199,6 @@ def _fit_tools(request: Request, profile: Profile, notes: Notes) -> Request:
     if all(a is b for a, b in zip(changed, tools, strict=True)):
         return request
     return replace(request, tools=tuple(changed))
-
-
-# ---------------------------------------------------------------- cache marks
-
-
-def limit_cache_marks(request: Request, profile: Profile, notes: Notes) -> Request:
-    """The last marks stay: they cover the longest prefixes (Anthropic takes 4, the automatic one included)."""
-    most, places = profile.cache_marks or 0, _marks(request)
-    if len(places) + (request.cache is not None) <= most:
-        return request
-    gone = set(places[: len(places) + (request.cache is not None) - most])
-    messages = list(request.messages)
-    for i, j in sorted(gone):
-        at: At = (((((ROOT, "messages"), i), "parts"), j), "cache") if i >= 0 else (((ROOT, "tools"), j), "cache")
-        notes.dropped(at, f"at most {most} cache marks")
-    for i, message in enumerate(messages):
-        if any((i, j) in gone for j in range(len(message.parts))):
-            parts = tuple(_unmark(p) if (i, j) in gone else p for j, p in enumerate(message.parts))
-            messages[i] = replace(message, parts=parts)
-    tools = request.tools
-    if tools is not None and any(i < 0 for i, _ in gone):
-        tools = tuple(
-            replace(t, cache=None) if (-1, j) in gone and not isinstance(t, ServerTool) else t
-            for j, t in enumerate(tools)
-        )
-    return replace(request, messages=tuple(messages), tools=tools)
-
-
-def _marks(request: Request) -> "list[tuple[int, int]]":
-    """Tools come first in the prompt, then the messages; their place is -1."""
-    found = [(-1, j) for j, tool in enumerate(request.tools or ()) if type(tool) is Tool and tool.cache is not None]
-    for i, message in enumerate(request.messages):
-        for j, part in enumerate(message.parts):
-            if type(part) is Text:  # on its own: Python reads a field of one type faster than a field of several
-                if part.cache is not None:
-                    found.append((i, j))
-            elif type(part) not in _UNMARKED and part.cache is not None:  # type: ignore[union-attr]
-                found.append((i, j))
-    return found
-
-
-_UNMARKED = frozenset({Reasoning, Refusal, Video, Opaque})  # parts that cannot bear a mark
-
-
-def _unmark(part: Part) -> Part:
-    return replace(part, cache=None)
 
 
 # ----------------------------------------------------------------------- nulls

@@ -25,11 +25,13 @@ from dragoman.model.messages import (
 )
 from dragoman.model.request import Request, Tool
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.cache_marks import fit_cache_marks
 from dragoman.passes.emulate import Undo, emulate
 from dragoman.passes.json_answers import Expected
+from dragoman.passes.limits import fit_limits
 from dragoman.passes.media import fit_media, move_result_media
 from dragoman.passes.pairing import declare_history, mend_arguments, name_results, pair_calls, spell_no_text
-from dragoman.passes.parameters import drop_lone_choice, drop_nulls, fit_parameters, limit_cache_marks, open_window
+from dragoman.passes.parameters import drop_lone_choice, drop_nulls, fit_parameters, open_window
 from dragoman.passes.profile import Profile
 from dragoman.passes.reasoning import (
     begin_loops_with_thinking,
@@ -44,6 +46,7 @@ from dragoman.passes.server_history import tell_server_history
 from dragoman.passes.system import drop_billing, place_system
 from dragoman.passes.thinking import fit_forced_choice, fit_sampling, fit_thinking
 from dragoman.passes.turns import (
+    answer_results,
     begin_with_user,
     drop_empty_text,
     drop_silent_turns,
@@ -56,6 +59,7 @@ from dragoman.passes.turns import (
     say_refusals_as_text,
     set_results_apart,
     strip_last_text,
+    tell_failures,
 )
 
 
@@ -112,6 +116,8 @@ def find_contents(request: Request) -> set[object]:
                     add(FREEFORM)
                 for inner in part.parts:  # type: ignore[union-attr]
                     add(NESTED_RESULT if type(inner) is ToolResult else type(inner))
+                    if getattr(inner, "cache", None) is not None:
+                        add(CACHE_MARK)
             elif kind is not Reasoning:
                 if getattr(part, "seal", None) is not None:
                     add(SEAL)
@@ -166,6 +172,7 @@ STEPS: tuple[Step, ...] = (
     Step(place_system, INSTRUCTIONS),
     Step(drop_silent_turns, _with(EMPTY_TURN), lambda p: p.empty_text),
     Step(drop_empty_text, when=lambda p: not p.empty_text),
+    Step(tell_failures, _with(ToolResult), lambda p: p.failed_needs_text),
     Step(drop_last_thoughts, _with(Reasoning), lambda p: p.thoughts != "alone"),
     Step(begin_with_user, when=lambda p: p.first_user),
     Step(end_with_user, _with("assistant"), lambda p: not p.prefill),
@@ -174,13 +181,15 @@ STEPS: tuple[Step, ...] = (
     Step(join_apart, when=lambda p: p.results_alone),
     Step(join_turns, when=lambda p: p.join_turns and not p.results_alone),
     Step(join_calls, _with(ToolCall), lambda p: p.join_calls and not p.join_turns and not p.results_alone),
+    Step(answer_results, _with(ToolResult), lambda p: not p.user_after_results),
     Step(spell_no_text, _with(ToolCall), lambda p: p.empty_content != "any"),
     Step(put_results_first, _with(ToolResult), lambda p: p.results_first),
     # parameters
     Step(drop_nulls, when=lambda p: not p.nulls),
     Step(fit_parameters),
-    Step(drop_lone_choice, when=lambda p: not p.choice_alone and not p.native),
-    Step(limit_cache_marks, _with(CACHE_MARK), lambda p: p.cache_marks is not None),
+    Step(drop_lone_choice, when=lambda p: not p.choice_alone and not (p.native and p.empty_tools)),
+    Step(fit_limits),
+    Step(fit_cache_marks, _with(CACHE_MARK)),
     # A client that speaks Ollama's own dialect knows of its windows.
     Step(open_window, when=lambda p: p.context is not None and not p.native),
 )

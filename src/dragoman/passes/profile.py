@@ -48,6 +48,7 @@ class Thinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     most: int | None = None
     inside: bool = False  # a budget must be smaller than the output limit
     off: bool = True  # whether it can be switched off
+    efforts_off: tuple[str, ...] | None = None  # the words it takes while it is switched off; None: all of its words
     default: Literal["on", "off"] = "off"  # what it does when the request does not say
 
 
@@ -92,13 +93,19 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     mid_system: Literal["keep", "placed", "user", "lead"] = "keep"
     developer: bool = True  # knows the role
     refusals: bool = True  # a refusal is a part of its own
+    user_after_results: bool = True  # the user may speak right after tool results; else the assistant comes between
+    takes_turn_extras: tuple[str, ...] | None = None  # the only keys of the dialect's own that a turn may bear
+    failed_needs_text: bool = False  # a result that says it failed must say something
     billing: bool = False  # reads Claude Code's billing line
 
     # schemas
     native: bool = False  # the client speaks this dialect too: its schemas are the target's own
     schema: str = "any"  # the language of tool parameters, see schemas.py
     strict_schema: str | None = None  # the language strict promises; None: strict cannot be said
+    strict_alike: bool = False  # all tools must be strict, or none
     output_schema: str | None = None  # the language of answers; None: as the tools'
+    json_not_with: tuple[Literal["tools", "forced", "stream"], ...] = ()  # where an answer held to JSON is refused
+    json_word: bool = False  # asked for JSON without a schema, the conversation must contain the word
 
     # reasoning
     echo: Literal["accepted", "required", "forbidden", "signed", "own"] = "accepted"  # signed, own: by the target
@@ -117,7 +124,9 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     forced_choice: Literal["yes", "no", "unless_thinking"] = "yes"
     sampling: Literal["yes", "no", "unless_thinking"] = "yes"
     samplers: tuple[str, ...] = ("temperature", "top_p", "top_k")
+    tolerated: dict[str, tuple[float, float]] = {}  # values taken even while it thinks, besides a temperature of 1
     one_sampler: bool = False  # temperature or top_p, not both
+    effort_with_tools: Literal["any", "unsaid", "none"] = "any"  # what may be said about thinking beside tools
 
     # parameters
     state_keys: tuple[str, ...] = ()  # keys of the dialect's own that name a conversation the target itself keeps
@@ -129,6 +138,16 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     takes_tool_extras: tuple[str, ...] | None = None
     takes_betas: tuple[str, ...] | None = None
     ranges: dict[str, tuple[float | None, float | None]] = {}
+    longest: dict[str, int] = {}  # characters of an identifier; a longer one is sent as its hash
+    opaque_user: bool = False  # an e-mail address or a telephone number is no identifier
+    item_ids: int | None = None  # characters of the ids that items of the dialect bear
+    metadata_limits: tuple[int, int, int] | None = None  # pairs, characters of a key, characters of a value
+    most_output: int | None = None  # tokens of one answer
+    needs_output: int | None = (
+        None  # a limit must be said: the encoder writes this if the request says none
+    )
+    most_tools: int | None = None
+    empty_tools: bool = False  # an empty list of tools is taken
     limit_keys: tuple[str, ...] = ()  # the two wire names of max_output, the usual one first
     words: dict[str, tuple[str, ...]] = {}  # the only values a word may have
     forced_word: str | None = None  # how it says that a call must be made
@@ -139,6 +158,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stops: int | None = None  # how many stop sequences
     blank_stops: bool = True
     cache_marks: int | None = None  # how many, None: any number
+    marks_in_results: bool = True  # a mark may stand inside a tool result
+    marks_in_order: bool = False  # a mark may not live longer than one before it
     context: int | None = None  # tokens it reads unless asked for more, and drops the rest in silence (Ollama)
 
     searches: Literal["no", "yes", "alone"] = "no"  # the web, by itself; alone: only where there are no functions

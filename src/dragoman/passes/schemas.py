@@ -68,13 +68,13 @@ class _Known(Struct, frozen=True):
     notes: tuple[Note, ...]
 
 
-_lists: dict[tuple[str, str | None, str, bytes], _Known] = {}
+_lists: dict[tuple[str, str | None, bool, str, bytes], _Known] = {}
 
 
 def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
     """An agent sends the same list with every turn: it is looked up whole."""
     said = dump_json(tools)
-    key = (profile.schema, profile.strict_schema, profile.dialect, said)
+    key = (profile.schema, profile.strict_schema, profile.strict_alike, profile.dialect, said)
     known = _lists.get(key)  # fast path: known tools
     if known is None:
         notes, aliases = Notes(), Aliases()
@@ -82,6 +82,8 @@ def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
             adapt_tool(tool, profile, ((ROOT, "tools"), i), notes, aliases) if isinstance(tool, Tool) else tool
             for i, tool in enumerate(tools)
         )
+        if profile.strict_alike:
+            changed = _alike(changed, notes)
         same = all(a is b for a, b in zip(tools, changed, strict=True))
         known = _Known(None if same else changed, aliases.tools, tuple(notes))
         if len(said) <= LARGEST_LIST:
@@ -89,6 +91,17 @@ def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
                 _lists.clear()
             _lists[key] = known
     return known
+
+
+def _alike(tools: tuple[AnyTool, ...], notes: Notes) -> tuple[AnyTool, ...]:
+    """ "Tools with mixed values for 'strict' are not allowed": then none is strict."""
+    said = {tool.strict or False for tool in tools if isinstance(tool, Tool)}
+    if len(said) < 2:
+        return tools
+    for i, tool in enumerate(tools):
+        if isinstance(tool, Tool) and tool.strict:
+            notes.altered((((ROOT, "tools"), i), "strict"), "all tools must be strict here, or none")
+    return tuple(replace(tool, strict=False) if isinstance(tool, Tool) else tool for tool in tools)
 
 
 def adapt_tool(tool: Tool, profile: Profile, at: At, notes: Notes, aliases: Aliases) -> Tool:

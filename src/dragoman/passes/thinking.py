@@ -20,6 +20,25 @@ ROOM = 16_000  # tokens for the answer beside its thinking, when the request has
 
 def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
     """What was asked, as this model can be told it."""
+    request = _fit_setting(request, profile, notes)
+    return _fit_beside_tools(request, profile, notes) if profile.effort_with_tools != "any" else request
+
+
+def _fit_beside_tools(request: Request, profile: Profile, notes: Notes) -> Request:
+    """ "Function tools with reasoning_effort are not supported in /v1/chat/completions. Please use /v1/responses"."""
+    setting = request.reasoning
+    if not request.tools or (setting is not None and setting.mode == "off"):
+        return request
+    if profile.effort_with_tools == "none":
+        notes.altered(AT, "tools are refused here unless thinking is off")
+        return replace(request, reasoning=ReasoningSetting(mode="off"))
+    if setting is None:
+        return request
+    notes.dropped(AT, "it cannot be said beside tools here")
+    return replace(request, reasoning=None)
+
+
+def _fit_setting(request: Request, profile: Profile, notes: Notes) -> Request:
     thinking, setting = profile.thinking, request.reasoning
     if thinking is None or setting is None:
         return request
@@ -40,10 +59,13 @@ def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
     if thinking.says == "switch" and thinking.default == "on" and profile.off and fitted.mode in ("on", "auto"):
         notes.altered((AT, "mode"), "it thinks unless told not to")
         return replace(request, reasoning=None)
+    if profile.show_needs_mode and fitted.mode == "off" and fitted.show is not None:
+        notes.dropped((AT, "show"), "there is nothing to show while it does not think")
+        fitted = replace(fitted, show=None)
     if fitted != setting:
         request = replace(request, reasoning=fitted)
     if thinking.inside and fitted.budget is not None:
-        request = _fit_limit(request, fitted, notes)
+        request = _fit_limit(request, fitted, profile, notes)
     return request
 
 
@@ -57,7 +79,8 @@ def _is_left_open(setting: ReasoningSetting) -> bool:
 
 def _fit_off(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:
     if thinking.off:
-        return setting
+        known = thinking.efforts if thinking.efforts_off is None else thinking.efforts_off
+        return _fit_word(setting, replace(thinking, efforts=known), notes)
     notes.altered((AT, "mode"), "thinking cannot be switched off: as little as there is")
     if thinking.says == "budget":
         return replace(setting, mode="on", budget=thinking.least, effort=None)
@@ -76,9 +99,7 @@ def _fit_on(setting: ReasoningSetting, thinking: Thinking, request: Request, not
         case "switch":
             return _as_switch(setting, notes)
         case _:
-            if setting.budget is not None and 0 <= setting.budget < thinking.least:
-                notes.altered((AT, "budget"), f"at least {thinking.least}")
-                setting = replace(setting, budget=thinking.least)
+            setting = _clamp(setting, thinking, notes)
             if setting.budget is not None and setting.mode is None:
                 setting = replace(setting, mode="on")
             return _fit_word(setting, thinking, notes)
@@ -91,15 +112,25 @@ def _as_budget(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> R
         budget = budget_of_effort(setting.effort or "medium")
         notes.altered((AT, "effort" if setting.effort else "mode"), f"said as a budget: {budget} tokens")
     if budget is not None:
-        fitted = max(budget, thinking.least) if budget >= 0 else budget
-        fitted = min(fitted, thinking.most) if thinking.most is not None else fitted
-        if fitted != budget and setting.budget is not None:
-            notes.altered((AT, "budget"), f"between {thinking.least} and {thinking.most or 'the output limit'}")
-        budget = fitted
+        trial = Notes() if setting.budget is None else notes  # our own number needs no note
+        budget = _clamp(ReasoningSetting(budget=budget), thinking, trial).budget
     effort = setting.effort if setting.effort in thinking.efforts else None
     if mode == "auto" or (mode is None and budget is not None):
         mode = "on"
     return replace(setting, mode=mode, budget=budget, effort=effort)
+
+
+def _clamp(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:
+    """A budget in the range of the model: "The thinking budget (63999) is invalid"."""
+    budget = setting.budget
+    if budget is None or budget < 0:
+        return setting
+    fitted = max(budget, thinking.least)
+    fitted = min(fitted, thinking.most) if thinking.most is not None else fitted
+    if fitted == budget:
+        return setting
+    notes.altered((AT, "budget"), f"between {thinking.least} and {thinking.most or 'the output limit'}")
+    return replace(setting, budget=fitted)
 
 
 def _as_adaptive(setting: ReasoningSetting, thinking: Thinking, request: Request, notes: Notes) -> ReasoningSetting:
@@ -125,7 +156,7 @@ def _as_adaptive(setting: ReasoningSetting, thinking: Thinking, request: Request
 def _as_effort(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:
     effort = setting.effort
     if thinking.says == "level" and effort is None:
-        return setting  # Gemini 3 still reads a budget, but not beside a level
+        return _clamp(setting, thinking, notes)  # Gemini 3 still reads a budget, but not beside a level
     if setting.budget is not None and setting.budget >= 0:
         effort = effort or effort_of_budget(setting.budget)
         notes.altered((AT, "budget"), f"said as effort {effort}")
@@ -156,16 +187,28 @@ def _fit_word(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> Re
     return replace(setting, effort=known)
 
 
-def _fit_limit(request: Request, setting: ReasoningSetting, notes: Notes) -> Request:
+def _fit_limit(request: Request, setting: ReasoningSetting, profile: Profile, notes: Notes) -> Request:
     """ "max_tokens must be greater than thinking.budget_tokens": the answer keeps the room it was given."""
-    limit, budget = request.max_output, setting.budget or 0
+    limit, budget, most = request.max_output, setting.budget or 0, profile.most_output
+    if limit is not None and most is not None:
+        limit = min(limit, most)
+    wanted = limit
     if limit is None and budget >= ROOM:
-        notes.invented((ROOT, "max_output"), f"the limit includes {budget} tokens of thinking: {budget + ROOM}")
-        return replace(request, max_output=budget + ROOM)
-    if limit is None or limit > budget:
+        wanted = budget + ROOM
+    elif limit is not None and limit <= budget:
+        wanted = limit + budget
+    if most is not None and wanted is not None and wanted > most:
+        wanted = most
+    if wanted is not None and budget >= wanted:
+        room = ROOM if limit is None or limit >= wanted else limit
+        budget = max(wanted - room, (wanted + 1) // 2 if room >= wanted else 0)
+        notes.altered((AT, "budget"), f"the model gives at most {wanted} tokens, thinking included: {budget}")
+        request = replace(request, reasoning=replace(setting, budget=budget))
+    if wanted == request.max_output:
         return request
-    notes.altered((ROOT, "max_output"), f"the limit includes {budget} tokens of thinking: {limit + budget}")
-    return replace(request, max_output=limit + budget)
+    note = notes.invented if limit is None else notes.altered
+    note((ROOT, "max_output"), f"the limit includes {budget} tokens of thinking: {wanted}")
+    return replace(request, max_output=wanted)
 
 
 # ---------------------------------------------------------------- what goes with thinking, and what does not
@@ -217,9 +260,6 @@ def ask_for_call(request: Request, choice: ToolChoice, profile: Profile, notes: 
     return replace(request, messages=(*request.messages[:-1], turn))
 
 
-NEUTRAL: dict[str, tuple[float, float]] = {"temperature": (1, 1), "top_p": (0.95, 1)}
-
-
 def fit_sampling(request: Request, profile: Profile, notes: Notes) -> Request:
     """Sampling is a preference: left out, and noted, where the model refuses it (FIELD-CASES 52)."""
     if profile.sampling == "yes" and not profile.one_sampler:
@@ -228,7 +268,7 @@ def fit_sampling(request: Request, profile: Profile, notes: Notes) -> Request:
     if profile.sampling == "no" or (profile.sampling == "unless_thinking" and is_thinking(request, profile)):
         for field in profile.samplers:
             value = getattr(request, field)
-            least, most = NEUTRAL.get(field, (1, 0))
+            least, most = profile.tolerated.get(field, (1, 1 if field == "temperature" else 0))
             if value is None or (profile.sampling == "unless_thinking" and least <= value <= most):
                 continue
             changes[field] = None

@@ -134,6 +134,8 @@ def say_developer_as_system(request: Request, profile: Profile, notes: Notes) ->
 NO_CONTENT = "(no content)"
 OPENING = "(conversation continues)"
 GO_ON = "(continue)"
+SEEN = "OK."
+FAILED = "(failed without a message)"
 
 _Marked = Text | Image | Document | Audio | ToolCall | ToolResult  # parts that can bear a cache mark
 
@@ -162,6 +164,28 @@ def drop_empty_text(request: Request, profile: Profile, notes: Notes) -> Request
             notes.repaired((at, "parts"), "an empty system turn left out")
         changed = changed or not messages or messages[-1] is not message
     return replace(request, messages=tuple(messages)) if changed else request
+
+
+def tell_failures(request: Request, profile: Profile, notes: Notes) -> Request:
+    """Anthropic: "content cannot be empty if `is_error` is true". A result that failed without a word says so."""
+    changed: dict[int, Message] = {}
+    for i, message in enumerate(request.messages):
+        parts = tuple(_with_words(part) for part in message.parts)
+        if any(a is not b for a, b in zip(parts, message.parts, strict=True)):
+            for j, part in enumerate(message.parts):
+                if part is not parts[j]:
+                    at: At = ((((ROOT, "messages"), i), "parts"), j)
+                    notes.invented((at, "parts"), f"a failed result must say something: {FAILED}")
+            changed[i] = replace(message, parts=parts)
+    if not changed:
+        return request
+    return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
+
+
+def _with_words(part: Part) -> Part:
+    if type(part) is ToolResult and part.failed is True and not part.parts:
+        return replace(part, parts=(Text(text=FAILED),))
+    return part
 
 
 def drop_silent_turns(request: Request, profile: Profile, notes: Notes) -> Request:
@@ -290,6 +314,34 @@ def end_with_user(request: Request, profile: Profile, notes: Notes) -> Request:
             notes.invented((ROOT, "messages"), "a user's turn at the end: the target refuses a prefilled answer")
             turn = Message(role="user", parts=(Text(text=GO_ON),))
             return replace(request, messages=(*request.messages, turn))
+
+
+def answer_results(request: Request, profile: Profile, notes: Notes) -> Request:
+    """Mistral, code 3230: "Unexpected role 'user' after role 'tool'". A short word of the assistant stands between."""
+    if not any(_speaks_after_results(request.messages, i) for i in range(len(request.messages))):
+        return request
+    messages: list[Message] = []
+    for i, message in enumerate(request.messages):
+        if not _speaks_after_results(request.messages, i):
+            messages.append(message)
+            continue
+        notes.invented(((ROOT, "messages"), i), "a turn of the assistant between tool results and the user")
+        results = tuple(part for part in message.parts if isinstance(part, ToolResult))
+        others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
+        seen = Message(role="assistant", parts=(Text(text=SEEN),))
+        messages += [*([Message(role="user", parts=results)] if results else ()), seen, replace(message, parts=others)]
+    return replace(request, messages=tuple(messages))
+
+
+def _speaks_after_results(messages: tuple[Message, ...], i: int) -> bool:
+    """Whether the user says something right after results, in the same turn or in the next."""
+    message = messages[i]
+    if message.role != "user" or not message.parts or isinstance(message.parts[-1], ToolResult):
+        return False
+    before = messages[i - 1] if i else None
+    return _holds(message, ToolResult) or (
+        before is not None and before.role == "user" and bool(before.parts) and isinstance(before.parts[-1], ToolResult)
+    )
 
 
 # -------------------------------------------------------------------- refusals

@@ -13,6 +13,7 @@ from dragoman.testing.checkers import (
     check_openai_chat,
     check_openai_responses,
 )
+from dragoman.testing.checkers.model_rules import find_breaches
 from dragoman.testing.checkers.shared import objects, walk
 
 _CHAT = frozenset(
@@ -75,6 +76,12 @@ def warn(kind: str, dialect: str, body: dict[str, Any], model: str = "") -> list
 
 
 def _check_all(kind: str, dialect: str, body: dict[str, Any], model: str) -> list[Complaint]:
+    breaches = find_breaches(kind, dialect, _camel(body) if dialect == "gemini" else body, model)
+    own = [Complaint(breach.message, breach.rule.status, breach.at, breach.rule.code) for breach in breaches]
+    return [*own, *_check_dialect(kind, dialect, body, model)]
+
+
+def _check_dialect(kind: str, dialect: str, body: dict[str, Any], model: str) -> list[Complaint]:
     match dialect:
         case "anthropic":
             return [*_plain(check_anthropic(body)), *_check_output_schema(body)]
@@ -83,19 +90,9 @@ def _check_all(kind: str, dialect: str, body: dict[str, Any], model: str) -> lis
         case "ollama":
             return [*_check_images(body), *_plain(check_ollama(body))]
         case "openai_responses":
-            effort = (body.get("reasoning") or {}).get("effort")
-            thought = _check_effort(kind, str(body.get("model", "")), "reasoning.effort", effort)
-            return [*_check_openai(kind, body, _RESPONSES), *thought, *_plain(check_openai_responses(_flat(body)))]
+            return [*_check_openai(kind, body, _RESPONSES), *_plain(check_openai_responses(_flat(body)))]
         case _:
-            found = check_openai_chat(body, kind)
-            if kind == "deepseek" and not _lacks_thought(body):
-                found = [message for message in found if "must be passed back" not in message]
-            model = str(body.get("model", ""))
-            thought = _check_effort(kind, model, "reasoning_effort", body.get("reasoning_effort"))
-            if kind == "openai" and model.startswith(("o3", "o4-mini", "gpt-5")) and "stop" in body:
-                words = "Unsupported parameter: 'stop' is not supported with this model."
-                thought.append(Complaint(words, 400, "stop", "unsupported_parameter"))
-            return [*_check_openai(kind, body, _CHAT), *thought, *_plain(found)]
+            return [*_check_openai(kind, body, _CHAT), *_plain(check_openai_chat(body, kind))]
 
 
 def _camel(value: Any) -> Any:
@@ -128,26 +125,6 @@ def _flat(body: dict[str, Any]) -> dict[str, Any]:
     return (
         {**body, "tools": [{**tool, "strict": None} for tool in tools]} if tools != objects(body.get("tools")) else body
     )
-
-
-def _lacks_thought(body: dict[str, Any]) -> bool:
-    """DeepSeek wants the thought back on turns with calls, and accepts plain turns without it (recorded)."""
-    turns = [message for message in objects(body.get("messages")) if message.get("tool_calls")]
-    return any(turn.get("reasoning_content") is None for turn in turns)
-
-
-def _check_effort(kind: str, model: str, param: str, effort: object) -> list[Complaint]:
-    if effort is None or kind != "openai":
-        return []
-    if model.startswith(("gpt-4", "gpt-3.5", "chatgpt-", "gpt-5-chat")):
-        words = f"Unsupported parameter: '{param}' is not supported with this model."
-        return [Complaint(words, 400, param, "unsupported_parameter")]
-    if model.startswith(("o1", "o3", "o4")) and effort not in ("low", "medium", "high"):
-        words = f"Unsupported value: '{effort}' is not supported with the '{model}' model. "
-        return [
-            Complaint(f"{words}Supported values are: 'low', 'medium', and 'high'.", 400, param, "unsupported_value")
-        ]
-    return []
 
 
 _UNSAID = {

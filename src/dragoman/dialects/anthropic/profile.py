@@ -3,7 +3,7 @@
 Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
-from dragoman.dialects.anthropic.words import NAME
+from dragoman.dialects.anthropic.words import DEFAULT_MAX_TOKENS, NAME
 from dragoman.passes.profile import Media, Profile, Spelling, Thinking
 
 PROFILE = Profile(
@@ -31,10 +31,18 @@ PROFILE = Profile(
     thinking_first=True,
     forced_choice="unless_thinking",
     sampling="unless_thinking",
+    tolerated={"top_p": (0.95, 1)},
     state_keys=("thread",),
     ranges={"temperature": (0, 1)},
     blank_stops=False,
     cache_marks=4,
+    marks_in_results=False,
+    marks_in_order=True,
+    longest={"user": 256},
+    opaque_user=True,
+    needs_output=DEFAULT_MAX_TOKENS,
+    empty_tools=True,
+    failed_needs_text=True,
     media=Media(
         audio=(),
         video=(),

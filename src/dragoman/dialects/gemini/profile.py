@@ -9,6 +9,7 @@ from dragoman.passes.profile import VISIBLE, Media, Profile, Spelling
 PROFILE = Profile(
     kind=NAME,
     dialect=NAME,
+    choice_alone=False,
     results_in_order=True,
     result_names=True,
     results_alone=True,
@@ -25,6 +26,7 @@ PROFILE = Profile(
     state_keys=("cachedContent",),
     echo="own",
     stops=5,
+    empty_tools=True,
     media=Media(
         images=("data", "url"),
         documents=("data", "url", "text"),

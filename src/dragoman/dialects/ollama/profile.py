@@ -10,6 +10,7 @@ PROFILE = Profile(
     kind=NAME,
     dialect=NAME,
     results_in_order=True,
+    empty_tools=True,
     result_names=True,
     join_calls=True,
     developer=False,

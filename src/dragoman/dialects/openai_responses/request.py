@@ -2,7 +2,6 @@
 https://platform.openai.com/docs/api-reference/responses/create (digest read 2026-11-15)
 """
 
-from hashlib import sha256
 from typing import Literal
 
 from dragoman.dialects._settings import encode_tier, note_missing
@@ -21,7 +20,6 @@ from dragoman.dialects.openai_responses.words import (
     FORMAT_WORDS,
     FORMATS,
     LOGPROBS,
-    MAX_USER,
     MIN_OUTPUT,
     NAME,
     SEALED,
@@ -202,7 +200,7 @@ def _take_user(body: JsonObject) -> str | None:
     for key in ("safety_identifier", "user"):  # the second is its older name
         user = take_text_or_none(body, key)
         if user is not None:
-            if key == "user" or len(user) > MAX_USER:
+            if key == "user":
                 note_spelling(body, "user", key)
             return user
     return None
@@ -242,7 +240,7 @@ def encode_settings(request: Request, notes: Notes) -> JsonObject:
     if choice is not None:
         body["tool_choice"] = choice
     _encode_parameters(body, request, notes)
-    _encode_user(body, request, notes)
+    _encode_user(body, request)
     _encode_reasoning(body, request, notes)
     _encode_text(body, request, notes)
     return body
@@ -304,19 +302,11 @@ def _encode_parameters(body: JsonObject, request: Request, notes: Notes) -> None
         body["include"] = [LOGPROBS]
 
 
-def _encode_user(body: JsonObject, request: Request, notes: Notes) -> None:
+def _encode_user(body: JsonObject, request: Request) -> None:
     user = request.user
     if user is None:
         return
-    key = spelled(request.extras, NAME, "~user")
-    if key is not None:
-        body[key] = user
-        return
-    if len(user) > MAX_USER:
-        # A hash gives the same user the same identifier (docs, safety best practices: "We recommend hashing").
-        user = sha256(user.encode()).hexdigest()
-        notes.altered((ROOT, "user"), f"openai takes up to {MAX_USER} characters: its SHA-256")
-    body["safety_identifier"] = user
+    body[spelled(request.extras, NAME, "~user") or "safety_identifier"] = user
 
 
 def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:

@@ -53,7 +53,6 @@ TIERS = {word: word for word in ("auto", "default", "flex", "scale", "priority",
 # 12h costs more, so we write it only if the request asks for it.
 TTLS = {"30m": "30m", "12h": "12h", "5m": "30m", "1h": "30m"}
 MIN_OUTPUT = 16
-MAX_USER = 64  # characters of safety_identifier, by the specification; the openai package says 128
 
 INCOMPLETES: dict[str, FinishReason] = {"max_output_tokens": "length", "content_filter": "filter"}
 # (status, reason of incomplete_details). A reason without its own word gets the nearest one.

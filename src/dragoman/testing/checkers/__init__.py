@@ -5,8 +5,16 @@ An empty list means that the server accepts the request. Checkers are pure funct
 
 from dragoman.testing.checkers.anthropic import check_anthropic
 from dragoman.testing.checkers.gemini import check_gemini
+from dragoman.testing.checkers.model_rules import check_models
 from dragoman.testing.checkers.ollama import check_ollama
 from dragoman.testing.checkers.openai_chat import check_openai_chat
 from dragoman.testing.checkers.openai_responses import check_openai_responses
 
-__all__ = ["check_anthropic", "check_gemini", "check_ollama", "check_openai_chat", "check_openai_responses"]
+__all__ = [
+    "check_anthropic",
+    "check_gemini",
+    "check_models",
+    "check_ollama",
+    "check_openai_chat",
+    "check_openai_responses",
+]

@@ -53,9 +53,7 @@ def check_anthropic(body: dict[str, Any]) -> Complaints:
     found += _check_thinking(body, model, turns)
     found += _check_parameters(body, model)
     found += _check_output(body)
-    marks = _count_marks(body)
-    if marks > 4:
-        found.append(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
+    found += _check_marks(body, turns)
     for i, block in enumerate(blocks(body.get("system"))):
         if block.get("type") == "text" and not str(block.get("text", "")).strip():
             found.append(f"system.{i}: text content blocks must contain non-whitespace text")
@@ -164,6 +162,8 @@ def _check_block(block: dict[str, Any], role: str, at: str) -> Complaints:
         case "tool_result":
             if role != "user":
                 return [f"{at}: `tool_result` blocks can only be in user messages"]
+            if block.get("is_error") and not block.get("content"):
+                return [f"{at}: content cannot be empty if `is_error` is true"]
         case "thinking":
             if not isinstance(block.get("signature"), str) or not block["signature"]:
                 return [f"{at}.thinking.signature: Field required"]
@@ -288,6 +288,40 @@ def _check_output(body: dict[str, Any]) -> Complaints:
         kind = node.get("type")
         refused = [key for key in node if key in _NOT_IN_ANSWERS]
         found += [f"output_format.schema: For '{kind}' type, property '{key}' is not supported" for key in refused]
+    return found
+
+
+def _check_marks(body: dict[str, Any], turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
+    found: Complaints = []
+    marks = _count_marks(body)
+    if marks > 4:
+        found.append(f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
+    for tool in objects(body.get("tools")):
+        if tool.get("defer_loading") and tool.get("cache_control"):
+            found.append("Tools with defer_loading cannot use prompt caching")
+    content = [block for _, blocks_of_turn in turns for block in blocks_of_turn]
+    for block in content:
+        if any("cache_control" in inner for inner in objects(block.get("content"))):
+            found.append(
+                "cache_control may not be specified within `tool_result.content`. Instead, place it directly on "
+                "`tool_result`"
+            )
+    ttls = [
+        block["cache_control"].get("ttl", "5m")
+        for block in (*objects(body.get("tools")), *objects(body.get("system")), *content)
+        if isinstance(block.get("cache_control"), dict)
+    ]
+    if "5m" in ttls and "1h" in ttls[ttls.index("5m") :]:
+        words = "a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block."
+        found.append(f"messages: cache_control.ttl: {words}")
+    own = (body.get("cache_control") or {}).get("ttl", "5m")
+    if body.get("cache_control") and content and isinstance(content[-1].get("cache_control"), dict):
+        other = content[-1]["cache_control"].get("ttl", "5m")
+        if other != own:
+            found.append(
+                f"Top-level cache_control has ttl='{own}' but the target block already has cache_control with "
+                f"ttl='{other}'"
+            )
     return found
 
 

@@ -18,26 +18,10 @@ def check_openai_responses(body: dict[str, Any]) -> Complaints:
     found += _check_reasoning(items)
     for i, item in enumerate(items):
         found += _check_item(item, i)
-    found += _check_effort(body)
     limit = body.get("max_output_tokens")
     if limit is not None and limit < 16:
         found.append("Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16")
     return found + _check_tools(body)
-
-
-def _check_effort(body: dict[str, Any]) -> Complaints:
-    effort = (body.get("reasoning") or {}).get("effort")
-    model = str(body.get("model", ""))
-    if effort is None:
-        return []
-    if model.startswith(("gpt-3.5", "gpt-4", "gpt-5-chat")):
-        return ["Unsupported parameter: 'reasoning.effort' is not supported with this model."]
-    if model.startswith(("o1", "o3", "o4")) and effort not in ("low", "medium", "high"):
-        known = "'low', 'medium', and 'high'"
-        return [
-            f"Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are: {known}."
-        ]
-    return []
 
 
 def _check_calls(items: list[dict[str, Any]]) -> Complaints:

@@ -42,8 +42,8 @@ def repeated(names: list[str]) -> list[str]:
 
 
 def odd_base64(data: object) -> bool:
-    """Whether base64 has the URL-safe alphabet, lacks its padding or holds white space."""
-    return isinstance(data, str) and respell_base64(data) != data
+    """Whether base64 has the URL-safe alphabet or other letters, lacks its padding or holds white space."""
+    return isinstance(data, str) and (respell_base64(data) != data or not matches(r"[A-Za-z0-9+/]*={0,2}", data))
 
 
 def wrong_type(media_type: object, data: object) -> str | None:

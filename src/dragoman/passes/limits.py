@@ -1,0 +1,126 @@
+"""What may be only so long, so many or so large at a target: identifiers, metadata, tools, and the answer itself."""
+
+import re
+from hashlib import sha256
+from typing import Any
+
+from msgspec.structs import replace
+
+from dragoman.model.messages import Message, Part
+from dragoman.model.request import Request, ServerTool
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.profile import Profile
+
+_ADDRESS = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
+_TELEPHONE = re.compile(r"\+?\d[\d ()./-]{6,}\d")
+
+
+def fit_limits(request: Request, profile: Profile, notes: Notes) -> Request:
+    request = _fit_identifiers(request, profile, notes)
+    if profile.item_ids is not None:
+        request = _drop_long_item_ids(request, profile.item_ids, profile.dialect, notes)
+    if profile.metadata_limits is not None and request.metadata:
+        request = _fit_metadata(request, profile, notes)
+    if profile.most_tools is not None and len(request.tools or ()) > profile.most_tools:
+        request = _limit_tools(request, profile.most_tools, notes)
+    return _fit_output(request, profile, notes)
+
+
+# ---------------------------------------------------------------- identifiers
+
+
+def _fit_identifiers(request: Request, profile: Profile, notes: Notes) -> Request:
+    """A hash gives the same user the same identifier. A cut one could be that of two users (docs: "We recommend
+    hashing")."""
+    changes: dict[str, str] = {}
+    for field, longest in profile.longest.items():
+        value = getattr(request, field)
+        if value is not None and len(value) > longest:
+            changes[field] = _shorten(value, longest)
+            notes.altered((ROOT, field), f"{profile.kind} takes up to {longest} characters: its SHA-256")
+    user = request.user
+    if profile.opaque_user and user is not None and "user" not in changes and _is_personal(user):
+        changes["user"] = sha256(user.encode()).hexdigest()
+        notes.altered((ROOT, "user"), f"{profile.kind} refuses an address of a person: its SHA-256")
+    return replace(request, **changes) if changes else request
+
+
+def _shorten(value: str, longest: int) -> str:
+    digest = sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    return digest[:longest]
+
+
+def _is_personal(user: str) -> bool:
+    return _ADDRESS.search(user) is not None or _TELEPHONE.fullmatch(user.strip()) is not None
+
+
+def _drop_long_item_ids(request: Request, longest: int, dialect: str, notes: Notes) -> Request:
+    """Copilot gives items ids of 400 characters and more, and refuses them when they come back. An item that is sent
+    whole needs no id."""
+    changed: dict[int, Message] = {}
+    for i, message in enumerate(request.messages):
+        parts = list(message.parts)
+        for j, part in enumerate(message.parts):
+            own = part.extras.get(dialect) if hasattr(part, "extras") else None
+            if own is not None and type(own.get("id")) is str and len(own["id"]) > longest:
+                parts[j] = _without_id(part, dialect, own)
+                at: At = ((((((ROOT, "messages"), i), "parts"), j), "extras"), dialect)
+                notes.repaired((at, "id"), f"an id of more than {longest} characters is refused")
+        if any(a is not b for a, b in zip(parts, message.parts, strict=True)):
+            changed[i] = replace(message, parts=tuple(parts))
+    if not changed:
+        return request
+    return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
+
+
+def _without_id(part: Part, dialect: str, own: dict[str, Any]) -> Part:
+    kept = {key: value for key, value in own.items() if key != "id"}
+    extras = {**part.extras, dialect: {**kept, "~item": "new"}}  # type: ignore[union-attr]
+    return replace(part, extras=extras)
+
+
+# ---------------------------------------------------------------- counts
+
+
+def _fit_metadata(request: Request, profile: Profile, notes: Notes) -> Request:
+    """Pairs over the limit are left out: half a value would be another value."""
+    most, longest_key, longest_value = profile.metadata_limits or (0, 0, 0)
+    kept: dict[str, Any] = {}
+    for key, value in (request.metadata or {}).items():
+        too_long = len(key) > longest_key or (isinstance(value, str) and len(value) > longest_value)
+        if too_long or len(kept) >= most:
+            why = f"keys up to {longest_key} and values up to {longest_value} characters, {most} pairs"
+            notes.dropped(((ROOT, "metadata"), key), f"{profile.kind} takes {why}")
+        else:
+            kept[key] = value
+    return request if len(kept) == len(request.metadata or {}) else replace(request, metadata=kept)
+
+
+def _limit_tools(request: Request, most: int, notes: Notes) -> Request:
+    """The first ones stay, and those that the request itself names as a choice."""
+    tools = request.tools or ()
+    named = set(request.tool_choice.names or ()) if request.tool_choice is not None else set()
+    wanted = [i for i, tool in enumerate(tools) if not isinstance(tool, ServerTool) and tool.name in named][:most]
+    others = [i for i in range(len(tools)) if i not in wanted]
+    kept = {*wanted, *others[: most - len(wanted)]}
+    for i in range(len(tools)):
+        if i not in kept:
+            notes.dropped(((ROOT, "tools"), i), f"at most {most} tools")
+    return replace(request, tools=tuple(tool for i, tool in enumerate(tools) if i in kept))
+
+
+# ---------------------------------------------------------------- the answer
+
+
+def _fit_output(request: Request, profile: Profile, notes: Notes) -> Request:
+    """ "max_tokens: 128001 > 64000, which is the maximum allowed number of output tokens": agents ask for what their
+    own model can give."""
+    most, limit = profile.most_output, request.max_output
+    if most is not None and limit is not None and limit > most:
+        notes.altered((ROOT, "max_output"), f"the model gives at most {most} tokens")
+        return replace(request, max_output=most)
+    needed = profile.needs_output
+    if limit is None and most is not None and needed is not None and needed > most:
+        notes.invented((ROOT, "max_output"), f"{profile.kind} demands a limit: {most}")
+        return replace(request, max_output=most)
+    return request
