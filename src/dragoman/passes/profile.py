@@ -143,9 +143,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     item_ids: int | None = None  # characters of the ids that items of the dialect bear
     metadata_limits: tuple[int, int, int] | None = None  # pairs, characters of a key, characters of a value
     most_output: int | None = None  # tokens of one answer
-    needs_output: int | None = (
-        None  # a limit must be said: the encoder writes this if the request says none
-    )
+    needs_output: int | None = None  # a limit must be said: the encoder writes this if the request says none
     most_tools: int | None = None
     empty_tools: bool = False  # an empty list of tools is taken
     limit_keys: tuple[str, ...] = ()  # the two wire names of max_output, the usual one first
