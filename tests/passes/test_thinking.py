@@ -4,6 +4,7 @@ import base64
 
 import pytest
 
+from dragoman.dialects import find_dialect
 from dragoman.errors import LossError
 from dragoman.model.messages import Document, Image, Reasoning, Seal
 from dragoman.model.request import ReasoningSetting, Request
@@ -94,6 +95,24 @@ def test_a_model_that_cannot_be_told_is_not_told() -> None:
 def test_case_9_a_seal_goes_back_only_to_who_can_read_it(bound: str, seal: Seal, readable: bool) -> None:
     profile = Profile(dialect="anthropic", upstream="here", seals_bound_to=bound)  # type: ignore[arg-type]
     assert is_readable(seal, "m", profile) is readable
+
+
+@pytest.mark.parametrize(
+    ("dialect", "form", "readable"),
+    [
+        ("openai_responses", "encrypted", True),
+        ("openai_responses", "signature", False),
+        ("anthropic", "redacted", True),
+        ("anthropic", "encrypted", False),
+        ("ollama", "signature", False),
+    ],
+)
+def test_a_seal_in_a_form_that_its_origin_does_not_have_is_not_read_there(
+    dialect: str, form: str, readable: bool
+) -> None:
+    """A client may send anything back as a seal. An encoder would leave the thought out, and the turn may be empty."""
+    seal = Seal(origin=dialect, value="c2VhbA==", form=form)
+    assert is_readable(seal, "m", find_dialect(dialect).profile) is readable
 
 
 def test_case_9_a_foreign_thought_is_left_out_and_an_own_one_is_the_same_object() -> None:

@@ -60,6 +60,7 @@ LABELS: dict[str, str] = {
     "echo_field": "thoughts in",
     "echo_of": "wanted of",
     "seals_bound_to": "signatures of",
+    "seal_forms": "signatures are",
     "thinking": "thinking",
     "thinking_first": "thinking first",
     "think_tags": "thoughts between",

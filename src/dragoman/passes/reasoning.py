@@ -79,7 +79,7 @@ def _replay_parts(message: Message, i: int, model: str, profile: Profile, notes:
 
 def is_readable(seal: Seal, model: str, profile: Profile) -> bool:
     """Whether the target issued it, as far as the history shows."""
-    if seal.origin != profile.dialect:
+    if seal.origin != profile.dialect or (profile.seal_forms is not None and seal.form not in profile.seal_forms):
         return False
     bound = profile.seals_bound_to
     if bound != "dialect" and seal.upstream and profile.upstream and seal.upstream != profile.upstream:

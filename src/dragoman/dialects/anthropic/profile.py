@@ -24,6 +24,7 @@ PROFILE = Profile(
     strict_schema="anthropic_strict",
     output_schema="anthropic_strict",
     echo="signed",
+    seal_forms=("signature", "redacted"),
     thoughts="not_last",
     show_needs_mode=True,
     effort_thinks=False,

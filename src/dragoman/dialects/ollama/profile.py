@@ -9,6 +9,7 @@ from dragoman.passes.profile import Media, Profile, Thinking
 PROFILE = Profile(
     kind=NAME,
     dialect=NAME,
+    seal_forms=(),
     results_in_order=True,
     empty_tools=True,
     result_names=True,

@@ -14,6 +14,7 @@ PROFILE = Profile(
     schema="openai",
     strict_schema="openai_strict",
     echo="signed",
+    seal_forms=("encrypted",),
     thoughts="not_last",
     state_keys=("previous_response_id", "conversation"),
     ranges={"max_output": (16, None)},
