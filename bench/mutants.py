@@ -1,0 +1,339 @@
+"""Planted mistakes: how many of them do the laws and the unit tests notice?
+
+    python bench/mutants.py [--count 200] [--seed 0] [--all-tests]
+
+A mutant is one small mistake in an encoder, a decoder or a pass: a condition turned round, a statement or a note left
+out, a key misspelled, a number off by one, two rows of a table swapped. The sample is every n-th of all possible ones,
+so that two runs try the same. A mutant that changes no byte and no note of what the probes write is not counted:
+probes are recorded bodies, converted to every dialect, and the examples of the laws. Each of the others should be
+caught, first by the laws over the same probes, else by the unit tests of its folder and the golden cases. The byte
+snapshot is left out on purpose: it would notice each of them, and say of none that it is wrong.
+
+Each mutant lives in a forked child, whose functions get the mutated code. It ends in about ten minutes on two cores.
+"""
+
+import argparse
+import ast
+import contextlib
+import os
+import signal
+import sys
+import types
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "dragoman"
+sys.path.insert(0, str(ROOT))
+
+from dragoman.convert import make_legal  # noqa: E402
+from dragoman.dialects import find_dialect  # noqa: E402
+from dragoman.errors import DragomanError  # noqa: E402
+from dragoman.jsontypes import copy_json, dump_json, load_json  # noqa: E402
+from dragoman.notes import Notes  # noqa: E402
+from tests.laws.examples import replies_for, requests_for  # noqa: E402
+from tests.laws.round_trip import legal_differences, reply_differences, stream_differences  # noqa: E402
+from tests.laws.second.corpus import DIALECTS, TALK, TRIES  # noqa: E402
+from tests.laws.second.law import lost_facts  # noqa: E402
+from tests.recorded import Case, cases  # noqa: E402
+
+LEFT_OUT = ("profile.py", "words.py", "__init__.py", "services.py", "failure.py", "note_places.py", "_base.py")
+EVERY = 8  # of the recorded cases
+LARGEST = 20_000  # bytes of a probe
+LIMIT_S = 240  # for one mutant
+
+# ---------------------------------------------------------------- mistakes
+
+
+class Mutant(NamedTuple):
+    file: Path
+    number: int  # of the change in the file
+    words: str
+
+
+Change = tuple[str, Callable[[], None]]
+
+
+def changes(tree: ast.Module) -> Iterator[Change]:
+    """Every small mistake that can be made in a file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If | ast.IfExp):
+            yield (
+                f"{node.lineno}: not ({ast.unparse(node.test)})",
+                _later(node, "test", ast.UnaryOp(ast.Not(), node.test)),
+            )
+        for field in ("body", "orelse"):
+            block = getattr(node, field, None)
+            if isinstance(block, list):
+                yield from _left_out(block)
+        if isinstance(node, ast.Constant):
+            yield from _other_value(node)
+        if isinstance(node, ast.Dict) and len(node.values) > 1 and None not in node.keys:
+            yield from _swapped(node)
+
+
+def _later(node: ast.AST, field: str, value: Any) -> Callable[[], None]:
+    return lambda: setattr(node, field, value)
+
+
+def _left_out(block: list[ast.stmt]) -> Iterator[Change]:
+    for i, statement in enumerate(block):
+        doc = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        written = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript | ast.Attribute)
+        called = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+        if not doc and (written or called or isinstance(statement, ast.AugAssign | ast.Delete)):
+            words = ast.unparse(statement).split("\n")[0]
+            yield f"{statement.lineno}: without {words}", lambda i=i: block.__setitem__(i, ast.Pass())  # type: ignore[misc]
+
+
+def _other_value(node: ast.Constant) -> Iterator[Change]:
+    value = node.value
+    if type(value) is int:
+        yield f"{node.lineno}: {value + 1} for {value}", _later(node, "value", value + 1)
+    elif type(value) is bool:
+        yield f"{node.lineno}: {not value} for {value}", _later(node, "value", not value)
+    elif type(value) is str and value.isidentifier() and value not in SPARED:
+        yield f"{node.lineno}: {value}_x for {value}", _later(node, "value", value + "_x")
+
+
+SPARED = {"utf", "ascii", "dialects"}
+
+
+def _swapped(node: ast.Dict) -> Iterator[Change]:
+    def swap() -> None:
+        node.values[0], node.values[1] = node.values[1], node.values[0]
+
+    if ast.dump(node.values[0]) != ast.dump(node.values[1]):
+        yield f"{node.lineno}: two values swapped", swap
+
+
+def all_mutants() -> list[Mutant]:
+    files = [*sorted((SOURCE / "dialects").rglob("*.py")), *sorted((SOURCE / "passes").glob("*.py"))]
+    kept = [f for f in files if f.name not in LEFT_OUT and f.parent.name not in ("jsonrpc", "canonical")]
+    return [
+        Mutant(file, number, words)
+        for file in kept
+        for number, (words, _) in enumerate(changes(ast.parse(file.read_text("utf-8"))))
+    ]
+
+
+# ---------------------------------------------------------------- the mutated code in the place of the other
+
+
+def plant(mutant: Mutant) -> None:
+    """Functions get other code, values are put in the place of those that were there, wherever these are known."""
+    name = ".".join(("dragoman", *mutant.file.relative_to(SOURCE).with_suffix("").parts))
+    module = import_module(name)
+    tree = ast.parse(mutant.file.read_text("utf-8"))
+    list(changes(tree))[mutant.number][1]()
+    ast.fix_missing_locations(tree)
+    fresh = types.ModuleType(name)
+    fresh.__dict__.update({"__file__": module.__file__, "__package__": module.__package__})
+    sys.modules[name] = fresh  # for decorators that look their module up
+    try:
+        exec(compile(tree, str(mutant.file), "exec"), fresh.__dict__)  # noqa: S102
+    finally:
+        sys.modules[name] = module
+    for key, new in list(vars(fresh).items()):
+        old = vars(module).get(key)
+        if key.startswith("__") or old is None:
+            continue
+        if isinstance(old, type) and isinstance(new, type) and old.__module__ == name:
+            for inner, made in vars(new).items():
+                _put_code(vars(old).get(inner), made)
+        elif not _put_code(old, new) and not isinstance(new, type | types.ModuleType) and _differs(old, new):
+            _put_value(old, new)
+
+
+def _put_code(old: Any, new: Any) -> bool:
+    old, new = (getattr(one, "__wrapped__", one) for one in (old, new))
+    old, new = (one.fget if isinstance(one, property) else getattr(one, "__func__", one) for one in (old, new))
+    if not isinstance(old, types.FunctionType) or not isinstance(new, types.FunctionType):
+        return False
+    if len(old.__code__.co_freevars) == len(new.__code__.co_freevars):
+        old.__code__, old.__defaults__, old.__kwdefaults__ = new.__code__, new.__defaults__, new.__kwdefaults__
+    return True
+
+
+def _differs(old: Any, new: Any) -> bool:
+    try:
+        return bool(old != new)
+    except Exception:
+        return False
+
+
+def _put_value(old: Any, new: Any) -> None:
+    if isinstance(old, dict):
+        old.clear()
+        old.update(new)
+        return
+    for module in [m for name, m in sys.modules.items() if name.startswith("dragoman")]:
+        for key, value in list(vars(module).items()):
+            if value is old:
+                setattr(module, key, new)
+
+
+# ---------------------------------------------------------------- what is tried
+
+
+class Probe(NamedTuple):
+    what: str
+    case: Case
+    source: str
+    to: str
+
+
+def find_probes(dialect: str | None) -> list[Probe]:
+    """Those that a file concerns: a dialect's its own, a pass' the requests of all."""
+    found = []
+    for source in DIALECTS:
+        talks = [case for case in cases(source) if case.meta["endpoint"] in TALK and _size(case) < LARGEST]
+        for case in talks[::EVERY]:
+            for to in DIALECTS:
+                if dialect is None:
+                    found.append(Probe("request", case, source, to))
+                elif dialect in (source, to):
+                    found += [Probe(what, case, source, to) for what in TRIES]
+    return found
+
+
+def _size(case: Case) -> int:
+    return sum(file.stat().st_size for file in case.path.iterdir() if file.name != "meta.json")
+
+
+def try_probe(probe: Probe) -> tuple[bytes, Any]:
+    """What is written, notes included, and all that is known of it. An exception of ours is a way to answer."""
+    try:
+        tried = TRIES[probe.what](probe.case, probe.source, probe.to)
+    except DragomanError as error:
+        return f"refused: {type(error).__name__}".encode(), None
+    if tried is None:
+        return b"", None
+    body, made, notes = tried
+    return dump_json([made, [(note.kind, note.where, note.why) for note in notes]]), (body, made, notes)
+
+
+def written(probes: list[Probe]) -> list[bytes]:
+    return [try_probe(probe)[0] for probe in probes] + [dump_json(one) for one in _examples()]
+
+
+def _examples() -> Iterator[Any]:
+    for name in DIALECTS:
+        there = find_dialect(name)
+        for request in requests_for(name):
+            notes = Notes()
+            yield there.encode_request(make_legal(request, there, notes), notes).body
+            yield [(note.kind, note.canonical, note.why) for note in notes]
+        for reply in replies_for(name):
+            yield there.encode_reply(reply, Notes()).body
+
+
+def broken_law(probes: list[Probe]) -> str:
+    """The first law that a mutant breaks, in words."""
+    for name in DIALECTS:
+        there = find_dialect(name)
+        for request in requests_for(name):
+            if legal_differences(make_legal(request, there, Notes()), there):
+                return f"an example of {name} comes back changed"
+        for reply in replies_for(name):
+            if reply_differences(reply, there) or stream_differences(reply, there):
+                return f"an answer of {name} comes back changed"
+    for probe in probes:
+        made = try_probe(probe)[1]
+        if made is not None:
+            what: Any = "request" if probe.what == "request" else "reply"
+            lost = lost_facts(probe.source, probe.to, what, *made)
+            if lost:
+                return f"second reader: {lost[0]}"
+            if probe.source == probe.to and probe.what != "stream" and not _comes_back(probe):
+                return f"{probe.case.name} does not come back"
+    return ""
+
+
+def _comes_back(probe: Probe) -> bool:
+    there = find_dialect(probe.source)
+    wire: Any = probe.case.request() if probe.what == "request" else probe.case.reply()
+    before = copy_json(wire.body)
+    decode, encode = getattr(there, f"decode_{probe.what}"), getattr(there, f"encode_{probe.what}")
+    return bool(load_json(dump_json(encode(decode(wire, Notes()), Notes()).body)) == before)
+
+
+def unit_tests(file: Path) -> list[str]:
+    tests = [ROOT / "tests" / "test_golden.py", ROOT / "tests" / "passes"]
+    own = ROOT / "tests" / "dialects" / file.parent.name
+    return [str(path) for path in (*([own] if own.is_dir() else [ROOT / "tests" / "dialects"]), *tests)]
+
+
+# ---------------------------------------------------------------- one mutant in a child of its own
+
+
+def judge(mutant: Mutant, probes: list[Probe], baseline: list[bytes]) -> str:
+    try:
+        plant(mutant)
+    except Exception:
+        return "laws: it does not load"
+    try:
+        if written(probes) == baseline:
+            return "same"
+        broken = broken_law(probes)
+    except Exception as error:
+        return f"laws: {type(error).__name__}"
+    if broken:
+        return f"laws: {broken}"
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+    return "unit tests" if pytest.main([*options, *unit_tests(mutant.file)]) else "SURVIVED"
+
+
+def in_child(mutant: Mutant, probes: list[Probe], baseline: list[bytes]) -> str:
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(LIMIT_S)
+        with open(os.devnull, "w") as null, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
+            answer = judge(mutant, probes, baseline)
+        os.write(write, answer.encode()[:4000])
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        answer = pipe.read().decode()
+    os.waitpid(child, 0)
+    return answer or "laws: it hangs"
+
+
+def main() -> int:
+    options = argparse.ArgumentParser()
+    options.add_argument("--count", type=int, default=200)
+    options.add_argument("--only", default="")
+    args = options.parse_args()
+    mutants = [m for m in all_mutants() if args.only in str(m.file)]
+    chosen = mutants[:: max(1, len(mutants) // args.count)]
+    probes = {name: find_probes(name) for name in (*DIALECTS, None)}
+    baselines = {name: written(found) for name, found in probes.items()}
+
+    def run(mutant: Mutant) -> tuple[Mutant, str]:
+        name = mutant.file.parent.name if mutant.file.parent.name in DIALECTS else None
+        return mutant, in_child(mutant, probes[name], baselines[name])
+
+    count: Counter[str] = Counter()
+    with ThreadPoolExecutor(2) as pool:
+        for mutant, answer in pool.map(run, chosen):
+            count[answer.partition(":")[0]] += 1
+            sys.stdout.write(f"{answer[:90]:90} {mutant.file.relative_to(SOURCE)} {mutant.words[:80]}\n")
+            sys.stdout.flush()
+    changed = sum(count.values()) - count["same"]
+    caught = changed - count["SURVIVED"]
+    sys.stdout.write(
+        f"{len(mutants)} possible, {len(chosen)} tried, {changed} change a byte or a note: {caught} caught "
+        f"({100 * caught / max(1, changed):.1f} %), by the laws {count['laws']}, by unit tests {count['unit tests']}\n"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
