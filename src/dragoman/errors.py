@@ -68,4 +68,9 @@ class ConfigError(DragomanError):
 
 def pointer(path: tuple[str | int, ...]) -> str:
     """A JSON pointer (RFC 6901) for a path."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    where = ""
+    for step in path:
+        if type(step) is str and ("~" in step or "/" in step):
+            step = step.replace("~", "~0").replace("/", "~1")
+        where += f"/{step}"
+    return where

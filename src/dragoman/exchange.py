@@ -20,7 +20,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.dialects._seals import WORD, strip_side
 from dragoman.errors import LossError, UpstreamError
 from dragoman.failure import Failure
-from dragoman.jsontypes import JsonObject, dump_json, load_json, top_spans
+from dragoman.jsontypes import dump_json, load_json, top_spans
 from dragoman.learner import learn
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.fold import StartedParts
@@ -190,7 +190,7 @@ class StreamReader:
         self.decoder = dialect.stream_decoder(notes)
         self._notes = notes
         self._mender: CallMender | None = None  # from the first call on
-        self._way_back = way_back.open_stream() if way_back is not None else None
+        self._way_back = StreamWayBack(way_back) if way_back is not None else None
         self._fresh_ids = fresh_ids
 
     def feed(self, piece: bytes) -> list[Event]:
@@ -270,6 +270,16 @@ class UpstreamCall(Struct, kw_only=True):
             exchange = replace(exchange, undo=_combine(exchange.undo, lesson.undo))
         return exchange.encode(lesson.request, corrections_left=left, learned=lesson.remember)
 
+    def open_reader(self) -> "StreamReader":
+        """For a streamed answer to this call."""
+        return StreamReader(self.dialect, self.notes, self.way_back, self.fresh_ids)
+
+    def take_reply(self, reply: Reply) -> Reply:
+        """A whole answer to this call, as the client asked for it."""
+        if self.fresh_ids is not None:
+            reply = self.notes.stage(self.fresh_ids.reply(reply))
+        return reply if self.way_back is None else self.way_back.reply(reply)
+
     def accept(self, reply: Reply) -> Reply:
         """An answer that is not what was asked for, when no better one came: the caller reads that in a note."""
         way_back = self.way_back
@@ -316,12 +326,17 @@ class Exchange(Struct, frozen=True, kw_only=True):
         spent: Usage | None = None,
     ) -> UpstreamCall:
         """`spent`: by an answer that was wrong and is asked for once more."""
-        to, undo = self.to, self.undo
+        to, undo, asked = self.to, self.undo, self.client_request.request
         self.notes.resume_request()  # a wrong answer may have been read in between
         wire = to.dialect.encode_request(self.notes.stage(request), self.notes)
         if self.stream and to.asks_usage and to.dialect.usage_option is not None:
-            _ask_for_usage(wire.body, *to.dialect.usage_option)
+            key, inside = to.dialect.usage_option
+            options = wire.body.get(key)
+            wire.body[key] = {**(options if type(options) is dict else {}), inside: True}
         body = dump_json(wire.body)
+        fresh_ids: FreshIds | None = None
+        if asked.tools or undo.renames.taken:  # else no call can come
+            fresh_ids = FreshIds(asked, to.dialect.name, self.client_request.id, self.notes)
         way_back: WayBack | None = None
         if to.profile.think_tags or spent is not None or not undo.is_nothing():
             way_back = WayBack(
@@ -339,16 +354,12 @@ class Exchange(Struct, frozen=True, kw_only=True):
             headers={**wire.headers, HOP: str(self.client_request.hops + 1)},
             notes=self.notes,
             way_back=way_back,
-            fresh_ids=self._fresh_ids(),
+            fresh_ids=fresh_ids,
             request=request,
             learned=learned or {},
             exchange=self,
             corrections_left=corrections_left,
         )
-
-    def _fresh_ids(self) -> FreshIds | None:
-        asked = self.client_request.request
-        return FreshIds(asked, self.to.dialect.name, self.client_request.id, self.notes) if asked.tools else None
 
     def copy_bytes(self, client_request: ClientRequest, request: Request) -> UpstreamCall:
         """The client's own bytes, with the model's name as the only change."""
@@ -378,17 +389,13 @@ def write_call(
     notes.begin("request", client_request.dialect.locate_request, client_request.decoded or asked)
     prepared = prepare(request, to.profile, notes)
     exchange = Exchange(to=to, notes=notes, undo=prepared.undo, stream=stream, client_request=client_request)
-    unchanged = _may_copy(client_request, to) and (prepared.request is request or prepared.request == request)
-    if unchanged:  # fast path: own bytes
+    own = client_request.same_wire and to.profile.native and not to.profile.think_tags
+    if own and asked.model == "":  # the body names no model: it can be named only in the path
+        own = to.model == "" or to.dialect.put_model is not None
+    own = own and (prepared.request is request or prepared.request == request)
+    if own:  # fast path: own bytes
         return exchange.copy_bytes(client_request, prepared.request)
     return exchange.encode(prepared.request, corrections_left=corrections)
-
-
-def _may_copy(client_request: ClientRequest, to: Destination) -> bool:
-    """Whether the client's bytes will do if no pass changes the request, and the server's bytes for the client."""
-    if not client_request.same_wire or to.dialect.name != client_request.dialect.name or to.profile.think_tags:
-        return False
-    return client_request.request.model != "" or to.model == "" or to.dialect.put_model is not None
 
 
 def write_wire(
@@ -399,11 +406,6 @@ def write_wire(
     if profile is not None:
         request = prepare(request, profile, notes).request
     return encode(request, notes)
-
-
-def _ask_for_usage(body: JsonObject, key: str, inside: str) -> None:
-    options = body.get(key)
-    body[key] = {**(options if type(options) is dict else {}), inside: True}
 
 
 def put_model(data: bytes, model: str, old: str) -> bytes:

@@ -61,9 +61,6 @@ class _Unread(Struct, frozen=True):
     source: _Source
     number: int  # of the form that the place is in
 
-    def read(self) -> Note:
-        return self.source.spell(self.kind, self.at, self.why, self.number)
-
 
 class Notes:
     """Collects notes; raises LossError at once for the kinds the caller refuses."""
@@ -85,13 +82,10 @@ class Notes:
     @property
     def items(self) -> list[Note]:
         """The notes so far, with their places in the caller's body."""
-        self._read_all()
-        return self._all  # type: ignore[return-value]  # none of them is unread
-
-    def _read_all(self) -> None:
         for i, note in enumerate(self._all):
             if type(note) is _Unread:
-                self._all[i] = note.read()
+                self._all[i] = note.source.spell(note.kind, note.at, note.why, note.number)
+        return self._all  # type: ignore[return-value]  # none of them is unread
 
     def begin(self, body: BodyKind, locate: Locate | None, *forms: Any) -> None:
         """What is noted from here on is about another body. `forms`: its value, if it has been read already."""
@@ -113,7 +107,7 @@ class Notes:
 
     def settle(self) -> None:
         """Read all places now, so that the request need not be kept for them. A reply may go on."""
-        self._read_all()
+        list(self)  # reads the places
         settled, self._request = self._request, _Source([])
         if self._source is settled:
             self.resume_request()

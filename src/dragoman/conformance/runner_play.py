@@ -233,7 +233,6 @@ class Player:
         """The answer as our own decoders see it; theirs to blame is what they cannot."""
         if exchange.failure is not None:
             return PlayedAnswer(reply=exchange.failure)
-        notes, way_back = (Notes(), None) if call is None else (call.notes, call.way_back)
         try:
             if exchange.status >= 400 or (self.dialect is JSONRPC and is_error(_load(exchange.reply))):
                 wire = WireReply(body=_load(exchange.reply), status=exchange.status, headers=exchange.headers)
@@ -243,9 +242,10 @@ class Player:
                 )
             if self.mode == "whole":
                 wire = WireReply(body=load_json(exchange.reply), headers=exchange.headers)
-                reply = read_reply(self.dialect, wire, notes)
-                return PlayedAnswer(reply=reply if way_back is None else way_back.reply(reply))
-            return self._read_stream(exchange, StreamReader(self.dialect, notes, way_back))
+                reply = read_reply(self.dialect, wire, Notes() if call is None else call.notes)
+                return PlayedAnswer(reply=reply if call is None else call.take_reply(reply))
+            reader = StreamReader(self.dialect, Notes()) if call is None else call.open_reader()
+            return self._read_stream(exchange, reader)
         except DecodeError as error:
             raise PlayFailed(f"the answer cannot be read: {error}") from error
         except GrammarError as error:

@@ -30,7 +30,9 @@ def same_place(value: object, place: Place) -> Place:
 
 def look_up(table: Table, place: Place, name: str) -> Place:
     """Where a field is, as seen from its holder. The holder's own place is `()`."""
-    place, own = split_extras(place, name)
+    own: Place = ()
+    if "extras" in place:
+        place, own = split_extras(place, name)
     for length in range(len(place), -1, -1):
         found = table.get(pattern(place[:length]))
         if found is not None:
@@ -39,7 +41,7 @@ def look_up(table: Table, place: Place, name: str) -> Place:
 
 
 def pattern(place: Place) -> str:
-    return "/".join("#" if type(step) is int else str(step) for step in place)
+    return "/".join(["#" if type(step) is int else str(step) for step in place])
 
 
 def fill(found: str, known: Place, rest: Place) -> Place:

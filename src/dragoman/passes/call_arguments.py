@@ -149,9 +149,14 @@ def _is_object(text: str) -> bool:
 
 def mend_calls(reply: Reply, notes: Notes) -> Reply:
     """A whole answer; the same object if nothing was broken."""
-    choices = tuple(_mend_choice(choice, ((ROOT, "choices"), i), notes) for i, choice in enumerate(reply.choices))
+    choices = [
+        _mend_choice(choice, ((ROOT, "choices"), i), notes)
+        if any(type(part) is ToolCall for part in choice.parts)
+        else choice
+        for i, choice in enumerate(reply.choices)
+    ]
     same = all(a is b for a, b in zip(choices, reply.choices, strict=True))
-    return reply if same else replace(reply, choices=choices)
+    return reply if same else replace(reply, choices=tuple(choices))
 
 
 def _mend_choice(choice: Choice, at: At, notes: Notes) -> Choice:

@@ -33,7 +33,10 @@ class Undo(Struct, frozen=True, kw_only=True):
     copies: int = 1  # how many times to ask
 
     def is_nothing(self) -> bool:
-        return self.is_only_names() and not (self.renames.names or self.renames.taken)
+        """Ids that are taken are no matter of an undo: fresh_ids.py gives calls ids of their own."""
+        renames = self.renames
+        changed = renames.names or renames.properties or renames.answer or self.custom or self.json_tool
+        return not (changed or self.expected or self.stops)
 
     def is_only_names(self) -> bool:
         """Whether nothing has to be done about what is said, only about what it is called."""

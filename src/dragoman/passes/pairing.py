@@ -329,16 +329,15 @@ RAW = "_raw"  # as the dialects do whose calls bear objects
 
 
 def mend_arguments(request: Request, profile: Profile, notes: Notes) -> Request:
-    changed = {i: _mend(message, i, notes) for i, message in enumerate(request.messages) if _is_broken(message)}
+    changed: dict[int, Message] = {}
+    for i, message in enumerate(request.messages):
+        for part in message.parts:
+            if type(part) is ToolCall and not part.freeform and not _is_object(part.arguments):
+                changed[i] = _mend(message, i, notes)
+                break
     if not changed:
         return request
     return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
-
-
-def _is_broken(message: Message) -> bool:
-    return any(
-        type(part) is ToolCall and not part.freeform and not _is_object(part.arguments) for part in message.parts
-    )
 
 
 def _is_object(text: str) -> bool:
@@ -367,15 +366,15 @@ _WORDS = {"null": None, "blank": "empty"}  # how the Chat dialect remembers what
 def spell_no_text(request: Request, profile: Profile, notes: Notes) -> Request:
     """A turn that only calls, in the one way the target takes: a spelling, nothing is lost."""
     word = _WORDS[profile.empty_content]
-    changed = {i: _spell(m, word, profile.dialect) for i, m in enumerate(request.messages) if _only_calls(m)}
-    messages = tuple(changed.get(i, m) for i, m in enumerate(request.messages))
-    same = all(a is b for a, b in zip(messages, request.messages, strict=True))
-    return request if same else replace(request, messages=messages)
-
-
-def _only_calls(message: Message) -> bool:
-    kinds = {type(part) for part in message.parts}
-    return message.role == "assistant" and ToolCall in kinds and Text not in kinds
+    changed: dict[int, Message] = {}
+    for i, message in enumerate(request.messages):
+        if message.role == "assistant":
+            kinds = {type(part) for part in message.parts}
+            if ToolCall in kinds and Text not in kinds:
+                changed[i] = _spell(message, word, profile.dialect)
+    if all(message is request.messages[i] for i, message in changed.items()):
+        return request
+    return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
 
 
 def _spell(message: Message, word: str | None, dialect: str) -> Message:

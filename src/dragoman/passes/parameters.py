@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dragoman.jsontypes import dump_json
 from dragoman.model.messages import Extras, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from dragoman.model.request import Request, ServerTool, Tool
+from dragoman.model.request import AnyTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
 
@@ -63,11 +63,15 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
             changes["stop"] = stop
     if changes:
         request = replace(request, **changes)
-    request = _spell(request, profile)
-    request = _fit_extras(request, profile, notes)
+    if profile.forced_word is not None or profile.off:
+        request = _spell(request, profile)
+    if profile.spelling or profile.dialect in request.extras:
+        request = _fit_extras(request, profile, notes)
     if profile.takes_turn_extras is not None:
         request = _fit_turn_extras(request, profile, profile.takes_turn_extras, notes)
-    return _fit_tools(request, profile, notes)
+    if request.tools is not None and (profile.takes_tool_extras is not None or not request.tools):
+        request = _fit_tools(request, request.tools, profile, notes)
+    return request
 
 
 def _spell(request: Request, profile: Profile) -> Request:
@@ -174,10 +178,8 @@ def _fit_betas(kept: dict[str, Any], taken: tuple[str, ...], at: At, notes: Note
             del kept[BETA]
 
 
-def _fit_tools(request: Request, profile: Profile, notes: Notes) -> Request:
-    taken, tools = profile.takes_tool_extras, request.tools
-    if tools is None:
-        return request
+def _fit_tools(request: Request, tools: tuple[AnyTool, ...], profile: Profile, notes: Notes) -> Request:
+    taken = profile.takes_tool_extras
     if not tools and not (profile.empty_tools and profile.native):
         notes.repaired((ROOT, "tools"), "an empty list says nothing, and may be refused")
         return replace(request, tools=None)

@@ -150,7 +150,9 @@ class UpstreamAnswer:
         self._state.budget.in_flight += 1
         self._state.breaker(self._key, self.target.model).begin(self._clock())
         try:
-            await self._enter(job, attempt)
+            ticket = Ticket(job.client, job.tokens)
+            attempt.waited_s = await self._state.admission_waiter.enter(ticket, job.deadline - self._clock())
+            self._ticket = ticket
             if self._state.spec.kind == DEMO and self.call.request is not None:
                 self._take_demo(job, demo_events(self.call.request))
             else:
@@ -159,7 +161,8 @@ class UpstreamAnswer:
             if secret is not None:
                 redact_error(error, secret)
             attempt.failure = error.failure.code or error.failure.kind
-            _log_attempt(attempt, error.failure.message)
+            if log.isEnabledFor(logging.DEBUG):
+                _log_attempt(attempt, error.failure.message)
             self._drop()
             raise
         except BaseException:
@@ -167,18 +170,14 @@ class UpstreamAnswer:
             self.close()
             raise
         self._state.sent += 1
-        _log_attempt(attempt)
+        if log.isEnabledFor(logging.DEBUG):
+            _log_attempt(attempt)
 
     def keep(self, reply: Reply) -> None:
         """An answer that came before, because asking for a better one failed. Nothing is sent."""
         self._state.budget.in_flight += 1
         self._state.breaker(self._key, self.target.model).begin(self._clock())
         self.usage, self.reply, self._ended = reply.usage, self.call.accept(reply), True
-
-    async def _enter(self, job: Job, attempt: Attempt) -> None:
-        ticket = Ticket(job.client, job.tokens)
-        attempt.waited_s = await self._state.admission_waiter.enter(ticket, job.deadline - self._clock())
-        self._ticket = ticket
 
     def _drop(self) -> None:
         """It failed before its first words. `Sender.ask` tells the upstream's state about the failure."""
@@ -189,13 +188,10 @@ class UpstreamAnswer:
             self._opened.close()
         self._state.budget.in_flight -= 1
 
-    def _open_reader(self) -> StreamReader:
-        return StreamReader(self.dialect, self.notes, self.call.way_back, self.call.fresh_ids)
-
     def _take_demo(self, job: Job, events: Iterator[Event]) -> None:
         self._sent = True
         if job.stream:
-            self._reader, self._demo = self._open_reader(), events
+            self._reader, self._demo = self.call.open_reader(), events
         else:
             self._take_reply(fold_events(list(events)))
 
@@ -262,7 +258,7 @@ class UpstreamAnswer:
     async def _read_first_words(self, deadline: float) -> None:
         """Reads until something is said: until then another upstream can be asked. A stream of comments alone says
         nothing (T42)."""
-        self._reader = self._open_reader()
+        self._reader = self.call.open_reader()
         pieces: list[Piece] = []
         until: float | None = None  # set once the stream has started
         while until is None or self._clock() < until:
@@ -296,7 +292,7 @@ class UpstreamAnswer:
         reply = decode_whole(opened.headers, raw, self.dialect, self.notes, as_is=self.as_is)
         self.raw = raw
         if job.stream:
-            self._reader = self._open_reader()
+            self._reader = self.call.open_reader()
             self._read_ahead = [Piece(b"", self._take(self._reader, list(unfold(reply))))]
             self._ended = True
         else:
@@ -304,9 +300,7 @@ class UpstreamAnswer:
 
     def _take_reply(self, reply: Reply) -> None:
         self.usage = reply.usage
-        if self.call.fresh_ids is not None:
-            reply = self.notes.stage(self.call.fresh_ids.reply(reply))
-        self.reply = self.call.way_back.reply(reply) if self.call.way_back is not None else reply
+        self.reply = self.call.take_reply(reply)
         self._ended = True
 
     # ---------------------------------------------------------------- after its first words
@@ -361,7 +355,7 @@ class UpstreamAnswer:
     # ---------------------------------------------------------------- its end
 
     def release_request(self) -> None:
-        self._request_hash, self._request = _hash(self._request), b""
+        self._request_hash, self._request = hash(self._request) if self._request else None, b""
         self.call.body, self.call.request, self.call.exchange = b"", None, None
         self.notes.settle()
 
@@ -381,7 +375,7 @@ class UpstreamAnswer:
         """What this answer says about its upstream."""
         state, key, model, now = self._state, self._key, self.target.model, self._clock()
         if self.failure is not None:
-            request_hash = self._request_hash or _hash(self._request)
+            request_hash = self._request_hash or (hash(self._request) if self._request else None)
             state.take_failure(key, model, self.failure, now, self._dice(), self._client, request_hash)
         elif self._ended or (self._reader is not None and self._reader.finished):
             state.breaker(key, model).succeeded(now, self._client)
@@ -389,12 +383,7 @@ class UpstreamAnswer:
             state.breaker(key, model).abandoned()
 
 
-def _hash(request: bytes) -> int | None:
-    return hash(request) if request else None
-
-
 def _log_attempt(attempt: Attempt, why: str = "") -> None:
-    if log.isEnabledFor(logging.DEBUG):
-        fields = {"upstream": attempt.upstream, "model": attempt.model, "key": attempt.key, "status": attempt.status}
-        times = {"waited_ms": round(attempt.waited_s * 1000), "failure": attempt.failure, "why": why}
-        log.debug(LogLine("attempt", fields | times))
+    fields = {"upstream": attempt.upstream, "model": attempt.model, "key": attempt.key, "status": attempt.status}
+    times = {"waited_ms": round(attempt.waited_s * 1000), "failure": attempt.failure, "why": why}
+    log.debug(LogLine("attempt", fields | times))

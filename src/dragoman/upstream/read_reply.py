@@ -147,10 +147,13 @@ def says_something(event: Event) -> bool:
 def count_all(usage: Usage | None) -> int | None:
     if usage is None:
         return None
-    counts = (usage.input, usage.cache_read, usage.cache_write, usage.output, usage.reasoning)
-    known = [count for count in counts if count is not None]
-    # If an upstream's counts make no sense, the reservation stays as it is (T42).
-    return sum(known) if all(0 <= count <= MOST_TOKENS for count in known) else None
+    total = 0
+    for count in (usage.input, usage.cache_read, usage.cache_write, usage.output, usage.reasoning):
+        if count is not None:
+            if not 0 <= count <= MOST_TOKENS:
+                return None  # counts that make no sense: the reservation stays as it is (T42)
+            total += count
+    return total
 
 
 # ---------------------------------------------------------------- how long to wait
