@@ -115,6 +115,10 @@ def find_contents(request: Request) -> set[object]:
                 if part.freeform:  # type: ignore[union-attr]
                     add(FREEFORM)
                 for inner in part.parts:  # type: ignore[union-attr]
+                    if type(inner) is Text:
+                        if inner.cache is not None:
+                            add(CACHE_MARK)
+                        continue
                     add(NESTED_RESULT if type(inner) is ToolResult else type(inner))
                     if getattr(inner, "cache", None) is not None:
                         add(CACHE_MARK)
