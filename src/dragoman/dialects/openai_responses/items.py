@@ -11,7 +11,6 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from dragoman.dialects._seals import note_unsaid, take_seal, write_seal
-from dragoman.dialects._tools import is_plain
 from dragoman.dialects.openai_responses.parts import (
     decode_content,
     encode_output,
@@ -22,7 +21,7 @@ from dragoman.dialects.openai_responses.results import encode_result
 from dragoman.dialects.openai_responses.tools import flatten_name, write_name
 from dragoman.dialects.openai_responses.words import CALLS, ID_PREFIXES, NAME
 from dragoman.errors import DecodeError
-from dragoman.fields import SILENT, add_extras, leftovers, note_omitted, note_silent, spelled, take_text
+from dragoman.fields import add_extras, leftovers, note_omitted, note_silent, spelled, take_text
 from dragoman.jsontypes import JsonObject, kind_of
 from dragoman.model.messages import (
     Audio,
@@ -82,10 +81,9 @@ def _decode_message(item: JsonObject, previous: Part | None, *, in_reply: bool) 
     _take_status(item, tail, head, in_reply=in_reply)
     if item:
         tail["item"] = item
-    lone = not in_reply and len(parts) == 1 and is_plain(parts[0]) and not head.keys() - {"~item"} and not tail
     listed = type(content) is list
-    if listed == lone:
-        head["~content"] = "list" if listed else "string"
+    if not listed:
+        head["~content"] = "string"
     if typed != listed:
         head["~typed"] = "message" if typed else ABSENT
     return _attach(list(parts), head, tail)
@@ -311,24 +309,13 @@ def _encode_message(group: Group, index: int, at: At, notes: Notes, client: Clie
     first = said[0][1]
     own = first.extras.get(NAME, {})
     keys = _item_keys(said)
-    shape = own.get("~content")
-    if shape is None and client is None and len(said) == 1 and not keys and item.keys() == {"type", "role"}:
-        shape = "string" if _is_bare(first) else "list"
-    if shape == "string" and isinstance(first, Text):
+    # A list of type message: llama.cpp takes an assistant's turn in no other form ("Cannot determine type of 'item'").
+    if own.get("~content") == "string" and len(said) == 1 and isinstance(first, Text):
         content = first.text
     item["content"] = content
     if (own.get("~typed") or ("message" if type(content) is list else ABSENT)) == ABSENT:
         del item["type"]
     return item | keys
-
-
-def _is_bare(part: Part) -> bool:
-    """Whether a string can replace a text without loss."""
-    if not isinstance(part, Text) or part.citations or part.logprobs:
-        return False
-    return not any(
-        key not in ("~item", "~content", "~typed", "~id", "~status", SILENT) for key in part.extras.get(NAME, {})
-    )
 
 
 def _item_keys(said: list[tuple[int, Text | Refusal]]) -> JsonObject:

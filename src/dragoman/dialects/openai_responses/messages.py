@@ -31,7 +31,8 @@ def decode_items(items: list[object]) -> tuple[Message, ...]:
     return turns.end()
 
 
-NEW_ITEM: Extras = {NAME: {"~item": "new"}}  # marks a text that is not part of the message before it
+STRING: Extras = {NAME: {"~content": "string"}}  # an assistant's text that came without a list around it
+NEW_STRING: Extras = {NAME: {"~item": "new", "~content": "string"}}  # and that is not part of the message before it
 
 
 class _Turns:
@@ -75,7 +76,7 @@ class _Turns:
             return False
         if role == "assistant":
             new = isinstance(self._last("assistant"), Text | Refusal)
-            self._extend("assistant", (Text(text=content, extras=NEW_ITEM) if new else Text(text=content),))
+            self._extend("assistant", (Text(text=content, extras=NEW_STRING if new else STRING),))
         else:
             self._close()
             self.messages.append(Message(role=ROLES[role], parts=(Text(text=content),)))
@@ -158,7 +159,7 @@ def _encode_fast(message: Message, at: At, notes: Notes) -> list[JsonObject] | N
     if not parts:
         return None
     text = fast_text(parts[0])
-    items: list[JsonObject] = [] if text is None else [{"role": message.role, "content": text}]
+    items: list[JsonObject] = [] if text is None else [_words(message.role, text)]
     if len(parts) == 1 and text is not None:
         return items
     if message.role == "assistant":
@@ -178,6 +179,12 @@ def _encode_fast(message: Message, at: At, notes: Notes) -> list[JsonObject] | N
                 answer["name"] = result.name
             return [answer]
     return None
+
+
+def _words(role: Role, text: str) -> JsonObject:
+    if role != "assistant":
+        return {"role": role, "content": text}
+    return {"type": "message", "role": role, "content": [{"type": "output_text", "text": text, "annotations": []}]}
 
 
 def _encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:

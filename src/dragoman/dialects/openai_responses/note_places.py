@@ -236,10 +236,7 @@ def _is_string(message: Message | None, part: Part) -> bool:
     if message is None or not isinstance(part, Text):
         return False
     if message.role == "assistant":
-        shape = spelled(part.extras, NAME, "~content")
-        keys = part.extras.get(NAME, {}).keys() - {"~item", "~typed"}
-        bare = not (keys or part.citations or part.logprobs or part.cache or part.seal)
-        return shape == "string" or (shape is None and bare)
+        return bool(spelled(part.extras, NAME, "~content") == "string")
     return is_plain(part) and spelled(message.extras, NAME, "~content") != "list"
 
 
