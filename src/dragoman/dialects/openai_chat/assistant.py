@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE
 from dragoman.dialects._tools import is_plain, opaque_word
@@ -313,7 +314,13 @@ def _encode_said(
 
 
 def _is_lone(content: list[tuple[int, Part]]) -> bool:
-    return len(content) == 1 and is_plain(content[0][1])
+    """Whether a string says it all: it does not matter how another dialect spells the text."""
+    if len(content) != 1:
+        return False
+    part = content[0][1]
+    if type(part) is not Text or NAME in part.extras:
+        return False
+    return is_plain(replace(part, extras={})) and all(key[:1] == "~" for own in part.extras.values() for key in own)
 
 
 def _encode_listed(part: Part, at: At, notes: Notes, *, to_client: bool) -> JsonObject:
