@@ -7,10 +7,11 @@ import re
 import pytest
 from hypothesis import settings
 
+from tests.examples import examples
 from tests.gaps import read_gaps
 
 # The same examples every time: a run that fails here fails everywhere. Look for new ones with HYPOTHESIS=wild.
-settings.register_profile("steady", derandomize=True, deadline=None)
+settings.register_profile("steady", derandomize=True, deadline=None, max_examples=examples(100))
 settings.register_profile("wild", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS", "steady"))
 

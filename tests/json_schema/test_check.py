@@ -13,6 +13,7 @@ from dragoman.errors import DragomanError
 from dragoman.json_schema import clean
 from dragoman.json_schema.check import check_for, find_violation
 from dragoman.json_schema.clean import LISTED, NAMED, ONE, PLAIN
+from tests.examples import examples
 
 PERSON: dict[str, Any] = {
     "type": "object",
@@ -200,7 +201,7 @@ def keywords(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 schemas = st.recursive(st.booleans() | keywords(st.booleans()), keywords, max_leaves=4)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(value=values, schema=schemas, one=schemas)
 def test_we_judge_as_the_fields_own_checker_does(value: Any, schema: Any, one: Any) -> None:
     root = {"$defs": {"one": _without_refs(one), "two": {"type": "array", "items": {"$ref": "#"}}}, "allOf": [schema]}
@@ -299,7 +300,7 @@ def test_a_pattern_that_backtracks_for_ever_elsewhere_is_answered_here(pattern: 
     assert time_of("a" * 50_000 + "c", {"pattern": pattern}) < SOON
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(pattern=hostile, text=st.sampled_from(["a" * 5_000 + "!", "ab" * 3_000, "é" * 4_000]))
 def test_no_pattern_takes_long(pattern: str, text: str) -> None:
     assert time_of(text, {"pattern": f"^{pattern}$", "patternProperties": {pattern: False}}) < SOON
@@ -371,7 +372,7 @@ odd = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(value=values, schema=odd)
 def test_no_schema_is_too_odd(value: Any, schema: Any) -> None:
     find_violation(value, schema)

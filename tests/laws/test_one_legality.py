@@ -42,6 +42,7 @@ from dragoman.upstream.attempts import Job
 from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
+from tests.examples import examples
 from tests.laws import strategies, wide
 from tests.laws.snapshot.ways import DIALECTS, headers_of, path_of, read_request, talks
 from tests.passes.test_prepare import requests as odd_requests
@@ -128,7 +129,7 @@ def test_the_gateway_writes_what_a_conversion_writes(source: str, to: str) -> No
 
 
 @pytest.mark.parametrize("to", DIALECTS)
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(request_=strategies.requests | wide.requests | odd_requests())
 def test_the_gateway_writes_what_a_conversion_writes_for_any_conversation(to: str, request_: Request) -> None:
     asked = ClientRequest(

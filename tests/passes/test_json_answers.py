@@ -20,6 +20,7 @@ from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.undo import StreamUndo, undo_reply
 from dragoman.upstream.profiles import profile_for
+from tests.examples import examples
 from tests.passes.talk import assistant, call, talk, user
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
@@ -70,7 +71,7 @@ def test_json_that_begins_at_once_is_not_held_back() -> None:
 
 
 @given(text=st.text(alphabet='{}[]"\\ab`\n 1', max_size=20), size=st.integers(1, 5))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_split_finds_the_same(text: str, size: int) -> None:
     assert read(text, size) == read(text, 1000)
 
@@ -165,7 +166,7 @@ undos = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(answer=replies, undo=undos, size=st.integers(1, 4))
 def test_a_stream_is_restored_and_judged_as_the_whole(answer: Reply, undo: Undo, size: int) -> None:
     events: list[Event] = []

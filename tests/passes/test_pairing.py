@@ -11,6 +11,7 @@ from dragoman.notes import Notes
 from dragoman.passes import pairing
 from dragoman.passes.pairing import INTERRUPTED
 from dragoman.passes.profile import Profile
+from tests.examples import examples
 from tests.passes.talk import assistant, call, parts_of, result, system, talk, user
 
 
@@ -273,7 +274,7 @@ messages = st.builds(
 histories = st.lists(messages, max_size=8).map(lambda m: talk(*m))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(request=histories, mend=st.booleans(), ordered=st.booleans())
 def test_any_history_comes_out_paired_and_stays_so(request: Request, mend: bool, ordered: bool) -> None:
     fixed = pair_calls(request, Notes(), mend=mend, ordered=ordered)
@@ -285,7 +286,7 @@ def test_any_history_comes_out_paired_and_stays_so(request: Request, mend: bool,
         assert left == said
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(request=histories)
 def test_e4_every_removal_is_noted_and_only_removals(request: Request) -> None:
     notes = Notes()

@@ -35,6 +35,7 @@ from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import profile_for
+from tests.examples import examples
 from tests.passes.test_schemas import schemas
 from tests.passes.wires import complain, write
 
@@ -173,7 +174,7 @@ def _anyone(kind: str, model: str) -> Profile:
 
 
 @pytest.mark.parametrize(("kind", "model"), TARGETS, ids=[f"{k}-{m.rpartition('/')[2]}" for k, m in TARGETS])
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(36), deadline=None, suppress_health_check=list(HealthCheck))
 @given(request=requests())
 def test_any_conversation_is_taken_by_the_targets_checker(kind: str, model: str, request: Request) -> None:
     profile = _anyone(kind, model)
@@ -183,7 +184,7 @@ def test_any_conversation_is_taken_by_the_targets_checker(kind: str, model: str,
 
 
 @pytest.mark.parametrize("mend", [False, True])
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=list(HealthCheck))
 @given(request=requests(), target=st.sampled_from(TARGETS))
 def test_what_is_legal_stays_the_same_object(mend: bool, request: Request, target: tuple[str, str]) -> None:
     profile = replace(_anyone(*target), pairing="mend" if mend else "remove")
@@ -193,7 +194,7 @@ def test_what_is_legal_stays_the_same_object(mend: bool, request: Request, targe
     assert not notes.items
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 @given(request=requests(), target=st.sampled_from(TARGETS))
 def test_the_same_history_gives_the_same_request(request: Request, target: tuple[str, str]) -> None:
     profile = _anyone(*target)

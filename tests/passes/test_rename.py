@@ -15,6 +15,7 @@ from dragoman.notes import Notes
 from dragoman.passes.profile import Spelling
 from dragoman.passes.rename import alias_of, rename, undo_reply_names
 from dragoman.passes.undo import StreamRenamer
+from tests.examples import examples
 from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
 
 OPENAI = Spelling()
@@ -126,7 +127,7 @@ def test_legal_names_and_ids_come_back_the_same_object() -> None:
 words = st.text(alphabet="ab._:é0 ", max_size=80)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(names=st.lists(words, unique=True, max_size=6), rule=st.sampled_from([OPENAI, ANTHROPIC, GEMINI, KIMI]))
 def test_any_names_come_out_legal_unique_and_reversible(names: list[str], rule: Spelling) -> None:
     request = talk(tools=tuple(tool(name) for name in names))
@@ -137,7 +138,7 @@ def test_any_names_come_out_legal_unique_and_reversible(names: list[str], rule: 
     assert rename(renamed, rule, rule, Notes())[0] is renamed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(ids=st.lists(st.text(alphabet="ab.:", max_size=12), max_size=8), rule=st.sampled_from([OPENAI, MISTRAL]))
 def test_any_ids_come_out_legal_unique_and_paired(ids: list[str], rule: Spelling) -> None:
     request = talk(*(m for i in ids for m in (assistant(call(i)), user(result(i)))))

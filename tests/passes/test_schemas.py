@@ -11,6 +11,7 @@ from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
 from dragoman.passes.schema_targets import LANGUAGES, META
 from dragoman.passes.schemas import adapt_schema, adapt_schemas
+from tests.examples import examples
 from tests.passes.talk import talk, tool, user
 
 
@@ -380,7 +381,7 @@ def keywords(schema: Any) -> set[str]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(schema=schemas, language=st.sampled_from(sorted(LANGUAGES)))
 def test_any_schema_comes_out_in_the_language_and_stays_so(schema: dict[str, Any], language: str) -> None:
     adapted = adapt_schema(schema, language)

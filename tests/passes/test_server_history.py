@@ -12,6 +12,7 @@ from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.passes.server_history import LONGEST, tell_part, tell_server_history
+from tests.examples import examples
 from tests.passes.talk import assistant, talk, user
 from tests.recorded import cases, needs_corpus
 
@@ -168,7 +169,7 @@ odd = st.recursive(
 KINDS = ["server_tool_use", "mcp_tool_use", "x_tool_result", "web_search_call", "file_search_call", "mcp_call"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     dialect=st.sampled_from(["anthropic", "openai_responses", "gemini", "elsewhere"]),
     kind=st.sampled_from([*KINDS, "code_interpreter_call"]),

@@ -19,6 +19,7 @@ from dragoman.passes.profile import Feature, Policy, Profile
 from dragoman.passes.rename import Renames
 from dragoman.passes.undo import StreamRenamer, StreamUndo, find_stop, held_back, undo_reply, unwrap_input
 from dragoman.upstream.profiles import profile_for
+from tests.examples import examples
 from tests.passes.talk import assistant, call, result, talk, tool, user
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -192,7 +193,7 @@ undos = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(answer=replied, undo=undos, size=st.integers(1, 4))
 def test_a_restored_stream_folds_to_the_restored_reply(answer: Reply, undo: Undo, size: int) -> None:
     events: list[Event] = []
@@ -228,7 +229,7 @@ def test_several_answers_are_split_where_a_target_gives_one(
     assert split_choices(request, replace(profile, lacks=()), Notes()) == (request, 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(answer=replied)
 def test_the_quick_way_for_names_is_the_long_one(answer: Reply) -> None:
     undo = Undo(renames=Renames(names={"alias": "a.b"}, taken=frozenset({"c"})))
