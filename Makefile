@@ -1,7 +1,7 @@
 # Needs Python 3.11 or newer with pip, and make. Everything is installed into .venv and nowhere else.
 PYTHON ?= python3
-# More than there are cores: half of the time of a test is waiting.
-JOBS ?= 4
+# One more than there are cores: some tests wait for other processes. Each worker reads all tests first, which takes a while.
+JOBS ?= 3
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet

@@ -23,7 +23,9 @@ from tests.cases.held import (
 from tests.passes.test_mutation import WITHOUT
 
 SHARED = TESTS.parent.parent / "shared"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the shared documents are not beside the project")
+needs_shared = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="no list of cases to compare with: put the documents of shared/ beside the project"
+)
 BY_ID = ("A7", "B1", "B5", "B6", "D5", "D7", "E1", "E2", "E3", "E4", "E5")
 
 

@@ -19,7 +19,9 @@ from tests.cli.terminal import free_port
 from tests.cli.test_serve import COMMAND, Running, environment, serving
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="/proc lists what a process has open")
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="reads the open files of a process from /proc (Linux)"
+)
 THREE = ["0", "1", "2"]
 LIST_FILES = f"#!{sys.executable} -S\nimport os\nprint(sorted(os.listdir('/proc/self/fd'))[:-1], flush=True)\n"
 SERVER = Path(__file__).parent.parent / "mcp" / "bad_server.py"

@@ -88,6 +88,9 @@ def gateway(folder: Path, *words: str, text: str = GOOD.format("one")) -> Iterat
             process.close()
 
 
+PAUSE_S = 0.01  # between two of its requests
+
+
 class Load:
     """Requests all the while; not one may fail."""
 
@@ -97,7 +100,7 @@ class Load:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
-        while not self._over.is_set():
+        while not self._over.wait(PAUSE_S):
             self.statuses.append(post(self._url, CHAT, {"model": "a/one", "messages": HI}).status)
 
     def __enter__(self) -> "Load":

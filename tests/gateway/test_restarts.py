@@ -22,9 +22,9 @@ HEADERS = {"content-type": "application/json"}
 
 
 class Load:
-    """Clients that ask as fast as they are answered: one for each request anew, one on a connection it keeps."""
+    """Clients that ask again and again: one for each request anew, one on a connection it keeps."""
 
-    def __init__(self, port: int, pause_s: float = 0.002) -> None:
+    def __init__(self, port: int, pause_s: float = 0.01) -> None:
         self.port, self.pause_s = port, pause_s
         self.asked = 0
         self.failed: list[str] = []

@@ -22,7 +22,7 @@ from tests.recorded import Case, needs_corpus
 pytestmark = needs_corpus
 
 SSE = ("openai_chat", "openai_responses", "anthropic")
-CUTS = 3  # of each stream, for each pair
+CUTS = 2  # of each stream, for each pair
 
 # The line ends a stream may come with; only Server-Sent Events end a line with a bare CR, or begin with a BOM.
 LINE_ENDS: dict[str, tuple[tuple[str, ...], Callable[[bytes], bytes]]] = {

@@ -35,8 +35,8 @@ from tests.laws.snapshot.ways import DIALECTS, Written, read_request, send_reque
 from tests.recorded import needs_corpus
 
 ALL = bool(os.environ.get("DRAGOMAN_ALL"))
-EVERY = 1 if ALL else 8
-SAMPLE = 1 if ALL else 3
+EVERY = 1 if ALL else 16
+SAMPLE = 1 if ALL else 5
 EXAMPLES = int(os.environ.get("DRAGOMAN_EXAMPLES", "60"))
 often = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -397,7 +397,7 @@ def test_an_address_that_does_not_answer_does_not_hold_up_the_next(monkeypatch: 
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     openssl = shutil.which("openssl")
     if openssl is None:
-        pytest.skip("no openssl here to make a certificate with")
+        pytest.skip("openssl is not installed, and it makes the certificate")
     folder = tmp_path_factory.mktemp("tls")
     file = folder / "both.pem"
     words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=x -addext subjectAltName=IP:127.0.0.1"
