@@ -79,6 +79,7 @@ def test_as_many_run_at_once_as_may_and_a_dead_worker_holds_nothing() -> None:
     one, two = (Admission(at_once=1, keeper=SharedLimits(memory, n).of("x")) for n in range(2))
     first, second = Ticket("a", 0), Ticket("b", 0)
     assert one.arrive(first, 0.0) == "go"
+    assert (two.running, two.running_anywhere) == (0, 1)
     assert two.arrive(second, 0.0) == "wait"
     going, wait = two.admit(0.0)
     assert not going

@@ -62,7 +62,7 @@ def _limits(state: UpstreamState, now: float) -> JsonObject:
                 "free_in_s": round(window.wait_s(now), 2),
             }
     if admission.at_once is not None:
-        limits["at_once"] = {"limit": admission.at_once, "used": admission.running}
+        limits["at_once"] = {"limit": admission.at_once, "used": admission.running_anywhere}
     return limits
 
 
