@@ -20,6 +20,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.dialects._seals import WORD, strip_side
 from dragoman.errors import LossError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.framing.surrogates import PairJoiner
 from dragoman.jsontypes import dump_json, load_json, top_spans
 from dragoman.learner import learn
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
@@ -187,18 +188,27 @@ class StreamReader:
         self.finished = False  # the last event was read
         self._started = StartedParts()
         notes.begin("reply", dialect.locate_reply, self._started)
-        self.decoder = dialect.stream_decoder(notes)
+        self._decoder = dialect.stream_decoder(notes)
         self._notes = notes
         self._mender: CallMender | None = None  # from the first call on
         self._way_back = StreamWayBack(way_back) if way_back is not None else None
         self._fresh_ids = fresh_ids
+        self._pairs = PairJoiner()
 
     def feed(self, piece: bytes) -> list[Event]:
-        return self.take(self.decoder.feed(piece))
+        return self.take(self.decode(piece))
 
     def close(self) -> list[Event]:
         """What is left. A stream that was cut ends in a failure."""
-        return self.take(self.decoder.close())
+        return self.take(self.decode_rest())
+
+    def decode(self, piece: bytes) -> list[Event]:
+        """The events of a piece as the server sent them; `take` makes of them what the client asked for."""
+        return self._decoder.feed(self._pairs.feed(piece))
+
+    def decode_rest(self) -> list[Event]:
+        rest = self._pairs.close()
+        return (self._decoder.feed(rest) if rest else []) + self._decoder.close()
 
     def take(self, events: list[Event]) -> list[Event]:
         """Events that the server sent, or that were made for it."""

@@ -1,11 +1,13 @@
 """JSON as values. Only this module dumps and loads JSON."""
 
+import json
 import re
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import msgspec
 
-from dragoman.errors import DecodeError
+from dragoman.errors import DecodeError, pointer
 
 Json: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
@@ -17,14 +19,53 @@ _encode = msgspec.json.Encoder().encode
 _MEMBER = re.compile(rb'[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*', re.DOTALL)  # the key and colon before a value
 
 
-def load_json(data: bytes | str) -> Json:
-    """Load any JSON text as plain objects. Invalid JSON raises a DecodeError with its position."""
+def load_json(data: bytes | str, *, strict: bool = False) -> Json:
+    """Load any JSON text as plain objects. Invalid JSON raises a DecodeError with its position.
+
+    Half a surrogate pair becomes U+FFFD: agents cut texts in the middle of an emoji. `strict`: it is an error."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DecodeError(f"not JSON: {error}") from error
+        mended = mend_surrogates(data.encode("utf-8", "replace") if isinstance(data, str) else data)
+        if mended is None or strict:
+            raise DecodeError(f"not JSON: {error}") from error
+        return load_json(mended)
     except RecursionError as error:  # msgspec raises this for deep nesting
         raise DecodeError("not JSON we read: nested too deeply") from error
+
+
+# Every escape of a string, so that an escaped backslash before a `u` is not taken for one; a group for lone halves.
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
+
+
+def mend_surrogates(data: bytes) -> bytes | None:
+    """A JSON text with U+FFFD for each lone half of a surrogate pair; None if it has none."""
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return None
+    mended = _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], data)
+    return None if mended == data else mended
+
+
+def find_surrogates(data: bytes) -> list[str]:
+    """Where lone halves of surrogate pairs stand in a JSON text, as JSON pointers."""
+    try:
+        return [pointer(place) for place in _find_odd_texts(json.loads(data), ())]
+    except (ValueError, RecursionError):
+        return []
+
+
+def _find_odd_texts(value: Json, place: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, str):
+        if any("\ud800" <= char <= "\udfff" for char in value):
+            yield place
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _find_odd_texts(item, (*place, key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _find_odd_texts(item, (*place, i))
 
 
 def load_string(data: bytes) -> str | None:
@@ -52,8 +93,19 @@ def load_object(data: bytes | str) -> JsonObject:
 
 
 def dump_json(value: Json) -> bytes:
-    """Compact JSON. Keys keep their order."""
-    return _encode(value)
+    """Compact JSON. Keys keep their order. Half a surrogate pair, which UTF-8 cannot say, becomes U+FFFD."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(_without_surrogates(msgspec.to_builtins(value)))
+
+
+def _without_surrogates(value: Json) -> Json:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    return [_without_surrogates(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def dump_text(value: Json) -> str:

@@ -356,7 +356,6 @@ def test_a_form_is_taken_at_ollamas_door_from_a_program_and_not_from_a_page(kind
         (b'{"model":"m","messages":[],"temperature":1e999}', ""),
         (b'{"model":"m","messages":[],"max_tokens":' + b"9" * 4301 + b"}", ""),
         (b'{"model":"a","messages":[{"role":"user","content":"x"}],"model":"b"}', "duplicate key"),
-        (b'{"model":"m","messages":[{"role":"user","content":"\\ud800"}]}', ""),
         (b"[1,2]", "expected object"),
         (b"", ""),
         (b'{"model":"m","messages":{}}', "/messages"),

@@ -236,3 +236,11 @@ def test_the_quick_way_for_names_is_the_long_one(answer: Reply) -> None:
     assert undo.is_only_names()
     quick = fold(StreamRenamer(undo.renames).feed_all(list(unfold(answer))))
     assert quick == streamed(list(unfold(answer)), undo) == undo_reply(answer, undo, Notes())
+
+
+def test_a_stop_sequence_of_white_space_is_cut_where_it_is_not_taken() -> None:
+    request = talk(user("q"), stop=("\n", "END"))
+    prepared = prepare(request, profile_for("anthropic", "claude-opus-4-5"), Notes())
+    assert prepared.request.stop == ("END",)
+    assert prepared.undo.stops == ("\n",)
+    assert prepare(request, profile_for("openai", "gpt-4o"), Notes()).undo.stops == ()

@@ -90,6 +90,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     locate_reply: Locate = same_place
 
     # its API
+    messages_key: str = "messages"  # of a request
     doors: tuple[Door, ...] = ()
     other_bases: tuple[str, ...] = ()  # paths under which other servers offer this dialect; clients may keep them
     client_headers: tuple[str, ...] = ()  # request headers that only clients of this dialect send
@@ -123,6 +124,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     reply_keys: tuple[str, ...] = ()  # one of them is in the body of every reply: a body without them may be an error
     timed: TimeKeys | None = None  # replies say how long they took
     dated: bool = False  # replies have a time, which encoders cannot know: they have no clock
+    reply_ids: bool = True  # replies have an id
     reply_id_prefix: str = ""
     call_id_prefix: str = "call_"
     seal_form: str = ""  # the form of its seals; "" if it has none

@@ -94,7 +94,7 @@ def _find_zstd() -> Any:
 
 def load_body(data: bytes, limits: RequestLimits) -> JsonObject:
     """Parses the client's JSON object. Refuses duplicate keys and keys that name a destination."""
-    body = load_json(data)
+    body = load_json(data, strict=True)
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
     check_keys(data)  # with two `model` keys, we might read one and the provider the other

@@ -11,7 +11,7 @@ import re
 from msgspec import to_builtins
 
 from dragoman.dialects._base import Dialect
-from dragoman.errors import DecodeError, UpstreamError
+from dragoman.errors import DecodeError, LossError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
@@ -20,9 +20,9 @@ from dragoman.gateway.response_routes import remember, resolve
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stream_writer import StreamWriter, write_notes
-from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.jsontypes import JsonObject, dump_json, find_surrogates, mend_surrogates
 from dragoman.model.request import Request
-from dragoman.notes import Notes
+from dragoman.notes import Note, Notes
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.fan_out import ask_each
@@ -30,6 +30,7 @@ from dragoman.upstream.render import render, split
 from dragoman.wire import WireRequest
 
 BIG_BYTES = 1024 * 1024
+HALF = "half of a surrogate pair became U+FFFD"
 MOST_RATE_HEADERS = 32  # Anthropic has some twenty
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
 _VALUE = re.compile(r"[ -~]{1,200}")
@@ -67,11 +68,13 @@ async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
 def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
     headers = own_headers(scope.dialect, scope.http)
     notes = Notes(scope.refuse)
-    wire = WireRequest(body=load_body(raw, scope.now.settings.limits), path=path, headers=headers)
+    raw, body = _load(raw, scope, notes)
+    wire = WireRequest(body=body, path=path, headers=headers)
     try:
         request = read_request(scope.dialect, wire, notes)
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
+    need_messages(request, scope.dialect)
     if request.choices is not None and request.choices > scope.now.settings.limits.choices:
         raise DecodeError(f"more answers than {scope.now.settings.limits.choices} to one request")
     return ClientRequest(
@@ -85,6 +88,32 @@ def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
         hops=read_hops(scope.http),
         id=scope.http.unique_id,
     )
+
+
+def _load(raw: bytes, scope: Scope, notes: Notes) -> tuple[bytes, JsonObject]:
+    """The body as bytes and as JSON. Half a surrogate pair is JSON, but no text that servers take: it is replaced."""
+    limits = scope.now.settings.limits
+    try:
+        return raw, load_body(raw, limits)
+    except DecodeError:
+        mended = mend_surrogates(raw)
+        if mended is None:
+            raise
+    for where in find_surrogates(raw):
+        if "repaired" in scope.refuse:
+            raise LossError(where, HALF)
+        notes.extend([Note("repaired", where, HALF)])
+    return mended, load_body(mended, limits)
+
+
+def need_messages(request: Request, dialect: Dialect) -> None:
+    """A request that says nothing is refused, as every provider does. Ollama's loads a model; others may go on with a
+    conversation that a server keeps."""
+    if request.messages or dialect.encode_loaded is not None:
+        return
+    own = request.extras.get(dialect.name, {})
+    if not any(own.get(key) is not None for key in dialect.profile.state_keys):
+        raise DecodeError("expected at least one message", dialect.messages_key)
 
 
 def own_headers(dialect: Dialect, http: HttpRequest) -> dict[str, str]:

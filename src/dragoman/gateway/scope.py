@@ -67,7 +67,8 @@ class Scope:
 
         Claude Code takes two messages of one id for one message. A stored response is found again by our id."""
         prefix = self.dialect.reply_id_prefix
-        if self.dialect.stores_replies or not head.id or not head.id.startswith(prefix):
+        known = head.id.startswith(prefix) if head.id else not self.dialect.reply_ids
+        if self.dialect.stores_replies or not known:
             head = replace(head, id=f"{prefix}{self.http.unique_id}")
         if head.created is None and self.dialect.dated:
             head = replace(head, created=round(self.gateway.wall()))

@@ -68,8 +68,8 @@ def emulate(request: Request, profile: Profile, notes: Notes, *, freeform: bool 
         request, undo = _emulate_choices(request, request.choices, profile, undo, notes)
     if "stop" in lacks and request.stop is not None:
         request, undo = _emulate_stop(request, request.stop, profile, undo, notes)
-    if profile.stops is not None and request.stop is not None and len(request.stop) > profile.stops:
-        undo = _stop_overflow(request.stop[profile.stops :], profile, undo)
+    if request.stop is not None:
+        undo = _cut_untaken_stops(request.stop, profile, undo)
     return request, undo
 
 
@@ -284,8 +284,9 @@ def _emulate_stop(
     return replace(request, stop=None), replace(undo, stops=sequences)
 
 
-def _stop_overflow(rest: tuple[str, ...], profile: Profile, undo: Undo) -> Undo:
-    """More sequences than the target takes: parameters.py sends the first, the rest are cut here."""
-    if profile.policy_of("stop") != "emulate":
-        return undo
-    return replace(undo, stops=tuple(sequence for sequence in rest if sequence))
+def _cut_untaken_stops(stop: tuple[str, ...], profile: Profile, undo: Undo) -> Undo:
+    """Blank sequences where the target takes none, and more than it takes: parameters.py sends the others."""
+    taken = [sequence for sequence in stop if profile.blank_stops or sequence.strip()]
+    sent = taken if profile.stops is None else taken[: profile.stops]
+    rest = tuple(sequence for sequence in stop if sequence and sequence not in sent)
+    return replace(undo, stops=rest) if rest and profile.policy_of("stop") == "emulate" else undo

@@ -99,7 +99,7 @@ def _fit_stop(stop: tuple[str, ...], profile: Profile, notes: Notes) -> tuple[st
     if not profile.blank_stops:
         kept = tuple(sequence for sequence in kept if sequence.strip())
         if len(kept) < len(stop):
-            notes.altered((ROOT, "stop"), "each stop sequence must contain non-whitespace")
+            notes.altered((ROOT, "stop"), "a stop sequence of white space is not taken: cut on our side")
     if profile.stops is not None and len(kept) > profile.stops:
         kept = kept[: profile.stops]
         notes.altered((ROOT, "stop"), f"{profile.kind} takes {profile.stops}: the rest is cut on our side")

@@ -320,7 +320,7 @@ class UpstreamAnswer:
             if raw:
                 return self._read(reader, raw)
             self._whole = self._ended = True
-            events = self._take(reader, reader.decoder.close())
+            events = self._take(reader, reader.decode_rest())
             return Piece(b"", events) if events else None
         except UpstreamError as error:
             failure = error.failure
@@ -341,7 +341,7 @@ class UpstreamAnswer:
         return Piece(b"", self._take(reader, events))
 
     def _read(self, reader: StreamReader, raw: bytes) -> Piece:
-        events = reader.decoder.feed(raw)
+        events = reader.decode(raw)
         if events and isinstance(failed := events[-1], ReplyFailed) and self._key.secret is not None:
             raw = self._key.secret.redact(raw)
             events[-1] = ReplyFailed(failure=redact(failed.failure, self._key.secret))

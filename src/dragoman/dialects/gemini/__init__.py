@@ -46,6 +46,7 @@ DIALECT = Dialect(
     locate_reply=locate_reply,
     recognise=recognise,
     doors=DOORS,
+    messages_key="contents",
     client_headers=("x-goog-api-key", "x-goog-api-client"),
     client_paths=("/v1beta",),
     key_style="x-goog-api-key",

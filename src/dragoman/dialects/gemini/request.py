@@ -19,7 +19,7 @@ from dragoman.dialects.gemini.parts import decode_parts, encode_part
 from dragoman.dialects.gemini.results import write_name
 from dragoman.dialects.gemini.spelling import to_camel, write_extras
 from dragoman.dialects.gemini.tools import encode_choice, encode_tools, take_choice, take_tools
-from dragoman.dialects.gemini.words import NAME, ROLE_WORDS, ROLES, SSE, TIERS
+from dragoman.dialects.gemini.words import NAME, RESULT_ROLES, ROLE_WORDS, ROLES, SSE, TIERS
 from dragoman.errors import DecodeError
 from dragoman.fields import leftovers, note_spelling, spelled
 from dragoman.jsontypes import JsonObject, kind_of
@@ -147,6 +147,8 @@ def _decode_content(content: JsonObject, history: History) -> Message:
         return Message(role=ROLES[word], parts=decode_parts(given, history))
     content.pop("role", None)
     role = ROLES.get(word, "user") if type(word) is str else "user"
+    if word and word not in ROLES and word not in RESULT_ROLES:
+        raise DecodeError(f"expected one of {', '.join(ROLES)}, found {str(word)[:50]!r}", "role")
     if word != ROLE_WORDS[role] or role == "system":
         note_spelling(content, "role", "absent" if word is None else word)
     history.begin(model=role == "assistant")

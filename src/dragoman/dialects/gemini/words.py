@@ -11,6 +11,7 @@ SIGNATURE = "thought_signature"  # the form of Gemini's seals
 
 # `function` and `tool` are older words for a turn with results. A content without a role is the user's.
 ROLES: dict[str, Role] = {"user": "user", "model": "assistant", "assistant": "assistant", "system": "system"}
+RESULT_ROLES = ("function", "tool")  # of turns with results, in older SDKs
 ROLE_WORDS: dict[Role, str] = {"user": "user", "assistant": "model", "system": "user", "developer": "user"}
 
 FINISHES: dict[str, FinishReason] = {

@@ -80,6 +80,7 @@ def dialect_for(call_id: Id) -> Dialect:
         profile=Profile(dialect=NAME),
         media_type=STREAM_MEDIA_TYPE,
         reply_keys=("result",),
+        reply_ids=False,
         decode_request=decode_request,
         encode_request=_refuse_request,
         decode_reply=decode_reply,

@@ -75,6 +75,7 @@ DIALECT = Dialect(
     end_words=(b"true",),
     any_content_type=True,  # curl's own is application/x-www-form-urlencoded, and all of Ollama's examples send it
     dated=True,
+    reply_ids=False,
     timed=TimeKeys(
         total="total_duration", reading="prompt_eval_duration", writing="eval_duration", loading="load_duration"
     ),

@@ -69,6 +69,7 @@ DIALECT = Dialect(
     locate_reply=locate_reply,
     recognise=recognise,
     doors=DOORS,
+    messages_key="input",
     counts=COUNTS,
     models=MODELS,
     embeddings=EMBEDDINGS,
