@@ -130,3 +130,15 @@ def test_azures_first_chunk_without_a_model_does_not_begin_the_answer(to: str) -
     sent = stream.feed(b"data: " + json.dumps(first).encode() + b"\n\n")
     assert sent == b""
     assert b'"m"' in stream.feed(chunk({"role": "assistant", "content": "hi"})) + stream.close()
+
+
+def test_vllms_created_cache_tokens_are_tokens_written_to_the_cache() -> None:
+    details = {"cached_tokens": 100, "created_cache_tokens": 50}
+    usage = {"prompt_tokens": 272, "completion_tokens": 3, "total_tokens": 275, "prompt_tokens_details": details}
+    made = convert_reply({**chat_reply(SAID), "usage": usage}, source="openai_chat", to="anthropic")
+    counts = made.body["usage"]
+    assert (counts["cache_creation_input_tokens"], counts["cache_read_input_tokens"]) == (50, 100)
+    assert counts["input_tokens"] == 122
+    assert not any("created_cache_tokens" in note.where for note in made.notes)
+    same = convert_reply({**chat_reply(SAID), "usage": usage}, source="openai_chat", to="openai_chat")
+    assert same.body["usage"] == usage

@@ -17,6 +17,7 @@ from dragoman.notes import At, Notes
 # Names of counts that some servers write beside the details.
 READ_NAMES = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens", "num_cached_tokens")
 WRITE_NAMES = ("cache_creation_input_tokens",)
+CREATED = "created_cache_tokens"  # vLLM's name, in the details
 REASONING_NAMES = ("reasoning_tokens",)
 
 DETAILS = ("prompt_tokens_details", "completion_tokens_details")
@@ -34,10 +35,16 @@ def decode_usage(usage: JsonObject) -> Usage:
     aside: list[str] = []
     read = _count(into, usage, "cached_tokens", READ_NAMES, aside)
     write = _count(into, usage, "cache_write_tokens", WRITE_NAMES, aside)
+    created = _pop_count(into, CREATED) if write is None else None
+    if created is not None:
+        write = created
+        aside.append("cache_write_tokens")
     reasoning = _count(out, usage, "reasoning_tokens", REASONING_NAMES, aside)
     input_audio, output_audio = _pop_count(into, "audio_tokens"), _pop_count(out, "audio_tokens")
     fresh, spoken = _split_input(prompt, read, write), _split_output(prompt, completion, total, reasoning)
     _keep_details(usage, "prompt_tokens_details", into)
+    if created is not None:
+        usage["~prompt_tokens_details"][CREATED] = created
     _keep_details(usage, "completion_tokens_details", out)
     if aside:
         usage[ASIDE] = aside
