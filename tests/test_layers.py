@@ -33,6 +33,7 @@ RANKS = {
     "dialects": 3,
     "convert": 4,
     "learner": 4,
+    "learner_rules": 4,
     "exchange": 4,
     "child_process": 5,
     "upstream": 5,

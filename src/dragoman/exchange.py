@@ -22,7 +22,7 @@ from dragoman.errors import LossError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.framing.surrogates import PairJoiner
 from dragoman.jsontypes import dump_json, load_json, top_spans
-from dragoman.learner import learn
+from dragoman.learner import add_lesson, learn
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.fold import StartedParts
 from dragoman.model.messages import ToolCall
@@ -265,6 +265,7 @@ class UpstreamCall(Struct, kw_only=True):
     learned: dict[str, object] = {}  # fields of a profile: what a refusal has taught about the model
     exchange: "Exchange | None" = None
     corrections_left: int = MOST_CORRECTIONS
+    encoder_notes: tuple[int, int] = (0, 0)  # which of `notes` its encoder made: a corrected call is encoded anew
 
     def correct(self, error: UpstreamError) -> "UpstreamCall | None":
         """What to send instead of this, if the error tells what is wrong with it."""
@@ -272,13 +273,16 @@ class UpstreamCall(Struct, kw_only=True):
         if exchange is None or request is None or left < 0:
             return None
         if isinstance(error, InvalidAnswer):
+            exchange.notes.forget(*self.encoder_notes)
             return exchange.encode(error.again, corrections_left=0, spent=error.reply.usage)
         lesson = learn(error.failure, request, exchange.to.profile, exchange.notes)
         if lesson is None:
             return None
+        exchange.notes.forget(*self.encoder_notes)
         if not lesson.undo.is_nothing():
             exchange = replace(exchange, undo=_combine(exchange.undo, lesson.undo))
-        return exchange.encode(lesson.request, corrections_left=left, learned=lesson.remember)
+        learned = add_lesson(self.learned, lesson.remember)
+        return exchange.encode(lesson.request, corrections_left=left, learned=learned)
 
     def open_reader(self) -> "StreamReader":
         """For a streamed answer to this call."""
@@ -338,7 +342,9 @@ class Exchange(Struct, frozen=True, kw_only=True):
         """`spent`: by an answer that was wrong and is asked for once more."""
         to, undo, asked = self.to, self.undo, self.client_request.request
         self.notes.resume_request()  # a wrong answer may have been read in between
+        noted = len(self.notes)
         wire = to.dialect.encode_request(self.notes.stage(request), self.notes)
+        encoder_notes = (noted, len(self.notes))
         if self.stream and to.asks_usage and to.dialect.usage_option is not None:
             key, inside = to.dialect.usage_option
             options = wire.body.get(key)
@@ -369,6 +375,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
             learned=learned or {},
             exchange=self,
             corrections_left=corrections_left,
+            encoder_notes=encoder_notes,
         )
 
     def copy_bytes(self, client_request: ClientRequest, request: Request) -> UpstreamCall:

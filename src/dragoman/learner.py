@@ -12,6 +12,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from dragoman.failure import Failure
+from dragoman.learner_rules import RULES
 from dragoman.model.effort import EFFORTS
 from dragoman.model.request import Request, Tool
 from dragoman.notes import ROOT, Notes
@@ -136,6 +137,8 @@ def _both(known: object, fresh: object) -> object:
 
 def learn(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
     """What a refusal teaches. None: it is an ordinary failure."""
+    if failure.kind == "too_long":
+        return _learn_window(failure, request, notes)
     if failure.kind != "invalid_request" or failure.status not in (400, 422, None):
         return None
     for teach in _TEACHERS:
@@ -351,8 +354,40 @@ def _learn_history(failure: Failure, request: Request, profile: Profile, notes: 
     return _prepare(request, profile, notes, "with the tools of the history", tools_for_history=True)
 
 
+_WINDOW = re.compile(
+    r"maximum context length is (\d+) tokens[^(]{0,120}?(?:has (\d+) input tokens|\((\d+) in the messages)",
+    re.IGNORECASE,
+)
+
+
+def _learn_window(failure: Failure, request: Request, notes: Notes) -> Lesson | None:
+    """The limit is larger than what the window leaves beside the prompt. The refusal names both numbers."""
+    found = _WINDOW.search(_words(failure))
+    if found is None or request.max_output is None:
+        return None
+    window, used = int(found.group(1)), int(found.group(2) or found.group(3))
+    if used >= window or request.max_output <= window - used:
+        return None  # the prompt itself does not fit
+    notes.altered((ROOT, "max_output"), f"the window of {window} tokens leaves {window - used}")
+    changed = replace(request, max_output=window - used)
+    return Lesson(request=changed, what="a limit that fits the window", remember={"window": window})
+
+
+def _learn_rule(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """A rule that the server names in words we know (learner_rules.py)."""
+    words = _words(failure)
+    for rule in RULES:
+        found = rule.said.search(words)
+        if found is not None:
+            lesson = _prepare(request, profile, notes, rule.what, **rule.fields(found, profile, request))
+            if lesson is not None:
+                return lesson
+    return None
+
+
 # From the most specific to the most general: the last one only looks for names.
 _TEACHERS = (
+    _learn_rule,
     _learn_beta,
     _learn_history,
     _learn_grammar,

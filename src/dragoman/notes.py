@@ -136,6 +136,10 @@ class Notes:
         """Notes that were made elsewhere, as they are."""
         self._all.extend(notes)
 
+    def forget(self, start: int, end: int) -> None:
+        """Take back the notes of something that was not used. Nothing was noted twice then."""
+        del self._all[start:end]
+
     def share(self, other: "Notes") -> None:
         """Write into the list of another one from here on."""
         self._all = other._all

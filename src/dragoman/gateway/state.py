@@ -10,7 +10,9 @@ from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.response_store import ResponseStore
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.xray import XrayRing
+from dragoman.upstream import learned_file
 from dragoman.upstream.admission import LimitKeeper, OwnLimits
+from dragoman.upstream.learned_file import LearnedFile
 from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models
 from dragoman.upstream.send import Sender
 from dragoman.upstream.shared_limits import SharedLimits
@@ -80,7 +82,9 @@ class Gateway:
 
     def build(self, settings: Settings, access: Access, number: int) -> Generation:
         routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases, rows=settings.rows)
-        upstream_states = {u.name: UpstreamState(u, self.clock, self._keeper(u)) for u in settings.upstreams}
+        folder = settings.store_path.parent if settings.store_path is not None else None
+        lessons = LearnedFile(folder / learned_file.NAME, self.wall) if folder is not None else None
+        upstream_states = {u.name: UpstreamState(u, self.clock, self._keeper(u), lessons) for u in settings.upstreams}
         return Generation(number, settings, routes, upstream_states, access)
 
     def _keeper(self, upstream: Upstream) -> LimitKeeper:

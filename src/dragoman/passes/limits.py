@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from dragoman.model.messages import Message, Part
 from dragoman.model.request import Request, ServerTool
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.parameters import estimate
 from dragoman.passes.profile import Profile
 
 _ADDRESS = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
@@ -23,7 +24,8 @@ def fit_limits(request: Request, profile: Profile, notes: Notes) -> Request:
         request = _fit_metadata(request, profile, notes)
     if profile.most_tools is not None and len(request.tools or ()) > profile.most_tools:
         request = _limit_tools(request, profile.most_tools, notes)
-    return _fit_output(request, profile, notes)
+    request = _fit_output(request, profile, notes)
+    return _fit_window(request, profile.window, notes) if profile.window is not None else request
 
 
 # ---------------------------------------------------------------- identifiers
@@ -124,3 +126,17 @@ def _fit_output(request: Request, profile: Profile, notes: Notes) -> Request:
         notes.invented((ROOT, "max_output"), f"{profile.kind} demands a limit: {most}")
         return replace(request, max_output=most)
     return request
+
+
+MARGIN = 16  # the part of a window that is left for the words of the server's own template
+LEAST_ROOM = 256  # tokens: a smaller limit would only cut the answer, so the server's own refusal is the better answer
+
+
+def _fit_window(request: Request, window: int, notes: Notes) -> Request:
+    """vLLM: "maximum context length is 8192 tokens and your request has 272 input tokens (32000 > 8192 - 272)". Agents
+    ask for 32,000 tokens whatever the model."""
+    limit, room = request.max_output, window - estimate(request) - window // MARGIN
+    if limit is None or limit <= room or room < LEAST_ROOM:
+        return request
+    notes.altered((ROOT, "max_output"), f"the window of {window} tokens leaves about {room}")
+    return replace(request, max_output=room)

@@ -163,7 +163,7 @@ STEPS: tuple[Step, ...] = (
     Step(fit_media, MEDIA),
     # reasoning
     Step(replay_reasoning, _with(Reasoning, SEAL)),
-    Step(fit_thinking, when=lambda p: p.thinking is not None),
+    Step(fit_thinking, when=lambda p: p.thinking is not None or not p.summaries or p.effort_with_tools != "any"),
     Step(require_echo, _with("assistant"), lambda p: p.echo == "required"),
     Step(begin_loops_with_thinking, _with(ToolCall), lambda p: p.thinking_first),
     Step(fit_forced_choice, when=lambda p: p.forced_choice != "yes"),

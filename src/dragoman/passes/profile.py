@@ -116,6 +116,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     think_tags: tuple[str, ...] = ()  # thoughts come in the text, between these; () is: what looks so is text
     think_opened: bool = False  # the prompt has opened the first of them
     sentinel: str | None = None  # what a call without its seal may carry instead
+    summaries: bool = True  # its thoughts may be asked for, at least as a summary
     show_needs_mode: bool = False  # whether the reasoning is shown can be said only together with a mode
     open_budget: bool = False  # a budget of -1 leaves it to the model
     effort_thinks: bool = True  # an effort without a mode asks for thinking
@@ -144,6 +145,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     item_ids: int | None = None  # characters of the ids that items of the dialect bear
     metadata_limits: tuple[int, int, int] | None = None  # pairs, characters of a key, characters of a value
     most_output: int | None = None  # tokens of one answer
+    window: int | None = None  # tokens of prompt and answer together; a larger limit is refused
     needs_output: int | None = None  # a limit must be said: the encoder writes this if the request says none
     most_tools: int | None = None
     empty_tools: bool = False  # an empty list of tools is taken

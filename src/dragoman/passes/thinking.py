@@ -39,6 +39,7 @@ def _fit_beside_tools(request: Request, profile: Profile, notes: Notes) -> Reque
 
 
 def _fit_setting(request: Request, profile: Profile, notes: Notes) -> Request:
+    request = _fit_show(request, profile, notes)
     thinking, setting = profile.thinking, request.reasoning
     if thinking is None or setting is None:
         return request
@@ -67,6 +68,23 @@ def _fit_setting(request: Request, profile: Profile, notes: Notes) -> Request:
     if thinking.inside and fitted.budget is not None:
         request = _fit_limit(request, fitted, profile, notes)
     return request
+
+
+def _fit_show(request: Request, profile: Profile, notes: Notes) -> Request:
+    """ "Your organization must be verified to generate reasoning summaries"."""
+    setting = request.reasoning
+    own = setting.extras.get(profile.dialect, {}) if setting is not None else {}
+    if setting is None or profile.summaries or (not setting.show and "summary" not in own):
+        return request
+    notes.dropped((AT, "show"), "the server refuses to show what it thinks")
+    kept = {key: value for key, value in own.items() if key != "summary"}
+    extras = {
+        **{k: v for k, v in setting.extras.items() if k != profile.dialect},
+        **({profile.dialect: kept} if kept else {}),
+    }
+    bare = replace(setting, show=None, extras=extras)
+    says = bare.mode or bare.effort or bare.budget is not None or bare.extras
+    return replace(request, reasoning=bare if says else None)
 
 
 def _says_only_show(setting: ReasoningSetting) -> bool:
@@ -169,7 +187,7 @@ def _as_switch(setting: ReasoningSetting, notes: Notes) -> ReasoningSetting:
     for field in ("effort", "budget"):
         if getattr(setting, field) is not None:
             notes.dropped((AT, field), "thinking is on or off here")
-    mode = "on" if setting.mode is None and (setting.effort or setting.budget) else setting.mode
+    mode = "on" if setting.mode in (None, "auto") and (setting.effort or setting.budget) else setting.mode
     return replace(setting, mode=mode, effort=None, budget=None)
 
 

@@ -123,9 +123,9 @@ class Sender:
         self, job: Job, attempts: Attempts, state: UpstreamState, target: Target, key: Key
     ) -> UpstreamAnswer:
         async def begin(call: UpstreamCall) -> UpstreamAnswer:
-            state.remember(call.dialect.name, target.model, call.learned)
             answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
             await answer.begin(job, attempts, self.transport, self.wall)
+            state.remember(call.dialect.name, target.model, call.learned)  # it was right: the call is answered
             return answer
 
         def keep(call: UpstreamCall, reply: Reply) -> UpstreamAnswer:

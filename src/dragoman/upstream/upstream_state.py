@@ -12,6 +12,7 @@ from dragoman.log_line import LogLine
 from dragoman.upstream.admission import Admission, AdmissionWaiter, LimitKeeper
 from dragoman.upstream.breaker import Breaker, how_failed
 from dragoman.upstream.keys import Key, KeyRing, origin_of
+from dragoman.upstream.learned_file import LearnedFile
 from dragoman.upstream.retry import BROKEN, RetryBudget
 from dragoman.upstream.spec import Upstream
 
@@ -23,8 +24,15 @@ SHORT_REST_S = 1.0
 
 
 class UpstreamState:
-    def __init__(self, spec: Upstream, clock: Callable[[], float], keeper: LimitKeeper | None = None) -> None:
-        """`keeper`: where its limits are kept, if other processes keep them too."""
+    def __init__(
+        self,
+        spec: Upstream,
+        clock: Callable[[], float],
+        keeper: LimitKeeper | None = None,
+        learned_file: LearnedFile | None = None,
+    ) -> None:
+        """`keeper`: where its limits are kept, if other processes keep them too. `learned_file`: keeps what was learned
+        over a restart."""
         self.spec = spec
         self.origin = origin_of(spec.base_url) if spec.base_url else ""
         self.admission = Admission(at_once=spec.at_once, rpm=spec.rpm, tpm=spec.tpm, queue=spec.queue, keeper=keeper)
@@ -32,6 +40,9 @@ class UpstreamState:
         self.keys = KeyRing(spec.keys)
         self.budget = RetryBudget()
         self.learned: dict[tuple[str, str], dict[str, object]] = {}  # fields of a profile by dialect and model
+        self._learned_file = learned_file
+        if learned_file is not None:
+            self.learned.update(learned_file.read(spec))
         self.destinations: dict[tuple[str, str], Destination] = {}  # by client's dialect and model: find_destination
         self.sent = 0
         self.failed = 0
@@ -124,6 +135,8 @@ class UpstreamState:
             self.destinations.clear()
             known = self.learned.get((dialect, model), {})
             self.learned[dialect, model] = add_lesson(known, fields)
+            if self._learned_file is not None:
+                self._learned_file.write(self.spec, dialect, model, self.learned[dialect, model])
 
     def worst_state(self) -> str:
         states = {breaker.state for breaker in self._breakers.values()}

@@ -1,0 +1,162 @@
+"""Refusals that name a rule: words of a server -> the fields of its profile. The passes then write the request anew.
+
+Each row is from one server's own words; docs/provider-rules.md lists the rules. `learner.py` asks these rows before it
+looks for the names of parameters.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.model.effort import EFFORTS
+from dragoman.model.request import Request
+from dragoman.passes.profile import Profile, Thinking
+
+Fields: TypeAlias = dict[str, Any]
+Teach: TypeAlias = Callable[[re.Match[str], Profile, Request], Fields]
+
+
+class LearnedRule(Struct, frozen=True):
+    said: re.Pattern[str]
+    what: str  # what is sent instead
+    fields: Teach
+
+
+def _rule(said: str, what: str, fields: Fields | Teach) -> LearnedRule:
+    teach: Teach = fields if callable(fields) else lambda found, profile, request: fields
+    return LearnedRule(re.compile(said, re.IGNORECASE | re.DOTALL), what, teach)
+
+
+def _thinking(profile: Profile) -> Thinking:
+    return profile.thinking or Thinking()
+
+
+def _learn_most(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    most = int(found.group(1).replace(",", ""))
+    return {"most_output": most - 1 if "exclusive" in found.group(0).rpartition(found.group(1))[2] else most}
+
+
+def _learn_budget(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    usual = profile.thinking or Thinking(says="budget", efforts=())
+    return {"thinking": replace(usual, least=int(found.group(1)), most=int(found.group(2)))}
+
+
+def _learn_level(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    known = _thinking(profile).efforts
+    return {"thinking": replace(_thinking(profile), efforts=tuple(e for e in known if e != found.group(1).lower()))}
+
+
+def _learn_no_minimal(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    return {"thinking": replace(_thinking(profile), efforts=tuple(e for e in EFFORTS if e not in ("minimal", "max")))}
+
+
+def _learn_no_effort(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    usual = _thinking(profile)
+    return {"thinking": replace(usual, says="budget", efforts=(), least=max(usual.least, 1024), inside=True)}
+
+
+def _learn_adaptive(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    words = tuple(effort for effort in EFFORTS if effort != "minimal")
+    return {"thinking": Thinking(says="adaptive", efforts=words), "thinking_first": False}
+
+
+def _learn_on(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    usual = _thinking(profile)
+    return {"thinking": replace(usual, off=False, default="on", least=max(usual.least, 128))}
+
+
+def _learn_grammar(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    """Strict tools first; an answer's own schema is given up only where no tool is strict."""
+    if any(getattr(tool, "strict", None) for tool in request.tools or ()):
+        return {"strict_schema": ""}
+    return {"lacks": (*profile.lacks, "json_schema")}
+
+
+def _learn_longest(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    field = {"prompt_cache_key": "cache_key"}.get(found.group(1), "user")
+    return {"longest": {**profile.longest, field: int(found.group(2))}}
+
+
+def _learn_json_alone(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    forced = request.tool_choice is not None and request.tool_choice.mode == "required"
+    return {"json_not_with": (*profile.json_not_with, "forced" if forced and "required" in found.group(0) else "tools")}
+
+
+def _learn_no_stream(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    return {"json_not_with": (*profile.json_not_with, "stream")}
+
+
+def _learn_tools_effort(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    return {"effort_with_tools": "none" if "to 'none'" in found.group(0) else "unsaid"}
+
+
+RULES: tuple[LearnedRule, ...] = (
+    _rule(r"temperature\W+ and \W*top_p\W+ cannot both", "temperature without top_p", {"one_sampler": True}),
+    _rule(
+        r"(?:unknown|unrecognized|unsupported|extra).{0,60}?prompt_cache_(?:breakpoint|options)",
+        "without cache marks",
+        {"cache_marks": 0, "rejects_extras": ("prompt_cache_options",)},
+    ),
+    _rule(r"max_tokens: \d+ > (\d+), which is the maximum", "a smaller limit", _learn_most),
+    _rule(r"supports at most (\d+) completion tokens", "a smaller limit", _learn_most),
+    _rule(r"maxOutputTokens value .{0,80} to (\d+) \((?:ex|in)clusive", "a smaller limit", _learn_most),
+    _rule(r"thinking budget \(\d+\) is invalid.{0,80}between (\d+) and (\d+)", "a budget in its range", _learn_budget),
+    _rule(r"Budget 0 is invalid|only works in thinking mode", "as little thinking as there is", _learn_on),
+    _rule(r"thinking\.type\.disabled\W+ is not supported", "as little thinking as there is", _learn_on),
+    _rule(r"thinking\.type\.enabled\W+ is not supported", "adaptive thinking", _learn_adaptive),
+    _rule(r"adaptive thinking is not supported", "a budget instead of an effort", _learn_no_effort),
+    _rule(r"does not support the effort parameter", "a budget instead of an effort", _learn_no_effort),
+    _rule(
+        r"Thinking level (?:is unsupported: )?(?:THINKING_LEVEL_)?(MINIMAL|LOW|MEDIUM)", "another level", _learn_level
+    ),
+    _rule(r"cannot be used with reasoning\.effort 'minimal'", "a higher effort", _learn_no_minimal),
+    _rule(
+        r"Function tools with reasoning_effort are not supported.*",
+        "without an effort beside tools",
+        _learn_tools_effort,
+    ),
+    _rule(r"must be verified to generate reasoning summaries", "without a summary", {"summaries": False}),
+    _rule(r"compiled grammar is too large", "schemas that are not enforced", _learn_grammar),
+    _rule(r"Unexpected role 'user' after role 'tool'", "an assistant's turn between", {"user_after_results": False}),
+    _rule(r"content cannot be empty if `?is_error", "words for a failed result", {"failed_needs_text": True}),
+    _rule(r"ttl='1h' cache_control block must not come after", "marks of five minutes", {"marks_in_order": True}),
+    _rule(r"cache_control may not be specified within", "marks on results", {"marks_in_results": False}),
+    _rule(
+        r"tools`? must not be an empty array|\[\] is too short - 'tools'",
+        "without an empty list of tools",
+        {"empty_tools": False, "choice_alone": False},
+    ),
+    _rule(
+        r"'tools': array too long[^.]*\. Expected an array with maximum length (\d+)",
+        "fewer tools",
+        lambda found, profile, request: {"most_tools": int(found.group(1))},
+    ),
+    _rule(
+        r"'(prompt_cache_key|user|safety_identifier)': string too long.{0,80}maximum length (\d+)",
+        "a hash of the identifier",
+        _learn_longest,
+    ),
+    _rule(r"must contain the word 'json'", "the word JSON", {"json_word": True}),
+    _rule(
+        r"response mime type: 'application/json' is unsupported|json mode cannot be combined with tool"
+        r"|structured outputs or tools, not both|'required' or a named tool cannot be combined with response_format",
+        "JSON asked for in words",
+        _learn_json_alone,
+    ),
+    _rule(r"response_format`? does not support streaming", "JSON asked for in words", _learn_no_stream),
+    _rule(
+        r"cannot unmarshal string into Go struct field \S*think\S* of type bool|think must be a boolean",
+        "thinking as a switch",
+        {"thinking": Thinking(says="switch", efforts=())},
+    ),
+    _rule(
+        r"messages[.\[\d\]\w]*\.(?:annotations|refusal|audio|name|function_call)\b[^;]{0,40}"
+        r"(?:Extra inputs|extra_forbidden)"
+        r"|property '(?:annotations|refusal|audio|name)' is unsupported",
+        "turns without what the server does not know",
+        {"takes_turn_extras": ()},
+    ),
+)
