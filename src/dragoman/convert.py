@@ -23,7 +23,9 @@ from dragoman.framing.sse import SseDecoder
 from dragoman.jsontypes import Json, JsonObject, copy_json, dump_json, kind_of, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Note, NoteKind, Notes
+from dragoman.passes.carry_state import StateCarrier, StateSource, carry_reply, take_back_state
 from dragoman.passes.profile import Feature, Policy, Profile
+from dragoman.passes.state_envelope import DEFAULT_KEY, StateKey
 from dragoman.wire import WireReply, WireRequest
 
 Body: TypeAlias = bytes | str | JsonObject
@@ -55,16 +57,23 @@ def convert(
     headers: dict[str, str] | None = None,
     refuse: Iterable[NoteKind] = (),
     mend: bool = True,
+    state_key: StateKey = DEFAULT_KEY,
 ) -> Converted:
-    """A request in another dialect. `mend=False` skips the passes that make it legal there."""
+    """A request in another dialect. `mend=False` skips the passes that make it legal there. `state_key`: the one that
+    `convert_reply` had for the answers in the conversation, which carry reasoning state (decision 3)."""
     # Imported here: the passes are loaded when they are first needed.
     from dragoman.exchange import read_request, write_wire
+    from dragoman.passes.thinking import ask_for_thoughts
 
     body = _own(request)
     here, there = _dialects(source, to, body, "request")
     notes = Notes(refuse)
     asked = read_request(here, WireRequest(body=body, path=path, headers=_lower(headers)), notes)
+    if here.slots is not None:
+        asked = notes.stage(take_back_state(asked, here.slots, state_key, notes))
     profile = conversion_profile(there, native=here is there) if mend else None
+    if profile is not None:
+        asked = ask_for_thoughts(asked, here.profile, profile)
     wire = write_wire(asked, profile, there.encode_request, notes)
     return Converted(
         body=wire.body,
@@ -101,15 +110,29 @@ def _one_way(dialect: Dialect, *, native: bool) -> Profile:
     return replace(profile, native=native, searches="yes" if dialect.searches_web else "no", policy=policy)
 
 
-def convert_reply(reply: Body, *, to: str, source: str = AUTO, refuse: Iterable[NoteKind] = ()) -> Converted:
+def convert_reply(
+    reply: Body,
+    *,
+    to: str,
+    source: str = AUTO,
+    refuse: Iterable[NoteKind] = (),
+    state_key: StateKey = DEFAULT_KEY,
+) -> Converted:
     """An unstreamed answer in another dialect."""
     from dragoman.exchange import read_reply
 
     body = _own(reply)
     here, there = _dialects(source, to, body, "reply")
     notes = Notes(refuse)
-    wire = there.encode_reply(read_reply(here, WireReply(body=body), notes), notes)
+    answer = read_reply(here, WireReply(body=body), notes)
+    carrier = open_carrier(here, there, StateSource(), state_key)
+    wire = there.encode_reply(carry_reply(answer, carrier, notes) if carrier is not None else answer, notes)
     return Converted(body=wire.body, headers=wire.headers, notes=tuple(notes), source=here.name, to=there.name)
+
+
+def open_carrier(here: Dialect, there: Dialect, source: StateSource, key: StateKey) -> StateCarrier | None:
+    """For an answer in `here` to a client of `there`; None if such clients keep no state of others."""
+    return None if here is there or there.slots is None else StateCarrier(there.slots, source, key)
 
 
 def convert_failure(
@@ -127,12 +150,23 @@ def convert_failure(
 class StreamConverter:
     """Bytes of one dialect's stream in, bytes of another's out, as they come. After `close` nothing follows."""
 
-    def __init__(self, source: str, to: str, *, refuse: Iterable[NoteKind] = (), request: Request | None = None):
+    def __init__(
+        self,
+        source: str,
+        to: str,
+        *,
+        refuse: Iterable[NoteKind] = (),
+        request: Request | None = None,
+        state_key: StateKey = DEFAULT_KEY,
+    ):
         from dragoman.exchange import StreamReader
 
         self.notes = Notes(refuse)
         self.source, self.to = find_dialect(source), find_dialect(to)
         self._reader = StreamReader(self.source, self.notes)
+        self._carrier = open_carrier(self.source, self.to, StateSource(), state_key)
+        if self._carrier is not None:
+            self._carrier.stage(self.notes)
         self._encoder = self.to.stream_encoder(self.notes, request)
 
     @property
@@ -142,15 +176,26 @@ class StreamConverter:
 
     def feed(self, piece: bytes) -> bytes:
         events = self._reader.feed(piece)
+        if events and self._carrier is not None:
+            events = self._carrier.feed(events)
         return self._encoder.feed(events) if events else b""
 
     def close(self) -> bytes:
         """What is left; a stream that was cut ends in its dialect's error, never in a success."""
-        return self._encoder.feed(self._reader.close()) + self._encoder.close()
+        events = self._reader.close()
+        if self._carrier is not None:
+            events = self._carrier.feed(events)
+        return self._encoder.feed(events) + self._encoder.close()
 
 
 def convert_stream(
-    pieces: Iterable[bytes], *, to: str, source: str = AUTO, refuse: Iterable[NoteKind] = (), notes: Notes | None = None
+    pieces: Iterable[bytes],
+    *,
+    to: str,
+    source: str = AUTO,
+    refuse: Iterable[NoteKind] = (),
+    notes: Notes | None = None,
+    state_key: StateKey = DEFAULT_KEY,
 ) -> Iterator[bytes]:
     """A streamed answer in another dialect, piece by piece. Pass `notes` to read them afterwards."""
     waiting, converter = b"", None
@@ -162,7 +207,7 @@ def convert_stream(
                 if frame is None:
                     continue
                 source = recognise(frame, "stream").name
-            converter = StreamConverter(source, to, refuse=refuse)
+            converter = StreamConverter(source, to, refuse=refuse, state_key=state_key)
             if notes is not None:
                 converter.notes.share(notes)
         out = converter.feed(waiting)

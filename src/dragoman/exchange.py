@@ -37,6 +37,7 @@ from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import NOTHING
 from dragoman.passes.think_tags import ThoughtFinder, find_thoughts
+from dragoman.passes.thinking import ask_for_thoughts
 from dragoman.passes.undo import StreamRenamer, StreamUndo, undo_reply
 from dragoman.wire import WireReply, WireRequest
 
@@ -403,6 +404,8 @@ def write_call(
     request = asked = client_request.request
     if asked.model != to.model or (stream and not asked.stream):
         request = replace(asked, model=to.model, stream=stream or asked.stream)
+    if asked.reasoning is not None:
+        request = ask_for_thoughts(request, client_request.dialect.profile, to.profile)
     notes.begin("request", client_request.dialect.locate_request, client_request.decoded or asked)
     prepared = prepare(request, to.profile, notes)
     exchange = Exchange(to=to, notes=notes, undo=prepared.undo, stream=stream, client_request=client_request)

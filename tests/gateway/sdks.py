@@ -118,7 +118,7 @@ class Chat(Door):
             call.pop("index", None)
         return Said(
             text=message.content or "",
-            thought=getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None) or "",
+            thought=getattr(message, "reasoning_content", None) or _read_details(kept),
             calls=[(c.function.name, json.loads(c.function.arguments)) for c in message.tool_calls or ()],
             finish={"stop": "stop", "tool_calls": "tool", "length": "length"}.get(finish or "", finish or ""),
             tokens=(usage.prompt_tokens, usage.completion_tokens) if usage else None,
@@ -385,6 +385,10 @@ class Ollama(Door):
 
     def models(self) -> list[str]:
         return [m.model or "" for m in self.client.list().models]
+
+
+def _read_details(message: dict[str, Any]) -> str:
+    return "".join(detail.get("text") or "" for detail in message.get("reasoning_details") or ())
 
 
 def _drain(events: Any) -> None:

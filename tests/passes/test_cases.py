@@ -560,6 +560,16 @@ CASES: list[Case] = [
         },
     ),
     (
+        "40 a client of another dialect keeps its conversation itself",
+        CHAT,
+        {"messages": [ask()]},
+        "openai",
+        "gpt-5",
+        {"store": False, "include": ["reasoning.encrypted_content"]},
+    ),
+    ("40", CHAT, {"messages": [ask()], "store": True}, "openai", "gpt-5", {"store": True}),
+    ("40", CHAT, {"messages": [ask()]}, "openai", "gpt-5-chat", {"store": False, "include": GONE}),
+    (
         "40 a reasoning item without its following item",
         RESP,
         {

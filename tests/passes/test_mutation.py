@@ -65,6 +65,7 @@ WITHOUT: dict[str, Callable[..., Any]] = {
     "say_refusals_as_text": same,
     "drop_nulls": same,
     "open_window": same,
+    "leave_nothing_behind": same,
     "rename": lambda request, *args: (request, NOTHING),
     "emulate": lambda request, *args, **kwargs: (request, Undo()),
 }

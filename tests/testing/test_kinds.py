@@ -20,7 +20,7 @@ TALKS: dict[str, Request] = {
     "words": talk(system("Be brief."), user("Say alpha beta gamma")),
     "call": talk(user("What is the weather in Oslo?"), tools=(WEATHER,), max_output=4000),
     "parallel": talk(user("The weather in Paris and in Tokyo, both please."), tools=(WEATHER,), max_output=4000),
-    "thinking": talk(user("Say alpha beta"), reasoning=ReasoningSetting(effort="high"), max_output=20000),
+    "thinking": talk(user("Say alpha beta"), reasoning=ReasoningSetting(effort="high", show=True), max_output=20000),
     "forced": talk(user("Hello!"), tools=(WEATHER,), tool_choice=ToolChoice(mode="required"), max_output=4000),
     "history": talk(
         developer("Be brief."),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from dragoman.convert import open_carrier
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
@@ -23,6 +24,8 @@ from dragoman.jsontypes import Json, JsonObject, copy_json, load_json
 from dragoman.model.events import Event, ReplyFailed, ReplyStart
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
+from dragoman.passes.carry_state import StateCarrier, StateSource, carry_reply, take_back_state
+from dragoman.passes.state_envelope import DEFAULT_KEY
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.wire import WireRequest
 
@@ -60,6 +63,9 @@ class OpenAIStream:
 
     def __init__(self, client: "AsyncClient", open_answer: OpenAnswer, dialect: Dialect, request: Request) -> None:
         self._client, self._open_answer = client, open_answer
+        self._carrier = _open_carrier(open_answer, dialect)
+        if self._carrier is not None:
+            self._carrier.stage(open_answer.notes)
         self._encoder = dialect.stream_encoder(open_answer.notes, request)
         self._frames = SseDecoder()
         self._ready: list[OpenAIObject] = []
@@ -98,7 +104,7 @@ class OpenAIStream:
         if events and isinstance(events[-1], ReplyFailed):
             self._failure = events[-1].failure
             events = events[:-1]
-        self._take(self._encoder.feed(events))
+        self._take(self._encoder.feed(events if self._carrier is None else self._carrier.feed(events)))
 
     def _take(self, data: bytes) -> None:
         for frame in self._frames.feed(data):
@@ -125,6 +131,12 @@ def _add_time(event: Event) -> Event:
     return event
 
 
+def _open_carrier(answer: OpenAnswer, dialect: Dialect) -> StateCarrier | None:
+    """Puts the reasoning state of an answer where a program that keeps OpenAI's messages keeps it."""
+    source = StateSource(model=answer.target.model, upstream=answer.target.upstream.name)
+    return open_carrier(answer.dialect, dialect, source, DEFAULT_KEY)
+
+
 class AsyncEndpoint:
     """One of OpenAI's APIs, for every provider."""
 
@@ -146,6 +158,8 @@ class AsyncEndpoint:
         dialect = find_dialect(self._name)
         notes = Notes()
         request = dialect.decode_request(WireRequest(body=_plain(request_body)), notes)
+        if dialect.slots is not None:
+            request = take_back_state(request, dialect.slots, DEFAULT_KEY, notes)
         stream = bool(request.stream)
         open_answer = await self._client.send(request, stream=stream, dialect=dialect, timeout_s=timeout_s)
         open_answer.notes.items[:0] = notes.items
@@ -161,6 +175,9 @@ class AsyncEndpoint:
             reply = open_answer.reply
             if reply.created is None:
                 reply = replace(reply, created=float(round(time.time())))
+            carrier = _open_carrier(open_answer, dialect)
+            if carrier is not None:
+                reply = carry_reply(reply, carrier, open_answer.notes)
             answer = make_object(dialect.encode_reply(reply, open_answer.notes, request).body)
             answer.__dict__["notes"] = tuple(open_answer.notes)
             return answer

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.conformance.probes import FAILURES, REPLIES, REQUESTS, Probe
 from dragoman.convert import StreamConverter, convert, convert_failure, convert_reply, make_legal
@@ -21,10 +22,12 @@ from dragoman.failure import Failure
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.events import Event, PartEnd, ReplyEnd, ReplyFailed
 from dragoman.model.fold import fold, unfold
-from dragoman.model.messages import Text
+from dragoman.model.messages import Message, Text
 from dragoman.model.reply import Choice, Reply
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
+from dragoman.passes.carry_state import take_back_state
+from dragoman.passes.state_envelope import DEFAULT_KEY
 from dragoman.wire import WireReply, WireRequest
 
 DIALECTS = SPOKEN
@@ -103,7 +106,7 @@ def probe_reply(probe: Probe, source: str, target: str) -> PairCell:
     if _unsayable(probe, answer, read):
         return PairCell("-")
     result = convert_reply(body, source=source, to=target)
-    after = there.decode_reply(WireReply(body=load_json(result.json())), Notes())
+    after = _bring_back(there.decode_reply(WireReply(body=load_json(result.json())), Notes()), there)
     return _judge(probe, source, target, read, after, result.json(), result.notes)
 
 
@@ -117,9 +120,20 @@ def probe_stream(probe: Probe, source: str, target: str) -> PairCell:
     converter = StreamConverter(source, target)
     wire = converter.feed(data) + converter.close()
     after = fold(_decode_stream(find_dialect(target), wire))
-    return _judge(
-        probe, source, target, read, None if isinstance(after, Failure) else after, wire, tuple(converter.notes)
-    )
+    back = None if isinstance(after, Failure) else _bring_back(after, find_dialect(target))
+    return _judge(probe, source, target, read, back, wire, tuple(converter.notes))
+
+
+def _bring_back(reply: Reply, dialect: Dialect) -> Reply:
+    """An answer as the client's next request says it: with the state that the client keeps for us."""
+    if dialect.slots is None:
+        return reply
+    restored = []
+    for choice in reply.choices:
+        asked = Request(model="", messages=(Message(role="assistant", parts=choice.parts),))
+        messages = take_back_state(asked, dialect.slots, DEFAULT_KEY, Notes()).messages
+        restored.append(replace(choice, parts=messages[0].parts if messages else ()))
+    return replace(reply, choices=tuple(restored))
 
 
 def probe_failure(probe: Probe, source: str, target: str) -> PairCell:

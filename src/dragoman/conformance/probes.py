@@ -4,7 +4,7 @@ A probe is a canonical value: what a client of any dialect might ask, a provider
 value and gives None where it is not there. `marks` are words that stand in the probe for the feature's sake alone:
 where they turn up in a wire, the feature is in it in some form. `noted` are the canonical fields whose change, if a
 note speaks of it, makes the feature an adapted one although it reads back the same. So do `signs`: words that show, in
-the target's wire, that it is said in a way of our own (a mark in the text, the side field `dragoman`).
+the target's wire, that it is said in a way of our own (a mark in the text, a value that clients keep for us).
 """
 
 from collections.abc import Callable, Iterator
@@ -31,6 +31,7 @@ from dragoman.model.messages import (
 )
 from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import OutputFormat, ReasoningSetting, Request, Tool, ToolChoice
+from dragoman.passes.state_envelope import MARK
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PAPER = "JVBERi0xLjEKJSVFT0YK"
@@ -375,7 +376,7 @@ REPLIES = (
         build=lambda origin: _answer(*_signed_turn(origin), finish=Finish(reason="tool_call")),
         look=_seals,
         marks=("c2VhbGVk",),
-        signs=('"dragoman":{',),
+        signs=(MARK,),
     ),
     Probe(feature="end: length", build=_answers(_SAID, finish=Finish(reason="length")), look=_reasons),
     Probe(feature="end: tool call", build=_answers(CALL, finish=Finish(reason="tool_call")), look=_reasons),

@@ -13,6 +13,7 @@ from dragoman.model.events import Event
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Locate, Notes
+from dragoman.passes.carry_state import StateSlots
 from dragoman.passes.profile import Profile
 from dragoman.wire import WireReply, WireRequest
 
@@ -128,6 +129,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     reply_id_prefix: str = ""
     call_id_prefix: str = "call_"
     seal_form: str = ""  # the form of its seals; "" if it has none
+    slots: StateSlots | None = None  # where its clients keep the state of other vendors' models; None: nowhere
     seals_calls: bool = False  # the seal is on the call, not on the thought before it
     stores_replies: bool = False  # a later request can continue a reply by its id
     explains_finish: bool = False  # replies can have a text that says why the answer ended

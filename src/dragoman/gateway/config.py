@@ -45,7 +45,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _TOP = {
     "providers", "upstreams", "api_key", "models", "rpm", "http_port", "port", "host", "aliases", "server", "keys",
     "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
-    "all_models", "model_provider_map", "mcp", "limits", "kind", "family",
+    "all_models", "model_provider_map", "mcp", "limits", "kind", "family", "state_secret",
 }  # fmt: skip
 _PROVIDER = {
     "api_key", "api_keys", "keys", "models", "rpm", "tpm", "at_once", "concurrency", "queue", "base_url", "kind",
@@ -198,6 +198,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         log=top.text("log", "human"),
         xray_keep=top.count("xray", 0) or 0,
         store_rows=_store_rows(top),
+        state_secret=top.text("state_secret").encode(),
         mcp=read_mcp(merged.get("mcp"), file, top.expand),
         source=file,
         says_providers=bool(providers) or "demo" in merged,

@@ -23,6 +23,8 @@ from dragoman.gateway.stream_writer import StreamWriter, write_notes
 from dragoman.jsontypes import JsonObject, dump_json, find_surrogates, mend_surrogates
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
+from dragoman.passes.carry_state import carry_reply, take_back_state
+from dragoman.passes.state_envelope import MARK_BYTES
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.fan_out import ask_each
@@ -77,10 +79,14 @@ def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
     need_messages(request, scope.dialect)
     if request.choices is not None and request.choices > scope.now.settings.limits.choices:
         raise DecodeError(f"more answers than {scope.now.settings.limits.choices} to one request")
+    restored = request
+    if MARK_BYTES in raw and scope.dialect.slots is not None:
+        restored = take_back_state(request, scope.dialect.slots, scope.state_key, notes)
     return ClientRequest(
         dialect=scope.dialect,
-        request=request,
+        request=restored,
         decoded=request,
+        same_wire=restored is request,
         raw=raw,
         headers=headers,
         notes=tuple(notes),
@@ -205,7 +211,9 @@ async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
         body = answer.raw
     else:
         reply = scope.time(scope.stamp(reply))
-        wire = scope.dialect.encode_reply(reply, answer.notes, client_request.request)
+        carrier = scope.open_carrier()
+        said = reply if carrier is None else carry_reply(reply, carrier, answer.notes)
+        wire = scope.dialect.encode_reply(said, answer.notes, client_request.request)
         body = dump_json(wire.body)
     await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)
     return body

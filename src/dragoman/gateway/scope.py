@@ -6,6 +6,7 @@ from typing import TypeVar, cast, get_args
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from dragoman.convert import open_carrier
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError
 from dragoman.exchange import ClientRequest
@@ -19,6 +20,8 @@ from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyStart
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Note, NoteKind
+from dragoman.passes.carry_state import StateCarrier, StateSource
+from dragoman.passes.state_envelope import StateKey
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Attempt
 
@@ -61,6 +64,18 @@ class Scope:
         if self.answer is not None:
             return tuple(self.answer.notes)
         return self.client_request.notes if self.client_request is not None else ()
+
+    @property
+    def state_key(self) -> StateKey:
+        return StateKey(self.gateway.state_secret, self.http.key_id)
+
+    def open_carrier(self) -> StateCarrier | None:
+        """Puts the reasoning state of the answer where the client keeps it; None if there is nothing to do."""
+        answer = self.answer
+        if answer is None or answer.as_is:
+            return None
+        source = StateSource(model=answer.target.model, upstream=answer.target.upstream.name)
+        return open_carrier(answer.dialect, self.dialect, source, self.state_key)
 
     def stamp(self, head: H) -> H:
         """Adds what encoders cannot know: a unique id in the dialect's own form, and the time.

@@ -47,6 +47,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     xray_keep: int = 0  # requests kept for X-ray; 0: only those that ask for it
     store_path: Path | None = None  # of stored responses; None: in memory
     store_rows: int = 10_000
+    state_secret: bytes = b""  # authenticates reasoning state that clients keep; b"": one that ends with the process
     mcp: McpSettings = McpSettings()
     source: str = ""  # the file it comes from
     says_providers: bool = False  # the file names providers, or asks for the demo model

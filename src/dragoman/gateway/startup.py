@@ -16,6 +16,7 @@ from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.config import find_file, load_settings, state_folder
 from dragoman.gateway.key_store import KeyStore, open_key_store
 from dragoman.gateway.settings import LOOPBACK, Settings
+from dragoman.gateway.state_secret import read_secret
 
 _LITERAL_KEY = re.compile(r"""(?:keys?)["']?\s*[=:]\s*\[?\s*["'](?!\$\{)[^"']""")
 
@@ -40,7 +41,9 @@ def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> S
     settings = load_settings(path, env)
     said = {"host": options.host, "port": options.port, "log": options.log, "xray_keep": options.xray}
     changes = {name: value for name, value in said.items() if value is not None}
-    settings = replace(settings, store_path=state_folder(env) / "responses.db", **changes)
+    folder = state_folder(env)
+    secret = read_secret(settings.state_secret.decode(), folder, env)
+    settings = replace(settings, store_path=folder / "responses.db", state_secret=secret, **changes)
     for upstream in settings.upstreams:
         if upstream.base_url and _is_self(upstream.base_url, settings):
             raise ConfigError(settings.source or "settings", upstream.name, "its base_url is this gateway itself")

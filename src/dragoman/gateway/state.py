@@ -1,6 +1,7 @@
 """Gateway: the state of a running process. Routes are functions on it (app.py lists them)."""
 
 import random
+import secrets
 import time
 from collections.abc import Awaitable, Callable
 
@@ -71,6 +72,7 @@ class Gateway:
         self.sender = Sender(self.transport)
         self.metrics = Metrics()
         self.store = ResponseStore(settings.store_path, settings.store_rows)
+        self.state_secret = settings.state_secret or secrets.token_bytes(32)
         self.xray = XrayRing(settings.xray_keep)
         self.started = self.wall()
         self.rejected = 0  # bad configurations that were refused

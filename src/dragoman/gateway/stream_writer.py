@@ -21,6 +21,7 @@ from dragoman.model.events import ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import ReplyBuilder
 from dragoman.model.reply import Reply
 from dragoman.notes import Note, Notes
+from dragoman.passes.carry_state import carry_reply
 from dragoman.upstream.answer import OpenAnswer, Piece
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,9 @@ class StreamWriter:
         request = scope.client_request.request if scope.client_request else None
         self._encoder = scope.dialect.stream_encoder(scope.answer.notes if scope.answer else Notes(), request)
         self._as_is = scope.answer is not None and scope.answer.as_is
+        self._carrier = scope.open_carrier()
+        if self._carrier is not None and scope.answer is not None:
+            self._carrier.stage(scope.answer.notes)
         self._tail = b""  # the beginning of a frame that is not complete yet
         self._end_sent = False  # the frame that ends the provider's own stream
         self._builder = ReplyBuilder() if scope.resolved is not None and scope.resolved.store else None
@@ -123,7 +127,7 @@ class StreamWriter:
         if self._as_is:
             return self._raw(piece)
         try:
-            out = self._encoder.feed(events)
+            out = self._encoder.feed(events if self._carrier is None else self._carrier.feed(events))
         except Exception as error:  # after the first byte an error can only be an event of the stream
             log.warning(own_error("encode_failed", scope.http.id, error))
             self._ended = True
@@ -186,7 +190,9 @@ class StreamWriter:
             return
         reply = self._builder.reply()
         if isinstance(reply, Reply):
-            wire = scope.dialect.encode_reply(reply, Notes(), scope.client_request.request)
+            carrier = scope.open_carrier()
+            said = reply if carrier is None else carry_reply(reply, carrier, Notes())
+            wire = scope.dialect.encode_reply(said, Notes(), scope.client_request.request)
             await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, dump_json(wire.body))
 
     # ---- ending it from outside

@@ -252,6 +252,26 @@ A_PICTURE = 1_500
 AN_ANSWER = 2_048  # at most: agents ask for far more than they get, and a window is paid for in memory
 
 
+def leave_nothing_behind(request: Request, profile: Profile, notes: Notes) -> Request:
+    """The client of another dialect keeps its conversation itself: the target stores nothing, and seals what it thinks
+    for the client to keep. A model that cannot think refuses to be asked for that (`thinking.says`)."""
+    if request.store is None:
+        request = replace(request, store=False)
+    thinking = profile.thinking
+    setting = request.reasoning
+    reasons = thinking.says != "nothing" if thinking is not None else setting is not None
+    if profile.sealed_option is None or not reasons or (setting is not None and setting.mode == "off"):
+        return request
+    key, entry = profile.sealed_option
+    own = request.extras.get(profile.dialect, {})
+    asked = own.get(key)
+    listed = asked if isinstance(asked, list) else []
+    if entry in listed:
+        return request
+    added = {key: [*listed, entry]} if listed else {key: [entry], "~silent": [*own.get("~silent", ()), key]}
+    return replace(request, extras={**request.extras, profile.dialect: {**own, **added}})
+
+
 def open_window(request: Request, profile: Profile, notes: Notes) -> Request:
     if profile.context is None:
         return request

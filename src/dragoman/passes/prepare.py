@@ -31,7 +31,13 @@ from dragoman.passes.json_answers import Expected
 from dragoman.passes.limits import fit_limits
 from dragoman.passes.media import fit_media, move_result_media
 from dragoman.passes.pairing import declare_history, mend_arguments, name_results, pair_calls, spell_no_text
-from dragoman.passes.parameters import drop_lone_choice, drop_nulls, fit_parameters, open_window
+from dragoman.passes.parameters import (
+    drop_lone_choice,
+    drop_nulls,
+    fit_parameters,
+    leave_nothing_behind,
+    open_window,
+)
 from dragoman.passes.profile import Profile
 from dragoman.passes.reasoning import (
     begin_loops_with_thinking,
@@ -194,6 +200,7 @@ STEPS: tuple[Step, ...] = (
     Step(drop_lone_choice, when=lambda p: not p.choice_alone and not (p.native and p.empty_tools)),
     Step(fit_limits),
     Step(fit_cache_marks, _with(CACHE_MARK)),
+    Step(leave_nothing_behind, when=lambda p: p.stores_unasked and not p.native),
     # A client that speaks Ollama's own dialect knows of its windows.
     Step(open_window, when=lambda p: p.context is not None and not p.native),
 )

@@ -113,6 +113,9 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     echo_of: Literal["turns", "calls"] = "turns"  # whose thoughts are required: of every turn, or of those with calls
     seals_bound_to: Literal["dialect", "upstream", "model"] = "dialect"
     seal_forms: tuple[str, ...] | None = None  # of the target's own seals; None is any, () is none
+    hides_thoughts: bool = False  # an answer has them only if the request asks to see them
+    sealed_option: tuple[str, str] | None = None  # a list of the dialect's own, and the entry that asks for its seals
+    stores_unasked: bool = False  # it keeps conversations unless it is told not to
     think_tags: tuple[str, ...] = ()  # thoughts come in the text, between these; () is: what looks so is text
     think_opened: bool = False  # the prompt has opened the first of them
     sentinel: str | None = None  # what a call without its seal may carry instead

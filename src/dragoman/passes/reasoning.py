@@ -49,7 +49,7 @@ def _is_concerned(parts: tuple[Part, ...], model: str, profile: Profile) -> bool
             return True
         if kind in _SEALED:
             seal = part.seal  # type: ignore[union-attr]
-            if seal is not None and not is_readable(seal, model, profile):
+            if seal is not None and (seal.upstream or seal.model or not is_readable(seal, model, profile)):
                 return True
     return False
 
@@ -62,7 +62,8 @@ def _replay_parts(message: Message, i: int, model: str, profile: Profile, notes:
             at: At = ((((ROOT, "messages"), i), "parts"), j)
             replayed: Part | None = None
             if message.role == "assistant":
-                replayed = _replay(part, model, profile, at, notes)
+                kept_there = profile.native or _is_sealed_later(message.parts[j + 1 :], model, profile)
+                replayed = _replay(part, model, profile, at, notes, kept_there=kept_there)
             else:
                 notes.dropped(at, "only an assistant thinks")
         elif isinstance(part, Text | ToolCall | Image) and part.seal is not None:
@@ -71,10 +72,19 @@ def _replay_parts(message: Message, i: int, model: str, profile: Profile, notes:
         else:
             kept.append(part)
             continue
-        same = same and replayed is part
         if replayed is not None:
+            replayed = _deliver(replayed)
             kept.append(replayed)
+        same = same and replayed is part
     return message.parts if same else tuple(kept)
+
+
+def _deliver(part: Part) -> Part:
+    """Without the address on its seal, which only told us where to send it."""
+    seal: Seal | None = getattr(part, "seal", None)
+    if seal is None or not (seal.model or seal.upstream):
+        return part
+    return replace(part, seal=replace(seal, model=None, upstream=None))
 
 
 def is_readable(seal: Seal, model: str, profile: Profile) -> bool:
@@ -94,7 +104,18 @@ def _unseal(part: Text | ToolCall | Image, at: At, notes: Notes) -> Part:
     return replace(part, seal=None)
 
 
-def _replay(part: Reasoning, model: str, profile: Profile, at: At, notes: Notes) -> Part | None:
+def _is_sealed_later(rest: tuple[Part, ...], model: str, profile: Profile) -> bool:
+    """Whether the thought goes on in the parts behind it and is sealed at its end: one of Responses has many texts."""
+    for part in rest:
+        if type(part) is not Reasoning or part.extras.get(profile.dialect, {}).get("~item") != "same":
+            return False
+        if part.seal is not None:
+            return is_readable(part.seal, model, profile)
+    return False
+
+
+def _replay(part: Reasoning, model: str, profile: Profile, at: At, notes: Notes, *, kept_there: bool) -> Part | None:
+    """`kept_there`: the target may know a thought by its id alone."""
     ours = part.seal is not None and is_readable(part.seal, model, profile)
     match profile.echo:
         case "forbidden" if part.extras.get(profile.dialect, {}).get("~name") == "content":
@@ -104,7 +125,8 @@ def _replay(part: Reasoning, model: str, profile: Profile, at: At, notes: Notes)
             return None
         case "signed":
             blank = part.seal is not None and not part.seal.value  # what clients keep of a thought without a signature
-            if (ours and not blank) or (part.seal is None and part.extras.get(profile.dialect, {}).get("id")):
+            known = kept_there and part.seal is None and part.extras.get(profile.dialect, {}).get("id")
+            if (ours and not blank) or known:
                 return part  # sealed by the target, or kept there under an id
             who = "unsigned" if part.seal is None or blank else f"sealed by {part.seal.model or part.seal.origin}"
             notes.dropped(at, f"{profile.dialect} takes back only reasoning it signed itself; this is {who}")

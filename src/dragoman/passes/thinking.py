@@ -18,6 +18,18 @@ AT: At = (ROOT, "reasoning")
 ROOM = 16_000  # tokens for the answer beside its thinking, when the request has no limit
 
 
+def ask_for_thoughts(request: Request, client: Profile, target: Profile) -> Request:
+    """A client that asks to think sees the thoughts, if its dialect shows them: a target that hides them is asked."""
+    setting = request.reasoning
+    if not target.hides_thoughts or client.hides_thoughts or client.dialect == target.dialect:
+        return request
+    if setting is None or setting.show is not None or setting.mode == "off":
+        return request
+    if setting.mode is None and setting.budget is None and not (setting.effort is not None and client.effort_thinks):
+        return request
+    return replace(request, reasoning=replace(setting, show=True))
+
+
 def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
     """What was asked, as this model can be told it."""
     request = _fit_setting(request, profile, notes)

@@ -38,7 +38,7 @@ from dragoman.testing.faults import ScriptedFault
 from dragoman.testing.oddities import add_vendor_ids, edit_frames, find_oddity
 from dragoman.testing.refusals import VendorRefusal, refuse, refuse_key, refuse_model
 from dragoman.testing.rules import check, warn
-from dragoman.testing.seals import check_seals, seal_events
+from dragoman.testing.seals import check_seals, hide_thoughts, seal_events
 from dragoman.testing.sending import NO_FAULT, AnswerSender, Recorded, send_instead, send_refusal
 from dragoman.testing.services import (
     StoredResponses,
@@ -326,7 +326,7 @@ class Provider:
                     dialect, complaint.status, complaint.message, code=complaint.code, param=complaint.param
                 )
         if self._seals:
-            for words in check_seals(body, dialect):
+            for words in check_seals(body, self.kind, dialect):
                 code = "invalid_encrypted_content" if stores else None
                 raise self._refuse(dialect, 400, words, code=code)
         request = _think_unasked(self._decode(seen, dialect, body), profile_for(self.kind, model, dialect))
@@ -337,7 +337,7 @@ class Provider:
             return await self._write(http, seen, frames, streamed, fault)
         events = list(add_vendor_ids(_events(said, request), self.kind, dialect))
         if self._seals:
-            events = list(seal_events(events, dialect))
+            events = list(seal_events(hide_thoughts(events, body, self.kind, dialect), self.kind, dialect, body))
         if stores and not isinstance(events[-1], ReplyFailed):
             self._stored.keep(body, load_json(self._whole(dialect, events, request)))
         frames = self._stream(dialect, events, request) if streamed else [self._whole(dialect, events, request)]

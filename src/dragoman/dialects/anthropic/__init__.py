@@ -11,6 +11,7 @@ from dragoman.dialects.anthropic.services import COUNT_PATH, COUNTS, MODELS
 from dragoman.dialects.anthropic.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.anthropic.words import BETA_HEADER, NAME, VERSION, VERSION_HEADER
 from dragoman.jsontypes import JsonObject
+from dragoman.passes.carry_state import StateSlots
 
 
 def recognise(body: JsonObject, what: What) -> int:
@@ -78,4 +79,5 @@ DIALECT = Dialect(
     call_id_prefix="toolu_",
     searches_web=True,
     seal_form="signature",
+    slots=StateSlots(dialect=NAME, kind="thoughts", form="signature", wordless_form="redacted"),
 )

@@ -13,6 +13,7 @@ from dragoman.dialects.gemini.stream_decoder import StreamDecoder
 from dragoman.dialects.gemini.stream_encoder import StreamEncoder
 from dragoman.dialects.gemini.words import FAILURES, NAME, SIGNATURE, SSE
 from dragoman.jsontypes import JsonObject
+from dragoman.passes.carry_state import StateSlots
 
 
 def recognise(body: JsonObject, what: What) -> int:
@@ -61,5 +62,6 @@ DIALECT = Dialect(
     explains_finish=True,
     searches_web=True,
     seal_form=SIGNATURE,
+    slots=StateSlots(dialect=NAME, kind="parts", form=SIGNATURE),
     seals_calls=True,
 )

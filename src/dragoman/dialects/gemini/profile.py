@@ -25,6 +25,7 @@ PROFILE = Profile(
     open_budget=True,
     state_keys=("cachedContent",),
     echo="own",
+    hides_thoughts=True,
     stops=5,
     empty_tools=True,
     media=Media(

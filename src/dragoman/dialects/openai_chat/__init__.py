@@ -10,8 +10,9 @@ from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request
 from dragoman.dialects.openai_chat.stream_decoder import StreamDecoder
 from dragoman.dialects.openai_chat.stream_encoder import StreamEncoder
-from dragoman.dialects.openai_chat.words import NAME
+from dragoman.dialects.openai_chat.words import CALL_SEAL, NAME
 from dragoman.jsontypes import JsonObject
+from dragoman.passes.carry_state import StateSlots
 
 _SURE = ("max_completion_tokens", "response_format", "stream_options", "functions", "parallel_tool_calls", "logit_bias")
 
@@ -93,4 +94,5 @@ DIALECT = Dialect(
     dated=True,
     reply_id_prefix="chatcmpl-",
     seal_form="signature",
+    slots=StateSlots(dialect=NAME, kind="details", form="encrypted", call_form=CALL_SEAL),
 )

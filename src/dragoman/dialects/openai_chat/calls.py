@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from dragoman.dialects._seals import take_seal, write_seal
+from dragoman.dialects._seals import note_unsaid, take_seal, write_seal
 from dragoman.dialects._tools import FAILED, is_plain, mark_failed, unmark_failed
 from dragoman.dialects.openai_chat.parts import (
     add_outer,
@@ -15,11 +15,23 @@ from dragoman.dialects.openai_chat.parts import (
     note_absent,
     take_word,
 )
-from dragoman.dialects.openai_chat.words import NAME
+from dragoman.dialects.openai_chat.words import CALL_SEAL, NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import add_extras, decode_each, leftovers, note_spelling, spelled
 from dragoman.jsontypes import JsonObject, dump_text, load_json
-from dragoman.model.messages import Audio, Document, Image, Message, Opaque, Part, Text, ToolCall, ToolResult, Video
+from dragoman.model.messages import (
+    Audio,
+    Document,
+    Image,
+    Message,
+    Opaque,
+    Part,
+    Seal,
+    Text,
+    ToolCall,
+    ToolResult,
+    Video,
+)
 from dragoman.notes import At, Notes
 
 _ODD = re.compile("[^a-zA-Z0-9_-]")
@@ -108,9 +120,24 @@ def decode_call(call: JsonObject, ids: CallIds) -> Part:
         name=name,
         arguments=arguments,
         freeform=place == "custom",
-        seal=take_seal(call),
+        seal=take_call_seal(call) or take_seal(call),
         extras=leftovers(call, NAME),
     )
+
+
+def take_call_seal(call: JsonObject) -> Seal | None:
+    """Take `extra_content.google.thought_signature`, which Google's Chat API and servers like it put on a call."""
+    extra = call.get("extra_content")
+    google = extra.get("google") if type(extra) is dict else None
+    value = google.get(CALL_SEAL) if type(google) is dict else None
+    if type(extra) is not dict or type(google) is not dict or type(value) is not str or not value:
+        return None
+    del google[CALL_SEAL]
+    if not google:
+        del extra["google"]
+    if not extra:
+        del call["extra_content"]
+    return Seal(origin=NAME, value=value, form=CALL_SEAL)
 
 
 def take_arguments(inner: JsonObject, key: str, holder: JsonObject) -> str:
@@ -200,14 +227,24 @@ def encode_call(part: ToolCall, at: At, notes: Notes, *, to_client: bool = False
     place, key = ("custom", "input") if part.freeform else ("function", "arguments")
     inner: JsonObject = {"name": part.name, key: part.arguments}
     call: JsonObject = {"id": part.id, "type": place, place: inner}
-    if part.seal is not None:
+    if part.seal is not None and part.seal.origin != NAME:
         write_seal(call, part.seal, at, notes, to_client=to_client)
     if part.cache is not None:
         notes.dropped((at, "cache"), "openai_chat has no cache mark on calls")
     if part.extras:
         add_outer(call, part.extras, place, at, notes)
         _spell_call(call, inner if call[place] is inner else call[place], key, part)
+    if part.seal is not None and part.seal.origin == NAME:
+        note_unsaid(part.seal, (CALL_SEAL,), at, notes)
+        call["extra_content"] = encode_call_seal(part.seal, call.get("extra_content"))
     return call
+
+
+def encode_call_seal(seal: Seal, extra: object = None) -> JsonObject:
+    """`extra_content`, with what else stands there."""
+    kept = extra if type(extra) is dict else {}
+    google = kept.get("google")
+    return {**kept, "google": {**(google if type(google) is dict else {}), CALL_SEAL: seal.value}}
 
 
 def _spell_call(call: JsonObject, inner: JsonObject, key: str, part: ToolCall) -> None:

@@ -15,6 +15,7 @@ PROFILE = Profile(
     tool_names=Spelling(longest=64),
     call_ids=Spelling(letters=VISIBLE, longest=64),
     schema="openai",
+    seals_bound_to="upstream",  # many servers speak this dialect, and each reads only its own
     strict_schema="openai_strict",
     thoughts="not_alone",
     limit_keys=LIMITS,

@@ -8,7 +8,7 @@ from msgspec import ValidationError, convert
 from dragoman.dialects._seals import SIDE, take_seal
 from dragoman.dialects.openai_chat.annotations import decode_annotation, decode_logprobs
 from dragoman.dialects.openai_chat.assistant import decode_drawn, decode_spoken, is_blank, is_drawn, is_spoken
-from dragoman.dialects.openai_chat.calls import CallIds
+from dragoman.dialects.openai_chat.calls import CallIds, take_call_seal
 from dragoman.dialects.openai_chat.parts import decode_part, keep_inner, thinking_text
 from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, decode_detail, spell_names
 from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES
@@ -308,7 +308,7 @@ class StreamChoice:
         call_id = entry.pop("id", None)
         if type(call_id) is str and call_id and call.index is None:
             call.id = call_id
-        call.seal = take_seal(entry) or call.seal
+        call.seal = take_call_seal(entry) or take_seal(entry) or call.seal
         place = "custom" if call.freeform else "function"
         inner = entry.pop(place, None)
         piece = self._take_inner(call, inner, place, entry) if type(inner) is dict else ""

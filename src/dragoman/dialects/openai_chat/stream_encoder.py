@@ -13,18 +13,18 @@ from typing import assert_never
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from dragoman.dialects._seals import SIDE
+from dragoman.dialects._seals import SIDE, note_unsaid
 from dragoman.dialects._tools import opaque_word
 from dragoman.dialects.openai_chat.annotations import encode_annotation, encode_logprobs
 from dragoman.dialects.openai_chat.assistant import encode_spoken
-from dragoman.dialects.openai_chat.calls import OPAQUE_CALL, encode_call, encode_legacy, is_legacy
+from dragoman.dialects.openai_chat.calls import OPAQUE_CALL, encode_call, encode_call_seal, encode_legacy, is_legacy
 from dragoman.dialects.openai_chat.failure import encode_error
 from dragoman.dialects.openai_chat.parts import encode_image, encode_thinking
 from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, detail_type, encode_detail, is_detail, names_of
 from dragoman.dialects.openai_chat.reply import asks_legacy, encode_created, encode_finish
 from dragoman.dialects.openai_chat.stream_fast import ChoiceState, Growing
 from dragoman.dialects.openai_chat.usage import encode_usage, write_tier
-from dragoman.dialects.openai_chat.words import NAME
+from dragoman.dialects.openai_chat.words import CALL_SEAL, NAME
 from dragoman.failure import Failure
 from dragoman.fields import OMIT, add_extras, spelled
 from dragoman.jsontypes import JsonObject, dump_json
@@ -399,7 +399,7 @@ class StreamEncoder:
         if isinstance(part, Reasoning):
             self._end_thought(choice, state, growing, part, event)
         elif isinstance(part, ToolCall) and event.seal is not None:
-            self._end_call(choice, growing, event.seal)
+            self._end_call(choice, growing, part, event.seal)
         elif isinstance(part, Text):
             self._end_text(choice, state, growing, event.seal or part.seal)
         elif isinstance(part, Refusal) and not growing.length:
@@ -411,11 +411,17 @@ class StreamEncoder:
         if late and growing.call >= 0:
             self._send(choice, {"tool_calls": [{"index": growing.call, **late}]})
 
-    def _end_call(self, choice: int, growing: Growing, seal: Seal) -> None:
+    def _end_call(self, choice: int, growing: Growing, part: ToolCall, seal: Seal) -> None:
         if growing.call < 0:
             self._notes.dropped((growing.at, "seal"), f"only {seal.origin} can read its {seal.form}")
             return
-        self._send(choice, {"tool_calls": [{"index": growing.call, SIDE: {"seal": to_builtins(seal)}}]})
+        own: JsonObject = {SIDE: {"seal": to_builtins(seal)}}
+        if seal.origin == NAME:
+            note_unsaid(seal, (CALL_SEAL,), growing.at, self._notes)
+            own = {"extra_content": encode_call_seal(seal)}
+        place, key = ("custom", "input") if part.freeform else ("function", "arguments")
+        # OpenAI's client cannot read a delta of a call without this.
+        self._send(choice, {"tool_calls": [{"index": growing.call, place: {key: ""}, **own}]})
 
     def _end_text(self, choice: int, state: ChoiceState, growing: Growing, seal: Seal | None) -> None:
         state.texts += growing.length

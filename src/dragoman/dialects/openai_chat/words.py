@@ -8,6 +8,7 @@ from dragoman.model.messages import Role
 from dragoman.model.reply import FinishReason
 
 NAME = "openai_chat"
+CALL_SEAL = "thought_signature"  # the form of the seal of a call: Google's `extra_content`
 
 LIMITS = ("max_tokens", "max_completion_tokens")  # both say max_output; servers take one or the other
 

@@ -12,6 +12,7 @@ from dragoman.dialects.openai_responses.services import COUNTS, DOORS
 from dragoman.dialects.openai_responses.stream_decoder import StreamDecoder, StreamEncoder
 from dragoman.dialects.openai_responses.words import NAME
 from dragoman.jsontypes import JsonObject
+from dragoman.passes.carry_state import StateSlots
 
 # Keys that only Responses has. Requests for embeddings and speech have an `input` too.
 _TELLING = frozenset(
@@ -85,4 +86,5 @@ DIALECT = Dialect(
     stores_replies=True,
     searches_web=True,
     seal_form="encrypted",
+    slots=StateSlots(dialect=NAME, kind="thoughts", form="encrypted"),
 )

@@ -3,7 +3,7 @@
 Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
-from dragoman.dialects.openai_responses.words import NAME
+from dragoman.dialects.openai_responses.words import NAME, SEALED
 from dragoman.passes.profile import VISIBLE, Media, Profile, Spelling
 
 PROFILE = Profile(
@@ -16,6 +16,9 @@ PROFILE = Profile(
     echo="signed",
     seal_forms=("encrypted",),
     thoughts="not_last",
+    hides_thoughts=True,
+    sealed_option=("include", SEALED),
+    stores_unasked=True,
     state_keys=("previous_response_id", "conversation"),
     ranges={"max_output": (16, None)},
     longest={"user": 64, "cache_key": 64},

@@ -89,7 +89,8 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
 
 def _note_sealed(body: JsonObject) -> None:
     """Other dialects always send sealed reasoning, so dropping this `include` needs no note."""
-    if body.get("include") == [SEALED]:
+    include = body.get("include")
+    if type(include) is list and [entry for entry in include if entry != LOGPROBS] == [SEALED]:
         note_silent(body, "include")
 
 

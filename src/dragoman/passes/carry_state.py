@@ -1,0 +1,412 @@
+"""Reasoning state on its way through a client: out with an answer, back with the next request.
+
+A client keeps the opaque values of its own dialect and nothing else. `StateCarrier` puts what a foreign model needs
+back into those values, and `take_back_state` restores it. Dialects differ in what they keep:
+
+- thoughts: each thought has a value (Anthropic's `signature`, Responses' `encrypted_content`). The seal of a call
+  travels in a thought without words in front of it.
+- parts: calls and texts have a value, and clients may drop thoughts (Gemini's `thoughtSignature`). Thoughts travel in
+  the value of the next call, or at the end of the answer.
+- details: thoughts without words may stand beside the turn (`reasoning_details` of Chat dialects), calls have a value.
+
+An answer in the client's own dialect needs none of this. State that has no place here can be kept in a store, see
+stored_state.py.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
+from dragoman.model.fold import StartedParts, fold, merge_extras, unfold
+from dragoman.model.messages import Extras, Image, Message, Part, Reasoning, Seal, Text, ToolCall
+from dragoman.model.reply import Reply
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.state_envelope import CarriedState, StateKey, is_wrapped, unwrap_state, wrap_state
+
+
+class StateSlots(Struct, frozen=True, kw_only=True):
+    """Where the clients of a dialect keep opaque values."""
+
+    dialect: str
+    kind: Literal["thoughts", "parts", "details"]
+    form: str  # of the seal of a thought
+    wordless_form: str = ""  # of the seal of a thought without words, if that is another
+    call_form: str = ""  # of the seal of a call, if that is another
+
+
+class StateSource(Struct, frozen=True, kw_only=True):
+    """Who issued what is to be carried, where that is known."""
+
+    model: str | None = None
+    upstream: str | None = None
+
+
+# ---------------------------------------------------------------- out, with an answer
+
+
+class _Thought:
+    """A thought while its events come."""
+
+    __slots__ = ("choice", "held", "part", "texts")
+
+    def __init__(self, start: PartStart, part: Reasoning) -> None:
+        self.choice = start.choice
+        self.part = part
+        self.texts = [part.text]
+        self.held = not part.text  # its start was not sent yet: it may have no words at all
+
+
+class _Open(Struct):
+    """A text or a call while its events come."""
+
+    part: Part
+    choice: int
+    seal: Seal | None
+
+
+class _Turn:
+    """One answer (choice) as far as it has come."""
+
+    __slots__ = ("at", "details", "in_text", "waiting")
+
+    def __init__(self) -> None:
+        self.at = 0  # parts so far, as CarriedState counts them
+        self.in_text = False
+        self.waiting: list[tuple[int, Reasoning]] = []  # thoughts that are not carried yet
+        self.details = 0
+
+    def count(self, part: Part) -> None:
+        if not (self.in_text and type(part) is Text):
+            self.at += 1
+        self.in_text = type(part) is Text
+
+
+# Whose seals a client can keep for us. Other seals stay where they are: the encoder notes their loss.
+_SEALED: dict[str, tuple[type[Part], ...]] = {
+    "thoughts": (ToolCall,),
+    "parts": (ToolCall, Text, Image),
+    "details": (ToolCall, Text),
+}
+_NOTHING = CarriedState()
+
+
+class StateCarrier:
+    """Puts the state of a foreign answer into opaque values of the client's dialect: events in, events out."""
+
+    def __init__(self, slots: StateSlots, source: StateSource, key: StateKey) -> None:
+        self._slots, self._source, self._key = slots, source, key
+        self._started: StartedParts | None = None
+        self._turns: dict[int, _Turn] = {}
+        self._thoughts: dict[int, _Thought] = {}  # those that are open
+        self._open: dict[int, _Open] = {}  # texts and calls that may have a seal
+        self._numbers: dict[int, int] = {}  # index of a part -> its index in what goes out
+        self._next = 0
+        self._same = True  # no index has changed yet
+
+    def stage(self, notes: Notes) -> None:
+        """What is noted of a stream from here on is about what goes out."""
+        self._started = notes.stage(StartedParts())
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        if self._same and len(events) == 1:
+            (only,) = events
+            if type(only) is PartDelta and only.index not in self._thoughts:  # fast path: text as it comes
+                return events
+        carried = [out for event in events for out in self._feed(event)]
+        if self._started is not None:
+            self._started.feed(carried)
+        return carried
+
+    def _feed(self, event: Event) -> Iterator[Event]:
+        match event:
+            case PartDelta():
+                yield from self._delta(event)
+            case PartStart():
+                yield from self._start(event)
+            case PartEnd(index=index) if index in self._thoughts:
+                yield from self._end_thought(event, self._thoughts.pop(index))
+            case PartEnd():
+                yield from self._end_part(event)
+            case ReplyEnd():
+                yield from self._end_turns()
+                yield event
+            case _:
+                yield event
+
+    def _number(self, index: int) -> int:
+        """A new index for a part that starts now."""
+        number = self._numbers[index] = self._next
+        self._next += 1
+        self._same = self._same and number == index
+        return number
+
+    def _delta(self, event: PartDelta) -> Iterator[Event]:
+        thought = self._thoughts.get(event.index)
+        if thought is not None:
+            thought.texts.append(event.text)
+            if thought.held and event.text:
+                thought.held = False
+                yield self._start_thought(event.index, thought)
+            if thought.held:
+                return
+        number = self._numbers[event.index]
+        yield event if number == event.index else replace(event, index=number)
+
+    def _start(self, event: PartStart) -> Iterator[Event]:
+        part, turn = event.part, self._turns.setdefault(event.choice, _Turn())
+        if type(part) is Reasoning and not self._is_native(part.seal):
+            thought = self._thoughts[event.index] = _Thought(event, part)
+            if not thought.held:
+                yield self._start_thought(event.index, thought)
+            return
+        if type(part) is not Reasoning:
+            turn.count(part)
+        if type(part) in _SEALED[self._slots.kind] and not self._is_native(getattr(part, "seal", None)):
+            seal: Seal | None = getattr(part, "seal", None)
+            if seal is not None:
+                part = replace(part, seal=None)
+            if seal is not None and type(part) is ToolCall and self._slots.kind == "thoughts":
+                yield from self._carry(event.choice, CarriedState(seal=self._stamp(seal), call=part.id))
+                seal = None
+            elif seal is not None and type(part) is ToolCall and self._slots.kind == "details":
+                part = replace(part, seal=self._wrap(CarriedState(seal=self._stamp(seal)), self._slots.call_form))
+                seal = None
+            self._open[event.index] = _Open(part, event.choice, seal)
+        yield PartStart(index=self._number(event.index), choice=event.choice, part=part)
+
+    def _start_thought(self, index: int, thought: _Thought) -> PartStart:
+        part = replace(thought.part, seal=None, extras=self._own(thought.part.extras))
+        return PartStart(index=self._number(index), choice=thought.choice, part=part)
+
+    def _end_thought(self, event: PartEnd, thought: _Thought) -> Iterator[Event]:
+        if self._is_native(event.seal):
+            if thought.held:
+                yield self._start_thought(event.index, thought)
+            yield replace(event, index=self._numbers[event.index])
+            return
+        turn = self._turns[thought.choice]
+        whole = self._whole(thought, event)
+        seal: Seal | None = None
+        carried: Iterable[Event] = ()
+        if self._slots.kind == "thoughts":
+            state = CarriedState(thoughts=((turn.at, whole),))
+            if thought.held:
+                yield from self._carry(thought.choice, state)
+                return
+            seal = self._wrap(state)
+        else:
+            turn.waiting.append((turn.at, whole))
+            if self._slots.kind == "details" and (whole.seal is not None or turn.at):
+                carried = self._carry(thought.choice, CarriedState(thoughts=tuple(turn.waiting)))
+                turn.waiting.clear()
+        if not thought.held:
+            yield PartEnd(index=self._numbers[event.index], seal=seal)
+        yield from carried
+
+    def _end_part(self, event: PartEnd) -> Iterator[Event]:
+        number, opened = self._numbers[event.index], self._open.pop(event.index, None)
+        if opened is None or self._is_native(event.seal):
+            yield event if number == event.index else replace(event, index=number)
+            return
+        seal = event.seal or opened.seal
+        state = CarriedState(seal=seal and self._stamp(seal))
+        call = opened.part.id if type(opened.part) is ToolCall else None
+        if self._slots.kind == "parts":
+            turn = self._turns[opened.choice]
+            if turn.waiting and (seal is not None or call is not None):
+                state = replace(state, thoughts=tuple(turn.waiting))
+                turn.waiting.clear()
+        if state == _NOTHING:
+            yield PartEnd(index=number, extras=event.extras)
+        elif self._slots.kind == "parts" or (self._slots.kind == "details" and call is not None):
+            yield PartEnd(index=number, seal=self._wrap(state, self._slots.call_form), extras=event.extras)
+        else:
+            yield PartEnd(index=number, extras=event.extras)
+            yield from self._carry(opened.choice, replace(state, call=call))
+
+    def _end_turns(self) -> Iterator[Event]:
+        """Thoughts that no call follows. Gemini itself ends an answer with a signature on an empty text."""
+        for choice, turn in self._turns.items():
+            if self._slots.kind == "parts" and turn.waiting:
+                seal = self._wrap(CarriedState(thoughts=tuple(turn.waiting)))
+                yield from self._add(choice, Text(text="", seal=seal))
+
+    def _carry(self, choice: int, state: CarriedState) -> Iterator[Event]:
+        """A thought without words that has a value."""
+        slots, extras = self._slots, {}
+        if slots.kind == "details":
+            turn = self._turns[choice]
+            extras = {slots.dialect: {"~index": turn.details, "format": "unknown"}}
+            turn.details += 1
+        seal = self._wrap(state, slots.wordless_form)
+        yield from self._add(choice, Reasoning(text="", seal=seal, extras=extras))
+
+    def _add(self, choice: int, part: Part) -> Iterator[Event]:
+        index, self._next, self._same = self._next, self._next + 1, False
+        yield PartStart(index=index, choice=choice, part=part)
+        yield PartEnd(index=index)
+
+    def _wrap(self, state: CarriedState, form: str = "") -> Seal:
+        return Seal(origin=self._slots.dialect, value=wrap_state(state, self._key), form=form or self._slots.form)
+
+    def _is_native(self, seal: Seal | None) -> bool:
+        return seal is not None and seal.origin == self._slots.dialect
+
+    def _own(self, extras: Extras) -> Extras:
+        own = self._slots.dialect
+        return {own: extras[own]} if own in extras else {}
+
+    def _whole(self, thought: _Thought, end: PartEnd) -> Reasoning:
+        part, extras = thought.part, merge_extras(thought.part.extras, end.extras)
+        seal = end.seal or part.seal
+        theirs = {name: keys for name, keys in extras.items() if name != self._slots.dialect}
+        return replace(part, text="".join(thought.texts), seal=seal and self._stamp(seal), extras=theirs)
+
+    def _stamp(self, seal: Seal) -> Seal:
+        return replace(seal, model=seal.model or self._source.model, upstream=seal.upstream or self._source.upstream)
+
+
+def has_state(parts: Iterable[Part]) -> bool:
+    """Whether there is a thought or a seal."""
+    return any(type(part) is Reasoning or getattr(part, "seal", None) is not None for part in parts)
+
+
+def carry_reply(reply: Reply, carrier: StateCarrier, notes: Notes) -> Reply:
+    """A whole answer, with its state where the client keeps it."""
+    if not any(has_state(choice.parts) for choice in reply.choices):  # fast path: no thoughts
+        return reply
+    carried = fold(carrier.feed(list(unfold(reply))))
+    return notes.stage(carried) if isinstance(carried, Reply) else reply
+
+
+# ---------------------------------------------------------------- back, with the next request
+
+
+def take_back_state(request: Request, slots: StateSlots, key: StateKey, notes: Notes) -> Request:
+    """The request with the state that its client brought back; the same object if there is none."""
+    messages = list(request.messages)
+    changed = False
+    for first, last in _assistant_runs(request.messages):
+        if any(_is_carrier(part) for message in messages[first:last] for part in message.parts):
+            messages[first:last] = _restore_run(messages[first:last], first, slots, key, notes)
+            changed = True
+    return replace(request, messages=tuple(m for m in messages if m is not _GONE)) if changed else request
+
+
+_GONE = Message(role="assistant", parts=())  # stands for a message that only carried state
+
+
+def _assistant_runs(messages: tuple[Message, ...]) -> Iterator[tuple[int, int]]:
+    """Neighbouring messages of the assistant are one turn."""
+    first = 0
+    for i in range(len(messages) + 1):
+        if i == len(messages) or messages[i].role != "assistant":
+            if i > first:
+                yield first, i
+            first = i + 1
+
+
+def _is_carrier(part: Part) -> bool:
+    seal = getattr(part, "seal", None)
+    return seal is not None and is_wrapped(seal.value)
+
+
+def _restore_run(run: list[Message], first: int, slots: StateSlots, key: StateKey, notes: Notes) -> list[Message]:
+    """The messages of one turn, restored."""
+    calls: dict[str, Seal] = {}
+    restored = []
+    for i, message in enumerate(run, first):
+        at: At = (((ROOT, "messages"), i), "parts")
+        turn = _Restored(slots, key, at, notes, calls)
+        for j, part in enumerate(message.parts):
+            turn.take(part, j)
+        parts = turn.finish()
+        restored.append(replace(message, parts=parts) if parts or not message.parts else _GONE)
+    if calls:
+        restored = [_seal_calls(message, calls) for message in restored]
+    return restored
+
+
+def _seal_calls(message: Message, calls: dict[str, Seal]) -> Message:
+    parts = tuple(
+        replace(part, seal=calls[part.id]) if type(part) is ToolCall and part.id in calls else part
+        for part in message.parts
+    )
+    return replace(message, parts=parts) if parts != message.parts else message
+
+
+class _Restored:
+    """The parts of one message, restored."""
+
+    def __init__(self, slots: StateSlots, key: StateKey, at: At, notes: Notes, calls: dict[str, Seal]) -> None:
+        self._in_place = slots.kind == "thoughts"
+        self._key, self._at, self._notes = key, at, notes
+        self._calls = calls  # id -> seal, for the whole turn
+        self._parts: list[Part] = []
+        self._placed: list[tuple[int, Reasoning]] = []
+        self._shown: set[int] = set()  # thoughts that the client brought back as it was shown them
+        self._text: Seal | None = None
+
+    def take(self, part: Part, number: int) -> None:
+        seal = getattr(part, "seal", None)
+        if seal is None or not is_wrapped(seal.value):
+            if type(part) is Reasoning and seal is None:
+                self._shown.add(len(self._parts))
+            self._parts.append(part)
+            return
+        state = unwrap_state(seal.value, self._key)
+        if state is None:
+            why = "reasoning state that is damaged, or was made for another key"
+            self._notes.dropped(((self._at, number), "seal"), why)
+            if type(part) is not Reasoning or part.text:
+                self._parts.append(replace(part, seal=None))
+        elif type(part) is Reasoning:
+            self._take_thought(state)
+        else:
+            self._placed += state.thoughts
+            if not (type(part) is Text and not part.text and state.seal is None):  # it only carried thoughts
+                self._parts.append(replace(part, seal=state.seal))
+
+    def _take_thought(self, state: CarriedState) -> None:
+        if self._in_place:
+            self._parts += [thought for _, thought in state.thoughts]
+        else:
+            self._placed += state.thoughts
+        if state.call is not None and state.seal is not None:
+            self._calls[state.call] = state.seal
+        elif state.seal is not None:
+            self._text = state.seal
+
+    def finish(self) -> tuple[Part, ...]:
+        parts = self._parts
+        if self._placed:
+            parts = place_thoughts([p for i, p in enumerate(parts) if i not in self._shown], self._placed)
+        if self._text is not None:
+            parts = _seal_text(parts, self._text)
+        return tuple(parts)
+
+
+def place_thoughts(parts: list[Part], thoughts: Iterable[tuple[int, Reasoning]]) -> list[Part]:
+    """The thoughts of a turn in their places among its parts."""
+    waiting = sorted(thoughts, key=lambda placed: placed[0])
+    turn = _Turn()
+    done: list[Part] = []
+    for part in parts:
+        if type(part) is not Reasoning:
+            before = turn.at
+            turn.count(part)
+            while waiting and waiting[0][0] <= before < turn.at:
+                done.append(waiting.pop(0)[1])
+        done.append(part)
+    return done + [thought for _, thought in waiting]
+
+
+def _seal_text(parts: list[Part], seal: Seal) -> list[Part]:
+    place = next((i for i, part in enumerate(parts) if type(part) is Text), None)
+    if place is None:
+        return [*parts, Text(text="", seal=seal)]
+    return [replace(part, seal=seal) if i == place else part for i, part in enumerate(parts)]

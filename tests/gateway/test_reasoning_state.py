@@ -1,0 +1,106 @@
+"""Reasoning state survives real clients: three tool turns of a model that thinks, behind every door, streamed or not.
+
+The history comes back as the official SDK itself dumps its objects, without any member that its types do not know. The
+providers are strict: they refuse a signature that is missing, changed or foreign.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from dragoman.dialects import find_dialect
+from dragoman.model.messages import Reasoning, ToolCall, ToolResult
+from dragoman.model.reply import Choice, Finish, Reply
+from dragoman.model.request import Request
+from dragoman.notes import Notes
+from dragoman.testing.provider import Provider, serve
+from dragoman.testing.seals import SENTINEL
+from dragoman.wire import WireRequest
+from tests.gateway.house import House, open_house, upstream
+from tests.gateway.sdks import DOORS, WEATHER, Said
+
+# upstream: kind, dialect, model
+UPSTREAMS = {
+    "anthropic": ("anthropic", "anthropic", "claude-sonnet-4-6"),
+    "gemini": ("gemini", "gemini", "gemini-3-pro"),
+    "openai": ("openai", "openai_responses", "gpt-5"),
+    "openrouter": ("openrouter", "openai_chat", "google/gemini-3-pro"),
+    "deepseek": ("deepseek", "openai_chat", "deepseek-reasoner"),
+    "ollama": ("ollama", "ollama", "qwen3"),
+}
+CITIES = ("Bergen", "Seoul", "Lima")
+
+
+def think_and_call(request: Request) -> Reply:
+    """A thought and a call for each city, then a thought and the answer."""
+    done = sum(isinstance(part, ToolResult) for message in request.messages for part in message.parts)
+    thought = Reasoning(text=f"Thought {done} about the weather.", summary=True)
+    if done == len(CITIES):
+        parts: tuple[Any, ...] = (thought, text_of("Rain."))
+        return Reply(id=f"r{done}", model=request.model, choices=(Choice(parts=parts, finish=Finish(reason="stop")),))
+    call = ToolCall(id=f"call_{done}", name="get_weather", arguments=f'{{"city":"{CITIES[done]}"}}')
+    finish = Finish(reason="tool_call")
+    return Reply(id=f"r{done}", model=request.model, choices=(Choice(parts=(thought, call), finish=finish),))
+
+
+def text_of(words: str) -> Any:
+    from dragoman.model.messages import Text
+
+    return Text(text=words)
+
+
+@pytest.fixture(scope="module", params=list(UPSTREAMS))
+def behind(request: pytest.FixtureRequest) -> Iterator[tuple[str, Provider, House]]:
+    kind, dialect, model = UPSTREAMS[request.param]
+    with serve(kind, brain=think_and_call, odd=False) as provider:
+        spec = upstream("far", dialect, provider.base_url, kind=kind, models=(model,))
+        with open_house(spec) as house:
+            yield request.param, provider, house
+
+
+@pytest.fixture(scope="module", params=[name for name in DOORS if name != "ollama"])
+def door_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def ask_three_times(door: Any, model: str, *, stream: bool, forget: Any = None) -> list[Said]:
+    said = [door.ask(model, "The weather?", tools=[WEATHER], think=True, stream=stream)]
+    while said[-1].calls:
+        history = forget(said[-1].raw) if forget is not None else said[-1].raw
+        results = ["rain"] * len(said[-1].calls)
+        said.append(door.ask(model, "", tools=[WEATHER], after=history, results=results, think=True, stream=stream))
+    return said
+
+
+def thoughts_sent(provider: Provider, dialect: str) -> list[list[Any]]:
+    """What each request brought the provider of its own thoughts and signatures."""
+    sent: list[list[Any]] = []
+    for seen in provider.requests:
+        body = seen.json
+        request = find_dialect(dialect).decode_request(WireRequest(body=body, path=seen.path), Notes())
+        parts = [part for message in request.messages if message.role == "assistant" for part in message.parts]
+        if dialect == "gemini":
+            sent.append([part.seal for part in parts if isinstance(part, ToolCall)])
+        else:
+            sent.append([part for part in parts if isinstance(part, Reasoning)])
+    return sent
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_thoughts_come_back_to_their_vendor(behind: tuple[str, Provider, House], door_name: str, stream: bool) -> None:
+    name, provider, house = behind
+    _, dialect, model = UPSTREAMS[name]
+    provider.reset()
+    door = DOORS[door_name](house.url)
+    try:
+        said = ask_three_times(door, model, stream=stream)
+    finally:
+        door.close()
+    assert provider.refusals == []
+    assert [len(one.calls) for one in said] == [1, 1, 1, 0]
+    assert said[-1].text == "Rain."
+    assert all("Thought" in one.thought for one in said), [one.thought for one in said]
+    sent = thoughts_sent(provider, dialect)
+    assert [len(thoughts) for thoughts in sent] == [0, 1, 2, 3]
+    assert SENTINEL not in str(sent)
