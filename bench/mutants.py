@@ -18,10 +18,11 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,6 +48,8 @@ LEFT_OUT = ("profile.py", "words.py", "__init__.py", "services.py", "failure.py"
 EVERY = 8  # of the recorded cases
 LARGEST = 20_000  # bytes of a probe
 LIMIT_S = 240  # for one mutant
+WORKERS = 2
+HANGS = "laws: it hangs"
 
 # ---------------------------------------------------------------- mistakes
 
@@ -286,24 +289,48 @@ def judge(mutant: Mutant, probes: list[Probe], baseline: list[bytes]) -> str:
         return f"laws: {type(error).__name__}"
     if broken:
         return f"laws: {broken}"
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
-    return "unit tests" if pytest.main([*options, *unit_tests(mutant.file)]) else "SURVIVED"
+    return "unit tests" if run_tests(mutant.file) else "SURVIVED"
 
 
-def in_child(mutant: Mutant, probes: list[Probe], baseline: list[bytes]) -> str:
+def run_tests(file: Path) -> bool:
+    """Whether a unit test fails."""
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore", "--no-header"]
+    return pytest.main([*options, *unit_tests(file)]) != pytest.ExitCode.OK
+
+
+def in_child(work: Callable[[], str]) -> str:
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         signal.alarm(LIMIT_S)
         with open(os.devnull, "w") as null, contextlib.redirect_stdout(null), contextlib.redirect_stderr(null):
-            answer = judge(mutant, probes, baseline)
+            try:
+                answer = work()
+            except BaseException as error:  # the child must not go on as a second parent
+                answer = f"the bench failed: {error}"
         os.write(write, answer.encode()[:4000])
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         answer = pipe.read().decode()
     os.waitpid(child, 0)
-    return answer or "laws: it hangs"
+    return answer or HANGS
+
+
+def in_workers(run: Callable[[int, Any], None]) -> list[str]:
+    """The lines that the workers log. They are processes: a fork out of a thread may wait for a lock for ever."""
+    logs = [tempfile.NamedTemporaryFile("w+") for _ in range(WORKERS)]  # noqa: SIM115
+    workers = []
+    for number, log in enumerate(logs):
+        worker = os.fork()
+        if worker == 0:
+            run(number, log)
+            log.flush()
+            os._exit(0)
+        workers.append(worker)
+    for worker in workers:
+        os.waitpid(worker, 0)
+    return [line for log in logs for line in Path(log.name).read_text("utf-8").split("\n") if line]
 
 
 def main() -> int:
@@ -314,18 +341,23 @@ def main() -> int:
     mutants = [m for m in all_mutants() if args.only in str(m.file)]
     chosen = mutants[:: max(1, len(mutants) // args.count)]
     probes = {name: find_probes(name) for name in (*DIALECTS, None)}
+    for folder in {mutant.file.parent for mutant in chosen}:  # without a mistake nothing may fail
+        failed = in_child(lambda: "failed" if run_tests(folder / "reply.py") else "")  # noqa: B023
+        assert failed == HANGS, f"{folder.name}: unit tests fail without a mutant, or the bench does: {failed}"
     baselines = {name: written(found) for name, found in probes.items()}
 
-    def run(mutant: Mutant) -> tuple[Mutant, str]:
-        name = mutant.file.parent.name if mutant.file.parent.name in DIALECTS else None
-        return mutant, in_child(mutant, probes[name], baselines[name])
+    def run(number: int, log: Any) -> None:
+        for mutant in chosen[number::WORKERS]:
+            name = mutant.file.parent.name if mutant.file.parent.name in DIALECTS else None
+            answer = in_child(partial(judge, mutant, probes[name], baselines[name]))
+            words = f"{answer[:90]:90} {mutant.file.relative_to(SOURCE)} {mutant.words[:80]}".replace("\n", " ")
+            sys.stdout.write(f"{words}\n")
+            sys.stdout.flush()
+            log.write(answer.partition(":")[0] + "\n")
 
     count: Counter[str] = Counter()
-    with ThreadPoolExecutor(2) as pool:
-        for mutant, answer in pool.map(run, chosen):
-            count[answer.partition(":")[0]] += 1
-            sys.stdout.write(f"{answer[:90]:90} {mutant.file.relative_to(SOURCE)} {mutant.words[:80]}\n")
-            sys.stdout.flush()
+    for name in in_workers(run):
+        count[name] += 1
     changed = sum(count.values()) - count["same"]
     caught = changed - count["SURVIVED"]
     sys.stdout.write(

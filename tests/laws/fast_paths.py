@@ -6,7 +6,8 @@ of such an `if` ends in
     # fast path: NAME
 
 and `without(NAME)` compiles it as an `if` that is never true. On a line such as `found = known.get(key)` the mark means
-that something was remembered; without it nothing is found.
+that something was remembered; without it nothing is found. A function with a mark decides for a fast path: it stays as
+it is, but mutants are made of it.
 """
 
 import ast
@@ -23,6 +24,7 @@ import dragoman
 
 ROOT = Path(dragoman.__file__).parent
 MARK = re.compile(r"# fast path: (.+)")
+Statement: TypeAlias = ast.If | ast.FunctionDef | ast.Assign
 
 
 class Mark(NamedTuple):
@@ -72,7 +74,7 @@ def _switched_off(file: Path, lines: list[int]) -> ast.Module:
     for node in [find_statement(tree, line) for line in lines]:
         if isinstance(node, ast.If):  # the condition stays, so that the names in it mean what they meant
             node.test = ast.BoolOp(op=ast.And(), values=[ast.Constant(False), node.test])
-        else:
+        elif isinstance(node, ast.Assign):
             node.value = ast.Constant(None)
     return tree
 
@@ -80,53 +82,40 @@ def _switched_off(file: Path, lines: list[int]) -> ast.Module:
 class Mutant(NamedTuple):
     """A fast path that takes too much: one of its conditions is gone."""
 
-    name: str
-    words: str  # the condition
-    file: Path
-    codes: dict[str, CodeType]
+    mark: Mark
+    number: int  # of the condition
+    words: str
+
+
+def find_mutants(name: str) -> list[Mutant]:
+    """One for each condition of a fast path."""
+    found = []
+    for mark in find_marks():
+        if mark.name == name:
+            tree = ast.parse(mark.file.read_text("utf-8"))
+            changes = _changes(find_statement(tree, mark.line))
+            found += [Mutant(mark, number, words) for number, (words, _) in enumerate(changes)]
+    return found
 
 
 @contextmanager
 def broken(mutant: Mutant) -> Iterator[None]:
-    with _swapped({mutant.file: mutant.codes}):
+    """The code with a mutant in it."""
+    file = mutant.mark.file
+    tree = ast.parse(file.read_text("utf-8"))
+    _, change = list(_changes(find_statement(tree, mutant.mark.line)))[mutant.number]
+    change()
+    with _swapped({file: _compile(file, tree)}):
         yield
-
-
-def find_mutants(name: str, guards: tuple[str, ...] = ()) -> Iterator[Mutant]:
-    """One for each condition of a fast path. `guards` are functions that decide for it, by name."""
-    marks = [mark for mark in find_marks() if mark.name == name]
-    places = [(mark.file, mark.line, "") for mark in marks]
-    places += [(file, 0, guard) for guard in guards for file in _files_with(guard, {mark.file for mark in marks})]
-    for file, line, guard in places:
-        for number in range(10_000):
-            tree = ast.parse(file.read_text("utf-8"))
-            changes = list(_guard_changes(tree, guard) if guard else _changes(find_statement(tree, line)))
-            if number >= len(changes):
-                break
-            words, change = changes[number]
-            change()
-            yield Mutant(name, words, file, _compile(file, tree))
 
 
 Change: TypeAlias = tuple[str, Callable[[], None]]
 
 
-def _files_with(function: str, near: set[Path]) -> list[Path]:
-    """Where a function is: beside the mark, or else anywhere."""
-    found = [file for file in sorted(ROOT.rglob("*.py")) if f"def {function}(" in file.read_text("utf-8")]
-    assert found, f"no function {function}"
-    return [file for file in found if file in near] or found
-
-
-def _guard_changes(tree: ast.Module, guard: str) -> Iterator[Change]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and node.name == guard:
-            yield from _inner_changes(node)
-
-
-def _changes(node: ast.If | ast.Assign) -> Iterator[Change]:
+def _changes(node: Statement) -> Iterator[Change]:
     if isinstance(node, ast.If):
         yield from _weaken(node, ast.And, always=True)
+    if isinstance(node, ast.If | ast.FunctionDef):
         for inner in node.body:
             yield from _inner_changes(inner)
     elif isinstance(node.value, ast.Call) and ast.unparse(node.value.func).endswith(".get"):
@@ -155,14 +144,14 @@ def _weaken(node: ast.If, kind: type[ast.boolop], *, always: bool) -> Iterator[C
         yield ast.unparse(value), partial(setattr, node, "test", less)
 
 
-def find_statement(tree: ast.Module, line: int) -> ast.If | ast.Assign:
-    """The `if` whose head ends on a line, or the assignment on it."""
+def find_statement(tree: ast.Module, line: int) -> Statement:
+    """The `if` or the function whose head ends on a line, or the assignment on it."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and node.lineno <= line < node.body[0].lineno and node.test.end_lineno is not None:
+        if isinstance(node, ast.If | ast.FunctionDef) and node.lineno <= line < node.body[0].lineno:
             return node
         if isinstance(node, ast.Assign) and node.lineno == line:
             return node
-    raise AssertionError(f"no `if` and no assignment in line {line}")
+    raise AssertionError(f"no `if`, no function and no assignment in line {line}")
 
 
 # ---------------------------------------------------------------- other code in the same functions

@@ -77,6 +77,13 @@ TURNED = {
 }
 
 
+SCHEMAS = ("input_schema", "parameters", "parametersJsonSchema")  # fast paths do not look into them
+KEYED: dict[str, tuple[Any, ...]] = {
+    "usage": ({"prompt_tokens": 1, "completion_tokens": 3},),
+    "logprobs": ({"content": [{"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}]},),
+}
+
+
 def bend_each(value: Any, odd: tuple[Any, ...] = ODD) -> Iterator[Any]:
     """Every copy with one thing changed."""
     yield from odd
@@ -88,9 +95,8 @@ def bend_each(value: Any, odd: tuple[Any, ...] = ODD) -> Iterator[Any]:
             yield rest | {"usage": {"completion_tokens": 3}}
             if key in TURNED:
                 yield {TURNED.get(k, k): v for k, v in value.items()}
-            if key in ("input_schema", "parameters", "parametersJsonSchema"):
-                continue
-            for bent in bend_each(inner, odd):
+            inside = odd if key in SCHEMAS else (*bend_each(inner, odd), *KEYED.get(key, ()))
+            for bent in inside:
                 yield {k: bent if k == key else v for k, v in value.items()}
         for key, more in MORE.items():
             if key not in value:
@@ -361,6 +367,8 @@ def _vary_items(items: tuple[Any, ...], field: str) -> Iterator[tuple[Any, ...]]
             yield (*items[:i], one, *items[i:])
         for one in vary(item) if isinstance(item, VARIED) else ():
             yield (*items[:i], one, *items[i + 1 :])
+    for one in new:
+        yield (*items, one)
 
 
 def talks() -> list[Request]:
@@ -444,34 +452,51 @@ TEXTS = ('"', "\\", '"},"x":{"y":"', "\n\n", "é", '"sequence_number":1,')
 FEW: tuple[Any, ...] = (None, 0, 1, "", "x", [], {}, [{}])
 
 
+# Frames of servers, beside those that our own encoders write: (what stands in our frame, what stands there instead)
+SPELLINGS: dict[str, tuple[tuple[bytes, bytes], ...]] = {
+    "openai_chat": ((b',"choices":', b',"usage":null,"choices":'),),
+    "gemini": ((b'"index":0', b'"index":0,"tokenCount":1'),),
+}
+
+
 @cache
-def base_frames(dialect: str) -> tuple[list[bytes], bytes]:
-    """A usual stream as its dialect writes it, frame by frame, and what ends a frame."""
+def base_streams(dialect: str) -> tuple[tuple[tuple[bytes, ...], ...], bytes]:
+    """Usual streams of a dialect, frame by frame, and what ends a frame."""
     lines = [dump_json(event) + b"\n" for event in STORY]
     data = b"".join(convert_stream(lines, to=dialect, source="canonical")).replace(b"\r\n", b"\n")
     end = b"\n\n" if b"data: " in data else b"\n"
-    return data.split(end)[:-1], end
+    spelled = [data.replace(*spelling) for spelling in SPELLINGS.get(dialect, ())]
+    assert data not in spelled
+    return tuple(tuple(one.split(end)[:-1]) for one in (data, *spelled)), end
 
 
 def bent_streams(dialect: str) -> Iterator[list[bytes]]:
     """Whole streams with one frame bent, doubled, moved, left out, spelled in another way."""
-    frames, end = base_frames(dialect)
-    whole = b"".join(frame + end for frame in frames)
-    yield [whole]
-    yield [whole[i : i + 1] for i in range(len(whole))]
-    yield [whole.replace(b"\n", b"\r\n")]
+    streams, end = base_streams(dialect)
+    for frames in streams:
+        whole = b"".join(frame + end for frame in frames)
+        yield [whole]
+        yield [whole[i : i + 1] for i in range(len(whole))]
+        yield [whole.replace(b"\n", b"\r\n")]
+        for some in _bend_frames(frames):
+            yield [b"".join(frame + end for frame in some)]
+
+
+def _bend_frames(frames: tuple[bytes, ...]) -> Iterator[tuple[bytes, ...]]:
+    last_text = max(i for i, frame in enumerate(frames) if b'"e"' in frame)
     for i, frame in enumerate(frames):
-        for some in _around(frames, i):
-            yield [b"".join(one + end for one in some)]
+        yield from _around(frames, i)
         for bent in _bend_frame(frame):
-            yield [b"".join(one + end for one in (*frames[:i], bent, *frames[i + 1 :]))]
+            yield (*frames[:i], bent, *frames[i + 1 :])
+            if i == last_text:
+                yield (*frames[:i], bent, frames[-1])  # the end comes at once
 
 
-def _around(frames: list[bytes], i: int) -> Iterator[list[bytes]]:
+def _around(frames: tuple[bytes, ...], i: int) -> Iterator[tuple[bytes, ...]]:
     yield frames[:i] + frames[i + 1 :]
-    yield [*frames[:i], *frames[i + 1 : i + 2], frames[i], *frames[i + 2 :]]
+    yield (*frames[:i], *frames[i + 1 : i + 2], frames[i], *frames[i + 2 :])
     for other in frames:
-        yield [*frames[:i], other, *frames[i:]]
+        yield (*frames[:i], other, *frames[i:])
 
 
 def _bend_frame(frame: bytes) -> Iterator[bytes]:

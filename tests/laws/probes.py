@@ -72,8 +72,17 @@ def write_requests(name: str) -> Iterator[Try]:
 
 def send_requests(name: str) -> Iterator[Try]:
     asked = [read_request("canonical", dump_json(talk)) for talk in near_misses.talks()]
+    several = near_misses.dump({"model": "m", "n": 2} | near_misses.REQUESTS["openai_chat"])
+    own = [read_request(name, body, PATHS[name]) for name in DIALECTS for body in marked(name)]
+    own.append(read_request("openai_chat", several))
     for i, server in enumerate(SERVERS):
-        yield from (partial(send_request, one, server) for one in asked[i % 3 :: 3])
+        yield from (partial(send_request, one, server) for one in (*asked[i % 3 :: 3], *own))
+
+
+def marked(name: str) -> list[bytes]:
+    """Requests in which a client brings back a field of ours, with a seal or with something else in it."""
+    found = [body for body in near_misses.bent_requests(name) if b'"dragoman"' in body]
+    return found + [body.replace(b'"seal"', b'"other"') for body in found]
 
 
 def read_replies(name: str) -> Iterator[Try]:

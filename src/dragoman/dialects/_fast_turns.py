@@ -47,14 +47,16 @@ def encode_turns(
     return turns
 
 
-def fast_text(part: Part) -> str | None:
+def fast_text(part: Part) -> str | None:  # fast path: frequent turn
     """The text of a plain text part. None for an empty text and for every other part."""
     if type(part) is not Text or part.extras or part.cache or part.citations or part.seal or part.logprobs is not None:
         return None
     return part.text or None
 
 
-def fast_calls(parts: tuple[Part, ...], first: int, dialect: str) -> tuple[ToolCall, ...] | None:
+def fast_calls(
+    parts: tuple[Part, ...], first: int, dialect: str
+) -> tuple[ToolCall, ...] | None:  # fast path: frequent turn
     """The parts from index `first` on, if all of them are plain calls. Else None."""
     calls = parts[first:] if first else parts
     for part in calls:
@@ -65,7 +67,7 @@ def fast_calls(parts: tuple[Part, ...], first: int, dialect: str) -> tuple[ToolC
     return cast("tuple[ToolCall, ...]", calls)
 
 
-def fast_result(part: ToolResult, dialect: str) -> str | None:
+def fast_result(part: ToolResult, dialect: str) -> str | None:  # fast path: frequent turn
     """The text of a result that has only a plain text and perhaps a name. None for any other result, and for a text
     that starts with our mark of a failed call."""
     if len(part.parts) != 1 or part.failed is not None or part.cache or part.freeform:

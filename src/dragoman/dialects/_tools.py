@@ -105,7 +105,7 @@ def note_lost_names(messages: tuple[Message, ...], dialect: str, notes: Notes) -
                 notes.dropped((at, "name"), f"{dialect}'s results have no name, only the id of their call")
 
 
-def has_names(messages: Iterable[Message]) -> bool:
+def has_names(messages: Iterable[Message]) -> bool:  # fast path: results without names
     """A fast check whether any result has a name."""
     for message in messages:
         for part in message.parts:

@@ -86,7 +86,7 @@ def fit_media(request: Request, profile: Profile, notes: Notes) -> Request:
 _CONCERNED = frozenset({Image, Document, Audio, Video, Opaque})
 
 
-def _is_concerned(parts: tuple[Part, ...]) -> bool:
+def _is_concerned(parts: tuple[Part, ...]) -> bool:  # fast path: no media
     """Whether there is anything but words and calls, in the results too: nearly never, so this is quick."""
     for part in parts:
         kind = type(part)
@@ -286,7 +286,7 @@ def move_result_media(request: Request, profile: Profile, notes: Notes) -> Reque
 MEDIA = (Image, Document, Audio, Video)
 
 
-def _any_media(request: Request) -> bool:
+def _any_media(request: Request) -> bool:  # fast path: no media in results
     for message in request.messages:
         if message.role == "user":  # results stand in user turns
             for part in message.parts:

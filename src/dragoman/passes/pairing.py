@@ -37,7 +37,7 @@ def pair_calls(request: Request, profile: Profile, notes: Notes) -> Request:
     return replace(request, messages=tuple(repair.run()))
 
 
-def _is_paired(messages: tuple[Message, ...], ordered: bool) -> bool:
+def _is_paired(messages: tuple[Message, ...], ordered: bool) -> bool:  # fast path: paired calls
     pending: list[str] = []
     answering = False
     for message in messages:
@@ -270,7 +270,7 @@ def _as_text(result: ToolResult) -> tuple[Part, ...]:
     return (Text(text=head), *result.parts)
 
 
-def _are_named(messages: tuple[Message, ...]) -> bool:
+def _are_named(messages: tuple[Message, ...]) -> bool:  # fast path: named results
     """Whether nothing is to do, for histories without reused ids."""
     names: dict[str, str] = {}
     for message in messages:

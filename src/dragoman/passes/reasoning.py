@@ -32,7 +32,7 @@ def replay_reasoning(request: Request, profile: Profile, notes: Notes) -> Reques
 _SEALED = frozenset({Text, ToolCall, Image})
 
 
-def any_sealed(messages: tuple[Message, ...]) -> bool:
+def any_sealed(messages: tuple[Message, ...]) -> bool:  # fast path: no thoughts
     """Whether there is a thought or a seal anywhere."""
     for message in messages:
         for part in message.parts:
@@ -42,7 +42,7 @@ def any_sealed(messages: tuple[Message, ...]) -> bool:
     return False
 
 
-def _is_concerned(parts: tuple[Part, ...], model: str, profile: Profile) -> bool:
+def _is_concerned(parts: tuple[Part, ...], model: str, profile: Profile) -> bool:  # fast path: no thoughts
     for part in parts:
         kind = type(part)
         if kind is Reasoning:

@@ -30,7 +30,7 @@ def tell_server_history(request: Request, profile: Profile, notes: Notes) -> Req
     return replace(request, messages=tuple(messages))
 
 
-def _any_foreign(request: Request, dialect: str) -> bool:
+def _any_foreign(request: Request, dialect: str) -> bool:  # fast path: nothing foreign
     for message in request.messages:
         for part in message.parts:
             if type(part) is Opaque and part.dialect != dialect:

@@ -58,7 +58,7 @@ def _join(request: Request, notes: Notes, fits: Fits) -> Request:
     return replace(request, messages=tuple(joined))
 
 
-def _any_fit(messages: tuple[Message, ...], fits: Fits) -> bool:
+def _any_fit(messages: tuple[Message, ...], fits: Fits) -> bool:  # fast path: turns apart
     for i in range(1, len(messages)):
         if messages[i - 1].role == messages[i].role and fits(messages[i - 1], messages[i]):
             return True
@@ -109,7 +109,7 @@ def set_results_apart(request: Request, profile: Profile, notes: Notes) -> Reque
     return replace(request, messages=tuple(messages))
 
 
-def _is_mixed(message: Message) -> bool:
+def _is_mixed(message: Message) -> bool:  # fast path: results apart
     if message.role != "user" or len(message.parts) < 2:
         return False
     count = sum(isinstance(part, ToolResult) for part in message.parts)
@@ -198,7 +198,7 @@ def drop_silent_turns(request: Request, profile: Profile, notes: Notes) -> Reque
     return replace(request, messages=tuple(m for i, m in enumerate(request.messages) if i not in set(silent)))
 
 
-def _any_blank(messages: tuple[Message, ...]) -> bool:
+def _any_blank(messages: tuple[Message, ...]) -> bool:  # fast path: nothing blank
     """Whether anything may be blank: mostly nothing is, so this is quick."""
     for message in messages:
         if not message.parts:
@@ -218,7 +218,7 @@ def _any_blank(messages: tuple[Message, ...]) -> bool:
     return False
 
 
-def _holds_blank(parts: tuple[Part, ...]) -> bool:
+def _holds_blank(parts: tuple[Part, ...]) -> bool:  # fast path: nothing blank
     for part in parts:
         kind = type(part)
         if kind is Text:
@@ -363,7 +363,7 @@ def say_refusals_as_text(request: Request, profile: Profile, notes: Notes) -> Re
     return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
 
 
-def _any_refusal(messages: tuple[Message, ...]) -> bool:
+def _any_refusal(messages: tuple[Message, ...]) -> bool:  # fast path: no refusal
     for message in messages:
         for part in message.parts:
             if type(part) is Refusal:

@@ -151,11 +151,17 @@ def _call(asked: ClientRequest, target: str) -> tuple[UpstreamCall, int]:
     server, _, model = target.partition("/")
     kind, _, dialect = server.partition(":")
     spoken = (dialect,) if dialect else load_rows().kinds[kind].dialects
-    upstream = Upstream(name=kind, kind=kind, dialect=spoken[0], dialects=spoken)
-    state, at, copies = UpstreamState(upstream, lambda: 0.0), Target(upstream, model), 1
+    state, copies = _state(kind, spoken), 1
+    at = Target(state.spec, model)
     if (asked.request.choices or 1) > 1:
         asked, copies = split(asked, state, at, refuse=frozenset())
     return render(asked, state, at, stream=bool(asked.request.stream), refuse=frozenset()), copies
+
+
+@cache
+def _state(kind: str, spoken: tuple[str, ...]) -> UpstreamState:
+    """One for all requests, as in a gateway."""
+    return UpstreamState(Upstream(name=kind, kind=kind, dialect=spoken[0], dialects=spoken), lambda: 0.0)
 
 
 def _written(made: Converted) -> Written:

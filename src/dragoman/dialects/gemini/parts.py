@@ -92,7 +92,7 @@ def decode_part(part: JsonObject, calls: Calls) -> Part:
             return Opaque(dialect=NAME, body=part)  # code, server tools, new kinds of parts
 
 
-def _decode_fast(part: JsonObject, calls: Calls) -> ToolCall | ToolResult | None:
+def _decode_fast(part: JsonObject, calls: Calls) -> ToolCall | ToolResult | None:  # fast path: gemini part
     """Decode the most frequent calls and results in few steps. None for any other part."""
     call = part.get("functionCall")
     if type(call) is dict and len(call) == 3:

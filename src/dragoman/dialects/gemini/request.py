@@ -340,7 +340,9 @@ def _note_developer(message: Message, at: At, notes: Notes) -> None:
         notes.altered((at, "role"), "gemini does not tell developer from system")
 
 
-def _encode_fast(names: dict[str, str], message: Message, at: At, notes: Notes) -> JsonObject | None:
+def _encode_fast(
+    names: dict[str, str], message: Message, at: At, notes: Notes
+) -> JsonObject | None:  # fast path: frequent turn
     parts, role = message.parts, message.role
     if not parts or (role != "assistant" and role != "user"):
         return None

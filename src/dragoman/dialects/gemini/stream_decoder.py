@@ -150,7 +150,7 @@ class StreamDecoder:
             self._keys = ()
             self._extras |= {key: value for key, value in body.items() if key not in TOP and value is not None}
 
-    def _read_text(self, body: JsonObject, events: list[Event], block: bytes) -> bool:
+    def _read_text(self, body: JsonObject, events: list[Event], block: bytes) -> bool:  # fast path: gemini text
         """Read a frame that only adds to the open text and the counts, as nearly every frame does. Else False."""
         candidates = body.get("candidates")
         candidate = candidates[0] if type(candidates) is list and len(candidates) == 1 else None

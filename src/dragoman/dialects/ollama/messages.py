@@ -72,7 +72,7 @@ class _History:
         self._waiting.extend((part.id, part.name) for part in parts if type(part) is ToolCall)
         self.messages.append(Message(role=role, parts=parts, extras=leftovers(message, NAME)))
 
-    def _read_fast_result(self, message: JsonObject, text: str) -> bool:
+    def _read_fast_result(self, message: JsonObject, text: str) -> bool:  # fast path: ollama result
         """Read a result with an id, a name and text in few steps. False for any other result."""
         call_id, name = message.get("tool_call_id"), message.get("tool_name")
         if len(message) != 4 or type(call_id) is not str or type(name) is not str:
@@ -171,7 +171,9 @@ class _CallNames:
         return self._names.get(call_id)
 
 
-def _encode_fast(names: _CallNames, message: Message, at: At, notes: Notes) -> JsonObject | None:
+def _encode_fast(
+    names: _CallNames, message: Message, at: At, notes: Notes
+) -> JsonObject | None:  # fast path: frequent turn
     parts, role = message.parts, message.role
     if not parts or role == "developer":
         return None

@@ -54,7 +54,7 @@ def decode_message(message: JsonObject, ids: CallIds) -> Message:
     return Message(role=ROLES[role], parts=_take_content(message), extras=leftovers(message, NAME))
 
 
-def _decode_fast(message: JsonObject, ids: CallIds) -> Message | None:
+def _decode_fast(message: JsonObject, ids: CallIds) -> Message | None:  # fast path: chat turn
     """Decode the most frequent turns (a text; a text and calls; a result) in few steps. None for any other turn."""
     role, content = message.get("role"), message.get("content")
     text = content if type(content) is str and content else None
@@ -115,7 +115,7 @@ def encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
     return [turn]
 
 
-def encode_fast(message: Message, at: At, notes: Notes) -> JsonObject | None:
+def encode_fast(message: Message, at: At, notes: Notes) -> JsonObject | None:  # fast path: frequent turn
     parts = message.parts
     if not parts:
         return None

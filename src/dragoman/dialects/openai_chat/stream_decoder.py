@@ -106,7 +106,7 @@ class StreamDecoder:
             return
         self._read_chunk(body, events)
 
-    def _read_text(self, choices: Any, events: list[Event], block: bytes) -> bool:
+    def _read_text(self, choices: Any, events: list[Event], block: bytes) -> bool:  # fast path: chat text
         """Read a chunk that only adds to the open text, as nearly every chunk does. False for any other chunk."""
         if type(choices) is not list or len(choices) != 1 or type(choices[0]) is not dict:
             return False

@@ -54,7 +54,7 @@ class _Turns:
         else:
             self._extend(owner_of(item), [Opaque(dialect=NAME, body=item)])
 
-    def _add_fast(self, item: JsonObject, kind: object) -> bool:
+    def _add_fast(self, item: JsonObject, kind: object) -> bool:  # fast path: responses item
         """Decode the most frequent items (a text, a call, a result) in few steps. False for any other item."""
         count = len(item)
         if kind is None and count == 2:
@@ -71,7 +71,7 @@ class _Turns:
                 return True
         return False
 
-    def _add_words(self, role: object, content: object) -> bool:
+    def _add_words(self, role: object, content: object) -> bool:  # fast path: responses item
         if type(content) is not str or type(role) is not str or role not in ROLES:
             return False
         if role == "assistant":
@@ -154,7 +154,7 @@ def encode_items(messages: tuple[Message, ...], first: int, at: At, notes: Notes
     return encode_turns(messages, first, NAME, _encode_fast, _encode_message, at, notes)
 
 
-def _encode_fast(message: Message, at: At, notes: Notes) -> list[JsonObject] | None:
+def _encode_fast(message: Message, at: At, notes: Notes) -> list[JsonObject] | None:  # fast path: frequent turn
     parts = message.parts
     if not parts:
         return None
