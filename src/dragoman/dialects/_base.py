@@ -70,6 +70,15 @@ class TimeKeys(Struct, frozen=True, kw_only=True):
     loading: str
 
 
+class KeptState(Struct, frozen=True, kw_only=True):
+    """A key of a request that names something its server keeps. Any other server would answer without it."""
+
+    key: str
+    advice: str  # what the client can do instead
+    extras: dict[str, JsonObject] = {}  # of the refusal: the words that clients look for
+    is_name: Callable[[object], bool] = bool  # whether a value names something
+
+
 class Dialect(Struct, frozen=True, kw_only=True):
     """All that the rest of the code needs to know about a dialect. Encoders of replies get the client's `request`,
     because some dialects repeat it in their replies."""
@@ -92,6 +101,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
     # its API
     messages_key: str = "messages"  # of a request
+    kept_state: tuple[KeptState, ...] = ()
     doors: tuple[Door, ...] = ()
     other_bases: tuple[str, ...] = ()  # paths under which other servers offer this dialect; clients may keep them
     client_headers: tuple[str, ...] = ()  # request headers that only clients of this dialect send

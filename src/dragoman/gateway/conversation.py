@@ -7,6 +7,7 @@ One request is one scope, which gives everything back once.
 
 import asyncio
 import re
+from typing import TypeAlias
 
 from msgspec import to_builtins
 
@@ -28,9 +29,12 @@ from dragoman.passes.state_envelope import MARK_BYTES
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.fan_out import ask_each
-from dragoman.upstream.render import render, split
+from dragoman.upstream.render import choose_dialect, render, split
+from dragoman.upstream.spec import Target
+from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
 
+Targets: TypeAlias = list[tuple[UpstreamState, Target]]
 BIG_BYTES = 1024 * 1024
 HALF = "half of a surrogate pair became U+FFFD"
 MOST_RATE_HEADERS = 32  # Anthropic has some twenty
@@ -118,8 +122,26 @@ def need_messages(request: Request, dialect: Dialect) -> None:
     if request.messages or dialect.encode_loaded is not None:
         return
     own = request.extras.get(dialect.name, {})
-    if not any(own.get(key) is not None for key in dialect.profile.state_keys):
+    state_keys = {*dialect.profile.state_keys, *(kept.key for kept in dialect.kept_state)}
+    if not any(own.get(key) is not None for key in state_keys):
         raise DecodeError("expected at least one message", dialect.messages_key)
+
+
+def keep_state(request: Request, dialect: Dialect, targets: Targets) -> Targets:
+    """Only targets that may have what a request names. Any other would answer without it, and nobody would know."""
+    own = request.extras.get(dialect.name, {})
+    named = next((kept for kept in dialect.kept_state if kept.is_name(own.get(kept.key))), None)
+    if named is None:
+        return targets
+    own_dialect = [
+        (state, to) for state, to in targets if choose_dialect(state.spec, dialect.name, to.model) == dialect.name
+    ]
+    if own_dialect:
+        return own_dialect
+    words = f"{named.key}: the upstream of {request.model[:100]} does not keep it: {named.advice}"
+    raise UpstreamError(
+        Failure(kind="invalid_request", status=400, param=named.key, message=words, extras=named.extras)
+    )
 
 
 def own_headers(dialect: Dialect, http: HttpRequest) -> dict[str, str]:
@@ -141,6 +163,7 @@ async def answer_with(scope: Scope) -> HttpResponse:
     targets = scope.now.targets(request.model, gateway.dice)
     if not targets:
         raise UpstreamError(no_model(request.model))
+    targets = keep_state(request, scope.dialect, targets)
     stream = bool(request.stream)
     load = scope.dialect.encode_loaded
     if load is not None and not request.messages and targets[0][0].spec.dialect != scope.dialect.name:

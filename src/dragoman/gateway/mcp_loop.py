@@ -19,7 +19,7 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
-from dragoman.gateway.conversation import answer_with, count_estimate, no_model, respond
+from dragoman.gateway.conversation import answer_with, count_estimate, keep_state, no_model, respond
 from dragoman.gateway.error_responses import classify
 from dragoman.gateway.http import HttpResponse
 from dragoman.gateway.mcp_settings import SHOWS
@@ -146,7 +146,7 @@ class UpstreamModel:
         if not targets:
             raise UpstreamError(no_model(request.model))
         job = Job(
-            targets=targets,
+            targets=keep_state(request, scope.dialect, targets),
             render=lambda state, target: render(client_request, state, target, stream=True, refuse=scope.refuse),
             stream=True,
             deadline=scope.gateway.clock() + scope.now.settings.deadline_s,

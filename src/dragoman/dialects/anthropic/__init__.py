@@ -1,6 +1,6 @@
 """Anthropic Messages. https://docs.anthropic.com/en/api/messages (digest read 2026-11-15)"""
 
-from dragoman.dialects._base import Dialect, Door, What
+from dragoman.dialects._base import Dialect, Door, KeptState, What
 from dragoman.dialects._streams import is_last
 from dragoman.dialects.anthropic.failure import decode_failure, encode_failure
 from dragoman.dialects.anthropic.note_places import locate_reply, locate_request
@@ -41,6 +41,20 @@ def _blocks(message: JsonObject) -> list[JsonObject]:
     return [b for b in content if type(b) is dict] if type(content) is list else []
 
 
+# The SDK's tool runner sends the whole conversation when it is told so (lib/threads/_thread_state.py, anthropic 2.8).
+KEPT_STATE = (
+    KeptState(
+        key="thread",
+        advice="send the whole conversation without it",
+        extras={NAME: {"details": {"error_code": "thread_unsupported_request"}}},
+    ),
+    KeptState(
+        key="container",
+        advice="leave it out",
+        is_name=lambda value: type(value) is str or (type(value) is dict and bool(value.get("id"))),
+    ),
+)
+
 DIALECT = Dialect(
     name=NAME,
     title="Anthropic Messages",
@@ -56,6 +70,7 @@ DIALECT = Dialect(
     locate_request=locate_request,
     locate_reply=locate_reply,
     recognise=recognise,
+    kept_state=KEPT_STATE,
     doors=(Door(path=PATH, name="messages"), Door(path=COUNT_PATH, serves="count")),
     other_bases=("/anthropic",),
     client_headers=(VERSION_HEADER,),

@@ -2,7 +2,7 @@
 https://ai.google.dev/api/generate-content (digest read 2026-11-15)
 """
 
-from dragoman.dialects._base import Dialect, What
+from dragoman.dialects._base import Dialect, KeptState, What
 from dragoman.dialects.gemini.failure import decode_failure, encode_failure
 from dragoman.dialects.gemini.note_places import locate_reply, locate_request
 from dragoman.dialects.gemini.profile import PROFILE
@@ -48,6 +48,7 @@ DIALECT = Dialect(
     recognise=recognise,
     doors=DOORS,
     messages_key="contents",
+    kept_state=(KeptState(key="cachedContent", advice="make it here, with POST /v1beta/cachedContents"),),
     client_headers=("x-goog-api-key", "x-goog-api-client"),
     client_paths=("/v1beta",),
     key_style="x-goog-api-key",

@@ -1,6 +1,6 @@
 """Ollama's own API: /api/chat and /api/generate. https://github.com/ollama/ollama docs/api.md (read 2026-11-15)"""
 
-from dragoman.dialects._base import Dialect, TimeKeys, What
+from dragoman.dialects._base import Dialect, KeptState, TimeKeys, What
 from dragoman.dialects._streams import is_last
 from dragoman.dialects.ollama.failure import decode_failure, encode_failure
 from dragoman.dialects.ollama.note_places import locate_reply, locate_request
@@ -66,6 +66,7 @@ DIALECT = Dialect(
     locate_reply=locate_reply,
     recognise=recognise,
     doors=DOORS,
+    kept_state=(KeptState(key="context", advice="send the conversation to /api/chat"),),
     client_paths=("/api/",),
     models=MODELS,
     embeddings=EMBEDDINGS,

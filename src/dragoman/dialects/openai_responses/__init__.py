@@ -1,6 +1,6 @@
 """OpenAI Responses. https://platform.openai.com/docs/api-reference/responses (digest read 2026-11-15)"""
 
-from dragoman.dialects._base import Dialect, What
+from dragoman.dialects._base import Dialect, KeptState, What
 from dragoman.dialects._openai_services import EMBEDDINGS, MODELS, SPEECH
 from dragoman.dialects._streams import is_last
 from dragoman.dialects.openai_responses.failure import decode_failure, encode_failure
@@ -71,6 +71,10 @@ DIALECT = Dialect(
     recognise=recognise,
     doors=DOORS,
     messages_key="input",
+    kept_state=(
+        KeptState(key="conversation", advice="send the whole input, or previous_response_id"),
+        KeptState(key="prompt", advice="send its text as instructions"),
+    ),
     counts=COUNTS,
     models=MODELS,
     embeddings=EMBEDDINGS,
