@@ -249,11 +249,12 @@ def _link(draft: Path, path: Path) -> None:
         path.hardlink_to(draft)
     except FileExistsError:
         return
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the name survives a power cut too
-    finally:
-        os.close(folder)
+    with suppress(OSError):  # some systems open no folders
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the name survives a power cut too
+        finally:
+            os.close(folder)
 
 
 def _stat(path: Path) -> os.stat_result | None:

@@ -4,6 +4,7 @@ import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from dragoman.gateway.auth import Access
 from dragoman.gateway.log import Log
@@ -16,10 +17,12 @@ from dragoman.upstream.admission import LimitKeeper, OwnLimits
 from dragoman.upstream.learned_file import LearnedFile
 from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models
 from dragoman.upstream.send import Sender
-from dragoman.upstream.shared_limits import SharedLimits
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
+
+if TYPE_CHECKING:
+    from dragoman.upstream.shared_limits import SharedLimits  # for systems with fork, which not all are
 
 MOST_KNOWN = 1000  # model names come from clients
 
@@ -61,7 +64,7 @@ class Generation:
 
 
 class Gateway:
-    def __init__(self, settings: Settings, access: Access, *, log: Log, limits: SharedLimits | None = None) -> None:
+    def __init__(self, settings: Settings, access: Access, *, log: Log, limits: "SharedLimits | None" = None) -> None:
         self.clock = time.monotonic
         self.wall = time.time
         self.dice = random.random
