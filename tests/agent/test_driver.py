@@ -222,11 +222,11 @@ def test_a_tool_that_raises_hangs_or_floods_does_not_stop_the_loop() -> None:
 
     names = ["raises", "hangs", "floods", "recurses", "unknown"]
     model = ScriptedModel(make_reply(*(call(name, call_id=name) for name in names)), make_reply("I see"))
-    steps = run(model, [raises, hangs, floods, recurses], Limits(tool_s=0.1, result_bytes=1000))
+    steps = run(model, [raises, hangs, floods, recurses], Limits(tool_s=1.0, result_bytes=1000))
     assert last(steps).reason == "done"
     told = {r.call_id: (r.failed, "".join(p.text for p in r.parts if isinstance(p, Text))) for r in results(steps)}
     assert told["raises"] == (True, "raises failed: ValueError: broken")
-    assert told["hangs"] == (True, "hangs took longer than 0.1 s")
+    assert told["hangs"] == (True, "hangs took longer than 1 s")
     assert told["floods"][0] is None
     assert len(told["floods"][1]) < 1100
     assert told["recurses"][0]
@@ -298,7 +298,7 @@ def test_time_is_up_in_the_middle_of_a_call() -> None:
     async def hangs() -> None:
         await asyncio.sleep(60)
 
-    steps = run(ScriptedModel(make_reply(call("hangs"))), [hangs], Limits(total_s=0.05))
+    steps = run(ScriptedModel(make_reply(call("hangs"))), [hangs], Limits(total_s=0.5))
     assert last(steps).reason == "time"
     assert results(steps)[0].failed
 

@@ -680,7 +680,7 @@ def test_t42_an_upstream_that_never_comes_to_the_point_is_left_at_the_deadline(s
             await writer.drain()
             await asyncio.sleep(0.02)
 
-    with faultline(drip) as line, open_house(one(line.url), deadline_s=0.4) as house:
+    with faultline(drip) as line, open_house(one(line.url), deadline_s=1.0) as house:
         got = ask(house, streamed=streamed)
         assert got.status == 504
         assert line.seen[0].left.wait(NEVER_S)

@@ -48,7 +48,7 @@ from tests.laws.snapshot.ways import DIALECTS, headers_of, path_of, read_request
 from tests.passes.test_prepare import requests as odd_requests
 from tests.recorded import Case, needs_corpus
 
-EXAMPLES = int(os.environ.get("DRAGOMAN_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("DRAGOMAN_EXAMPLES", "60"))
 EVERY = 5  # the client and `verify` are asked with every fifth recording: they run an event loop for each
 
 
