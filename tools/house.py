@@ -5,9 +5,11 @@ python tools/house.py --walk     prints the files that one streamed Claude Code 
 """
 
 import argparse
+import asyncio
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -74,6 +76,16 @@ class Walk:
         return list(dict.fromkeys(str(Path(name).relative_to(SOURCE)) for name, _, _ in self.functions))
 
 
+def call_in_loop(loop: asyncio.AbstractEventLoop, function: Callable[..., object], argument: object) -> None:
+    """Calls a function in the thread of a loop, when the loop has nothing else to do, and waits until it has run."""
+
+    async def call() -> None:
+        await asyncio.sleep(0.05)
+        function(argument)
+
+    asyncio.run_coroutine_threadsafe(call(), loop).result()
+
+
 def walk_request() -> Walk:
     """A streamed Claude Code request with tools and history, through the Anthropic door to an OpenAI Chat server."""
     sys.path.insert(0, str(ROOT))
@@ -88,11 +100,11 @@ def walk_request() -> Walk:
         with open_house(target) as house:
             for number in range(3):  # the first two fill caches; the third is what every later request does
                 if number == 2:
-                    house.loop.loop.call_soon_threadsafe(sys.setprofile, walk.profile)
+                    call_in_loop(house.loop.loop, sys.setprofile, walk.profile)
                 answer = post(house.url, "/v1/messages?beta=true", body)
                 if answer.status != 200 or b"message_stop" not in answer.body:
                     raise SystemExit(f"the request failed: {answer.status} {answer.text[:300]}")
-            house.loop.loop.call_soon_threadsafe(sys.setprofile, None)
+            call_in_loop(house.loop.loop, sys.setprofile, None)
     return walk
 
 

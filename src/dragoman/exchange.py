@@ -222,6 +222,7 @@ class StreamReader:
                 events = self._start(events, starts)
             if type(last) is ReplyEnd:
                 self.usage, self.finished = last.usage, True
+                self._started.feed([last])
             elif type(last) is ReplyFailed:
                 self.failure = last.failure
         if self._mender is not None:
@@ -273,6 +274,7 @@ class UpstreamCall(Struct, kw_only=True):
         exchange, request, left = self.exchange, self.request, self.corrections_left - 1
         if exchange is None or request is None or left < 0:
             return None
+        self.notes.resume_request()  # an answer may have been read in between
         if isinstance(error, InvalidAnswer):
             exchange.notes.forget(*self.encoder_notes)
             return exchange.encode(error.again, corrections_left=0, spent=error.reply.usage)
@@ -342,7 +344,6 @@ class Exchange(Struct, frozen=True, kw_only=True):
     ) -> UpstreamCall:
         """`spent`: by an answer that was wrong and is asked for once more."""
         to, undo, asked = self.to, self.undo, self.client_request.request
-        self.notes.resume_request()  # a wrong answer may have been read in between
         noted = len(self.notes)
         wire = to.dialect.encode_request(self.notes.stage(request), self.notes)
         encoder_notes = (noted, len(self.notes))

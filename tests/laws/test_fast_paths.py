@@ -104,7 +104,6 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "no thoughts": ("send requests any",),
     "nothing blank": ("send requests any",),
     "nothing foreign": ("send requests any",),
-    "nothing freeform": ("send requests any",),
     "nothing to rename": ("send requests any",),
     "paired calls": ("send requests any",),
     "nothing of its kind": ("send requests any",),

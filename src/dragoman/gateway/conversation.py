@@ -214,15 +214,12 @@ def only_load(scope: Scope, body: JsonObject) -> HttpResponse:
 
 
 def stream_type(scope: Scope) -> str:
-    if scope.dialect.media_type == "text/event-stream":
-        return JSON_TYPE if wants_array(scope) else "text/event-stream; charset=utf-8"
-    return scope.dialect.media_type
-
-
-def wants_array(scope: Scope) -> bool:
     """Gemini without `alt=sse` streams one JSON array (CLIENTS 17)."""
-    client_request = scope.client_request
-    return client_request is not None and not client_request.path.endswith(scope.dialect.sse_query)
+    if scope.dialect.media_type != "text/event-stream":
+        return scope.dialect.media_type
+    asked = scope.client_request
+    as_array = asked is not None and not asked.path.endswith(scope.dialect.sse_query)
+    return JSON_TYPE if as_array else "text/event-stream; charset=utf-8"
 
 
 async def whole(scope: Scope, answer: OpenAnswer) -> bytes:

@@ -28,6 +28,7 @@ class HttpRequest:
     """Header names are in lower case; names that occur twice are in `repeated`."""
 
     __slots__ = (
+        "_given",
         "client",
         "headers",
         "id",
@@ -63,14 +64,11 @@ class HttpRequest:
         self.unique_id = ""
         self.scope: Ending | None = None  # released when the request ends
         self.key_id = ""  # the id of the client's key; "" where no key is needed
-        self.read = read or _given(body)
+        self.read = read or self._read_given
+        self._given = body
 
-
-def _given(body: bytes) -> Callable[[], Awaitable[bytes]]:
-    async def read() -> bytes:
-        return body
-
-    return read
+    async def _read_given(self) -> bytes:
+        return self._given
 
 
 class HttpResponse:

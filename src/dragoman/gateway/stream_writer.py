@@ -92,7 +92,8 @@ class StreamWriter:
                     break
             if out := self._close() + self._late_notes():
                 await write(out)
-            await self._remember(answer)
+            if self._builder is not None:
+                await self._remember(answer, self._builder)
         finally:
             self._clean_up()
 
@@ -184,11 +185,11 @@ class StreamWriter:
             start = replace(start, usage=replace(start.usage or NO_USAGE, input=read))
         return self.scope.stamp(start)
 
-    async def _remember(self, answer: OpenAnswer) -> None:
+    async def _remember(self, answer: OpenAnswer, builder: ReplyBuilder) -> None:
         scope = self.scope
-        if self._builder is None or scope.failure is not None or scope.client_request is None:
+        if scope.failure is not None or scope.client_request is None:
             return
-        reply = self._builder.reply()
+        reply = builder.reply()
         if isinstance(reply, Reply):
             carrier = scope.open_carrier()
             said = reply if carrier is None else carry_reply(reply, carrier, Notes())

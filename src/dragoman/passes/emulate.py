@@ -48,12 +48,14 @@ class Undo(Struct, frozen=True, kw_only=True):
 NOTHING_TO_UNDO = Undo()
 
 
-def emulate(request: Request, profile: Profile, notes: Notes, *, freeform: bool = True) -> tuple[Request, Undo]:
-    """`freeform`: the history may have calls and results in free text."""
+def emulate(
+    request: Request, profile: Profile, notes: Notes, *, freeform: bool = True, foreign: bool = True
+) -> tuple[Request, Undo]:
+    """`freeform`: there may be tools, calls and results in free text. `foreign`: tools that a server runs itself."""
     undo, lacks = NOTHING_TO_UNDO, profile.lacks
-    if "custom_tools" in lacks and (request.tools or freeform):
-        request, undo = _emulate_custom(request, profile, undo, notes, freeform=freeform)
-    if "server_tools" in lacks and request.tools:
+    if freeform and "custom_tools" in lacks:
+        request, undo = _emulate_custom(request, profile, undo, notes)
+    if foreign and "server_tools" in lacks:
         request = tell_server_tools(request, profile, notes)
     if lacks and request.output is not None and request.output.type != "text":
         request, undo = _emulate_output(request, request.output, profile, undo, notes)
@@ -87,13 +89,9 @@ def _leave_out(request: Request, field: str, feature: Feature, profile: Profile,
 # ---------------------------------------------------------------- freeform tools (FIELD-CASES 39)
 
 
-def _emulate_custom(
-    request: Request, profile: Profile, undo: Undo, notes: Notes, *, freeform: bool
-) -> tuple[Request, Undo]:
+def _emulate_custom(request: Request, profile: Profile, undo: Undo, notes: Notes) -> tuple[Request, Undo]:
     tools = request.tools or ()
     custom = frozenset([tool.name for tool in tools if type(tool) is CustomTool])
-    if not custom and not freeform:  # fast path: nothing freeform
-        return request, undo
     if custom:
         _refuse("custom_tools", profile, "tools", notes)
     changed: list[AnyTool] = []

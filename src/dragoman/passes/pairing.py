@@ -28,7 +28,7 @@ def pair_calls(request: Request, profile: Profile, notes: Notes) -> Request:
     With the pairing "mend" everything is kept: an unanswered call gets an error result, an orphan result becomes user
     text. Where results need not come in the order of their calls, results already together behind them are left.
     """
-    if profile.is_continued(request.extras):
+    if profile.state_keys and profile.is_continued(request.extras):
         return request
     ordered = profile.results_in_order
     if _is_paired(request.messages, ordered):  # fast path: paired calls

@@ -23,7 +23,7 @@ from dragoman.model.messages import (
     ToolResult,
     Video,
 )
-from dragoman.model.request import Request, Tool
+from dragoman.model.request import CustomTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.cache_marks import fit_cache_marks
 from dragoman.passes.emulate import Undo, emulate
@@ -136,7 +136,9 @@ def find_contents(request: Request) -> set[object]:
     if request.cache is not None:
         add(CACHE_MARK)
     for tool in request.tools or ():
-        if type(tool) is Tool and tool.cache is not None:
+        if type(tool) is not Tool:
+            add(type(tool))
+        elif tool.cache is not None:
             add(CACHE_MARK)
     return found
 
@@ -228,7 +230,8 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     before, contents = notes.stage(request), find_contents(request)
     if Opaque in contents:
         _refuse_orders(request, profile, notes)
-    request, undo = emulate(request, profile, notes, freeform=FREEFORM in contents)
+    freeform, foreign = FREEFORM in contents or CustomTool in contents, ServerTool in contents
+    request, undo = emulate(request, profile, notes, freeform=freeform, foreign=foreign)
     if request is not before:
         contents = find_contents(notes.stage(request))
     for step in _plan(profile):

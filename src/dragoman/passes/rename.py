@@ -40,7 +40,8 @@ NOTHING = Renames()
 def rename(request: Request, names: Spelling | None, ids: Spelling | None, notes: Notes) -> tuple[Request, Renames]:
     """Every tool name and call id as the target spells them. Wants a paired history."""
     said, call_ids = _find_said(request)
-    name_map = _map_names(said, names) if names is not None else {}
+    illegal = _find_illegal(said, names) if names is not None else []
+    name_map = _map_names(said, illegal, names) if illegal and names is not None else {}
     id_changes, own_ids, taken = _map_ids(request, call_ids, ids)
     if not name_map and not id_changes and not _repeats_tool(request):  # fast path: nothing to rename
         return request, Renames(taken=taken) if taken else NOTHING
@@ -133,11 +134,8 @@ def _find_illegal(names: dict[str, None], rule: Spelling) -> list[str]:
     return bad
 
 
-def _map_names(own: dict[str, None], rule: Spelling) -> dict[str, str]:
+def _map_names(own: dict[str, None], bad: list[str], rule: Spelling) -> dict[str, str]:
     """Own name -> alias, for the names that need one."""
-    bad = _find_illegal(own, rule)
-    if not bad:
-        return {}
     used = {name for name in own if name not in set(bad)}
     aliases: dict[str, str] = {}
     for name in bad:

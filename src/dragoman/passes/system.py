@@ -121,15 +121,14 @@ BILLING = "x-anthropic-billing-header:"
 
 def drop_billing(request: Request, profile: Profile, notes: Notes) -> Request:
     lead = count_lead(request.messages)
-    if not any(
-        _is_billing(part) for message in request.messages[:lead] for part in message.parts
-    ):  # fast path: no billing
+    texts = [part.text for message in request.messages[:lead] for part in message.parts if type(part) is Text]
+    if not [text for text in texts if text.startswith(BILLING)]:  # fast path: no billing
         return request
     kept: list[Message] = []
     for i, message in enumerate(request.messages[:lead]):
         parts = []
         for j, part in enumerate(message.parts):
-            if _is_billing(part):
+            if type(part) is Text and part.text.startswith(BILLING):
                 notes.dropped(((((ROOT, "messages"), i), "parts"), j), "only Anthropic reads this line")
             else:
                 parts.append(part)
@@ -138,7 +137,3 @@ def drop_billing(request: Request, profile: Profile, notes: Notes) -> Request:
         elif parts:
             kept.append(replace(message, parts=tuple(parts)))
     return replace(request, messages=(*kept, *request.messages[lead:]))
-
-
-def _is_billing(part: Part) -> bool:
-    return type(part) is Text and part.text.startswith(BILLING)

@@ -34,7 +34,7 @@ _BLANK = b"\xef\xbb\xbf \t\r\n"  # a byte-order mark, and blanks
 
 def refuse_page(headers: Mapping[str, str]) -> None:
     """A web page is no answer, whatever was asked for."""
-    if _media_type(headers) == "text/html":
+    if headers.get("content-type", "").lstrip()[:9].lower() == "text/html":
         raise UpstreamError(malformed("the upstream answered with a web page"))
 
 
@@ -83,10 +83,6 @@ def _is_error(body: Json, dialect: Dialect) -> bool:
     if type(body) is list and body:
         body = body[0]
     return type(body) is dict and bool(body.get("error")) and not any(key in body for key in dialect.reply_keys)
-
-
-def _media_type(headers: Mapping[str, str]) -> str:
-    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _without_content(body: Json, dialect: Dialect) -> Json:

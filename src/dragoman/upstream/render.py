@@ -19,7 +19,8 @@ def render(
 ) -> UpstreamCall:
     """Made afresh for each attempt from the canonical request (FIELD-CASES 102)."""
     notes = Notes(refuse)  # type: ignore[arg-type]  # checked where it was read
-    notes.extend(client_request.notes)
+    if client_request.notes:
+        notes.extend(client_request.notes)
     if state.spec.kind == DEMO:  # it reads the canonical request
         request = replace(client_request.request, model=target.model, stream=stream or client_request.request.stream)
         canonical = find_dialect(CANONICAL)

@@ -125,7 +125,8 @@ class Sender:
         async def begin(call: UpstreamCall) -> UpstreamAnswer:
             answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
             await answer.begin(job, attempts, self.transport, self.wall)
-            state.remember(call.dialect.name, target.model, call.learned)  # it was right: the call is answered
+            if call.learned:  # it was right: the call is answered
+                state.remember(call.dialect.name, target.model, call.learned)
             return answer
 
         def keep(call: UpstreamCall, reply: Reply) -> UpstreamAnswer:
