@@ -28,9 +28,11 @@ def steady_pages() -> dict[Path, str]:
     """What the code says the pages are that depend on nothing else."""
     pages = {DOCS / "dialects" / f"{name}.md": dialect_page(name) for name in DIALECTS}
     sys.path.insert(0, str(ROOT))
+    from tests.cases import provider_rules
     from tests.gateway.fault_table import PAGE, faults_page
 
-    return {**pages, DOCS / "pairs.md": pairs_page(), PAGE: faults_page()}
+    rules = {provider_rules.PAGE: provider_rules.page()}
+    return {**pages, DOCS / "pairs.md": pairs_page(), PAGE: faults_page(), **rules}
 
 
 def generated_pages() -> dict[Path, str]:

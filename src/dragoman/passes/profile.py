@@ -47,6 +47,7 @@ class Thinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     least: int = 0  # tokens of a budget
     most: int | None = None
     inside: bool = False  # a budget must be smaller than the output limit
+    on: str | None = None  # the word that says no more than "think", where there is no other way to say it
     off: bool = True  # whether it can be switched off
     efforts_off: tuple[str, ...] | None = None  # the words it takes while it is switched off; None: all of its words
     default: Literal["on", "off"] = "off"  # what it does when the request does not say

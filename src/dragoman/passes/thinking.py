@@ -185,6 +185,9 @@ def _as_adaptive(setting: ReasoningSetting, thinking: Thinking, request: Request
 
 def _as_effort(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> ReasoningSetting:
     effort = setting.effort
+    if thinking.on is not None and effort is None and setting.budget is None and setting.mode in ("on", "auto"):
+        notes.altered((AT, "mode"), f"said as effort {thinking.on}")
+        return replace(setting, effort=thinking.on)
     if thinking.says == "level" and effort is None:
         return _clamp(setting, thinking, notes)  # Gemini 3 still reads a budget, but not beside a level
     if setting.budget is not None and setting.budget >= 0:
@@ -223,7 +226,7 @@ def _fit_limit(request: Request, setting: ReasoningSetting, profile: Profile, no
     if limit is not None and most is not None:
         limit = min(limit, most)
     wanted = limit
-    if limit is None and budget >= ROOM:
+    if limit is None and (budget >= ROOM or (most is not None and budget >= most)):
         wanted = budget + ROOM
     elif limit is not None and limit <= budget:
         wanted = limit + budget

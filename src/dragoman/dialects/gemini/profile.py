@@ -27,7 +27,6 @@ PROFILE = Profile(
     echo="own",
     hides_thoughts=True,
     stops=5,
-    empty_tools=True,
     media=Media(
         images=("data", "url"),
         documents=("data", "url", "text"),

@@ -7,7 +7,7 @@ files check each other.
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -89,13 +89,16 @@ def load_model_rules() -> tuple[ModelRule, ...]:
     return convert(tomllib.loads(text)["rule"], tuple[ModelRule, ...])
 
 
+@lru_cache(1_000)
+def _rules_for(kind: str, dialect: str, model: str) -> tuple[ModelRule, ...]:
+    return tuple(rule for rule in load_model_rules() if rule.holds_for(kind, dialect, model))
+
+
 def find_breaches(kind: str, dialect: str, body: dict[str, Any], model: str = "") -> list[Breach]:
     """The rules that a body breaks at one server."""
     name = str(body.get("model") or model).rpartition("/")[2].removesuffix(":latest").lower()
     found = []
-    for rule in load_model_rules():
-        if not rule.holds_for(kind, dialect, name):
-            continue
+    for rule in _rules_for(kind, dialect, name):
         if not all(_is_so(body, dialect, path, wanted) for path, wanted in rule.when.items()):
             continue
         for path in _paths(rule.at, dialect):
