@@ -177,7 +177,7 @@ def test_d5_a_prefix_tells_the_provider(model: str, kind: str | None) -> None:
 @pytest.mark.parametrize(
     ("model", "says", "off", "prefill"),
     [
-        ("claude-3-5-haiku-20241022", "budget", True, True),
+        ("claude-3-5-haiku-20241022", "nothing", True, True),
         ("claude-sonnet-4-20250514", "budget", True, True),
         ("claude-sonnet-4-5-20250929", "budget", True, True),
         ("claude-opus-4-6", "both", True, False),
