@@ -82,9 +82,16 @@ class Notes:
     @property
     def items(self) -> list[Note]:
         """The notes so far, with their places in the caller's body."""
+        return self.read()
+
+    def read(self, most_places: int | None = None) -> list[Note]:
+        """The notes so far. Only the first `most_places` say where: to find a place takes longer in a longer request,
+        and somebody may send one with a hundred thousand faults."""
         for i, note in enumerate(self._all):
             if type(note) is _Unread:
-                self._all[i] = note.source.spell(note.kind, note.at, note.why, note.number)
+                known = most_places is None or i < most_places
+                spelled = note.source.spell(note.kind, note.at, note.why, note.number) if known else None
+                self._all[i] = spelled or Note(note.kind, "", note.why, "", note.source.body)
         return self._all  # type: ignore[return-value]  # none of them is unread
 
     def begin(self, body: BodyKind, locate: Locate | None, *forms: Any) -> None:
@@ -105,9 +112,9 @@ class Notes:
             forms.append(value)
         return value
 
-    def settle(self) -> None:
+    def settle(self, most_places: int | None = None) -> None:
         """Read all places now, so that the request need not be kept for them. A reply may go on."""
-        list(self)  # reads the places
+        self.read(most_places)
         settled, self._request = self._request, _Source([])
         if self._source is settled:
             self.resume_request()

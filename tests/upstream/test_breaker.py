@@ -169,3 +169,28 @@ def test_an_open_breaker_stays_open_longer_each_time_give_or_take_a_fifth(trips:
             for _ in range(5):
                 one.failed(now, dice)
         assert one.wait_s(now) == pytest.approx(length)
+
+
+def test_a_probe_before_its_time_makes_the_wait_no_longer() -> None:
+    one = Breaker()
+    for second in range(breaker.IN_A_ROW):
+        one.failed(float(second), 0.5, request_hash=second)
+    wait = one.wait_s(10.0)
+    one.begin(10.0)
+    one.failed(10.0, 0.5, request_hash=99)
+    assert (one.state, one.wait_s(10.0)) == ("open", wait)
+    one.begin(10.0)
+    one.succeeded(10.0)
+    assert one.state == "closed"
+
+
+def test_a_used_up_balance_is_looked_at_now_and_then_when_there_is_no_other_key() -> None:
+    here = UpstreamState(upstream("one", "openai_chat", "http://x"), lambda: 0.0)
+    (key,) = here.keys.keys
+    here.take_failure(key, "dear", Failure(kind="no_credit", message=""), 100.0, 0.5)
+    assert here.pick("cheap", 101.0, set()) is None
+    assert here.probe_balance("cheap", 101.0) is None
+    assert here.probe_balance("cheap", 111.0) is key
+    assert here.probe_balance("cheap", 112.0) is None
+    here.take_success(key, "cheap", 113.0, "")
+    assert here.pick("cheap", 113.0, set()) is key

@@ -378,7 +378,7 @@ class UpstreamAnswer:
             request_hash = self._request_hash or (hash(self._request) if self._request else None)
             state.take_failure(key, model, self.failure, now, self._dice(), self._client, request_hash)
         elif self._ended or (self._reader is not None and self._reader.finished):
-            state.breaker(key, model).succeeded(now, self._client)
+            state.take_success(key, model, now, self._client)
         else:
             state.breaker(key, model).abandoned()
 

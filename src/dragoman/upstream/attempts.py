@@ -53,7 +53,7 @@ class Job(Struct, kw_only=True):
 class Attempts:
     """Where one request has been and where it may still go. It decides nothing; `Sender.ask` asks it."""
 
-    __slots__ = ("_budget", "_targets", "_tried", "first", "left", "made")
+    __slots__ = ("_budget", "_failed", "_targets", "_tried", "first", "left", "made")
 
     def __init__(self, targets: Sequence[Pair]) -> None:
         self._targets = targets
@@ -61,7 +61,15 @@ class Attempts:
         self.made = 0  # requests sent, without those that a refusal corrected
         self.first: tuple[Target, Failure, str] | None = None  # the first failure: where, which, the upstream's name
         self._tried: dict[tuple[str, str], set[int]] = {}  # keys by upstream and model
+        self._failed: set[tuple[str, str, int]] = set()  # upstream, model and key that have failed this request
         self._budget: RetryBudget | None = None
+
+    def fails_first(self, state: UpstreamState, target: Target, key: Key) -> bool:
+        """Whether this request fails there for the first time: for the breaker it counts once."""
+        at = (state.spec.name, target.model, key.number)
+        first = at not in self._failed
+        self._failed.add(at)
+        return first
 
     def count_resend(self) -> bool:
         """Whether a request may be sent again because its idle connection was closed. It counts as an attempt (P6)."""

@@ -4,9 +4,11 @@ Only the upstream's own failures count. A 4xx is the caller's fault and a 429 is
 a healthy server (llama.cpp answers 500 to a picture it cannot take), and that must not stop all other requests. So a
 failure is of one of three sorts:
 
-away    not reached, or it says itself that it cannot serve      counts each time
-silent  reached, but no whole answer came                        counts once for each request
-wrong   it answered with an error of its own                     counts once for each request, and only in the share
+away    not reached, or it says itself that it cannot serve      any client would meet it
+silent  reached, but no whole answer came                        may be this request's own fault
+wrong   it answered with an error of its own                     the same, and counts in the share only
+
+The attempts of one request count once. So does a request that is sent again and again, if it may be at fault itself.
 
 Failures that only one client meets, while other clients are served, do not open the breaker.
 """
@@ -54,7 +56,7 @@ def how_failed(failure: Failure) -> How:
 
 
 class Breaker:
-    __slots__ = ("_before", "_history", "_last", "_probing", "_row", "_trips", "_until", "state")
+    __slots__ = ("_before", "_early", "_history", "_last", "_probing", "_row", "_trips", "_until", "state")
 
     def __init__(self) -> None:
         self.state: State = "closed"
@@ -64,6 +66,7 @@ class Breaker:
         self._until = 0.0
         self._trips = 0
         self._probing = False
+        self._early = False  # a request goes before the time is up, because there is no other way
         self._last: tuple[str, float] | None = None  # the client that was served last, and when
         self._before: tuple[str, float] | None = None  # the last one before it that is another client
 
@@ -78,6 +81,7 @@ class Breaker:
         if self.state != "closed":
             self.state = "half_open"
             self._probing = True
+            self._early = now < self._until
 
     def succeeded(self, now: float, client: str = "") -> None:
         if self._last is not None and self._last[0] != client:
@@ -108,12 +112,16 @@ class Breaker:
         self._remember(now, False, blamed, request_hash)
         if how != "wrong":
             self._row = [*self._row[-IN_A_ROW:], blamed]
-        if self.state == "half_open" or self._should_open(now):
+        if self.state == "half_open" and self._early:
+            self.abandoned()  # it was expected to fail: that makes the wait no longer
+        elif self.state == "half_open" or self._should_open(now):
             self._trip(now, dice)
 
     def abandoned(self) -> None:
         """The probe ended without a result, for example because the client left."""
         self._probing = False
+        if self.state == "half_open" and self._early:
+            self.state = "open"
 
     def wait_s(self, now: float) -> float:
         return 0.0 if self.state == "closed" else max(self._until - now, 0.0)

@@ -61,7 +61,8 @@ class Sender:
             if not others:  # it has waited already, or the queue is full
                 raise UpstreamError(failure)
         else:
-            state.take_failure(key, target.model, failure, now, self.dice(), job.client, job.request_hash)
+            first = attempts.fails_first(state, target, key)
+            state.take_failure(key, target.model, failure, now, self.dice(), job.client, job.request_hash, first=first)
         failure = _soonest(failure, job, now)
         reported, name = attempts.to_report(target, failure, state.spec.name)
         decision = decide(
@@ -96,6 +97,10 @@ class Sender:
                     return state, target, key
             for state, target in left:
                 key = state.probe(target.model, now) if state.keys.wait_s(now, target.model) == 0 else None
+                if key is not None:
+                    return state, target, key
+            for state, target in left:
+                key = state.probe_balance(target.model, now)
                 if key is not None:
                     return state, target, key
             resting = all(state.keys.wait_s(now, target.model) > 0 for state, target in left)

@@ -4,6 +4,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from math import inf
 
 from dragoman.exchange import Destination
 from dragoman.failure import Failure
@@ -11,7 +12,7 @@ from dragoman.learner import add_lesson
 from dragoman.log_line import LogLine
 from dragoman.upstream.admission import Admission, AdmissionWaiter, LimitKeeper
 from dragoman.upstream.breaker import Breaker, how_failed
-from dragoman.upstream.keys import Key, KeyRing, origin_of
+from dragoman.upstream.keys import EVERY, Key, KeyRing, origin_of
 from dragoman.upstream.learned_file import LearnedFile
 from dragoman.upstream.retry import BROKEN, RetryBudget
 from dragoman.upstream.spec import Upstream
@@ -21,6 +22,8 @@ MAX_BREAKERS = 1000
 PROBE_EVERY_S = 1.0
 EXHAUSTED_S = 300.0
 SHORT_REST_S = 1.0
+BALANCE_PROBE_EVERY_S = 10.0
+NO_CREDIT = "no credit"
 
 
 class UpstreamState:
@@ -49,6 +52,7 @@ class UpstreamState:
         self.waiting_for_cooldown = 0  # requests that wait for a cool-down to end
         self._breakers: OrderedDict[tuple[int, str], Breaker] = OrderedDict()
         self._last_probe = -PROBE_EVERY_S
+        self._last_balance_probe = -inf
 
     def breaker(self, key: Key, model: str) -> Breaker:
         at = (key.number, model)
@@ -79,6 +83,20 @@ class UpstreamState:
             self._last_probe = now
         return key
 
+    def probe_balance(self, model: str, now: float) -> Key | None:
+        """When all keys have used up their balance, a request tries one now and then: it may have been paid meanwhile,
+        or be used up for another model only."""
+        poor = [key for key in self.keys.keys if not key.disabled and key.rests.get(EVERY, 0.0) > now]
+        if len(poor) < len(self.keys.keys) or now - self._last_balance_probe < BALANCE_PROBE_EVERY_S:
+            return None
+        self._last_balance_probe = now
+        return min(poor, key=lambda key: key.rests[EVERY])
+
+    def take_success(self, key: Key, model: str, now: float, client: str) -> None:
+        self.breaker(key, model).succeeded(now, client)
+        if EVERY in key.rests:
+            del key.rests[EVERY]
+
     def wait_s(self, model: str, now: float) -> float:
         """How long until a request for this model may go."""
         waits = [
@@ -97,8 +115,11 @@ class UpstreamState:
         dice: float,
         client: str = "",
         request_hash: int | None = None,
+        *,
+        first: bool = True,
     ) -> None:
-        """Rests or disables the key, or tells its breaker. `request_hash` tells one request from another."""
+        """Rests or disables the key, or tells its breaker. `request_hash` tells one request from another; `first`: this
+        request has not failed there before."""
         self.failed += 1
         breaker = self.breaker(key, model)
         if failure.kind == "rate_limited":
@@ -108,13 +129,16 @@ class UpstreamState:
             breaker.abandoned()
         elif failure.kind == "no_credit":
             rest_s = failure.retry_after_s or EXHAUSTED_S
-            self.keys.rest(key, now + rest_s, "no credit")
+            self.keys.rest(key, now + rest_s, NO_CREDIT)
+            self._last_balance_probe = now
             self._warn("key_rests", key, model, failure, rest_s)
             breaker.abandoned()
         elif failure.kind == "unauthenticated":
             self._warn("key_refused", key, model, failure, 0.0)
             if len(self.keys.keys) > 1:
                 self.keys.disable(key, "refused")
+            breaker.abandoned()
+        elif failure.kind in BROKEN and not first:
             breaker.abandoned()
         elif failure.kind in BROKEN:
             was = breaker.state
