@@ -1,13 +1,15 @@
 """The members of an object in its own text: found where they stand, and none of them twice."""
 
 import json
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman import jsontypes
 from dragoman.errors import DecodeError
-from dragoman.jsontypes import check_keys, top_spans
+from dragoman.jsontypes import check_keys, has_more_values, top_spans
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
@@ -52,3 +54,25 @@ def test_a_key_said_twice_is_seen_however_it_is_spelt(data: bytes) -> None:
     for check in (top_spans, check_keys):
         with pytest.raises(DecodeError, match="duplicate key"):
             check(data)
+
+
+@given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_values_are_counted_outside_strings_only(value: object) -> None:
+    data = json.dumps(value).encode()
+    plain = json.dumps(_without_texts(value))
+    count = plain.count(",") + plain.count(":")
+    for piece in (1, 2, 3, 7, 1000):
+        with patch.object(jsontypes, "_PIECE_BYTES", piece):
+            assert has_more_values(data, count - 1)
+            assert not has_more_values(data, count)
+
+
+def _without_texts(value: object) -> object:
+    """The same shape, and no comma or colon in a text."""
+    match value:
+        case dict():
+            return {f"k{i}": _without_texts(item) for i, item in enumerate(value.values())}
+        case list():
+            return [_without_texts(item) for item in value]
+        case _:
+            return 0

@@ -26,6 +26,9 @@ ROOT: At = ()
 Locate: TypeAlias = Callable[[Any, Place], Place]
 
 
+MOST_PLACES = 50  # notes of one request whose places a gateway looks for
+
+
 class Note(Struct, frozen=True):
     """One thing lost, changed, made up or mended."""
 

@@ -4,17 +4,20 @@ import gzip
 import http.client
 import json
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from dragoman.gateway import stream_writer
+from dragoman.gateway import conversation, stream_writer
 from dragoman.gateway.config import load_settings
 from dragoman.gateway.key_store import SqliteKeyStore
 from dragoman.gateway.settings import RequestLimits, Settings
+from dragoman.upstream.render import render
 from dragoman.upstream.spec import Caps, Timeouts, Upstream
 from tests.gateway.house import House, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import ASK, GOOD, WHOLE, ask, chunk
@@ -258,3 +261,47 @@ def test_a_body_is_counted_plain_and_inflated() -> None:
         packed = gzip.compress(json.dumps({**ASK, "padding": "x" * 60_000}).encode())
         assert len(packed) < 1000
         assert post(house.url, CHAT, packed, {"content-encoding": "gzip"}).status == 413
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": "x"}] * 31_000}]}, "30000 parts"),
+        (
+            {
+                "messages": [{"role": "user", "content": "x"}],
+                "tools": [{"type": "function", "function": {"name": "f"}}] * 10_001,
+            },
+            "10000 tools",
+        ),
+        ({"messages": [{"role": "user", "content": "x"}], "x": [1] * 500_000}, "400000 values"),
+    ],
+)
+def test_a_request_in_too_many_pieces_is_refused(body: Any, words: str) -> None:
+    with open_house() as house:
+        got = post(house.url, "/v1/chat/completions", {"model": "demo", **body})
+        assert got.status == 400
+        assert words in got.text
+
+
+def test_a_large_request_is_worked_on_off_the_loop() -> None:
+    """Ten thousand calls are read, made legal and written in a thread; the loop is free to serve others."""
+    calls = [{"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in range(10_000)]
+    asked = {"role": "user", "content": "x"}
+    talk = [asked, {"role": "assistant", "tool_calls": calls}, asked]
+    threads: set[str] = set()
+    with faultline(GOOD) as line, open_house(upstream("one", "anthropic", line.url, models=("m",))) as house:
+
+        def watch(name: str, work: Any) -> Any:
+            def run(*args: Any, **named: Any) -> Any:
+                threads.add(f"{name} {threading.current_thread() is house.loop._thread}")
+                return work(*args, **named)
+
+            return run
+
+        with (
+            patch.object(conversation, "decode", watch("decode", conversation.decode)),
+            patch.object(conversation, "render", watch("render", render)),
+        ):
+            post(house.url, "/v1/chat/completions", {"model": "m", "messages": talk})
+    assert threads == {"decode False", "render False"}

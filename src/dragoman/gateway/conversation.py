@@ -5,7 +5,6 @@
 One request is one scope, which gives everything back once.
 """
 
-import asyncio
 import re
 from typing import TypeAlias
 
@@ -17,17 +16,19 @@ from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
+from dragoman.gateway.request_size import check_size, is_large
 from dragoman.gateway.response_routes import remember, resolve
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stream_writer import StreamWriter, write_notes
 from dragoman.jsontypes import JsonObject, dump_json, find_surrogates, mend_surrogates
+from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.notes import Note, Notes
+from dragoman.notes import MOST_PLACES, Note, Notes
 from dragoman.passes.carry_state import carry_reply, take_back_state
 from dragoman.passes.state_envelope import MARK_BYTES
 from dragoman.upstream.answer import OpenAnswer
-from dragoman.upstream.attempts import Job
+from dragoman.upstream.attempts import BIG_BYTES, Job, off_loop
 from dragoman.upstream.fan_out import ask_each
 from dragoman.upstream.render import choose_dialect, render, split
 from dragoman.upstream.spec import Target
@@ -35,7 +36,6 @@ from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
 
 Targets: TypeAlias = list[tuple[UpstreamState, Target]]
-BIG_BYTES = 1024 * 1024
 HALF = "half of a surrogate pair became U+FFFD"
 MOST_RATE_HEADERS = 32  # Anthropic has some twenty
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
@@ -61,10 +61,8 @@ async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
     if raw is None:
         raw = await read_body(http, scope.now.settings)
     scope.size = len(raw)
-    if len(raw) > BIG_BYTES:
-        scope.client_request = await asyncio.to_thread(decode, scope, raw, path)
-    else:
-        scope.client_request = decode(scope, raw, path)
+    scope.large = is_large(raw)
+    scope.client_request = await off_loop(scope.large, decode, scope, raw, path)
     scope.model = scope.client_request.request.model
     if scope.dialect.stores_replies:
         scope.resolved = await resolve(scope.gateway, http.key_id, scope.client_request, scope.now)
@@ -81,8 +79,7 @@ def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
     need_messages(request, scope.dialect)
-    if request.choices is not None and request.choices > scope.now.settings.limits.choices:
-        raise DecodeError(f"more answers than {scope.now.settings.limits.choices} to one request")
+    check_size(request, scope.now.settings.limits)
     restored = request
     if MARK_BYTES in raw and scope.dialect.slots is not None:
         restored = take_back_state(request, scope.dialect.slots, scope.state_key, notes)
@@ -93,7 +90,7 @@ def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
         same_wire=restored is request,
         raw=raw,
         headers=headers,
-        notes=tuple(notes),
+        notes=tuple(notes.read(MOST_PLACES)),
         path=path,
         hops=read_hops(scope.http),
         id=scope.http.unique_id,
@@ -181,6 +178,7 @@ async def answer_with(scope: Scope) -> HttpResponse:
         tokens=len(client_request.raw) // CHARS_PER_TOKEN + (client_request.request.max_output or 0),
         attempts=scope.attempts,
         keep_wire=scope.keep,
+        large=scope.large,
     )
     scope.answer = await (gateway.sender.ask(job) if copies == 1 else ask_each(gateway.sender, job, copies))
     response = await respond(scope, stream=stream)
@@ -233,10 +231,14 @@ async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
         reply = scope.time(scope.stamp(reply))
         carrier = scope.open_carrier()
         said = reply if carrier is None else carry_reply(reply, carrier, answer.notes)
-        wire = scope.dialect.encode_reply(said, answer.notes, client_request.request)
-        body = dump_json(wire.body)
+        large = len(answer.raw) > BIG_BYTES
+        body = await off_loop(large, encode, scope.dialect, said, answer.notes, client_request.request)
     await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)
     return body
+
+
+def encode(dialect: Dialect, reply: Reply, notes: Notes, request: Request) -> bytes:
+    return dump_json(dialect.encode_reply(reply, notes, request).body)
 
 
 def reply_headers(scope: Scope) -> dict[str, str]:

@@ -8,13 +8,14 @@ from dragoman.dialects._base import Dialect
 from dragoman.dialects.jsonrpc import RpcCall, RpcFault, decode_calls, dialect_for, encode_answers, encode_error
 from dragoman.dialects.jsonrpc.words import METHOD
 from dragoman.errors import DecodeError
-from dragoman.gateway.bodies import read_body
+from dragoman.gateway.bodies import MOST_VALUES, read_body
 from dragoman.gateway.conversation import converse
 from dragoman.gateway.error_responses import refuse
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
-from dragoman.jsontypes import dump_json
+from dragoman.jsontypes import dump_json, has_more_values
+from dragoman.upstream.attempts import BIG_BYTES, off_loop
 
 PATH = "/generate"
 ServeCall: TypeAlias = Callable[[Gateway, HttpRequest, RpcCall], Awaitable[HttpResponse]]
@@ -29,7 +30,9 @@ async def serve_calls(
 ) -> HttpResponse:
     """A body of calls, each served by `serve`; only a call that stands alone may stream."""
     raw = await read_body(http, gateway.now.settings)
-    batch = decode_calls(raw, methods)
+    if len(raw) > MOST_VALUES and await asyncio.to_thread(has_more_values, raw, MOST_VALUES):
+        raise DecodeError(f"more than {MOST_VALUES} values")
+    batch = await off_loop(len(raw) > BIG_BYTES, decode_calls, raw, methods)
     first = batch.calls[0]
     if batch.single and isinstance(first, RpcCall) and not first.notification:
         return await serve(gateway, http, first)

@@ -148,6 +148,7 @@ class UpstreamModel:
         job = Job(
             targets=keep_state(request, scope.dialect, targets),
             render=lambda state, target: render(client_request, state, target, stream=True, refuse=scope.refuse),
+            large=scope.large,
             stream=True,
             deadline=scope.gateway.clock() + scope.now.settings.deadline_s,
             client=scope.http.key_id or scope.http.client,

@@ -19,7 +19,7 @@ from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyStart
 from dragoman.model.reply import Reply, Usage
-from dragoman.notes import Note, NoteKind
+from dragoman.notes import MOST_PLACES, Note, NoteKind
 from dragoman.passes.carry_state import StateCarrier, StateSource
 from dragoman.passes.state_envelope import StateKey
 from dragoman.upstream.answer import OpenAnswer
@@ -45,6 +45,7 @@ class Scope:
         self.started = gateway.clock()
         self.model = ""
         self.size = 0  # of the request, in bytes
+        self.large = False  # it is worked on off the loop
         self.client_request: ClientRequest | None = None
         self.resolved: Resolved | None = None
         self.answer: OpenAnswer | None = None
@@ -62,7 +63,7 @@ class Scope:
     @property
     def notes(self) -> tuple[Note, ...]:
         if self.answer is not None:
-            return tuple(self.answer.notes)
+            return tuple(self.answer.notes.read(MOST_PLACES))
         return self.client_request.notes if self.client_request is not None else ()
 
     @property

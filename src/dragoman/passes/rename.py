@@ -5,6 +5,7 @@ every turn and every process: prompt caches survive, and a gateway needs no memo
 """
 
 import re
+from collections import deque
 from collections.abc import Container
 from functools import cache
 from hashlib import sha256
@@ -84,7 +85,7 @@ def alias_of(text: str, rule: Spelling, salt: str = "") -> str:
 
 
 def is_legal(text: str, rule: Spelling) -> bool:
-    return re.fullmatch(_pattern(rule), text) is not None
+    return _compiled(rule).fullmatch(text) is not None
 
 
 @cache
@@ -136,7 +137,7 @@ def _find_illegal(names: dict[str, None], rule: Spelling) -> list[str]:
 
 def _map_names(own: dict[str, None], bad: list[str], rule: Spelling) -> dict[str, str]:
     """Own name -> alias, for the names that need one."""
-    used = {name for name in own if name not in set(bad)}
+    used = own.keys() - set(bad)
     aliases: dict[str, str] = {}
     for name in bad:
         aliases[name] = _free(name, rule, used)
@@ -197,7 +198,8 @@ def _map_ids(
     own: dict[str, str] = {}
     used: set[str] = set()
     taken: set[str] = set()
-    waiting: dict[str, list[str]] = {}  # own id -> new ids of calls not answered yet
+    turns: dict[str, int] = {}  # own id -> the last number given to it
+    waiting: dict[str, deque[str]] = {}  # own id -> new ids of calls not answered yet
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.parts):
             if isinstance(part, ToolCall):
@@ -208,28 +210,29 @@ def _map_ids(
                     if not legal(new):
                         new = alias_of(call_id, rule)
                     if new in used:
-                        new = _next_id(call_id, new, rule, used)
+                        new = _next_id(call_id, new, rule, used, turns)
                     if new != call_id:
                         changes[i, j] = new
                         own[new] = call_id
                 used.add(new)
-                waiting.setdefault(call_id, []).append(new)
+                waiting.setdefault(call_id, deque()).append(new)
             elif isinstance(part, ToolResult):
                 asked = part.call_id
                 queue = waiting.get(asked)
-                if queue and (new := queue.pop(0)) != asked:
+                if queue and (new := queue.popleft()) != asked:
                     changes[i, j] = new
     return changes, own, frozenset(taken)
 
 
-def _next_id(own: str, alias: str, rule: Spelling, used: set[str]) -> str:
+def _next_id(own: str, alias: str, rule: Spelling, used: set[str], turns: dict[str, int]) -> str:
     """The first occurrence keeps its id, later ones count: id_2, id_3 (FIELD-CASES 5)."""
-    turn = 2
+    turn = turns.get(own, 1) + 1
     while True:
         new = f"{alias}_{turn}"
         if rule.shortest == rule.longest or not is_legal(new, rule):
             new = alias_of(own, rule, f"#{turn}")
         if new not in used:
+            turns[own] = turn
             return new
         turn += 1
 

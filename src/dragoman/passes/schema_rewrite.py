@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.jsontypes import JsonObject, dump_text
+from dragoman.jsontypes import JsonObject, dump_json, dump_text
 from dragoman.passes.rename import alias_of, is_legal
 from dragoman.passes.schema_targets import (
     ARRAY,
@@ -371,10 +371,10 @@ class Rewriter:
             del made["enum"]
             self._lose((*path, "enum"), "an enum without values", gone=isinstance(values, list) and not values)
             return
-        unique: list[Any] = []
+        found: dict[tuple[type, bytes], Any] = {}
         for value in values:
-            if not any(value == other and type(value) is type(other) for other in unique):
-                unique.append(value)
+            found.setdefault((type(value), dump_json(value)), value)
+        unique = list(found.values())
         if len(unique) < len(values):
             made["enum"] = unique
         if None in unique and not self.language.null_in_enum:

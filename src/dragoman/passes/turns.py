@@ -1,16 +1,15 @@
 """Turns: joined or set apart as the target reads them, results in front, developer said as system."""
 
 from collections.abc import Callable
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from dragoman.model.fold import merge_extras
 from dragoman.model.messages import (
     Audio,
     Cache,
     Document,
-    Extras,
     Image,
     Message,
     Opaque,
@@ -25,56 +24,65 @@ from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
 from dragoman.passes.system import count_lead
 
-Fits: TypeAlias = Callable[[Message, Message], bool]
+Fits: TypeAlias = Callable[[bool, Message], bool]
 
 
 def join_turns(request: Request, profile: Profile, notes: Notes) -> Request:
     """Neighbours of one role become one turn: the same conversation (see Message), in the form the target checks."""
-    return _join(request, notes, lambda last, new: True)
+    return _join(request, notes, ToolCall, lambda holds, new: True)
 
 
 def join_calls(request: Request, profile: Profile, notes: Notes) -> Request:
     """The calls of one turn in one message: "insufficient tool messages following tool_calls" (FIELD-CASES 4)."""
-    return _join(request, notes, lambda last, new: new.role == "assistant" and _holds(last, ToolCall))
+    return _join(request, notes, ToolCall, lambda holds, new: holds and new.role == "assistant")
 
 
 def join_apart(request: Request, profile: Profile, notes: Notes) -> Request:
     """Neighbours of one role as one turn, but results apart from what the user says after them (Gemini)."""
-    return _join(request, notes, lambda last, new: _holds(last, ToolResult) == _holds(new, ToolResult))
+    return _join(request, notes, ToolResult, lambda holds, new: holds == _holds(new, ToolResult))
 
 
-def _join(request: Request, notes: Notes, fits: Fits) -> Request:
-    if not _any_fit(request.messages, fits):  # fast path: turns apart
-        return request
-    joined: list[Message] = []
-    for i, message in enumerate(request.messages):
-        last = joined[-1] if joined else None
-        if last is not None and last.role == message.role and fits(last, message):
-            _note_clashes(last.extras, message.extras, ((ROOT, "messages"), i - 1), notes)
-            extras = merge_extras(last.extras, message.extras)
-            joined[-1] = replace(last, parts=last.parts + message.parts, extras=extras)
+def _join(request: Request, notes: Notes, kind: type[Part], fits: Fits) -> Request:
+    """`fits`: whether a message joins the turn before it, whose first message holds a part of this kind or does not."""
+    runs: list[list[Message]] = []
+    holds = False
+    for message in request.messages:
+        if runs and runs[-1][0].role == message.role and fits(holds, message):
+            runs[-1].append(message)
         else:
-            joined.append(message)
+            runs.append([message])
+            holds = _holds(message, kind)
+    if len(runs) == len(request.messages):  # fast path: turns apart
+        return request
+    joined, place = [], 0
+    for run in runs:
+        joined.append(_join_run(run, place, notes))
+        place += len(run)
     return replace(request, messages=tuple(joined))
 
 
-def _any_fit(messages: tuple[Message, ...], fits: Fits) -> bool:  # fast path: turns apart
-    for i in range(1, len(messages)):
-        if messages[i - 1].role == messages[i].role and fits(messages[i - 1], messages[i]):
-            return True
-    return False
+def _join_run(run: list[Message], place: int, notes: Notes) -> Message:
+    if len(run) == 1:
+        return run[0]
+    extras: dict[str, dict[str, Any]] = {}
+    for i, message in enumerate(run):
+        for dialect, keys in message.extras.items():
+            said = extras.setdefault(dialect, {})
+            _note_clashes(said, keys, ((((ROOT, "messages"), place + i - 1), "extras"), dialect), notes)
+            said.update(keys)
+    return replace(run[0], parts=tuple(chain.from_iterable(message.parts for message in run)), extras=extras)
 
 
 def _holds(message: Message, kind: type[Part]) -> bool:
     return any(isinstance(part, kind) for part in message.parts)
 
 
-def _note_clashes(first: Extras, second: Extras, at: At, notes: Notes) -> None:
+def _note_clashes(first: dict[str, Any], second: dict[str, Any], at: At, notes: Notes) -> None:
     """Both turns say a key, with different values. A joined turn can say it only once: the second one stays."""
-    for dialect, keys in first.items():
-        for key, value in keys.items():
-            if value is not None and key[:1] != "~" and second.get(dialect, {}).get(key, value) != value:
-                notes.dropped((((at, "extras"), dialect), key), "joined with a turn that says another")
+    for key, value in second.items():
+        before = first.get(key)
+        if before is not None and key[:1] != "~" and value != before:
+            notes.dropped((at, key), "joined with a turn that says another")
 
 
 def put_results_first(request: Request, profile: Profile, notes: Notes) -> Request:

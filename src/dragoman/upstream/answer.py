@@ -21,9 +21,9 @@ from dragoman.log_line import LogLine
 from dragoman.model.events import Event, PartDelta, ReplyFailed
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
-from dragoman.notes import Notes
+from dragoman.notes import MOST_PLACES, Notes
 from dragoman.upstream.admission import Ticket
-from dragoman.upstream.attempts import Attempt, Attempts, Job
+from dragoman.upstream.attempts import BIG_BYTES, Attempt, Attempts, Job, off_loop
 from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, redact_error, too_late, unreadable
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.keys import Key
@@ -289,7 +289,9 @@ class UpstreamAnswer:
             self.raw, self._ended = raw, True
             return
         self.as_is = self.as_is and not job.stream and is_document(raw, self.dialect) is not False
-        reply = decode_whole(opened.headers, raw, self.dialect, self.notes, as_is=self.as_is)
+        reply = await off_loop(
+            len(raw) > BIG_BYTES, decode_whole, opened.headers, raw, self.dialect, self.notes, as_is=self.as_is
+        )
         self.raw = raw
         if job.stream:
             self._reader = self.call.open_reader()
@@ -357,7 +359,7 @@ class UpstreamAnswer:
     def release_request(self) -> None:
         self._request_hash, self._request = hash(self._request) if self._request else None, b""
         self.call.body, self.call.request, self.call.exchange = b"", None, None
-        self.notes.settle()
+        self.notes.settle(MOST_PLACES)
 
     def close(self) -> None:
         """Gives back the socket and the place, settles the tokens, tells the breaker."""

@@ -1,7 +1,9 @@
 """One request while it is sent: what is to be sent (Job), each try (Attempt), where it may still go (Attempts)."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -15,6 +17,13 @@ from dragoman.upstream.upstream_state import UpstreamState
 
 Pair = tuple[UpstreamState, Target]
 NO_KEYS: frozenset[int] = frozenset()
+BIG_BYTES = 1024 * 1024
+T = TypeVar("T")
+
+
+async def off_loop(large: bool, work: Callable[..., T], *args: Any, **named: Any) -> T:
+    """Does work in a thread if it is about something large: other requests must not wait for it."""
+    return await asyncio.to_thread(work, *args, **named) if large else work(*args, **named)
 
 
 class Attempt(Struct, kw_only=True):
@@ -42,6 +51,7 @@ class Job(Struct, kw_only=True):
     tokens: int = 0
     attempts: list[Attempt] = []
     keep_wire: bool = False  # for X-ray
+    large: bool = False  # writing it takes long: it is done off the loop
     most: int = MOST_ATTEMPTS  # 1: the upstream is a gateway, which retries by itself
     report: Callable[[Failure, str], Failure] = hide_refused_key  # the last failure and its upstream, for the asker
 

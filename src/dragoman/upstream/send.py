@@ -11,8 +11,9 @@ from dragoman.errors import UpstreamError
 from dragoman.exchange import UpstreamCall, send_corrected
 from dragoman.failure import Failure
 from dragoman.model.reply import Reply
+from dragoman.notes import MOST_PLACES
 from dragoman.upstream.answer import UpstreamAnswer
-from dragoman.upstream.attempts import Attempts, Job
+from dragoman.upstream.attempts import Attempts, Job, off_loop
 from dragoman.upstream.failures import left_alone
 from dragoman.upstream.keys import Key
 from dragoman.upstream.retry import LONGEST_HINT_S, Again, GiveUp, decide
@@ -139,7 +140,14 @@ class Sender:
             answer.keep(reply)
             return answer
 
-        return await send_corrected(job.render(state, target), begin, keep)
+        return await send_corrected(await off_loop(job.large, _render, job, state, target), begin, keep)
+
+
+def _render(job: Job, state: UpstreamState, target: Target) -> UpstreamCall:
+    call = job.render(state, target)
+    if job.large:
+        call.notes.read(MOST_PLACES)  # here, and not on the loop
+    return call
 
 
 def _soonest(failure: Failure, job: Job, now: float) -> Failure:
