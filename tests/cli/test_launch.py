@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import main
+from dragoman.cli.launch import PROGRAMS, RunningGateway
+from dragoman.cli.local_gateway import find_limits
 from tests.cli.terminal import answers, free_port
-from tests.gateway.house import open_house
+from tests.gateway.house import open_house, upstream
 from tests.waiting import NEVER_S
 
 pytestmark = pytest.mark.usefixtures("at_home")
@@ -140,3 +142,28 @@ def test_a_program_that_is_not_installed_is_said(
     monkeypatch.setenv("PATH", "/nonexistent")
     assert main(["launch", "qwen"]) == 127
     assert "qwen is not installed" in capsys.readouterr().err
+
+
+def test_a_program_is_told_how_much_the_model_reads_and_writes() -> None:
+    gateway = RunningGateway("http://127.0.0.1:1", "m", "k", 8192, 1024)
+    env = PROGRAMS["claude"](gateway).env
+    assert env["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == env["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] == "8192"
+    assert env["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "1024"
+    assert "model_context_window=8192" in PROGRAMS["codex"](gateway).arguments
+    config = json.loads(PROGRAMS["opencode"](gateway).env["OPENCODE_CONFIG_CONTENT"])
+    assert config["provider"]["dragoman"]["models"]["m"]["limit"] == {"context": 8192, "output": 1024}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_is_told_no_limits_that_are_not_known(program: str, tmp_path: Path) -> None:
+    settings = PROGRAMS[program](RunningGateway("http://127.0.0.1:1", "m", "k"))
+    assert not any(word in str(settings) for word in ("MAX_CONTEXT", "context_window", '"limit"', "None"))
+
+
+def test_the_gateway_says_the_limits_of_a_model() -> None:
+    with open_house(
+        upstream("one", "openai_chat", "http://127.0.0.1:9", models=("m",), overrides={"window": 8192})
+    ) as house:
+        assert find_limits(house.url, None, "m") == (8192, None)
+        assert find_limits(house.url, None, "one/x") == (8192, None)
+        assert find_limits(house.url, None, "nothing/there") == (None, None)

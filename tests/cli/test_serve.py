@@ -175,6 +175,8 @@ def test_check_says_what_is_wrong_where(home: Path, capsys: pytest.CaptureFixtur
     assert cli.main(["check"]) == 78
     assert "providers.openai.api_kye" in capsys.readouterr().err
     (home / "dragoman.toml").write_text('[providers.openai]\napi_key = "sk-secret-secret"\nrpm = 5\n')
+    assert cli.main(["check", "--config", str(home / "dragoman.toml")]) == 0
+    assert "good" in capsys.readouterr().out
     assert cli.main(["check"]) == 0
     out = capsys.readouterr().out
     assert "openai: openai" in out

@@ -232,12 +232,22 @@ def test_a_limit_holds_over_a_reload_that_changes_it(tmp_path: Path) -> None:
     assert gateway.now.upstream_states["far"].admission.arrive(three, 1.0) == "wait", "two were sent a second ago"
 
 
-def test_the_start_up_says_which_key_is_missing_and_how_an_ipv6_address_is_written(tmp_path: Path) -> None:
-    data = {"providers": {"openai": {"models": ["m"]}, "near": {"base_url": "http://h:1"}}, "host": "::1"}
-    settings = read(data | {"aliases": {"fast": "m"}})
+def test_the_start_up_says_which_key_is_missing(tmp_path: Path) -> None:
+    settings = read({"providers": {"openai": {"models": ["m"]}, "near": {"base_url": "http://h:1"}}})
     text = banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))
     assert "(no key: set OPENAI_API_KEY or api_key)" in text
     assert text.count("no key") == 1
+
+
+def test_a_server_of_ones_own_is_not_said_to_lack_a_key(tmp_path: Path) -> None:
+    data = {"providers": {"vllm": {"models": ["m"]}, "mine": {"kind": "vllm", "base_url": "http://127.0.0.1:9/v1"}}}
+    settings = read(data)
+    assert "no key" not in banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))
+
+
+def test_the_start_up_says_how_an_address_and_aliases_are_written(tmp_path: Path) -> None:
+    settings = read({"providers": {"openai": {"models": ["m"]}}, "host": "::1", "aliases": {"fast": "m"}})
+    text = banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))
     assert "http://[::1]:20006/v1" in text
     assert "aliases        fast" in text
 

@@ -86,6 +86,48 @@ def test_the_models_are_listed_in_each_dialects_shape() -> None:
         assert get(house.url, "/v1beta/models/demo").json["name"] == "models/demo"
 
 
+def test_a_model_card_says_what_is_known_and_nothing_else() -> None:
+    known = upstream("one", "openai_chat", "http://127.0.0.1:9", models=("m",), overrides={"window": 8192})
+    with open_house(known, upstream("two", "openai_chat", "http://127.0.0.1:9", models=("n",))) as house:
+        assert get(house.url, "/v1beta/models/m").json["inputTokenLimit"] == 8192
+        assert not {"inputTokenLimit", "outputTokenLimit"} & get(house.url, "/v1beta/models/n").json.keys()
+        version = {"anthropic-version": "2023-06-01"}
+        assert get(house.url, "/v1/models/m", version).json["max_input_tokens"] == 8192
+        assert get(house.url, "/v1/models/n", version).json["max_input_tokens"] is None
+        shown = [post(house.url, "/api/show", {"model": name}).json for name in ("m", "n")]
+        assert [card["model_info"][f"{n}.context_length"] for card, n in zip(shown, "mn", strict=True)] == [8192, 0]
+        for card, name in zip(shown, "mn", strict=True):
+            assert card["model_info"].keys() >= {"general.parameter_count", f"{name}.embedding_length"}
+            assert card["capabilities"] == ["completion", "tools"]
+
+
+def test_a_card_of_a_vendors_model_has_its_abilities() -> None:
+    claude = upstream("one", "anthropic", "http://127.0.0.1:9", models=("claude-opus-4-5",))
+    with open_house(claude) as house:
+        shown = post(house.url, "/api/show", {"model": "claude-opus-4-5"}).json
+        assert set(shown["capabilities"]) == {"completion", "tools", "vision", "thinking"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1beta/models/m:countTokens", {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
+        ("/v1/messages/count_tokens", {"model": "m", "messages": [{"role": "user", "content": "hi"}]}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["anthropic", "gemini"])
+def test_the_server_that_can_count_is_asked_from_every_door(path: str, body: dict[str, Any], kind: str) -> None:
+    answer = {"input_tokens": 281} if kind == "anthropic" else {"totalTokens": 281}
+    with (
+        faultline(say(200, json.dumps(answer).encode())) as line,
+        open_house(upstream("one", kind, line.url, models=("m",))) as house,
+    ):
+        got = post(house.url, path, body)
+        assert 281 in got.json.values()
+        assert "x-dragoman-estimated" not in got.headers
+        assert line.seen[0].path.endswith("/count_tokens" if kind == "anthropic" else ":countTokens")
+
+
 @pytest.mark.parametrize("key", ["model", "name"])
 def test_ollamas_show_makes_its_clients_offer_tools_and_pictures(key: str) -> None:
     with open_house() as house:

@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", type=Path, help="dragoman.toml or config.json (default: the file that serve would use)"
     )
+    parser.add_argument("--config", type=Path, help="the same, as serve spells it")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, settle
 
     try:
-        settings = settle(ServeOptions(config=args.file), os.environ)
+        settings = settle(ServeOptions(config=args.file or args.config), os.environ)
         access = make_access(settings, os.environ)
         check_exposure(settings, access)
     except ConfigError as error:

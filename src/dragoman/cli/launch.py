@@ -30,6 +30,7 @@ from dragoman.cli.local_gateway import (
     GatewayError,
     base_url,
     find_key,
+    find_limits,
     find_model,
     running_gateway,
 )
@@ -54,6 +55,8 @@ class RunningGateway(Struct, frozen=True):
     url: str
     model: str
     key: str
+    window: int | None = None  # tokens that the model reads, if the gateway knows
+    max_output: int | None = None
 
     @property
     def is_local(self) -> bool:
@@ -79,14 +82,24 @@ def claude(gateway: RunningGateway) -> ProgramSettings:
             "ANTHROPIC_SMALL_FAST_MODEL": gateway.model,
             **dict.fromkeys(tiers, gateway.model),
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            # else it takes the window of a model it does not know for a million tokens
+            **_said("CLAUDE_CODE_MAX_CONTEXT_TOKENS", gateway.window),
+            **_said("CLAUDE_CODE_AUTO_COMPACT_WINDOW", gateway.window),
+            **_said("CLAUDE_CODE_MAX_OUTPUT_TOKENS", gateway.max_output),
         }
     )
+
+
+def _said(name: str, number: int | None) -> dict[str, str]:
+    return {} if number is None else {name: str(number)}
 
 
 def codex(gateway: RunningGateway) -> ProgramSettings:
     address = f'name="dragoman", base_url="{gateway.url}/v1", wire_api="responses", env_key="DRAGOMAN_KEY"'
     provider = f"{{{address}, supports_websockets=false}}"  # otherwise it tries a websocket first and is refused
     settings = [f'model="{gateway.model}"', 'model_provider="dragoman"', f"model_providers.dragoman={provider}"]
+    if gateway.window is not None:
+        settings.append(f"model_context_window={gateway.window}")
     return ProgramSettings({"DRAGOMAN_KEY": gateway.key}, [word for setting in settings for word in ("-c", setting)])
 
 
@@ -112,11 +125,15 @@ def qwen(gateway: RunningGateway) -> ProgramSettings:
 
 
 def opencode(gateway: RunningGateway) -> ProgramSettings:
+    limits = {"context": gateway.window, "output": gateway.max_output}
+    model: dict[str, Any] = {"name": gateway.model}
+    if gateway.window is not None and gateway.max_output is not None:  # it wants both
+        model["limit"] = limits
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "dragoman",
         "options": {"baseURL": f"{gateway.url}/v1", "apiKey": "{env:DRAGOMAN_KEY}"},
-        "models": {gateway.model: {"name": gateway.model}},
+        "models": {gateway.model: model},
     }
     name = f"dragoman/{gateway.model}"
     config = {"provider": {"dragoman": provider}, "model": name, "small_model": name}
@@ -170,7 +187,9 @@ def run(args: argparse.Namespace) -> int:
         return complain(f"{args.program} is not installed", 127)
     try:
         with running_gateway(url):
-            gateway = RunningGateway(url, args.model or find_model(url, key), key or PLACEHOLDER_KEY)
+            model = args.model or find_model(url, key)
+            window, max_output = find_limits(url, key, model)
+            gateway = RunningGateway(url, model, key or PLACEHOLDER_KEY, window, max_output)
             settings = PROGRAMS[args.program](gateway)
             with override_settings(args.program, settings, args.rest) as more:
                 return run_program([found, *settings.arguments, *more, *args.rest], settings)

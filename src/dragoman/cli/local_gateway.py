@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import Json, dump_json, load_json
@@ -152,6 +152,15 @@ def find_model(url: str, key: str | None) -> str:
     """The first model that is not the demo, or the demo."""
     names = list_models(url, key)
     return next((name for name in names if name != "demo"), names[0] if names else "demo")
+
+
+def find_limits(url: str, key: str | None, model: str) -> tuple[int | None, int | None]:
+    """How many tokens a model reads and writes, as far as the gateway knows."""
+    try:
+        card = fetch(url, f"/v1beta/models/{quote(model)}", key)
+    except GatewayError:  # a model that is not listed
+        return None, None
+    return card.get("inputTokenLimit"), card.get("outputTokenLimit")
 
 
 def list_models(url: str, key: str | None) -> list[str]:

@@ -28,13 +28,14 @@ class CountCodec(Struct, frozen=True, kw_only=True):
 
 
 class ListedModel(Struct, frozen=True, kw_only=True):
-    """One model of a list."""
+    """One model of a list. None and () are what is not known: nothing is made up."""
 
     name: str
     owner: str = ""
     created: float = 0.0  # seconds since 1970
-    max_input: int = 131_072  # tokens
-    max_output: int = 32_768
+    max_input: int | None = None  # tokens
+    max_output: int | None = None
+    abilities: tuple[str, ...] = ()  # some of vision, thinking
 
 
 class ModelsCodec(Struct, frozen=True, kw_only=True):

@@ -1,11 +1,13 @@
 """The text a person sees when the gateway starts: address, upstreams, keys, and one command to try."""
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
-from dragoman.gateway.auth import Access
+from dragoman.gateway.auth import LOCAL_HOSTS, Access
 from dragoman.gateway.config import state_folder
 from dragoman.gateway.key_store import FILE
 from dragoman.gateway.settings import Settings
+from dragoman.upstream.discovery import PORTS
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.spec import Upstream
 
@@ -64,4 +66,6 @@ def missing_key(upstream: Upstream) -> str | None:
     kind = (upstream.rows or load_rows()).kinds.get(upstream.kind)
     if upstream.keys or upstream.auth == "none" or kind is None or not kind.keys:
         return None
+    if upstream.kind in PORTS or urlsplit(upstream.base_url).hostname in LOCAL_HOSTS:
+        return None  # a server of one's own mostly needs none
     return f"no key: set {kind.keys[0]} or api_key"

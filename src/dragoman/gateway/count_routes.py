@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from dragoman.demo.model import count_tokens as count_demo
+from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._services import CountCodec
 from dragoman.errors import DecodeError, UpstreamError
@@ -12,9 +13,12 @@ from dragoman.gateway.conversation import count_estimate, need_messages, no_mode
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
-from dragoman.jsontypes import load_json
+from dragoman.jsontypes import dump_json, load_json
+from dragoman.model.request import Request
 from dragoman.notes import Notes
+from dragoman.passes.prepare import legalise
 from dragoman.upstream.http.request import build_headers, join_url, quote_segment
+from dragoman.upstream.profiles import profile_for
 from dragoman.upstream.spec import DEMO, Target
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
@@ -45,12 +49,31 @@ async def count(
     state, target = targets[0]
     if state.spec.kind == DEMO:
         return count_demo(request), {}
-    if dialect.name in (state.spec.dialects or (state.spec.dialect,)):
+    spoken = state.spec.dialects or (state.spec.dialect,)
+    if dialect.name in spoken:
         own = {**dialect.default_headers, **own}
         found = await _ask(gateway, state, target, codec, put_model(raw, target.model, request.model), own)
         if found is not None:
             return found, {}
+    for other in (find_dialect(name) for name in spoken if name != dialect.name):
+        found = await _ask_converted(gateway, state, target, other, request)
+        if found is not None:
+            return found, {}
     return count_estimate(replace(request, model=target.model)), ESTIMATED
+
+
+async def _ask_converted(
+    gateway: Gateway, state: UpstreamState, target: Target, there: Dialect, request: Request
+) -> int | None:
+    """The count of a provider that counts in another dialect than the client's."""
+    if there.counts is None:
+        return None
+    spec, notes = state.spec, Notes()
+    asked = replace(request, model=target.model, stream=None)
+    profile = profile_for(spec.kind, target.model, there.name, spec.overrides, spec.rows)
+    wire = there.counts.encode_request(legalise(asked, profile, notes), notes)
+    headers = {**there.default_headers, **wire.headers}
+    return await _ask(gateway, state, target, there.counts, dump_json(wire.body), headers)
 
 
 async def _ask(

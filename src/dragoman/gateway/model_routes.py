@@ -1,5 +1,10 @@
 """The models there are, in each dialect's own shape, aliases included (FIELD-CASES 89)."""
 
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from dragoman.dialects import USUAL
 from dragoman.dialects._services import ListedModel, ModelsCodec
 from dragoman.dialects.ollama.services import SERVER_VERSION, encode_running, encode_shown
 from dragoman.errors import DecodeError, UpstreamError
@@ -8,6 +13,10 @@ from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.non_chat_routes import read_object
 from dragoman.gateway.routes import Match, tell_client
 from dragoman.gateway.state import Gateway
+from dragoman.passes.profile import Profile
+from dragoman.upstream.profiles import Rows, kinds_of_model
+from dragoman.upstream.render import find_destination
+from dragoman.upstream.spec import DEMO
 
 RUNNING_S = 300.0  # how long a model is said to stay in memory
 
@@ -48,7 +57,30 @@ async def serve_version(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
 
 
 def _describe(name: str, gateway: Gateway) -> ListedModel:
-    return ListedModel(name=name, owner=gateway.now.models.get(name, "dragoman"), created=gateway.started)
+    """What the rows, the configuration and refusals say of the model behind a name. The rest is not known."""
+    card = ListedModel(name=name, owner=gateway.now.models.get(name, "dragoman"), created=gateway.started)
+    targets = gateway.now.targets(name, lambda: 0.0)
+    if not targets:
+        return card
+    state, target = targets[0]
+    if state.spec.kind == DEMO:
+        return replace(card, abilities=("vision", "thinking"))
+    profile = find_destination(state, USUAL, target.model).profile
+    most = profile.ranges.get("max_output", (None, None))[1]
+    return replace(
+        card,
+        max_input=profile.window or profile.context,
+        max_output=None if most is None else int(most),
+        abilities=tuple(_find_abilities(profile, target.model, state.spec.rows)),
+    )
+
+
+def _find_abilities(profile: Profile, model: str, rows: Rows | None) -> Iterator[str]:
+    """Of a vendor's own model its row says what it takes. A model of any name on any server may be blind."""
+    if profile.media.images and kinds_of_model(model, rows):
+        yield "vision"
+    if profile.thinking is not None and profile.thinking.says != "nothing":
+        yield "thinking"
 
 
 def _known(gateway: Gateway, asked: str) -> str:

@@ -178,13 +178,13 @@ METHODS = ["generateContent", "streamGenerateContent", "countTokens", "embedCont
 
 
 def encode_model(model: ListedModel) -> JsonObject:
+    limits = {"inputTokenLimit": model.max_input, "outputTokenLimit": model.max_output}
     return {
         "name": f"models/{model.name}",
         "version": "001",
         "displayName": model.name,
         "description": f"{model.name} behind dragoman",
-        "inputTokenLimit": model.max_input,
-        "outputTokenLimit": model.max_output,
+        **{key: limit for key, limit in limits.items() if limit is not None},
         "supportedGenerationMethods": METHODS,
     }
 

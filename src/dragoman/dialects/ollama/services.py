@@ -102,11 +102,12 @@ def encode_models(models: Sequence[ListedModel], query: str) -> JsonObject:
 def encode_running(models: Sequence[ListedModel], until: float) -> JsonObject:
     """/api/ps: the models in memory."""
     more = {"expires_at": _date(until), "size_vram": 0}
-    return {"models": [{**encode_model(model), **more, "context_length": model.max_input} for model in models]}
+    return {"models": [{**encode_model(model), **more, "context_length": model.max_input or 0} for model in models]}
 
 
 def encode_shown(model: ListedModel) -> JsonObject:
-    """/api/show. With these capabilities, clients offer tools and pictures (CLIENTS 18)."""
+    """/api/show. By the capabilities, clients offer tools and pictures (CLIENTS 18). The numbers are always there, 0 if
+    not known: `ollama show` 0.9 panics where one of the three is missing."""
     family = _family(model.name)
     return {
         "license": "",
@@ -117,10 +118,11 @@ def encode_shown(model: ListedModel) -> JsonObject:
         "model_info": {
             "general.architecture": family,
             "general.basename": model.name,
-            f"{family}.context_length": model.max_input,
-            f"{family}.embedding_length": 4096,
+            "general.parameter_count": 0,
+            f"{family}.context_length": model.max_input or 0,
+            f"{family}.embedding_length": 0,
         },
-        "capabilities": ["completion", "tools", "vision", "thinking"],
+        "capabilities": ["completion", "tools", *model.abilities],
         "modified_at": _date(model.created),
     }
 
