@@ -86,6 +86,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "responses delta": ("read streams openai_responses",),
     "responses delta, written": ("write streams openai_responses",),
     "delta of the open part": STREAMED,
+    "plain text": STREAMED,
     "known event name": ("cut frames any",),
     "sse data": ("cut frames any",),
     "sse event": ("cut frames any",),

@@ -112,13 +112,17 @@ class StateCarrier:
         self._started = notes.stage(StartedParts())
 
     def feed(self, events: list[Event]) -> list[Event]:
-        if self._same and len(events) == 1:
-            (only,) = events
-            if type(only) is PartDelta and only.index not in self._thoughts:  # fast path: text as it comes
-                return events
-        carried = [out for event in events for out in self._feed(event)]
-        if self._started is not None:
-            self._started.feed(carried)
+        carried: list[Event] = []
+        others: list[Event] = []  # than text as it comes
+        for event in events:
+            if self._same and type(event) is PartDelta and event.index not in self._thoughts:  # fast path: plain text
+                carried.append(event)
+            else:
+                fed = list(self._feed(event))
+                carried += fed
+                others += fed
+        if self._started is not None and others:
+            self._started.feed(others)
         return carried
 
     def _feed(self, event: Event) -> Iterator[Event]:
