@@ -36,11 +36,13 @@ from dragoman.passes.json_answers import ask_again
 from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import NOTHING
+from dragoman.passes.state_envelope import MARK_BYTES, is_wrapped
 from dragoman.passes.think_tags import ThoughtFinder, find_thoughts
 from dragoman.passes.thinking import ask_for_thoughts
 from dragoman.passes.undo import StreamRenamer, StreamUndo, undo_reply
 from dragoman.wire import WireReply, WireRequest
 
+OPAQUE_KEYS = ("signature", "data", "encrypted_content", "thoughtSignature", "thought_signature")
 HOP = "x-dragoman-hop"  # counts the gateways on the way: a gateway that is its own upstream must notice (T41)
 INVALID_ANSWER = "invalid_answer"
 MOST_CORRECTIONS = 3  # of one request: a model may refuse several things, one after the other
@@ -442,11 +444,25 @@ def put_model(data: bytes, model: str, old: str) -> bytes:
 
 
 def without_side(body: bytes) -> bytes:
-    """No provider sees our side field; a body without it keeps every byte."""
-    if WORD not in body:  # fast path: no side field
+    """No provider sees our side field, nor an opaque value of ours; a body without them keeps every byte."""
+    if WORD not in body and MARK_BYTES not in body:  # fast path: nothing of ours
         return body
     value = load_json(body)
-    return dump_json(value) if strip_side(value) else body
+    changed = strip_side(value)
+    return dump_json(value) if strip_envelopes(value) or changed else body
+
+
+def strip_envelopes(value: object) -> bool:
+    """Removes opaque values of ours wherever a client put them (CLIENTS 16: a signature on a result). True: some."""
+    found = False
+    if type(value) is dict:
+        for key in [key for key in OPAQUE_KEYS if type(value.get(key)) is str and is_wrapped(value[key])]:
+            del value[key]
+            found = True
+    for inner in value.values() if type(value) is dict else value if type(value) is list else ():
+        if type(inner) in (dict, list):
+            found = strip_envelopes(inner) or found
+    return found
 
 
 def _combine(first: Undo, second: Undo) -> Undo:

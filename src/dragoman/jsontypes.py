@@ -112,6 +112,11 @@ def dump_text(value: Json) -> str:
     return _encode(value).decode()
 
 
+def dump_sorted(value: Json) -> str:
+    """Equal values give equal text, whatever the order of their keys."""
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
 def format_json(value: Json) -> bytes:
     """JSON for people: indented by two spaces, one key per line."""
     return msgspec.json.format(_encode(value), indent=2)

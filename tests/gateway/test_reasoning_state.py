@@ -59,7 +59,7 @@ def behind(request: pytest.FixtureRequest) -> Iterator[tuple[str, Provider, Hous
             yield request.param, provider, house
 
 
-@pytest.fixture(scope="module", params=[name for name in DOORS if name != "ollama"])
+@pytest.fixture(scope="module", params=list(DOORS))
 def door_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -101,6 +101,33 @@ def test_thoughts_come_back_to_their_vendor(behind: tuple[str, Provider, House],
     assert [len(one.calls) for one in said] == [1, 1, 1, 0]
     assert said[-1].text == "Rain."
     assert all("Thought" in one.thought for one in said), [one.thought for one in said]
+    sent = thoughts_sent(provider, dialect)
+    assert [len(thoughts) for thoughts in sent] == [0, 1, 2, 3]
+    assert SENTINEL not in str(sent)
+
+
+def only_plain(messages: list[Any]) -> list[Any]:
+    """As most programs keep Chat messages: the fields that everybody knows."""
+    known = {"role", "content", "tool_calls", "tool_call_id"}
+    plain = [{key: value for key, value in message.items() if key in known} for message in messages]
+    for message in plain:
+        for call in message.get("tool_calls", ()):
+            call.pop("extra_content", None)
+    return plain
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_chat_program_that_keeps_only_plain_messages(behind: tuple[str, Provider, House], stream: bool) -> None:
+    name, provider, house = behind
+    _, dialect, model = UPSTREAMS[name]
+    provider.reset()
+    door = DOORS["openai_chat"](house.url)
+    try:
+        said = ask_three_times(door, model, stream=stream, forget=only_plain)
+    finally:
+        door.close()
+    assert provider.refusals == []
+    assert said[-1].text == "Rain."
     sent = thoughts_sent(provider, dialect)
     assert [len(thoughts) for thoughts in sent] == [0, 1, 2, 3]
     assert SENTINEL not in str(sent)

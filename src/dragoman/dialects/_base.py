@@ -140,6 +140,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     call_id_prefix: str = "call_"
     seal_form: str = ""  # the form of its seals; "" if it has none
     slots: StateSlots | None = None  # where its clients keep the state of other vendors' models; None: nowhere
+    repeats_call_ids: bool = True  # its clients send the ids of calls back
     seals_calls: bool = False  # the seal is on the call, not on the thought before it
     stores_replies: bool = False  # a later request can continue a reply by its id
     explains_finish: bool = False  # replies can have a text that says why the answer ended

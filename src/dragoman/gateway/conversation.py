@@ -16,6 +16,7 @@ from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
+from dragoman.gateway.kept_turns import keep_turn, recall_turns
 from dragoman.gateway.request_size import check_size, is_large
 from dragoman.gateway.response_routes import remember, resolve
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
@@ -64,6 +65,8 @@ async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
     scope.large = is_large(raw)
     scope.client_request = await off_loop(scope.large, decode, scope, raw, path)
     scope.model = scope.client_request.request.model
+    if scope.keeps_turns:
+        scope.client_request = await recall_turns(scope, scope.client_request)
     if scope.dialect.stores_replies:
         scope.resolved = await resolve(scope.gateway, http.key_id, scope.client_request, scope.now)
         scope.client_request = scope.resolved.client_request
@@ -234,6 +237,8 @@ async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
         large = len(answer.raw) > BIG_BYTES
         body = await off_loop(large, encode, scope.dialect, said, answer.notes, client_request.request)
     await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)
+    if scope.keeps_turns:
+        await keep_turn(scope, reply)
     return body
 
 

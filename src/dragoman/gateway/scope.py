@@ -22,6 +22,7 @@ from dragoman.model.reply import Reply, Usage
 from dragoman.notes import MOST_PLACES, Note, NoteKind
 from dragoman.passes.carry_state import StateCarrier, StateSource
 from dragoman.passes.state_envelope import StateKey
+from dragoman.passes.stored_state import Conversation
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Attempt
 
@@ -49,6 +50,7 @@ class Scope:
         self.client_request: ClientRequest | None = None
         self.resolved: Resolved | None = None
         self.answer: OpenAnswer | None = None
+        self.conversation: Conversation | None = None  # at doors whose clients may bring no state back
         self.attempts: list[Attempt] = []
         self.refuse: frozenset[NoteKind] = read_refuse(http)
         self.keep = gateway.xray.always or "x-dragoman-xray" in http.headers
@@ -75,8 +77,16 @@ class Scope:
         answer = self.answer
         if answer is None or answer.as_is:
             return None
-        source = StateSource(model=answer.target.model, upstream=answer.target.upstream.name)
-        return open_carrier(answer.dialect, self.dialect, source, self.state_key)
+        return open_carrier(answer.dialect, self.dialect, self.state_source(answer), self.state_key)
+
+    def state_source(self, answer: OpenAnswer) -> StateSource:
+        return StateSource(model=answer.target.model, upstream=answer.target.upstream.name)
+
+    @property
+    def keeps_turns(self) -> bool:
+        """Whether clients of this door may bring no state back, so that the gateway keeps it."""
+        slots = self.dialect.slots
+        return slots is None or slots.kind == "details"
 
     def stamp(self, head: H) -> H:
         """Adds what encoders cannot know: a unique id in the dialect's own form, and the time.

@@ -11,6 +11,7 @@ from dragoman.gateway.log import Log
 from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.response_store import ResponseStore
 from dragoman.gateway.settings import Settings
+from dragoman.gateway.state_store import SqliteStateStore, StateStore
 from dragoman.gateway.xray import XrayRing
 from dragoman.upstream import learned_file
 from dragoman.upstream.admission import LimitKeeper, OwnLimits
@@ -75,6 +76,7 @@ class Gateway:
         self.sender = Sender(self.transport)
         self.metrics = Metrics()
         self.store = ResponseStore(settings.store_path, settings.store_rows)
+        self.state_store: StateStore = SqliteStateStore(settings.store_path, settings.store_rows)
         self.state_secret = settings.state_secret or secrets.token_bytes(32)
         self.xray = XrayRing(settings.xray_keep)
         self.started = self.wall()
@@ -125,3 +127,4 @@ class Gateway:
             await self.closers.pop()()
         await self.transport.close()
         self.store.close()
+        self.state_store.close()

@@ -13,6 +13,7 @@ from dragoman.exchange import HOP
 from dragoman.failure import Failure
 from dragoman.framing.sse import read_frame
 from dragoman.gateway.http import Write
+from dragoman.gateway.kept_turns import keep_turn
 from dragoman.gateway.response_routes import remember
 from dragoman.gateway.scope import CHARS_PER_TOKEN, NO_USAGE, Scope
 from dragoman.jsontypes import dump_json
@@ -22,6 +23,7 @@ from dragoman.model.fold import ReplyBuilder
 from dragoman.model.reply import Reply
 from dragoman.notes import Note, Notes
 from dragoman.passes.carry_state import carry_reply
+from dragoman.passes.stored_state import TurnKeeper
 from dragoman.upstream.answer import OpenAnswer, Piece
 
 log = logging.getLogger(__name__)
@@ -47,6 +49,7 @@ class StreamWriter:
         self._tail = b""  # the beginning of a frame that is not complete yet
         self._end_sent = False  # the frame that ends the provider's own stream
         self._builder = ReplyBuilder() if scope.resolved is not None and scope.resolved.store else None
+        self._keeper = TurnKeeper() if scope.conversation is not None else None
         self._notes_sent = len(scope.notes)  # in the headers
         self._ended = False
         self._finished = False  # the last event was read, though the connection may still be open
@@ -94,6 +97,8 @@ class StreamWriter:
                 await write(out)
             if self._builder is not None:
                 await self._remember(answer, self._builder)
+            if self._keeper is not None and self._keeper.reply is not None:
+                await keep_turn(scope, self._keeper.reply)
         finally:
             self._clean_up()
 
@@ -111,6 +116,8 @@ class StreamWriter:
         if events:
             if not self._as_is and isinstance(events[0], ReplyStart):
                 events = [self._complete(events[0]), *events[1:]]
+            if self._keeper is not None:
+                self._keeper.feed(events)
             if self._builder is not None:
                 for event in events:
                     self._builder.feed(event)

@@ -62,6 +62,10 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
+# Members of Chat and Ollama messages with reasoning state, which is kept for clients that do not bring it back.
+THOUGHTS = (b'"reasoning_content"', b'"reasoning"', b'"reasoning_details"', b'"thinking"', b'"thought_signature"')
+
+
 def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes, *, as_is: bool) -> Reply:
     """A whole answer. Some servers stream it although no stream was asked for. `as_is`: the client gets its bytes."""
     try:
@@ -71,7 +75,7 @@ def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: N
         body = load_json(raw)
         if _is_error(body, dialect):
             raise UpstreamError(dialect.decode_failure(WireReply(body=body, headers=headers)))
-        if as_is and not dialect.stores_replies:  # fast path: own reply
+        if as_is and not dialect.stores_replies and not any(word in raw for word in THOUGHTS):  # fast path: own reply
             body = _without_content(body, dialect)  # a reply that is stored needs its content
         return read_reply(dialect, WireReply(body=body, headers=headers), notes)
     except (DecodeError, RecursionError) as error:

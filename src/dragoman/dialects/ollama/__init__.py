@@ -81,4 +81,5 @@ DIALECT = Dialect(
         total="total_duration", reading="prompt_eval_duration", writing="eval_duration", loading="load_duration"
     ),
     encode_loaded=encode_loaded,
+    repeats_call_ids=False,
 )

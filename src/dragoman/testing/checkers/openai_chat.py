@@ -123,6 +123,8 @@ def _check_message(message: dict[str, Any], i: int, server: str, model: str = ""
         found += _check_part(part, i, str(role), server)
     if server in ("groq", "mistral") and ({"reasoning_content", "reasoning"} & message.keys()):
         found.append(f"'messages.{i}' : for 'role:assistant' property 'reasoning_content' is unsupported")
+    if server in ("openai", "azure") and "reasoning_content" in message:
+        found.append(f"Unknown parameter: 'messages[{i}].reasoning_content'.")
     if server == "cerebras" and "reasoning_content" in message:
         found.append("body.messages.assistant.reasoning_content: property is unsupported")
     return found

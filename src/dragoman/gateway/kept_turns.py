@@ -1,0 +1,36 @@
+"""Reasoning state that the gateway keeps itself, for clients that bring nothing back (decision 3)."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from dragoman.exchange import ClientRequest
+from dragoman.gateway.scope import Scope
+from dragoman.model.reply import Reply
+from dragoman.passes.state_envelope import dump_state, load_state
+from dragoman.passes.stored_state import find_bare_turns, make_state, read_conversation, restore_turns
+
+
+async def recall_turns(scope: Scope, client_request: ClientRequest) -> ClientRequest:
+    """The request with the reasoning state of its turns, which its client did not bring back."""
+    request, store = client_request.request, scope.gateway.state_store
+    scope.conversation = read_conversation(request, by_id=scope.dialect.repeats_call_ids)
+    if not scope.conversation.turns or store.is_empty():  # fast path: no thoughts
+        return client_request
+    bare = find_bare_turns(request, scope.conversation)
+    found = await asyncio.to_thread(store.get, scope.http.key_id, list(bare.values()))
+    loaded = ((i, load_state(found[key])) for i, key in bare.items() if key in found)
+    restored = restore_turns(request, [(i, state) for i, state in loaded if state is not None])
+    return client_request if restored is request else replace(client_request, request=restored, same_wire=False)
+
+
+async def keep_turn(scope: Scope, reply: Reply) -> None:
+    """Keeps the reasoning state of an answer for the next request of a client that brings nothing back."""
+    answer, conversation = scope.answer, scope.conversation
+    parts = reply.choices[0].parts if reply.choices else ()
+    if answer is None or conversation is None:
+        return
+    state = make_state(parts, scope.state_source(answer))
+    if state is not None:
+        key = conversation.key(parts, conversation.turns)
+        await asyncio.to_thread(scope.gateway.state_store.put, scope.http.key_id, key, dump_state(state))

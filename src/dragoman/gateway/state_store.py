@@ -1,0 +1,116 @@
+"""StateStore: reasoning state of turns whose clients bring nothing back, beside the stored responses. Bounded.
+
+Nothing here is the client's error: what cannot be kept or found is as if it had never been (decision 3).
+"""
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from dragoman.log_line import LogLine
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+MAX_ROW_BYTES = 1024 * 1024
+BUSY_S = 0.5
+LOOK_S = 1.0  # while it is empty: how often to look whether another process has written
+
+_SCHEMA = """
+create table if not exists reasoning_state (
+    owner text not null, key text not null, created real not null, state blob not null, primary key (owner, key)
+) without rowid;
+create index if not exists state_by_age on reasoning_state (created);
+"""
+_DELETE_OLDEST = """
+delete from reasoning_state where (owner, key) in
+    (select owner, key from reasoning_state order by created limit ?)
+"""
+
+
+class StateStore(Protocol):
+    """Where state is kept. Every lookup names its owner. Calls may be made from any thread."""
+
+    def is_empty(self) -> bool:
+        """Whether no lookup can find anything: cheap, for every request."""
+
+    def put(self, owner: str, key: str, state: bytes) -> None: ...
+    def get(self, owner: str, keys: Sequence[str]) -> dict[str, bytes]: ...
+    def close(self) -> None: ...
+
+
+class SqliteStateStore:
+    """In a file that all workers share, or in memory."""
+
+    def __init__(self, path: Path | None, rows: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._rows, self._clock = path, rows, clock
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+        self._filled = False
+        self._looked: float | None = None
+
+    def is_empty(self) -> bool:
+        now = self._clock()
+        if not self._filled and (self._looked is None or now - self._looked >= LOOK_S):
+            self._looked = now
+            found = self._run(lambda db: db.execute("select 1 from reasoning_state limit 1").fetchone())
+            self._filled = found is not None
+        return not self._filled
+
+    def put(self, owner: str, key: str, state: bytes) -> None:
+        if len(state) <= MAX_ROW_BYTES and self._rows:
+            self._filled = True
+            self._run(lambda db: self._insert(db, (owner, key, time.time(), state)))
+
+    def _insert(self, db: sqlite3.Connection, row: tuple[str, str, float, bytes]) -> None:
+        db.execute("insert or replace into reasoning_state values (?, ?, ?, ?)", row)
+        (count,) = db.execute("select count(*) from reasoning_state").fetchone()
+        if count > self._rows:
+            db.execute(_DELETE_OLDEST, (count - self._rows,))
+        db.commit()
+
+    def get(self, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
+        return self._run(lambda db: self._select(db, owner, keys)) or {}
+
+    def _select(self, db: sqlite3.Connection, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
+        asked = "select state from reasoning_state where owner = ? and key = ?"
+        rows = ((key, db.execute(asked, (owner, key)).fetchone()) for key in keys)
+        return {key: row[0] for key, row in rows if row is not None}
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        with self._lock:
+            try:
+                return work(self._open())
+            except (sqlite3.Error, OSError) as error:
+                log.warning(LogLine("state_not_kept", {"error": type(error).__name__, "why": str(error)}))
+                self._drop()
+                return None
+
+    def _drop(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._db is None:
+            if self._path is not None:
+                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._path.touch(mode=0o600)  # only the owner may read conversations
+            db = sqlite3.connect(self._path or ":memory:", check_same_thread=False, timeout=BUSY_S)
+            try:
+                if self._path is not None:
+                    db.execute("pragma journal_mode = wal")
+                    db.execute("pragma synchronous = normal")
+                db.executescript(_SCHEMA)
+            except BaseException:
+                db.close()
+                raise
+            self._db = db
+        return self._db
