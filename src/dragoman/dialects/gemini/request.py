@@ -147,7 +147,7 @@ def _decode_content(content: JsonObject, history: History) -> Message:
         return Message(role=ROLES[word], parts=decode_parts(given, history))
     content.pop("role", None)
     role = ROLES.get(word, "user") if type(word) is str else "user"
-    if word and word not in ROLES and word not in RESULT_ROLES:
+    if word and (type(word) is not str or (word not in ROLES and word not in RESULT_ROLES)):
         raise DecodeError(f"expected one of {', '.join(ROLES)}, found {str(word)[:50]!r}", "role")
     if word != ROLE_WORDS[role] or role == "system":
         note_spelling(content, "role", "absent" if word is None else word)
