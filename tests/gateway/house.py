@@ -18,6 +18,7 @@ from dragoman.gateway.key_store import KeyStore
 from dragoman.gateway.log import Log
 from dragoman.gateway.server import Server, bind, make_server
 from dragoman.gateway.settings import Settings
+from dragoman.gateway.startup import is_public
 from dragoman.gateway.state import Gateway
 from dragoman.upstream.discovery import demo_upstream
 from dragoman.upstream.keys import Secret, origin_of
@@ -97,7 +98,8 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
     """A running gateway; without upstreams it has the demo model."""
     loop = Loop()
     config = Settings(upstreams=upstreams or (demo_upstream(),), port=0, **settings)
-    access = Access(ClientKeys(keys, config.client_keys), config.hosts, config.origins, config.limits.wrong_keys)
+    known, wrong = ClientKeys(keys, config.client_keys), config.limits.wrong_keys
+    access = Access(known, config.hosts, config.origins, wrong, public=is_public(config.host))
     listener = bind("127.0.0.1", 0)
 
     async def start() -> tuple[Gateway, Server]:

@@ -391,11 +391,11 @@ def test_an_upstream_with_no_queue_is_tried_again_all_the_same() -> None:
 
 
 def test_a_request_that_breaks_a_server_is_no_reason_to_leave_it_alone() -> None:
-    """llama.cpp answers 500 to a picture it cannot take, and goes on serving everybody else."""
+    """llama.cpp answers 500 to a picture it cannot read, and goes on serving everybody else."""
 
     async def no_pictures(seen: Seen, writer: asyncio.StreamWriter) -> None:
         bad = b"image_url" in seen.body
-        await (say(500, b'{"error":{"code":500,"message":"image input is not supported"}}') if bad else GOOD)(
+        await (say(500, b'{"error":{"code":500,"message":"failed to process the image"}}') if bad else GOOD)(
             seen, writer
         )
 

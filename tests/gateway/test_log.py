@@ -217,7 +217,7 @@ def test_verbose_is_a_flag_or_a_variable(how: str, tmp_path: Path) -> None:
     words = [how] if how[0] == "-" else []
     env = environment(tmp_path) | ({"DRAGOMAN_VERBOSE": "1"} if how == "environment" else {})
     with serving(tmp_path, *words, "--log", "json", env=env) as running:
-        post(running.url, CHAT, {"model": "demo", "messages": []})
+        post(running.url, CHAT, {"model": "demo", "messages": [{"role": "user", "content": "hi"}]})
         post(running.url, CHAT, b"{")
         running.process.send_signal(signal.SIGTERM)
         _, err = running.process.communicate(timeout=NEVER_S)

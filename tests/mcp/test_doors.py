@@ -13,6 +13,7 @@ import pytest
 from dragoman.agent.steps import Limits
 from dragoman.dialects import find_dialect
 from dragoman.dialects.jsonrpc import dialect_for
+from dragoman.gateway.key_store import SqliteKeyStore
 from dragoman.gateway.mcp_settings import McpSettings
 from dragoman.model.fold import fold
 from dragoman.model.messages import Reasoning, Text, ToolCall
@@ -446,9 +447,12 @@ def test_a_token_in_an_address_is_in_no_log_and_no_list(tmp_path: Path, caplog: 
 def test_t12_a_public_gateway_adds_no_server_of_this_machine(
     host: str, private: bool | None, allowed: bool, name: str, tmp_path: Path
 ) -> None:
-    with site(mcp) as server, open_house(mcp=McpSettings(folder=tmp_path, private=private), host=host) as house:
+    keys = SqliteKeyStore(tmp_path / "keys.db")
+    admin = {"x-api-key": keys.new("a", admin=True)}
+    settings = McpSettings(folder=tmp_path, private=private)
+    with site(mcp) as server, open_house(mcp=settings, host=host, keys=keys) as house:
         url = f"{server.url}/mcp".replace("127.0.0.1", name)
-        status, _, data = ask(house, "/mcp/add", {"name": "ours", "url": url})
+        status, _, data = ask(house, "/mcp/add", {"name": "ours", "url": url}, admin)
         assert status == (200 if allowed else 400)
         if not allowed:
             assert (
@@ -460,15 +464,18 @@ def test_t12_a_public_gateway_adds_no_server_of_this_machine(
 
 
 def test_t12_an_old_entry_is_checked_when_it_is_used(tmp_path: Path) -> None:
+    keys = SqliteKeyStore(tmp_path / "keys.db")
+    admin = {"x-api-key": keys.new("a", admin=True)}
     with site(mcp) as server:
         (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"ours": {"url": f"{server.url}/mcp"}}}))
-        with open_house(mcp=McpSettings(folder=tmp_path), host="::") as house:
-            (row,) = json.loads(ask(house, "/mcp/list", method="GET")[2])["servers"]
+        with open_house(mcp=McpSettings(folder=tmp_path), host="::", keys=keys) as house:
+            (row,) = json.loads(ask(house, "/mcp/list", None, admin, "GET")[2])["servers"]
             assert (row["health"], "private" in row["last_error"]) == ("down", True)
         assert server.seen == []
         fixed = {"ours": spec("ours", url=f"{server.url}/mcp")}
-        with open_house(mcp=McpSettings(folder=tmp_path, servers=fixed), host="::") as house:
-            (row,) = json.loads(ask(house, "/mcp/list", method="GET")[2])["servers"]
+        settings = McpSettings(folder=tmp_path, servers=fixed)
+        with open_house(mcp=settings, host="::", keys=keys) as house:
+            (row,) = json.loads(ask(house, "/mcp/list", None, admin, "GET")[2])["servers"]
             assert row["health"] == "up"  # what the configuration names may be anywhere
 
 
