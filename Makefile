@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-clients check bench docs lock clean
+.PHONY: help serve test test-clients check bench docs lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,10 @@ bench: .venv/.dev ## measure speed against the floor, and the gateway against a 
 
 docs: .venv/.dev ## write the generated pages under docs/
 	$(BIN)/python tools/docs.py
+
+sbom: ## write dist/sbom.json: what runs, with its hashes, in the form of CycloneDX
+	@mkdir -p dist
+	$(PYTHON) tools/sbom.py > dist/sbom.json
 
 lock: ## pin requirements/*.in again (needs uv); add UPGRADE=--upgrade for newer versions
 	$(LOCK) $(UPGRADE) requirements/dev.in -o requirements/dev.txt

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tools.sbom import make_sbom
+
 ROOT = Path(__file__).parent.parent
 NOT_OURS = {".git", ".venv", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis"}
 
@@ -92,3 +94,11 @@ def test_an_import_loads_no_server_and_no_client(module: str) -> None:
 def test_every_public_name_loads() -> None:
     code = "import dragoman; [getattr(dragoman, name) for name in dragoman.__all__]"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_the_bill_of_materials_has_every_pinned_package() -> None:
+    requirements = (ROOT / "requirements" / "runtime.txt").read_text("utf-8")
+    components = make_sbom(requirements, "1")["components"]
+    assert len(components) == requirements.count("==") - requirements.count("'==")
+    assert all(component["hashes"] for component in components)
+    assert len({component["purl"] for component in components}) == len(components)
