@@ -97,7 +97,7 @@ def test_good_requests_are_good_for_both(data: bytes, house: House) -> None:
 
 def test_a_second_client_reads_our_streams_to_their_end(house: House) -> None:
     """httpx reads by h11: every chunk, and one end."""
-    with httpx.Client() as client:
+    with httpx.Client(headers={"content-type": "application/json"}) as client:
         for _ in range(3):  # on one connection
             with client.stream("POST", house.url + CHAT, content=STREAM) as got:
                 assert [line for line in got.iter_lines() if line][-1] == "data: [DONE]"
