@@ -88,6 +88,16 @@ LABELS: dict[str, str] = {
     "media": "takes",
     "lacks": "lacks",
     "searches": "web search",
+    "empty_tools": "empty tool list",
+    "most_tools": "tools at most",
+    "most_output": "output at most",
+    "open_budget": "open budget",
+    "effort_with_tools": "effort with tools",
+    "hides_thoughts": "hidden thoughts",
+    "json_not_with": "JSON not with",
+    "strict_alike": "strict for all",
+    "takes_turn_extras": "turns' own keys",
+    "user_after_results": "after results",
 }
 # Descriptions of values that are not clear by themselves.
 MEANINGS: dict[tuple[str, Any], str] = {
