@@ -4,7 +4,9 @@ An expectation is a path into the wire and the value there; `GONE` is "nothing t
 other target of `tests/passes/test_prepare.py`, whose checkers must take it.
 """
 
+from base64 import b64encode
 from hashlib import sha256
+from struct import pack
 from typing import Any
 
 import pytest
@@ -62,6 +64,17 @@ MARK = {"type": "ephemeral"}
 HOUR = {"type": "ephemeral", "ttl": "1h"}
 CLAUDE_USER = f"user_{'0a' * 32}_account_{'1b' * 16}_session_{'2c' * 16}"
 LOOP = [ask(), calls("c1"), answer("c1")]
+
+
+def png(width: int, height: int) -> str:
+    """The head of a picture of this size."""
+    return b64encode(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + pack(">II", width, height) + bytes(8)).decode()
+
+
+def picture(width: int, height: int = 10) -> dict[str, Any]:
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": png(width, height)}}
+
+
 A, B = {"type": "object", "properties": {"a": {"type": "string"}}}, {"type": "object", "properties": {}}
 CLAUDE_LOOP = [
     {"role": "user", "content": "q"},
@@ -1950,6 +1963,31 @@ CASES: list[Case] = [
         "openai",
         "gpt-4o",
         {"tools.127.function.name": "t127", "tools.128": GONE},
+    ),
+    (
+        "rule I-1 a picture that is too large",
+        ANTH,
+        {"messages": [{"role": "user", "content": [picture(9000), picture(900)]}]},
+        "anthropic",
+        NEW,
+        {
+            "messages.0.content": [
+                {"type": "text", "text": "[image left out: a side of 9000 pixels, 8000 are taken]"},
+                picture(900),
+            ]
+        },
+    ),
+    (
+        "rule I-2 more than twenty pictures",
+        ANTH,
+        {"messages": [{"role": "user", "content": [picture(3000) for _ in range(22)]}]},
+        "anthropic",
+        NEW,
+        {
+            "messages.0.content.1.type": "text",
+            "messages.0.content.2": picture(3000),
+            "messages.0.content.21": picture(3000),
+        },
     ),
 ]
 

@@ -30,6 +30,7 @@ WITHOUT: dict[str, Callable[..., Any]] = {
     "name_results": same,
     "declare_history": same,
     "fit_media": same,
+    "fit_pictures": same,
     "replay_reasoning": same,
     "fit_thinking": same,
     "require_echo": same,

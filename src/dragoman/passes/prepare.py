@@ -38,6 +38,7 @@ from dragoman.passes.parameters import (
     leave_nothing_behind,
     open_window,
 )
+from dragoman.passes.picture_sizes import fit_pictures
 from dragoman.passes.profile import Profile
 from dragoman.passes.reasoning import (
     begin_loops_with_thinking,
@@ -169,6 +170,7 @@ STEPS: tuple[Step, ...] = (
     Step(mend_arguments, _with(ToolCall), lambda p: p.arguments == "object"),
     Step(move_result_media, MEDIA, lambda p: not p.result_media),
     Step(fit_media, MEDIA),
+    Step(fit_pictures, _with(Image), lambda p: p.media.most_pixels is not None),
     # reasoning
     Step(replay_reasoning, _with(Reasoning, SEAL)),
     Step(fit_thinking, when=lambda p: p.thinking is not None or not p.summaries or p.effort_with_tools != "any"),

@@ -63,6 +63,9 @@ class Media(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     own_urls: tuple[str, ...] = ()  # beginnings of addresses that only this server can read (PRIVATE_URLS)
     image_types: tuple[str, ...] = ()  # () is any
     document_types: tuple[str, ...] = ()
+    most_pixels: int | None = None  # of a picture's longer side
+    many_pictures: int | None = None  # more than these are many
+    most_pixels_of_many: int | None = None
     loose_base64: bool = False  # reads the URL-safe alphabet and missing padding too
 
 

@@ -49,6 +49,9 @@ PROFILE = Profile(
         video=(),
         image_types=("image/jpeg", "image/png", "image/gif", "image/webp"),
         document_types=("application/pdf", "text/plain"),
+        most_pixels=8000,
+        many_pictures=20,
+        most_pixels_of_many=2000,
     ),
     lacks=("choices", "json", "custom_tools", "server_tools"),
 )

@@ -4,6 +4,7 @@ import re
 from fnmatch import fnmatchcase
 from typing import Any
 
+from dragoman.passes.picture_sizes import measure
 from dragoman.testing.checkers.shared import (
     Complaints,
     blocks,
@@ -49,6 +50,7 @@ def check_anthropic(body: dict[str, Any]) -> Complaints:
     found += _check_turns(turns, model)
     found += _check_pairs(turns, seen=body.get("thread") is None)
     found += _check_blocks(turns)
+    found += _check_pictures(turns)
     found += _check_tools(body)
     found += _check_thinking(body, model, turns)
     found += _check_parameters(body, model)
@@ -184,6 +186,20 @@ def _check_block(block: dict[str, Any], role: str, at: str) -> Complaints:
             return [f"{at}: Input tag is missing"]
         case _:
             pass
+    return []
+
+
+def _check_pictures(turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
+    """Pictures in results count too (charmbracelet/crush #3810, claude-code #4778, #49537)."""
+    said = [block for _, content in turns for block in content]
+    inner = [piece for block in said for piece in objects(block.get("content"))]
+    pictures = [block for block in (*said, *inner) if block.get("type") == "image"]
+    sides = [max(measure(str((block.get("source") or {}).get("data") or "")) or (0, 0)) for block in pictures]
+    if any(side > 8000 for side in sides):
+        return ["messages: At least one of the image dimensions exceed max allowed size: 8000 pixels"]
+    if len(pictures) > 20 and any(side > 2000 for side in sides):
+        words = "At least one of the image dimensions exceed max allowed size for many-image requests: 2000 pixels"
+        return [f"messages: {words}"]
     return []
 
 
