@@ -21,7 +21,7 @@ def test_the_scenarios_of_the_mission_are_there() -> None:
     wanted = "basic streaming tool_bare tool_nested tool_trip memory stream_tool tool_parallel tool_error tool_image"
     wanted += " think_none think_low think_medium think_high think_tools choice_none choice_required choice_named"
     wanted += " system structured image stop max_output unicode long_history orphans usage wrong_model wrong_key"
-    wanted += " cancel count models"
+    wanted += " cancel count models rule_settings rule_budget rule_turns"
     assert set(BY_NAME) == set(wanted.split())
 
 

@@ -28,8 +28,8 @@ KEY = "scripted-key-0123456789"
 CLIENT_KEY = "client-key-for-verification"
 # A model of each kind that thinks, where it has rules of its own; the API path follows it (mission B6).
 MODELS = {
-    "openai": "gpt-5-mini",
-    "azure": "gpt-5-mini",
+    "openai": "gpt-5.2",
+    "azure": "gpt-5.2",
     "anthropic": "claude-sonnet-4-6",
     "gemini": "gemini-2.5-flash",
     "vertex": "gemini-2.5-flash",
