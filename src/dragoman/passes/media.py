@@ -17,6 +17,7 @@ from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Media as MediaForms
 from dragoman.passes.profile import Profile
+from dragoman.passes.server_tools import is_told_apart
 
 # The first bytes of a file, and what it is. https://mimesniff.spec.whatwg.org (read 2026-11-15)
 MAGIC: tuple[tuple[int, bytes, str], ...] = (
@@ -111,7 +112,10 @@ def _fit_parts(
             inner = _fit_parts(part.parts, profile, None, ((at, j), "parts"), notes)
             fitted = part if inner is part.parts else replace(part, parts=inner)
         elif isinstance(part, Opaque) and part.dialect != profile.dialect:
-            notes.dropped((at, j), f"only {part.dialect} has {part.body.get('type', 'this part')}")
+            if is_told_apart(part.body):
+                notes.altered((at, j), "tools that come in the middle are told with the others")
+            else:
+                notes.dropped((at, j), f"only {part.dialect} has {part.body.get('type', 'this part')}")
             fitted = None
         same = same and fitted is part
         if fitted is not None:

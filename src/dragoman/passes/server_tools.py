@@ -53,11 +53,24 @@ def _tell(tool: ServerTool, i: int, request: Request, profile: Profile, notes: N
     if search is not None and _may_search(request, profile):
         notes.altered(at, f"the web search of {profile.kind or profile.dialect} in its place")
         return write_search(search, profile.dialect, (at, "body"), notes)
+    if is_told_apart(tool.body):
+        notes.altered(at, "a group of tools: each is told by itself, with the group in its name")
+        return None
     what = tool.body.get("type", tool.body.get("name"))
     if profile.policy_of("server_tools") == "refuse":
         raise notes.refuse(at, f"{profile.kind or profile.dialect} has no {what}")
     notes.dropped(at, f"only {tool.dialect} runs the tool {what}")
     return None
+
+
+def is_told_apart(body: dict[str, Any]) -> bool:
+    """Whether this only holds tools that the request lists one by one too (`lift_tools` of openai_responses)."""
+    inside = body.get("tools")
+    if body.get("type") not in ("namespace", "additional_tools") or type(inside) is not list:
+        return False
+    return all(
+        type(tool) is dict and (tool.get("type") in ("function", "custom") or is_told_apart(tool)) for tool in inside
+    )
 
 
 def _may_search(request: Request, profile: Profile) -> bool:

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+from dragoman import convert
 from dragoman.dialects import find_dialect
 from dragoman.dialects.openai_responses import DIALECT
 from dragoman.jsontypes import copy_json, load_json
@@ -92,3 +95,27 @@ def test_a_function_that_is_its_own_namespace_keeps_its_name() -> None:
     assert isinstance(decoded.choices[0].parts[0], ToolCall)
     assert decoded.choices[0].parts[0].name == "sleep"
     assert DIALECT.encode_reply(decoded, Notes()).body["output"] == [item]
+
+
+@pytest.mark.parametrize("target", ["openai_chat", "anthropic", "gemini", "ollama"])
+@pytest.mark.parametrize("in_input", [False, True])
+def test_a_group_whose_tools_are_told_apart_is_not_dropped(target: str, in_input: bool) -> None:
+    sleep = {
+        "type": "function",
+        "name": "sleep",
+        "parameters": {"type": "object", "properties": {"s": {"type": "number"}}},
+    }
+    group = {"type": "namespace", "name": "clock", "description": "time", "tools": [sleep]}
+    turn = {"role": "user", "content": "hi"}
+    body: dict[str, object] = {"model": "m", "input": [turn], "tools": [group]}
+    if in_input:
+        body = {"model": "m", "input": [{"type": "additional_tools", "role": "developer", "tools": [group]}, turn]}
+    converted = convert(body, to=target, source="openai_responses", refuse=["dropped"])
+    assert "clock__sleep" in str(converted.body)
+
+
+def test_a_tool_of_a_group_that_no_other_dialect_has_is_dropped() -> None:
+    group = {"type": "namespace", "name": "web", "tools": [{"type": "web_search"}]}
+    body = {"model": "m", "input": "hi", "tools": [group]}
+    notes = convert(body, to="openai_chat", source="openai_responses").notes
+    assert [(note.kind, note.where) for note in notes] == [("dropped", "/tools/0")]

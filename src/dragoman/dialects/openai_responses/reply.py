@@ -262,6 +262,9 @@ def encode_response(head: Head, natural: FinishReason, notes: Notes, request: Re
         if tier is not None:
             body["service_tier"] = tier
     if NAME not in head.extras:
+        # The encoder has no clock: a whole response is made when it is complete.
+        body["completed_at"] = body["created_at"] if body["status"] == "completed" else None
+        body.setdefault("service_tier", "default")
         body |= repeat_request(request)
     for key in [key for key in (*ALWAYS, "output") if key in own and own[key] is None]:
         if not body[key] or key in ("object", "status"):
@@ -300,15 +303,18 @@ def _encode_finish(head: Head, natural: FinishReason, notes: Notes) -> JsonObjec
 # The keys that a response repeats from its request, with their values if the request lacks them (docs: defaults).
 _REPEATED: JsonObject = {
     "background": False,
+    "frequency_penalty": 0.0,
     "instructions": None,
     "max_output_tokens": None,
     "max_tool_calls": None,
     "metadata": {},
     "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
     "previous_response_id": None,
     "prompt_cache_key": None,
     "reasoning": {"effort": None, "summary": None},
     "safety_identifier": None,
+    "store": True,
     "temperature": 1.0,
     "text": {"format": {"type": "text"}},
     "tool_choice": "auto",
@@ -320,8 +326,13 @@ _REPEATED: JsonObject = {
 }
 
 
-# Other keys that a response may repeat.
-_ECHOED = ("store", "frequency_penalty", "presence_penalty", "prompt_cache_retention", "prompt_cache_options")
+# Other keys that a response may repeat, and a second time, which no other dialect has.
+_ECHOED = ("prompt_cache_retention", "prompt_cache_options", "completed_at")
+
+
+def _complete_tool(tool: JsonObject) -> JsonObject:
+    """A function with every key that the schema of a response demands."""
+    return {"strict": None, "parameters": None, **tool} if tool.get("type") == "function" else tool
 
 
 def repeat_request(request: Request | None) -> JsonObject:
@@ -332,6 +343,10 @@ def repeat_request(request: Request | None) -> JsonObject:
     for key in _REPEATED:
         if asked.get(key) is not None:
             said[key] = asked[key]
+    for key in ("frequency_penalty", "presence_penalty"):  # not of a Responses request, but of its response
+        if getattr(request, key) is not None:
+            said[key] = getattr(request, key)
+    said["tools"] = [_complete_tool(tool) for tool in said["tools"]]
     for key in ("reasoning", "text"):
         said[key] = _REPEATED[key] | said[key] if type(said[key]) is dict else _REPEATED[key]
     return said

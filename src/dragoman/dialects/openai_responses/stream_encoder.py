@@ -169,12 +169,13 @@ class StreamEncoder:
             finish=None,
             extras=event.extras,
         )
-        response = encode_response(head, "stop", Notes(), self._request) | {
-            "status": "in_progress",
-            "output": [],
-        }
+        response = self._encode_unfinished(head) | {"status": "in_progress", "output": []}
         self._send("response.created", {"response": response})
         self._send("response.in_progress", {"response": response})
+
+    def _encode_unfinished(self, head: Head) -> JsonObject:
+        response = encode_response(head, "stop", Notes(), self._request)
+        return response if NAME in head.extras else response | {"completed_at": None}
 
     def _end(self, event: ReplyEnd) -> None:
         finish = event.finishes[0] if event.finishes else None
@@ -218,7 +219,7 @@ class StreamEncoder:
             finish=None,
             extras=start.extras,
         )
-        response = encode_response(head, "stop", Notes(), self._request) | {"status": "failed", "error": error}
+        response = self._encode_unfinished(head) | {"status": "failed", "error": error}
         response["output"] = [item for item in self._output if item is not None]
         self._send("response.failed", {"response": response})
         self._done = True
