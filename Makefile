@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-clients check bench docs lock sbom clean
+.PHONY: help serve test test-clients check bench fuzz docs lock sbom clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ check: .venv/.dev ## lint, format, types, layers
 
 bench: .venv/.dev ## measure speed against the floor, and the gateway against a bare relay
 	@missed=0; for part in run gateway; do $(BIN)/python bench/$$part.py || missed=1; done; exit $$missed
+
+fuzz: .venv/.dev ## ten minutes of odd bytes for everything that reads some
+	$(BIN)/python bench/fuzz.py
 
 docs: .venv/.dev ## write the generated pages under docs/
 	$(BIN)/python tools/docs.py

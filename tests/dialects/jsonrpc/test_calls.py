@@ -172,3 +172,11 @@ def test_a_batch_of_too_many_is_refused_before_its_calls_are_looked_at(monkeypat
     (fault,) = batch.calls
     assert isinstance(fault, RpcFault)
     assert fault.error["message"] == "Invalid Request: more than 100 calls"
+
+
+@pytest.mark.parametrize("frame", [b"%b", b"[%b]"])
+def test_half_a_surrogate_pair_is_no_error_of_ours(frame: bytes) -> None:
+    """Found by bench/fuzz.py."""
+    call = b'{"jsonrpc":"2.0","id":1.5,"method":"generate_content","params":{"model":"\\ud800"}}'
+    (made,) = decode_calls(frame % call).calls
+    assert isinstance(made, RpcCall)

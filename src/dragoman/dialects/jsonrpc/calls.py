@@ -20,7 +20,7 @@ from dragoman.dialects.jsonrpc.words import (
     VERSION,
 )
 from dragoman.errors import DecodeError
-from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of, load_json
+from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of, load_json, mend_surrogates
 
 METHODS = (METHOD,)
 MOST_CALLS = 100  # in one batch
@@ -61,6 +61,7 @@ def decode_calls(data: bytes, methods: Collection[str] = METHODS, most: int = MO
         body = load_json(data)
     except DecodeError as error:
         return Batch(calls=(RpcFault(error=make_error(PARSE_ERROR, error.what)),), single=True)
+    data = mend_surrogates(data) or data
     if type(body) is not list:
         return Batch(calls=(_decode_call(body, data, methods),), single=True)
     if not body:
