@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from dragoman.model.messages import Cache, Message, Opaque, Part, Reasoning, Refusal, ToolResult, Video
+from dragoman.model.messages import Cache, Message, Opaque, Part, Reasoning, Refusal, Text, ToolResult, Video
 from dragoman.model.request import AnyTool, Request, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
@@ -24,7 +24,11 @@ def _marks(request: Request) -> list[tuple[int, int]]:
     found = [(TOOLS, j) for j, tool in enumerate(request.tools or ()) if type(tool) is Tool and tool.cache is not None]
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.parts):
-            if type(part) not in _UNMARKED and part.cache is not None:  # type: ignore[union-attr]
+            kind = type(part)
+            if kind is Text:  # on its own: Python reads a field of one type faster than a field of several
+                if part.cache is not None:  # type: ignore[union-attr]
+                    found.append((i, j))
+            elif kind not in _UNMARKED and part.cache is not None:  # type: ignore[union-attr]
                 found.append((i, j))
     return found
 
@@ -107,16 +111,15 @@ def _lift_from_results(request: Request, notes: Notes) -> Request:
     """ "cache_control may not be specified within `tool_result.content`": the mark belongs to the result itself."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
-        parts = list(message.parts)
         for j, part in enumerate(message.parts):
-            inside = _mark_inside(part) if isinstance(part, ToolResult) else None
-            if isinstance(part, ToolResult) and inside is not None:
+            inside = _mark_inside(part) if type(part) is ToolResult else None
+            if type(part) is ToolResult and inside is not None:
+                parts = list(changed.get(i, message).parts)
                 plain = tuple(p if getattr(p, "cache", None) is None else replace(p, cache=None) for p in part.parts)
                 parts[j] = replace(part, parts=plain, cache=part.cache or inside)
                 at: At = (((((ROOT, "messages"), i), "parts"), j), "parts")
                 notes.repaired(at, "a cache mark inside a result stands on the result")
-        if any(a is not b for a, b in zip(parts, message.parts, strict=True)):
-            changed[i] = replace(message, parts=tuple(parts))
+                changed[i] = replace(message, parts=tuple(parts))
     if not changed:
         return request
     return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.model.messages import Message, Part
+from dragoman.model.messages import Message, Opaque, Part
 from dragoman.model.request import Request, ServerTool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.parameters import estimate
@@ -61,15 +61,14 @@ def _drop_long_item_ids(request: Request, longest: int, dialect: str, notes: Not
     whole needs no id."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
-        parts = list(message.parts)
         for j, part in enumerate(message.parts):
-            own = part.extras.get(dialect) if hasattr(part, "extras") else None
+            own = None if isinstance(part, Opaque) else part.extras.get(dialect)
             if own is not None and type(own.get("id")) is str and len(own["id"]) > longest:
+                parts = list(changed.get(i, message).parts)
                 parts[j] = _without_id(part, dialect, own)
+                changed[i] = replace(message, parts=tuple(parts))
                 at: At = ((((((ROOT, "messages"), i), "parts"), j), "extras"), dialect)
                 notes.repaired((at, "id"), f"an id of more than {longest} characters is refused")
-        if any(a is not b for a, b in zip(parts, message.parts, strict=True)):
-            changed[i] = replace(message, parts=tuple(parts))
     if not changed:
         return request
     return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))

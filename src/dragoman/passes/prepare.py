@@ -83,6 +83,7 @@ CACHE_MARK = "a cache mark"
 EMPTY_TURN = "an empty turn"
 FREEFORM = "a call or result in free text"
 NESTED_RESULT = "a result in a result"
+FAILED_RESULT = "a result that failed"
 MEDIA = frozenset({Image, Document, Audio, Video, Opaque, NESTED_RESULT})  # and what is treated with them
 CALLS = frozenset({ToolCall, ToolResult})
 INSTRUCTIONS = frozenset({"system", "developer"})
@@ -121,6 +122,8 @@ def find_contents(request: Request) -> set[object]:
                     add(CACHE_MARK)
                 if part.freeform:  # type: ignore[union-attr]
                     add(FREEFORM)
+                if part.failed:  # type: ignore[union-attr]
+                    add(FAILED_RESULT)
                 for inner in part.parts:  # type: ignore[union-attr]
                     if type(inner) is Text:
                         if inner.cache is not None:
@@ -186,7 +189,7 @@ STEPS: tuple[Step, ...] = (
     Step(place_system, INSTRUCTIONS),
     Step(drop_silent_turns, _with(EMPTY_TURN), lambda p: p.empty_text),
     Step(drop_empty_text, when=lambda p: not p.empty_text),
-    Step(tell_failures, _with(ToolResult), lambda p: p.failed_needs_text),
+    Step(tell_failures, _with(FAILED_RESULT), lambda p: p.failed_needs_text),
     Step(drop_last_thoughts, _with(Reasoning), lambda p: p.thoughts != "alone"),
     Step(begin_with_user, when=lambda p: p.first_user),
     Step(end_with_user, _with("assistant"), lambda p: not p.prefill),

@@ -1,7 +1,7 @@
 """Turns: joined or set apart as the target reads them, results in front, developer said as system."""
 
 from collections.abc import Callable
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -44,6 +44,9 @@ def join_apart(request: Request, profile: Profile, notes: Notes) -> Request:
 
 def _join(request: Request, notes: Notes, kind: type[Part], fits: Fits) -> Request:
     """`fits`: whether a message joins the turn before it, whose first message holds a part of this kind or does not."""
+    roles = [message.role for message in request.messages]
+    if not [role for role, after in pairwise(roles) if role == after]:  # fast path: turns apart
+        return request
     runs: list[list[Message]] = []
     holds = False
     for message in request.messages:
