@@ -445,7 +445,7 @@ def put_model(data: bytes, model: str, old: str) -> bytes:
 
 def without_side(body: bytes) -> bytes:
     """No provider sees our side field, nor an opaque value of ours; a body without them keeps every byte."""
-    if WORD not in body and MARK_BYTES not in body:  # fast path: nothing of ours
+    if WORD not in body and MARK_BYTES not in body:  # fast path: no side field
         return body
     value = load_json(body)
     changed = strip_side(value)

@@ -157,7 +157,7 @@ class StateCarrier:
                 yield self._start_thought(event.index, thought)
             if thought.held:
                 return
-        number = self._numbers[event.index]
+        number = self._numbers.get(event.index, event.index)
         yield event if number == event.index else replace(event, index=number)
 
     def _start(self, event: PartStart) -> Iterator[Event]:
@@ -212,7 +212,7 @@ class StateCarrier:
         yield from carried
 
     def _end_part(self, event: PartEnd) -> Iterator[Event]:
-        number, opened = self._numbers[event.index], self._open.pop(event.index, None)
+        number, opened = self._numbers.get(event.index, event.index), self._open.pop(event.index, None)
         if opened is None or self._is_native(event.seal):
             yield event if number == event.index else replace(event, index=number)
             return
