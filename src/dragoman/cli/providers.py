@@ -256,7 +256,9 @@ def _describe(field: str, value: Any) -> str:
         case "media", dict():
             kinds = {name: forms for name, forms in value.items() if not name.endswith("_types")}
             return "; ".join(
-                f"{name} as {' or '.join(forms)}" if forms else f"no {name}" for name, forms in kinds.items()
+                f"{name} as {' or '.join(forms)}" if forms else f"no {name}"
+                for name, forms in kinds.items()
+                if isinstance(forms, list | tuple)  # numbers of pixels are no forms
             )
         case "tool_names" | "call_ids", dict():
             first = f", first of {value['first']}" if value.get("first") else ""
