@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
+from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman.model.request import Request, Tool
 from dragoman.note_places import Place, Stages
 
@@ -81,6 +81,13 @@ def test_a_part_that_was_put_between_others_is_in_its_turn() -> None:
     after = ask(ONE, TWO, user(C, text("new"), D))
     assert back(part(2, 1), after) == turn(2, "parts")
     assert back(part(2, 2), after) == part(2, 1)
+
+
+def test_a_part_that_was_replaced_is_one_of_its_kind() -> None:
+    call = ToolCall(id="x", name="f", arguments="{}")
+    before, after = ask(model(Reasoning(text="hm"), A, call)), ask(model(text("a!"), replace(call, name="g")))
+    assert Stages([before, after]).trace(1, part(0, 0)) == part(0, 1)
+    assert Stages([before, after]).trace(1, part(0, 1)) == part(0, 2)
 
 
 def test_texts_that_became_one_are_where_the_first_was() -> None:

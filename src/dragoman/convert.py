@@ -126,7 +126,9 @@ def convert_reply(
     notes = Notes(refuse)
     answer = read_reply(here, WireReply(body=body), notes)
     carrier = open_carrier(here, there, StateSource(), state_key)
-    wire = there.encode_reply(carry_reply(answer, carrier, notes) if carrier is not None else answer, notes)
+    wire = there.encode_reply(
+        notes.stage(carry_reply(answer, carrier, notes)) if carrier is not None else answer, notes
+    )
     return Converted(body=wire.body, headers=wire.headers, notes=tuple(notes), source=here.name, to=there.name)
 
 

@@ -132,11 +132,21 @@ def _part_back(before: Any, after: Any, rest: Place) -> Place:
 def find_back(before: Sequence[Any], after: Sequence[Any], number: int) -> int | None:
     """Where an item of one list was in the list before it; None for one that is new."""
     places = {id(item): i for i, item in enumerate(before)}
-    return _between([places.get(id(item)) for item in after], len(before), number)
+    homes = [places.get(id(item)) for item in after]
+    kind = type(after[number])
+    alike = [i for i, item in enumerate(before) if type(item) is kind]
+    return _between(homes, len(before), number, alike, [type(item) is kind for item in after])
 
 
-def _between(homes: list[int | None], count: int, number: int) -> int | None:
-    """The home of an item: its own, else that of what stood there between its neighbours, in the same order."""
+def _between(
+    homes: list[int | None],
+    count: int,
+    number: int,
+    alike: Sequence[int] = (),
+    same: Sequence[bool] = (),
+) -> int | None:
+    """The home of an item: its own, else that of what stood there between its neighbours, in the same order. `alike`:
+    items of its kind, which are looked at first; `same`: whether each item is of its kind."""
     if homes[number] is not None:
         return homes[number]
     taken = {home for home in homes if home is not None}
@@ -148,4 +158,7 @@ def _between(homes: list[int | None], count: int, number: int) -> int | None:
     first = number
     while first > 0 and homes[first - 1] is None:
         first -= 1
+    kept = [i for i in free if i in alike]
+    if kept:
+        return kept[min(sum(same[first:number]), len(kept) - 1)]
     return free[min(number - first, len(free) - 1)]

@@ -177,7 +177,7 @@ class AsyncEndpoint:
                 reply = replace(reply, created=float(round(time.time())))
             carrier = _open_carrier(open_answer, dialect)
             if carrier is not None:
-                reply = carry_reply(reply, carrier, open_answer.notes)
+                reply = open_answer.notes.stage(carry_reply(reply, carrier, open_answer.notes))
             answer = make_object(dialect.encode_reply(reply, open_answer.notes, request).body)
             answer.__dict__["notes"] = tuple(open_answer.notes)
             return answer

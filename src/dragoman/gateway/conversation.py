@@ -233,7 +233,7 @@ async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
     else:
         reply = scope.time(scope.stamp(reply))
         carrier = scope.open_carrier()
-        said = reply if carrier is None else carry_reply(reply, carrier, answer.notes)
+        said = reply if carrier is None else answer.notes.stage(carry_reply(reply, carrier, answer.notes))
         large = len(answer.raw) > BIG_BYTES
         body = await off_loop(large, encode, scope.dialect, said, answer.notes, client_request.request)
     await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)

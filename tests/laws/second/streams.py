@@ -39,7 +39,9 @@ def read_chat(chunks: list[Body]) -> Body | None:
         if chunk.get("error"):
             return None
         said = {key: value for key, value in chunk.items() if key not in ("choices", "object") and value}
+        usage = {**reply.get("usage", {}), **(said.pop("usage", None) or {})}
         reply |= {key: value for key, value in said.items() if key not in ("id", "model") or key not in reply}
+        reply |= {"usage": usage} if usage else {}
         for piece in chunk.get("choices") or ():
             choice = choices.setdefault(piece.get("index") or 0, {"message": {}})
             _add_chat(choice, piece)
@@ -73,7 +75,8 @@ def _add_chat(choice: Body, piece: Body) -> None:
     message.setdefault("annotations", []).extend(delta.get("annotations") or ())
     for tokens in ((piece.get("logprobs") or {}).get("content") or (),):
         choice.setdefault("logprobs", {}).setdefault("content", []).extend(tokens)
-    choice |= {key: piece[key] for key in ("finish_reason", "stop_reason") if piece.get(key)}
+    kept = {key: value for key, value in piece.items() if key not in ("delta", "logprobs", "message", "index")}
+    choice |= {key: value for key, value in kept.items() if value or key not in choice}
     for call in delta.get("tool_calls") or ():
         calls = message.setdefault("calls", {})
         held = calls.setdefault(call.get("index", len(calls)), {})
@@ -118,7 +121,7 @@ def _add_responses(item: Body, kind: str, event: Body) -> None:
             item["content"][event["content_index"]].setdefault("logprobs", []).extend(event.get("logprobs") or ())
         case "response.refusal.delta":
             _add(item["content"][event["content_index"]], "refusal", event["delta"])
-        case "response.output_text.annotation.added":
+        case "response.output_text.annotation.added" | "response.output_text_annotation.added":
             part = item["content"][event["content_index"]]
             part["annotations"] = [*(part.get("annotations") or ()), event["annotation"]]
         case "response.reasoning_summary_text.delta":
@@ -152,6 +155,7 @@ def read_anthropic(events: list[Body]) -> Body | None:
                 _add_anthropic(blocks[event["index"]], event["delta"])
             case "message_delta":
                 reply |= {key: value for key, value in event["delta"].items() if value is not None}
+                reply |= {key: value for key, value in event.items() if key not in ("type", "delta", "usage")}
                 counts = {key: value for key, value in (event.get("usage") or {}).items() if value is not None}
                 reply["usage"] = {**(reply.get("usage") or {}), **counts}
             case _:
