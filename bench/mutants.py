@@ -21,7 +21,7 @@ import sys
 import tempfile
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -291,15 +291,34 @@ def judge(mutant: Mutant, probes: list[Probe], baseline: list[bytes]) -> str:
     return f"laws: {broken}" if broken else "left"
 
 
-def judge_by_tests(mutant: Mutant) -> str:
+def judge_by_tests(red: dict[Path, list[str]], mutant: Mutant) -> str:
     plant(mutant)
-    return "unit tests" if run_tests(mutant.file) else "SURVIVED"
+    return "unit tests" if run_tests(mutant.file, red[mutant.file.parent], most=1) else "SURVIVED"
 
 
-def run_tests(file: Path) -> bool:
-    """Whether a unit test fails."""
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore", "--no-header"]
-    return pytest.main([*options, *unit_tests(file)]) != pytest.ExitCode.OK
+def run_tests(file: Path, besides: Sequence[str], most: int) -> list[str]:
+    """At most so many unit tests that fail. `besides`: those that fail without a mutant, of which none counts."""
+    failed: list[str] = []
+    options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore", "--no-header"]
+    pytest.main(
+        [*options, f"--maxfail={most}", *unit_tests(file), *(f"--deselect={test}" for test in besides)],
+        plugins=[_Log(failed)],
+    )
+    return failed
+
+
+def find_red(folder: Path) -> str:
+    """The unit tests of a folder that fail without a mutant, one in a line, after a line of its own."""
+    return "\n".join(["red", *run_tests(folder / "_", (), most=50)])
+
+
+class _Log:
+    def __init__(self, failed: list[str]) -> None:
+        self._failed = failed
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._failed.append(report.nodeid)
 
 
 def in_child(work: Callable[[], str]) -> str:
@@ -365,7 +384,9 @@ def main() -> int:
 
     judged = in_workers(chosen, judge_one)
     left = [mutant for mutant, answer in judged if answer == "left"]
-    judged = [pair for pair in judged if pair[1] != "left"] + in_workers(left, judge_by_tests)
+    folders = {mutant.file.parent for mutant in left}
+    red = {folder: in_child(partial(find_red, folder)).split("\n")[1:] for folder in folders}
+    judged = [pair for pair in judged if pair[1] != "left"] + in_workers(left, partial(judge_by_tests, red))
     report(len(mutants), judged)
     return 0
 
