@@ -30,6 +30,18 @@ mean harm: row by row, each with the tests that show it. They run with every cha
 
 The limits and how to set them are in the [configuration](configuration.md#limits).
 """
+FIGURES = """## Figures
+
+`bench/soak.py --requests 6000 --connections 16` on two busy cores (2026-11-16): whole and streamed answers in five
+dialects, each to each, clients that leave at random moments, 429 with hints, 500, resets, and requests that are none.
+All 6,000 ended in an allowed way: 4,810 answers (200), 605 left by their clients, 295 limited, 117 failed, 61 reset
+(502), 112 wrong (400). At the end nothing was running, and files and tasks were back where they began. Memory went from
+45.6 to 47.8 MB and still rose at the end, 26 MB in 100,000 requests if it went on: so short a run does not tell whether
+that is warming up. Reloads, killed workers and clocks that jump are not part of the run.
+
+`bench/fuzz.py --minutes 2`: 187,000 inputs to 21 readers of foreign bytes, and nothing but answers and our own errors.
+The run before found one error of ours (half a surrogate pair in a JSON-RPC batch), which is mended.
+"""
 ERRORS = """## Errors
 
 What a client hears of each kind of failure, at its own door: the status, and the words its programs act on. Rate
@@ -62,7 +74,7 @@ def faults_page() -> str:
         lines += [f"## {title}", "", f"| | {first} | {second} | shown by |", "|---|---|---|---|"]
         lines += [_line(name, rows[name]) for name in names]
         lines.append("")
-    return "\n".join([*lines, ERRORS, *_errors(CELLS), "", IN_STREAM, *_errors(BROKEN_CELLS), ""])
+    return "\n".join([*lines, FIGURES, ERRORS, *_errors(CELLS), "", IN_STREAM, *_errors(BROKEN_CELLS), ""])
 
 
 def _errors(cells: Mapping[str, Mapping[str, object]]) -> list[str]:
