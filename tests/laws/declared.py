@@ -65,6 +65,7 @@ QUIET = (
 SPOKEN = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama", "jsonrpc")
 ERRORS = "its errors have no place for it"
 NAMES = ("canonical", *(name for name in SPOKEN if name != "jsonrpc"))
+SEALED = tuple(name for name in NAMES if name != "ollama")  # Ollama has no place for a seal, and says so
 ADDRESS = "the address on a seal: the pass that delivers the seal reads it and takes it off"
 UNSAID = (
     Unsaid("ReplyStart.usage", "fold", ("fold",), "ReplyEnd has all of it"),
@@ -72,8 +73,8 @@ UNSAID = (
     Unsaid("Aside.body", "fold", ("fold",), "a frame of one dialect is no part of the answer"),
     Unsaid("Usage.extras", "sum", ("add_usage",), "what one dialect counts need not add up"),
     Unsaid("Request.extras", "request", ("openai_responses",), "it is asked for its seals, beside what stands there"),
-    Unsaid("Seal.model", "request", NAMES, ADDRESS),
-    Unsaid("Seal.upstream", "request", NAMES, ADDRESS),
+    Unsaid("Seal.model", "request", SEALED, ADDRESS),
+    Unsaid("Seal.upstream", "request", SEALED, ADDRESS),
     Unsaid("Failure.code", "failure", ("anthropic", "gemini", "ollama"), ERRORS),
     Unsaid("Failure.param", "failure", ("anthropic", "ollama"), ERRORS),
     Unsaid("Failure.extras", "failure", SPOKEN, "what another dialect's error says beside our fields"),

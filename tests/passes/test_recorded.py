@@ -25,6 +25,7 @@ HARMLESS = (
     "its bytes are",
     "the target does not tell developer from system",
     "openai_responses takes back only reasoning it signed itself",  # other makers' servers, taken as OpenAI's
+    "openai refuses reasoning in the history",  # the same
     "a tool without parameters",  # mission B5: never null
     "takes at least 16",
     "the name of its call",  # mission A7

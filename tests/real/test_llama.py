@@ -13,8 +13,6 @@ from tests.real.playing import KEY, play
 
 # What llama.cpp (b11549) cannot do over each endpoint. A cell that turns green fails here until its line is gone.
 KNOWN = {
-    ("llama.cpp (openai_responses)", "long_history"): "Cannot determine type of 'item'",
-    ("llama.cpp (openai_responses)", "orphans"): "Cannot determine type of 'item'",
     ("llama.cpp (openai_responses)", "structured"): "not JSON",
     ("llama.cpp (anthropic)", "structured"): "not JSON",
     ("llama.cpp (anthropic)", "choice_none"): "which was forbidden",

@@ -15,6 +15,7 @@ from binascii import Error as Base64Error
 import msgspec
 from msgspec import Struct
 
+from dragoman.jsontypes import dump_json
 from dragoman.model.messages import Reasoning, Seal
 
 _MAGIC = b"dragoman1"  # nine bytes are twelve characters, whatever follows
@@ -69,13 +70,13 @@ def unwrap_state(value: str, key: StateKey) -> CarriedState | None:
 
 def dump_state(state: CarriedState) -> bytes:
     """As it is for a store of our own."""
-    return msgspec.msgpack.encode(state)
+    return dump_json(state)  # JSON, because what a server wrote may hold numbers of any size
 
 
 def load_state(data: bytes) -> CarriedState | None:
     """None if another version of ours wrote it."""
     try:
-        return msgspec.msgpack.decode(data, type=CarriedState)
+        return msgspec.json.decode(data, type=CarriedState)
     except msgspec.MsgspecError:
         return None
 

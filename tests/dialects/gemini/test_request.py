@@ -77,7 +77,6 @@ SPELLINGS: dict[str, JsonObject] = {
     "no_parts": {"contents": [{"role": "user"}]},
     "empty_parts": {"contents": [{"role": "user", "parts": []}]},
     "role_function": turns(("function", [{"functionResponse": {"name": "f", "response": {"a": 1}}}])),
-    "role_nobody_knows": turns(("parrot", [{"text": "squawk"}])),
     "role_system_in_contents": turns(("system", [{"text": "be brief"}]), ("user", [{"text": "hi"}])),
     "system_as_string": HI | {"systemInstruction": "be brief"},
     "system_as_list": HI | {"systemInstruction": [{"text": "be brief"}]},

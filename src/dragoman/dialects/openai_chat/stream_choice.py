@@ -243,7 +243,8 @@ class StreamChoice:
         for key, given in logprobs.items():
             if type(given) is not list or (not given and scored.get(key) is None):
                 continue
-            of_calls = self.called and self.text is None  # only this dialect has them: they stay extras
+            # scores of a call: only this dialect has them, so they stay extras
+            of_calls = key == "content" and self.called and self.text is None
             tokens = decode_logprobs(given) if key in ("content", "refusal") and not of_calls else None
             if tokens is None:
                 self._logprobs.setdefault(key, []).extend(given)
