@@ -154,7 +154,7 @@ def test_case_51_a_model_that_only_thinks_or_does_not_is_switched() -> None:
         ("Role 'system' is fine, but the request is not", "system", None),
     ],
 )
-def test_case_43_a_role_nobody_knows_is_said_otherwise(message: str, role: Any, roles: list[str] | None) -> None:
+def test_case_43_an_unknown_role_is_said_otherwise(message: str, role: Any, roles: list[str] | None) -> None:
     request = talk(Message(role=role, parts=(Text(text="Be kind."),)), user("q"))
     lesson = learn(refusal(message), request, CHAT, Notes())
     if roles is None:

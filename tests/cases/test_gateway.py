@@ -130,7 +130,7 @@ def test_case_55_102_a_fallback_gets_a_request_of_its_own() -> None:
     assert len(first["messages"][1]["tool_calls"][0]["id"]) <= 64
 
 
-def test_case_103_after_the_first_word_nobody_else_is_asked() -> None:
+def test_case_103_after_the_first_word_no_other_is_asked() -> None:
     broken = stream(chunk("half an"), end="reset")
     with faultline(broken) as one, faultline(GOOD_STREAM) as two:
         ways = (upstream(n, "openai_chat", line.url, models=("m",)) for n, line in (("one", one), ("two", two)))
@@ -142,7 +142,7 @@ def test_case_103_after_the_first_word_nobody_else_is_asked() -> None:
     assert "[DONE]" not in got.text
 
 
-def test_case_104_what_the_client_did_wrong_is_asked_of_nobody_else() -> None:
+def test_case_104_a_fault_of_the_client_is_sent_to_no_other() -> None:
     with faultline(refuse(400, "image too large")) as one, faultline(GOOD) as two:
         ways = (upstream(n, "openai_chat", line.url, models=("m",)) for n, line in (("one", one), ("two", two)))
         with open_house(*ways) as house:
@@ -185,7 +185,7 @@ def test_case_149_a_fallback_that_is_too_small_does_not_hide_what_the_first_one_
     assert "slow down" in got.text
 
 
-def test_case_96_no_picture_is_fetched_for_anybody() -> None:
+def test_case_96_no_picture_is_fetched_for_a_client() -> None:
     reply = {"model": "m", "created_at": "2026-11-15T00:00:00Z", "message": {"role": "assistant", "content": "hm"}}
     answer = json.dumps({**reply, "done": True, "done_reason": "stop"}).encode()
     with faultline(GOOD) as trap, faultline(say(200, answer)) as line:

@@ -220,7 +220,7 @@ COUNTED: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(("name", "source", "body"), COUNTED, ids=[f"{row[0]} [{row[1]}]" for row in COUNTED])
-def test_tokens_are_counted_once_whoever_counts(name: str, source: str, body: dict[str, Any], client: str) -> None:
+def test_tokens_are_counted_once_in_every_dialect(name: str, source: str, body: dict[str, Any], client: str) -> None:
     reply = decode(source, body)
     assert reply.usage is not None
     assert reply.usage.cache_read == 100

@@ -115,7 +115,7 @@ def test_what_is_printed_can_be_evaluated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-def test_whoever_ends_launch_ends_the_program_and_the_gateway(deaf: bool, tmp_path: Path) -> None:
+def test_the_end_of_launch_ends_the_program_and_the_gateway(deaf: bool, tmp_path: Path) -> None:
     """Also one that does not heed a signal, as some that draw on the whole terminal do not."""
     program = tmp_path / "claude"
     heed = "signal.signal(signal.SIGTERM, signal.SIG_IGN)" if deaf else ""

@@ -73,7 +73,7 @@ def test_without_keys_everything_is_skip_and_said_why(capsys: pytest.CaptureFixt
     assert "0 PASS  0 FAIL  8 SKIP" in shown
 
 
-def test_list_shows_and_asks_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_shows_and_sends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "--list", "--only", "xai"]) == 0
     shown = capsys.readouterr().out
     assert "xai" in shown

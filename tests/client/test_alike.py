@@ -300,7 +300,7 @@ def test_everybody_is_asked_and_answers_alike(name: str, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("kind", "model"), [("openai", "gpt-4o-mini-tts"), ("gemini", "gemini-2.5-flash-preview-tts")])
-def test_whoever_can_speak_does(kind: str, model: str, way: str) -> None:
+def test_every_provider_with_speech_speaks(kind: str, model: str, way: str) -> None:
     name = {"openai": "openai_chat"}.get(kind, kind)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(ROOMS, name, (kind, model))

@@ -122,7 +122,7 @@ def test_closing_ends_what_runs_and_its_thread() -> None:
             made.chat("claude-x", "x")
 
 
-def test_a_stream_nobody_holds_hangs_up() -> None:
+def test_a_stream_without_a_holder_hangs_up() -> None:
     with (
         serve("anthropic", key="k", pace_s=0.02) as provider,
         dragoman.Client("anthropic", api_key="k", base_url=provider.base_url, env={}) as made,
@@ -137,7 +137,7 @@ def test_a_stream_nobody_holds_hangs_up() -> None:
         assert left(provider)
 
 
-def test_a_loop_nobody_watches_any_more_ends_its_tools(client: dragoman.Client) -> None:
+def test_a_loop_that_is_no_longer_watched_ends_its_tools(client: dragoman.Client) -> None:
     ended = threading.Event()
 
     async def slow() -> None:
@@ -164,7 +164,7 @@ def left(provider: Provider) -> bool:
     return wait_until(lambda: provider.requests[0].left)
 
 
-def test_a_client_nobody_holds_is_closed() -> None:
+def test_a_client_without_a_holder_is_closed() -> None:
     made = dragoman.Client(env={})
     made.chat("demo", "say x")
     del made

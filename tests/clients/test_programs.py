@@ -269,7 +269,7 @@ def test_codex_tries_no_websocket_where_it_is_told_that_there_is_none(
     assert not [run.err for run in told if "WebSocket" in run.err]
 
 
-def test_the_transcripts_can_be_read_by_anybody(runs: dict[tuple[str, str], Future[Told]]) -> None:
+def test_the_transcripts_can_be_read(runs: dict[tuple[str, str], Future[Told]]) -> None:
     """Nothing of this machine is in them, and each ends with what the file said."""
     plays = [
         Play(name, behind, told.prompt, told.folder, told.rows, told.run.answer)

@@ -50,7 +50,7 @@ def test_the_same_dialect_keeps_everything(corpus: Path) -> None:
     assert (tally.notes, tally.score) == ({}, 1.0)
 
 
-def test_a_body_nobody_can_read_is_a_failure(corpus: Path) -> None:
+def test_an_unreadable_body_is_a_failure(corpus: Path) -> None:
     put(corpus, "zero", {"endpoint": "messages", "status": 200}, request={"model": "m", "messages": 7})
     (tally,) = tally_pairs(corpus, ["anthropic"], ["openai_chat"])
     assert [failure.split(":")[0] for failure in tally.failed] == ["zero (requests)"]

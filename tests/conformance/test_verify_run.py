@@ -193,7 +193,7 @@ def test_hanging_up_is_seen_by_the_server() -> None:
     assert [seen.left for seen in provider.requests if seen.dialect] == [True, False]
 
 
-def test_a_used_up_account_is_nobodys_failure() -> None:
+def test_a_used_up_account_is_no_failure() -> None:
     run, _ = play("openai", "basic", always=faults.rate_limited(form="openai_quota"))
     assert only(run).outcome == "SKIP"
     assert "exceeded your current quota" in only(run).words
@@ -247,7 +247,7 @@ def test_an_unreachable_server_is_grey() -> None:
     assert "not reachable" in only(run).words
 
 
-def test_a_dialect_nobody_knows_is_refused() -> None:
+def test_an_unknown_dialect_is_refused() -> None:
     with pytest.raises(ConfigError, match="no such dialect"):
         url_targets("http://127.0.0.1:9", ["klingon"])
 
@@ -346,7 +346,7 @@ def test_a_folder_that_is_no_recording_is_refused(tmp_path: Path) -> None:
         ("key own-secret-value here", "own-secret-value"),
     ],
 )
-def test_nothing_that_names_anybody_is_kept(said: str, gone: str) -> None:
+def test_nothing_that_names_a_person_is_kept(said: str, gone: str) -> None:
     kept = scrub(said.encode(), Secret("own-secret-value")).decode()
     assert gone not in kept
     assert len(kept.split()) == len(said.split())

@@ -60,7 +60,7 @@ def asked(dialect: str, *parts: Part) -> tuple[Request, list[str]]:
 
 
 @pytest.mark.parametrize(("dialect", "form"), [("anthropic", "redacted"), ("openai_chat", "encrypted")])
-def test_the_words_of_a_thought_nobody_may_read_are_missed(dialect: str, form: str) -> None:
+def test_the_words_of_a_hidden_thought_are_missed(dialect: str, form: str) -> None:
     seal = Seal(origin=dialect, value="c2VhbA==", form=form)
     _, notes = replied(dialect, Reasoning(text="hm", seal=seal))
     assert "altered /choices/0/parts/0/text" in notes

@@ -285,7 +285,7 @@ def test_a_key_that_was_revoked_elsewhere_opens_nothing_a_second_later(tmp_path:
 # ---------------------------------------------------------------- T17, T33: what is stored
 
 
-def test_t17_nobody_writes_over_somebody_elses_response(keys: KeyStore) -> None:
+def test_t17_no_key_writes_over_the_response_of_another(keys: KeyStore) -> None:
     mine, other = ({"x-api-key": keys.new(n, admin=False), "x-request-id": "same"} for n in "ab")
     with open_house(keys=keys) as house:
         first = post(house.url, "/v1/responses", {"model": "demo", "input": "say mine"}, mine).json["id"]
@@ -404,7 +404,7 @@ def test_t25_a_number_that_is_none_is_said_so_or_told_by_the_model(number: str) 
 # ---------------------------------------------------------------- T27, T28: slow clients, many of them
 
 
-def test_t27_many_slow_clients_hold_nobody_up_and_leave_nothing_behind() -> None:
+def test_t27_many_slow_clients_delay_no_other_and_leave_nothing_behind() -> None:
     with open_house(limits=RequestLimits(head_s=0.5, body_s=0.5)) as house:
         before = len(os.listdir("/proc/self/fd"))
         slow = []

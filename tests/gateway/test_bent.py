@@ -60,7 +60,7 @@ def test_a_bent_request_is_answered_or_refused_in_words(door: str) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_an_error_nobody_foresaw_ends_a_stream_in_words(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unforeseen_error_ends_a_stream_in_words(door: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """P7: never a silent cut while the process lives; nor an end that makes half an answer look whole."""
 
     def break_off(request: Request) -> Iterator[Event]:

@@ -327,7 +327,7 @@ def test_speech_goes_through_and_gemini_speaks_wav() -> None:
         assert post(house.url, "/v1/audio/speech", {**ask, "response_format": "midi"}).status == 400
 
 
-def test_tokens_are_estimated_where_nobody_counts_and_said_to_be() -> None:
+def test_tokens_are_estimated_where_no_server_counts_and_said_to_be() -> None:
     with (
         faultline(say(404, b"{}")) as line,
         open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house,

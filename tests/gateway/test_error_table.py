@@ -239,7 +239,7 @@ def check_retry_after(kind: str, door: str, got: Got) -> None:
 
 @pytest.mark.parametrize("kind", ["rate_limited", "overloaded"])
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "canonical"])
-def test_who_is_to_come_again_is_told_when_also_where_nobody_said_so(name: str, kind: Any) -> None:
+def test_a_client_that_may_come_again_is_told_when_even_without_a_hint(name: str, kind: Any) -> None:
     response = fail(find_dialect(name), Failure(kind=kind, message="not now"))
     assert response.headers["retry-after"] == "1"
     assert name != "gemini" or b'"retryDelay":"1s"' in response.body

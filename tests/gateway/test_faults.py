@@ -167,7 +167,7 @@ def test_f01_a_refused_connection_goes_to_the_next_at_once(monkeypatch: pytest.M
             assert held.waits == []
 
 
-def test_f01_nobody_there_is_a_503_that_says_when_to_come_again() -> None:
+def test_f01_a_closed_port_is_a_503_that_says_when_to_come_again() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         spec = upstream("one", "openai_chat", f"http://127.0.0.1:{closed.getsockname()[1]}", models=("m",))
@@ -201,7 +201,7 @@ VISIBLE: list[tuple[str, Script, bool, int, int]] = [
 @pytest.mark.parametrize(
     ("script", "streamed", "status", "attempts"), [row[1:] for row in VISIBLE], ids=[row[0] for row in VISIBLE]
 )
-def test_a_failure_nobody_can_mend_is_said(script: Script, streamed: bool, status: int, attempts: int) -> None:
+def test_a_failure_that_stays_is_reported(script: Script, streamed: bool, status: int, attempts: int) -> None:
     timeouts = QUICK if script in SLOW else PATIENT
     with (
         faultline(script) as line,

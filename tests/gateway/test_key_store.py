@@ -65,7 +65,7 @@ def test_twelve_new_keys_at_once_are_twelve_keys(store: SqliteKeyStore) -> None:
     assert [path.name for path in store.path.parent.iterdir()] == [FILE], "no drafts are left"
 
 
-def test_a_revoked_key_does_not_come_back_whoever_writes(store: SqliteKeyStore) -> None:
+def test_a_revoked_key_does_not_come_back_with_any_writer(store: SqliteKeyStore) -> None:
     stale = SqliteKeyStore(store.path)
     old = [store.new(str(number), admin=False) for number in range(6)]
     stale.read()

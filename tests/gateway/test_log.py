@@ -226,7 +226,7 @@ def test_verbose_is_a_flag_or_a_variable(how: str, tmp_path: Path) -> None:
     assert {row["logger"] for row in rows} >= {"dragoman.gateway.scope"}
 
 
-def test_f49_a_server_whose_log_nobody_reads_serves_and_ends(tmp_path: Path) -> None:
+def test_f49_a_server_whose_log_is_not_read_serves_and_ends(tmp_path: Path) -> None:
     end, file = os.pipe()
     fcntl.fcntl(file, fcntl.F_SETPIPE_SZ, 4096)
     process = subprocess.Popen(

@@ -155,7 +155,7 @@ def test_aliases_are_in_every_list_of_models(shape: str, house: House) -> None:
     assert names == ["demo", "other/name"]
 
 
-def test_codex_is_told_at_once_that_nobody_compacts_for_it(house: House) -> None:
+def test_codex_is_told_at_once_that_there_is_no_compaction(house: House) -> None:
     """FIELD-CASES 148: a 404 that names the feature, and Codex compacts by itself."""
     got = post(house.url, "/v1/responses/compact", {"model": "demo", "input": HI})
     assert got.status == 404

@@ -265,7 +265,7 @@ WAITS = {
 AT = {"google_delay": "gemini", "google_text": "gemini", "google_list": "gemini", "anthropic_reset": "anthropic"}
 
 
-def test_f12_every_form_of_a_hint_is_waited_for_and_nobody_asks_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f12_every_form_of_a_hint_is_waited_for_and_nothing_is_sent_before(monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as stack:
         providers = {form: stack.enter_context(serve(AT.get(form, "openai_chat"), key=CANARY)) for form in WAITS}
         specs = [

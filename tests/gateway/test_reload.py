@@ -193,7 +193,7 @@ def test_a_file_of_the_same_size_and_time_is_another_one_when_it_was_renamed(tmp
 
 
 @pytest.mark.parametrize("way", ["--watch", "SIGHUP"])
-def test_f51_a_bad_file_is_refused_and_named_and_nobody_notices(way: str, tmp_path: Path) -> None:
+def test_f51_a_bad_file_is_refused_and_named_and_no_client_notices(way: str, tmp_path: Path) -> None:
     words = ("--watch",) if way == "--watch" else ()
     kinds = list(BAD.items()) if way == "SIGHUP" else list(BAD.items())[:2]
     with gateway(tmp_path, *words) as process, Load(process.url) as load:

@@ -40,7 +40,7 @@ def test_another_process_reads_what_one_wrote(tmp_path: Path) -> None:
     two.close()
 
 
-def test_f47_a_database_somebody_holds_is_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f47_a_locked_database_is_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "BUSY_S", 0.2)
     path = tmp_path / "x.db"
     store = ResponseStore(path, 5)

@@ -132,14 +132,14 @@ def test_f40_a_rolling_restart_loses_no_request(tmp_path: Path) -> None:
     assert load.failed == []
 
 
-def test_f40_without_being_asked_nobody_shares_a_port(tmp_path: Path) -> None:
+def test_f40_a_port_is_shared_only_if_asked_for(tmp_path: Path) -> None:
     with serving(tmp_path) as running, socket.socket() as second:
         second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         with pytest.raises(OSError, match="in use"):
             second.bind(("127.0.0.1", port_of(running)))
 
 
-def test_f39_a_server_that_leaves_serves_who_has_connected_and_nobody_new(tmp_path: Path) -> None:
+def test_f39_a_server_that_leaves_serves_its_connections_and_no_new_ones(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         port = port_of(running)
         kept = http.client.HTTPConnection("127.0.0.1", port, timeout=NEVER_S)

@@ -148,7 +148,7 @@ def test_t46_nothing_that_is_read_becomes_code() -> None:
     assert [path for path in SOURCE.rglob("*.py") if RUNS_DATA.search(path.read_text("utf-8"))] == []
 
 
-def test_t48_a_start_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_t48_a_start_sends_no_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **more: Any) -> Any:
         raise AssertionError("the network is asked")
 

@@ -62,7 +62,7 @@ def black_hole() -> Iterator[str]:
                 caller.close()
 
 
-def test_f02_a_connection_nobody_takes_ends_in_time_and_the_next_is_asked() -> None:
+def test_f02_a_connection_that_is_not_taken_ends_in_time_and_the_next_is_asked() -> None:
     quick = Timeouts(connect_s=0.2, headers_s=20, idle_s=20)
     with (
         black_hole() as hole,
@@ -75,7 +75,7 @@ def test_f02_a_connection_nobody_takes_ends_in_time_and_the_next_is_asked() -> N
         assert time.monotonic() - began > 0.15
 
 
-def test_f02_a_connection_nobody_takes_is_a_504_and_is_not_tried_again_there() -> None:
+def test_f02_a_connection_that_is_not_taken_is_a_504_and_is_not_tried_again_there() -> None:
     with black_hole() as hole, open_house(one(hole, timeouts=Timeouts(connect_s=0.2))) as house:
         got = ask(house)
         assert got.status == 504
@@ -113,7 +113,7 @@ def port_of(url: str) -> str:
 
 
 @pytest.mark.parametrize("fault", [socket.gaierror(socket.EAI_NONAME, "no such name"), OSError("no resolver")])
-def test_f29_a_name_nobody_knows_goes_to_the_next(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f29_an_unknown_name_goes_to_the_next(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         faultline(GOOD) as second,
         open_house(one("http://gone.test:1"), two(second.url)) as house,
@@ -123,7 +123,7 @@ def test_f29_a_name_nobody_knows_goes_to_the_next(fault: Exception, monkeypatch:
         assert ask(house).headers["x-dragoman-upstream"] == "two/m"
 
 
-def test_f29_a_name_nobody_knows_is_a_503_that_does_not_tell_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f29_an_unknown_name_is_a_503_that_does_not_tell_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_house(one("http://gone.test:1")) as house, names(house, monkeypatch) as table, dice(house, 0.0):
         table["gone.test"] = socket.gaierror(socket.EAI_NONAME, "no such name")
         got = ask(house)

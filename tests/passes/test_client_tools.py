@@ -62,7 +62,7 @@ def test_a_tool_the_client_runs_is_a_function_elsewhere(kind: str, target: str) 
 
 
 @pytest.mark.parametrize("kind", ["web_search_20250305", "computer_toolset_20260801", "bash", "tool_search_tool_bm25"])
-def test_a_tool_nobody_here_can_describe_is_left_out(kind: str) -> None:
+def test_a_tool_without_a_description_here_is_left_out(kind: str) -> None:
     assert read_client_tool(ServerTool(dialect="anthropic", body={"type": kind, "name": "x"})) is None
 
 

@@ -87,7 +87,7 @@ def test_before_gemini_3_a_search_gives_way_to_functions(model: str, told: dict[
 
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "ollama"])
-def test_where_nobody_searches_the_tool_goes_and_so_does_its_name_in_the_choice(dialect: str) -> None:
+def test_without_a_search_the_tool_goes_and_so_does_its_name_in_the_choice(dialect: str) -> None:
     """A choice that names a tool which is not there is a 400 at every provider."""
     body = {
         "model": "m",

@@ -164,7 +164,7 @@ def test_a_text_document_is_said_as_text_where_there_are_no_documents() -> None:
 
 
 @pytest.mark.parametrize(("policy", "parts"), [("drop", 1), ("emulate", 2)])
-def test_case_136_a_picture_nobody_can_look_at_is_dropped_or_told(policy: str, parts: int) -> None:
+def test_case_136_a_picture_that_cannot_be_seen_is_dropped_or_told(policy: str, parts: int) -> None:
     profile = profile_for("deepseek", "deepseek-v4", overrides={"policy": {"media": policy}})
     fitted = fit_media(_with(Image(url="https://ex.org/a.png")), profile, Notes())
     assert len(fitted.messages[0].parts) == parts

@@ -383,7 +383,7 @@ def test_an_unknown_model_is_404(scripted: Scripted, kind: str, dialect: str) ->
     assert plain_ask(scripted("gemini"), "gemini", {}, "no-such-model").status == 404
 
 
-def test_nobody_agrees_on_how_a_model_is_missing(scripted: Scripted) -> None:
+def test_each_kind_has_its_own_words_for_a_missing_model(scripted: Scripted) -> None:
     missing = {"model": "no-such-model"}
     mistral = plain_ask(scripted("mistral"), "openai_chat", missing)
     assert (mistral.status, mistral.json["type"]) == (400, "invalid_model")

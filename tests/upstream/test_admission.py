@@ -122,7 +122,7 @@ def test_a_request_that_failed_before_it_was_sent_does_not_count() -> None:
     assert admission.arrive(two, 0.0) == "go"
 
 
-def test_whoever_leaves_the_line_is_gone() -> None:
+def test_a_request_that_leaves_the_line_is_gone() -> None:
     admission = Admission(at_once=1)
     one, two, three = Ticket("a", 0), Ticket("a", 0), Ticket("a", 0)
     admission.arrive(one, 0.0)

@@ -32,7 +32,9 @@ steps = st.lists(
 
 
 @given(st.integers(1, 4), st.integers(10, 100), steps)
-def test_no_true_window_is_exceeded_whoever_asks(rpm: int, tpm: int, moves: list[tuple[int, float, int, str]]) -> None:
+def test_no_true_window_is_exceeded_by_any_process(
+    rpm: int, tpm: int, moves: list[tuple[int, float, int, str]]
+) -> None:
     memory = SharedMemory(3)
     workers = [Admission(rpm=rpm, tpm=tpm, queue=0, keeper=SharedLimits(memory, n).of("x")) for n in range(3)]
     now, sent = 1000.0, []

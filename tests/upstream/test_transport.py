@@ -279,7 +279,7 @@ def test_who_is_cancelled_while_waiting_hangs_up() -> None:
     asyncio.run(main())
 
 
-def test_an_upstream_waits_while_nobody_reads() -> None:
+def test_an_upstream_waits_while_its_answer_is_not_read() -> None:
     written = 0
 
     async def main() -> None:
@@ -353,7 +353,7 @@ def test_a_url_that_leads_nowhere_is_a_failure(url: str) -> None:
     assert asyncio.run(code_of(ask(Transport(), url))) == "upstream_url"
 
 
-def test_nobody_there_and_no_such_name() -> None:
+def test_a_closed_port_and_an_unknown_name() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -407,7 +407,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_tls_is_spoken_to_whom_we_trust_and_to_nobody_else(certificate: Path) -> None:
+def test_tls_is_spoken_to_trusted_servers_only(certificate: Path) -> None:
     async def main() -> None:
         server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         server.load_cert_chain(certificate)

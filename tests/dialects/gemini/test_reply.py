@@ -295,7 +295,7 @@ def test_times_keep_their_last_digit(seconds: float, text: str) -> None:
     assert read_time(text) == seconds
 
 
-def test_a_time_nobody_can_read_stays_as_it_is() -> None:
+def test_an_unreadable_time_stays_as_it_is() -> None:
     body = said({"text": "a"}) | {"createTime": "yesterday"}
     assert decode(body).created is None
     assert encode(decode(body))[0] == body

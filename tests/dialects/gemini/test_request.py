@@ -409,7 +409,7 @@ def test_a_result_gets_the_name_of_its_call() -> None:
     assert list(notes) == []  # what the call says is nobody's invention
 
 
-def test_a_result_nobody_called_for_is_named_after_its_id_and_never_unknown() -> None:
+def test_a_result_without_a_call_is_named_after_its_id_and_never_unknown() -> None:
     body, _ = encode(ask(user(ToolResult(call_id="c9", parts=(Text(text="?"),)))))
     assert body["contents"][0]["parts"][0]["functionResponse"]["name"] == "c9"
 

@@ -58,5 +58,5 @@ def test_a_schema_that_was_changed_is_not_written_as_it_was() -> None:
     assert write_schema({"type": "array"}, how) is None
 
 
-def test_a_schema_nobody_spelled_is_json_schema() -> None:
+def test_a_schema_without_a_spelling_is_json_schema() -> None:
     assert write_schema({"type": "object"}, None) is None

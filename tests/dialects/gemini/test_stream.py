@@ -374,7 +374,7 @@ def test_a_failure_ends_everything_in_band() -> None:
     assert last["error"]["details"][0]["retryDelay"] == "30s"
 
 
-def test_a_stream_nobody_ended_ends_in_an_error() -> None:
+def test_a_stream_without_its_end_ends_in_an_error() -> None:
     data, _ = encode([ReplyStart(id="r", model="m"), *text_events("a")])
     assert "error" in check_stream(data)[-1]
 

@@ -223,7 +223,7 @@ def test_a_failure_anywhere_is_the_response(after: int) -> None:
     assert answer.kind == "overloaded"
 
 
-def test_a_stream_nobody_ended_is_never_a_success() -> None:
+def test_a_stream_without_its_end_is_never_a_success() -> None:
     lines, _ = stream(*list(unfold(REPLY))[:-1])
     assert lines[-1]["error"]["data"]["kind"] == "cut_off"
     decoder = StreamDecoder(Notes())

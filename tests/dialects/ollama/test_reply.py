@@ -174,7 +174,7 @@ def test_the_counters_are_always_there(usage: Usage | None, counters: tuple[int,
     assert {where for _, where in found} == notes
 
 
-def test_durations_nobody_measured_are_not_written() -> None:
+def test_durations_that_are_unknown_are_not_written() -> None:
     """Clients divide by them; Ollama itself leaves out what it does not know."""
     body, _ = encode(says(Text(text="hi")))
     assert not [key for key in body if key.endswith("_duration")]

@@ -302,7 +302,7 @@ def test_a_failure_anywhere_is_the_last_line(after: int) -> None:
     assert written[-1] == {"error": "busy"}
 
 
-def test_a_stream_nobody_ended_is_never_a_success() -> None:
+def test_a_stream_without_its_end_is_never_a_success() -> None:
     encoder = DIALECT.stream_encoder(Notes())
     encoder.feed(list(unfold(says(Text(text="a"))))[:-1])
     assert check_stream(encoder.close()) == [{"error": "the stream ended before its end"}]

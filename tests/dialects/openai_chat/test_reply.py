@@ -250,7 +250,7 @@ def test_thoughts_go_to_clients_with_their_seals_beside_them() -> None:
     assert notes == []
 
 
-def test_a_thought_nobody_signed_needs_no_side_field() -> None:
+def test_a_thought_without_a_signature_needs_no_side_field() -> None:
     body, _ = encode(answer(Reasoning(text="hm"), Text(text="a"), reason="stop"))
     assert "dragoman" not in body["choices"][0]["message"]
 

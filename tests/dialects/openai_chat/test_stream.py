@@ -195,7 +195,7 @@ def test_a_message_beside_the_delta_only_repeats_it() -> None:
     assert parts_of(both, chunk(finish="stop")) == (Text(text="a"),)
 
 
-def test_frames_nobody_knows_are_asides() -> None:
+def test_unknown_frames_are_asides() -> None:
     events = read(frames({"ping": 1}, chunk({"content": "a"}, "stop")) + END)
     assert events[0] == Aside(dialect="openai_chat", body={"ping": 1})
 
@@ -521,7 +521,7 @@ def test_a_failure_may_come_at_any_time(count: int) -> None:
     assert len(chunks) == (0, 1, 2, 3)[count]
 
 
-def test_an_end_nobody_announced_is_an_error() -> None:
+def test_an_end_without_its_mark_is_an_error() -> None:
     encoder = DIALECT.stream_encoder(Notes())
     data = encoder.feed([START, PartStart(index=0, part=Text(text="a"))]) + encoder.close()
     check_stream(data)

@@ -482,7 +482,7 @@ def test_tools_in_the_input_are_tools_for_everybody_else() -> None:
     assert [tool["name"] for tool in elsewhere["tools"]] == ["a"]
 
 
-def test_a_tool_nobody_said_strict_about_is_not_strict_and_has_a_schema() -> None:
+def test_a_tool_without_strict_is_not_strict_and_has_a_schema() -> None:
     body, notes = encode(Request(model="m", tools=(Tool(name="t"),)))
     schema = {"type": "object", "properties": {}}
     assert body["tools"] == [{"type": "function", "name": "t", "parameters": schema, "strict": False}]

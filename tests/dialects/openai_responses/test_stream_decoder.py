@@ -230,7 +230,7 @@ def test_a_stream_is_written_as_it_was_read() -> None:
     assert [event["type"] for event in events] == [event["type"] for event in FULL]
 
 
-def test_deltas_nobody_announced_belong_to_an_item_all_the_same() -> None:
+def test_deltas_without_an_announcement_belong_to_an_item_too() -> None:
     message = MESSAGE | {"content": [SAID]}
     response = RESPONSE | {"output": [THOUGHT, message]}
     place = {"output_index": 1, "item_id": "msg_1", "content_index": 0}
@@ -444,7 +444,7 @@ def test_a_second_answer_is_left_out_with_a_note() -> None:
     assert "dropped /choices/1" in notes
 
 
-def test_asides_of_others_and_parts_nobody_can_say_are_left_out() -> None:
+def test_asides_of_others_and_parts_without_a_form_are_left_out() -> None:
     events, notes = encode(
         [
             ReplyStart(id="r", model="m", created=1),

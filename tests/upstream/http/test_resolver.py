@@ -76,7 +76,7 @@ def test_the_last_good_answer_serves_for_five_minutes(
     assert len(names.asked) == asked
 
 
-def test_a_slow_name_ends_in_time_is_asked_once_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_name_ends_in_time_is_asked_once_and_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 
     def look_up(host: str, port: int) -> list[Any]:
