@@ -52,6 +52,7 @@ class StreamWriter:
         self._keeper = TurnKeeper() if scope.conversation is not None else None
         self._notes_sent = len(scope.notes)  # in the headers
         self._ended = False
+        self._stored = False  # what the next request may need is kept
         self._finished = False  # the last event was read, though the connection may still be open
         self._written = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -84,6 +85,8 @@ class StreamWriter:
                 if piece is None:
                     break
                 out = self._out(piece)
+                if self._finished and not self._stored:
+                    await self._store(answer)
                 if out:
                     if scope.first_s is None:
                         scope.first_s = scope.gateway.clock() - scope.started
@@ -95,12 +98,16 @@ class StreamWriter:
                     break
             if out := self._close() + self._late_notes():
                 await write(out)
-            if self._builder is not None:
-                await self._remember(answer, self._builder)
-            if self._keeper is not None and self._keeper.reply is not None:
-                await keep_turn(scope, self._keeper.reply)
         finally:
             self._clean_up()
+
+    async def _store(self, answer: OpenAnswer) -> None:
+        """Before the client has read the end: its next request may come at once and need what is kept here."""
+        self._stored = True
+        if self._builder is not None:
+            await self._remember(answer, self._builder)
+        if self._keeper is not None and self._keeper.reply is not None:
+            await keep_turn(self.scope, self._keeper.reply)
 
     async def _after_end(self, answer: OpenAnswer) -> Piece | None:
         """After the last event the connection ends, mostly at once. If an upstream keeps it open, we close it (F27)."""
