@@ -38,7 +38,7 @@ AT_ONCE = 3
 UPSTREAMS = {
     "demo": "demo",
     "openai_chat": "gpt-5.1",
-    "openai_responses": "gpt-5",
+    "openai_responses": "gpt-5.4",  # Codex asks for the reasoning of all turns, which older models refuse
     "anthropic": "claude-sonnet-4-6",
     "gemini": "gemini-2.5-flash",
     "ollama": "qwen3",

@@ -309,7 +309,7 @@ def fit_sampling(request: Request, profile: Profile, notes: Notes) -> Request:
                 (ROOT, field), "the model refuses it" + ("" if profile.sampling == "no" else " while it thinks")
             )
     both = request.temperature is not None and request.top_p is not None
-    if profile.one_sampler and both and not changes:
+    if profile.one_sampler and both and not changes.keys() & {"temperature", "top_p"}:
         changes["top_p"] = None
         notes.dropped((ROOT, "top_p"), "the model takes temperature or top_p, not both")
     return replace(request, **changes) if changes else request
