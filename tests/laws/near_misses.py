@@ -257,7 +257,7 @@ EXTRAS: tuple[dict[str, dict[str, Any]], ...] = (
 )
 TOKENS = (TokenLogprob(token="a", logprob=-1.0),)
 OTHERS: dict[str, tuple[Any, ...]] = {
-    "text": ("", " ", "[ERROR] x", "é\n"),
+    "text": ("", " ", "[ERROR] x", "é\n", "x-anthropic-billing-header: a"),
     "citations": ((Citation(url="https://example.org/"),),),
     "logprobs": ((), TOKENS),
     "seal": tuple(Seal(origin=name, value="s") for name in (*DIALECTS, "parrot")),
@@ -294,6 +294,8 @@ PARTS: tuple[Part, ...] = (
     ToolResult(call_id="c8", parts=(Image(data="iVBORw0KGgo=", media_type="image/png"),)),
     ToolResult(call_id="c8", parts=(Opaque(dialect="parrot", body={"type": "squawk"}), Refusal(text=" "))),
     Image(data="iVBORw0KGgo=", media_type="image/jpeg"),
+    Image(data="iVBORw0KGgo", media_type="image/png"),
+    Image(data="iVBORw0KGg-_", media_type="image/png"),
     Document(text="d", name="n"),
     Audio(data="UklGRg==", media_type="audio/wav"),
     Video(url="https://example.org/v"),

@@ -119,7 +119,8 @@ def through(pieces: Iterable[bytes], source: str, to: str) -> tuple[object, ...]
 
 
 def cut_frames(name: str) -> Iterator[Try]:
-    for data in near_misses.bent_blocks():
+    two_names = b"event: a\ndata: 1\n\nevent: b\ndata: 2\n\n"
+    for data in (two_names, *near_misses.bent_blocks()):
         yield lambda d=data: SseDecoder().feed(d)  # type: ignore[misc]
 
 
