@@ -23,9 +23,9 @@ from dragoman.framing.sse import SseDecoder
 from dragoman.jsontypes import Json, JsonObject, copy_json, dump_json, kind_of, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Note, NoteKind, Notes
-from dragoman.passes.carry_state import StateCarrier, StateSource, carry_reply, take_back_state
 from dragoman.passes.profile import Feature, Policy, Profile
-from dragoman.passes.state_envelope import DEFAULT_KEY, StateKey
+from dragoman.reasoning_state.carry import StateCarrier, StateSource, carry_reply, take_back_state
+from dragoman.reasoning_state.envelope import DEFAULT_KEY, StateKey
 from dragoman.wire import WireReply, WireRequest
 
 Body: TypeAlias = bytes | str | JsonObject

@@ -16,6 +16,11 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.answers.call_arguments import CallMender, mend_calls
+from dragoman.answers.call_ids import FreshIds
+from dragoman.answers.json_answers import ask_again
+from dragoman.answers.think_tags import ThoughtFinder, find_thoughts
+from dragoman.answers.undo import StreamRenamer, StreamUndo, undo_reply
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._seals import WORD, strip_side
 from dragoman.errors import LossError, UpstreamError
@@ -29,17 +34,12 @@ from dragoman.model.messages import ToolCall
 from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
-from dragoman.passes.call_arguments import CallMender, mend_calls
 from dragoman.passes.emulate import Undo
-from dragoman.passes.fresh_ids import FreshIds
-from dragoman.passes.json_answers import ask_again
 from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import NOTHING
-from dragoman.passes.state_envelope import MARK_BYTES, is_wrapped
-from dragoman.passes.think_tags import ThoughtFinder, find_thoughts
 from dragoman.passes.thinking import ask_for_thoughts
-from dragoman.passes.undo import StreamRenamer, StreamUndo, undo_reply
+from dragoman.reasoning_state.envelope import MARK_BYTES, is_wrapped
 from dragoman.wire import WireReply, WireRequest
 
 OPAQUE_KEYS = ("signature", "data", "encrypted_content", "thoughtSignature", "thought_signature")

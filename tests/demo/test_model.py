@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
 
+from dragoman.answers.undo import undo_reply
 from dragoman.demo.model import count_tokens, demo_embedding, demo_events
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.jsontypes import dump_json, load_json
@@ -18,7 +19,6 @@ from dragoman.model.request import CustomTool, OutputFormat, ReasoningSetting, R
 from dragoman.notes import Notes
 from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
-from dragoman.passes.undo import undo_reply
 from dragoman.wire import WireReply
 from tests.laws.strategies import requests
 from tests.passes.talk import assistant, call, result, system, talk, user

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.answers.undo import StreamUndo, undo_reply
 from dragoman.json_schema.check import find_violation
 from dragoman.jsontypes import dump_text, load_json
 from dragoman.model.events import Event, PartDelta
@@ -19,7 +20,6 @@ from dragoman.passes.prepare import legalise, prepare
 from dragoman.passes.rename import is_legal, rename_keys
 from dragoman.passes.schema_targets import LANGUAGES
 from dragoman.passes.schemas import adapt_schema
-from dragoman.passes.undo import StreamUndo, undo_reply
 from dragoman.upstream.profiles import profile_for
 from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
 from tests.passes.wires import complain, write

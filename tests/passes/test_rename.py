@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.answers.undo import StreamRenamer
 from dragoman.model.events import PartDelta, PartStart
 from dragoman.model.messages import ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply
@@ -14,7 +15,6 @@ from dragoman.model.request import ServerTool, ToolChoice
 from dragoman.notes import Notes
 from dragoman.passes.profile import Spelling
 from dragoman.passes.rename import alias_of, rename, undo_reply_names
-from dragoman.passes.undo import StreamRenamer
 from tests.examples import examples
 from tests.passes.talk import assistant, call, parts_of, result, talk, tool, user
 

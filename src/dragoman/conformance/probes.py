@@ -31,7 +31,7 @@ from dragoman.model.messages import (
 )
 from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import OutputFormat, ReasoningSetting, Request, Tool, ToolChoice
-from dragoman.passes.state_envelope import MARK
+from dragoman.reasoning_state.envelope import MARK
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PAPER = "JVBERi0xLjEKJSVFT0YK"

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from dragoman.answers.json_answers import JsonText
 from dragoman.demo.sampler import Hints
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_object
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import CustomTool, Request, Tool
-from dragoman.passes.json_answers import JsonText
 
 MAX_READ_CHARS = 2000  # of one text
 _MAX_TAGGED_CHARS = 60_000  # searched for tags: some dialects join many texts into one

@@ -13,8 +13,8 @@ from dragoman.model.events import Event
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import Locate, Notes
-from dragoman.passes.carry_state import StateSlots
 from dragoman.passes.profile import Profile
+from dragoman.reasoning_state.carry import StateSlots
 from dragoman.wire import WireReply, WireRequest
 
 What: TypeAlias = Literal["request", "reply", "stream", "failure"]

@@ -26,8 +26,8 @@ from dragoman.jsontypes import JsonObject, dump_json, find_surrogates, mend_surr
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import MOST_PLACES, Note, Notes
-from dragoman.passes.carry_state import carry_reply, take_back_state
-from dragoman.passes.state_envelope import MARK_BYTES
+from dragoman.reasoning_state.carry import carry_reply, take_back_state
+from dragoman.reasoning_state.envelope import MARK_BYTES
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import BIG_BYTES, Job, off_loop
 from dragoman.upstream.fan_out import ask_each

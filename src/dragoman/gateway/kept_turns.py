@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from dragoman.exchange import ClientRequest
 from dragoman.gateway.scope import Scope
 from dragoman.model.reply import Reply
-from dragoman.passes.state_envelope import dump_state, load_state
-from dragoman.passes.stored_state import find_bare_turns, make_state, read_conversation, restore_turns
+from dragoman.reasoning_state.envelope import dump_state, load_state
+from dragoman.reasoning_state.stored import find_bare_turns, make_state, read_conversation, restore_turns
 
 
 async def recall_turns(scope: Scope, client_request: ClientRequest) -> ClientRequest:

@@ -20,9 +20,9 @@ from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyStart
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import MOST_PLACES, Note, NoteKind
-from dragoman.passes.carry_state import StateCarrier, StateSource
-from dragoman.passes.state_envelope import StateKey
-from dragoman.passes.stored_state import Conversation
+from dragoman.reasoning_state.carry import StateCarrier, StateSource
+from dragoman.reasoning_state.envelope import StateKey
+from dragoman.reasoning_state.stored import Conversation
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Attempt
 

@@ -22,8 +22,8 @@ from dragoman.model.events import ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import ReplyBuilder
 from dragoman.model.reply import Reply
 from dragoman.notes import Note, Notes
-from dragoman.passes.carry_state import carry_reply
-from dragoman.passes.stored_state import TurnKeeper
+from dragoman.reasoning_state.carry import carry_reply
+from dragoman.reasoning_state.stored import TurnKeeper
 from dragoman.upstream.answer import OpenAnswer, Piece
 
 log = logging.getLogger(__name__)

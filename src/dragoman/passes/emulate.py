@@ -1,6 +1,6 @@
 """Features a target lacks: made from what it has, left out, or refused, as the profile's policy says for each.
 
-What is emulated on the way there must be undone on the way back: `Undo` says what (see restore.py).
+What is emulated on the way there must be undone on the way back: `Undo` says what (answers/undo.py does it).
 """
 
 from msgspec import Struct
@@ -10,7 +10,6 @@ from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, OutputFormat, Request, Tool, ToolChoice
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.json_answers import Expected
 from dragoman.passes.profile import Feature, Profile
 from dragoman.passes.rename import NOTHING, Renames
 from dragoman.passes.server_tools import tell_server_tools
@@ -20,6 +19,13 @@ from dragoman.passes.thinking import ask_for_call, is_thinking
 JSON_TOOL = "dragoman_answer"  # reserved: its call is the answer
 INPUT = "input"  # the one string of a freeform tool
 MOST_COPIES = 8  # of one request: each is paid for
+
+
+class Expected(Struct, frozen=True, kw_only=True):
+    """What the answer was to be."""
+
+    schema: JsonObject | None = None  # None: any JSON
+    loose: bool = False  # asked for in words: what stands around the JSON is not meant
 
 
 class Undo(Struct, frozen=True, kw_only=True):
@@ -33,7 +39,7 @@ class Undo(Struct, frozen=True, kw_only=True):
     copies: int = 1  # how many times to ask
 
     def is_nothing(self) -> bool:
-        """Ids that are taken are no matter of an undo: fresh_ids.py gives calls ids of their own."""
+        """Ids that are taken are no matter of an undo: answers/call_ids.py gives calls ids of their own."""
         renames = self.renames
         changed = renames.names or renames.properties or renames.answer or self.custom or self.json_tool
         return not (changed or self.expected or self.stops)

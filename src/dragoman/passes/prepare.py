@@ -25,10 +25,8 @@ from dragoman.model.messages import (
 )
 from dragoman.model.request import CustomTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.cache_marks import fit_cache_marks
-from dragoman.passes.emulate import Undo, emulate
-from dragoman.passes.json_answers import Expected
-from dragoman.passes.limits import fit_limits
+from dragoman.passes.emulate import Expected, Undo, emulate
+from dragoman.passes.limits import fit_cache_marks, fit_limits
 from dragoman.passes.media import fit_media, move_result_media
 from dragoman.passes.pairing import declare_history, mend_arguments, name_results, pair_calls, spell_no_text
 from dragoman.passes.parameters import (

@@ -11,7 +11,7 @@ from dragoman.dialects.anthropic.services import COUNT_PATH, COUNTS, MODELS
 from dragoman.dialects.anthropic.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.anthropic.words import BETA_HEADER, NAME, VERSION, VERSION_HEADER
 from dragoman.jsontypes import JsonObject
-from dragoman.passes.carry_state import StateSlots
+from dragoman.reasoning_state.carry import StateSlots
 
 
 def recognise(body: JsonObject, what: What) -> int:

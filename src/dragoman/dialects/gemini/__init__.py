@@ -13,7 +13,7 @@ from dragoman.dialects.gemini.stream_decoder import StreamDecoder
 from dragoman.dialects.gemini.stream_encoder import StreamEncoder
 from dragoman.dialects.gemini.words import FAILURES, NAME, SIGNATURE, SSE
 from dragoman.jsontypes import JsonObject
-from dragoman.passes.carry_state import StateSlots
+from dragoman.reasoning_state.carry import StateSlots
 
 
 def recognise(body: JsonObject, what: What) -> int:

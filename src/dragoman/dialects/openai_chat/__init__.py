@@ -12,7 +12,7 @@ from dragoman.dialects.openai_chat.stream_decoder import StreamDecoder
 from dragoman.dialects.openai_chat.stream_encoder import StreamEncoder
 from dragoman.dialects.openai_chat.words import CALL_SEAL, NAME
 from dragoman.jsontypes import JsonObject
-from dragoman.passes.carry_state import StateSlots
+from dragoman.reasoning_state.carry import StateSlots
 
 _SURE = ("max_completion_tokens", "response_format", "stream_options", "functions", "parallel_tool_calls", "logit_bias")
 

@@ -12,7 +12,7 @@ from dragoman.dialects.openai_responses.services import COUNTS, DOORS
 from dragoman.dialects.openai_responses.stream_decoder import StreamDecoder, StreamEncoder
 from dragoman.dialects.openai_responses.words import NAME
 from dragoman.jsontypes import JsonObject
-from dragoman.passes.carry_state import StateSlots
+from dragoman.reasoning_state.carry import StateSlots
 
 # Keys that only Responses has. Requests for embeddings and speech have an `input` too.
 _TELLING = frozenset(

@@ -6,15 +6,15 @@ that a streamed answer and a whole one are read alike.
 
 import re
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import DecodeError
 from dragoman.json_schema.check import find_violation
-from dragoman.jsontypes import JsonObject, load_json
+from dragoman.jsontypes import load_json
 from dragoman.model.messages import Message, Text
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
+from dragoman.passes.emulate import Expected
 
 MOST_PLACES = 50  # where the JSON in a text may begin, tried in turn
 
@@ -22,13 +22,6 @@ _BEGINS = re.compile(r"\s*(```[ \t]*[\w+-]*\s*)?(?=\{|\[\s*[\[{\"\-0-9tfn\]])") 
 _MARKS = re.compile(r'["\\{}\[\]]')
 _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\n(.*?)```", re.DOTALL)
 _OPEN = re.compile(r"[\[{]")
-
-
-class Expected(Struct, frozen=True, kw_only=True):
-    """What the answer was to be."""
-
-    schema: JsonObject | None = None  # None: any JSON
-    loose: bool = False  # asked for in words: what stands around the JSON is not meant
 
 
 def judge(text: str, expected: Expected) -> str | None:

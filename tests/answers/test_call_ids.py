@@ -1,11 +1,11 @@
 from typing import Any
 
+from dragoman.answers.call_ids import FreshIds
 from dragoman.model.events import PartStart
 from dragoman.model.messages import Message, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply
 from dragoman.model.request import Request
 from dragoman.notes import Notes
-from dragoman.passes.fresh_ids import FreshIds
 
 MINTED: Any = {"ollama": {"~id": "absent"}}
 ASKED = Request(

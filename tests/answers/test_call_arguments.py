@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman import convert_reply
+from dragoman.answers import call_arguments as rules
+from dragoman.answers.call_arguments import CallMender, CallText, mend_calls
 from dragoman.convert import StreamConverter
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyStart
 from dragoman.model.fold import StartedParts, fold
 from dragoman.model.messages import Text, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.notes import Notes
-from dragoman.passes import call_arguments as rules
-from dragoman.passes.call_arguments import CallMender, CallText, mend_calls
 
 # what the model wrote -> what is handed on, why, and whether a client may run it
 TABLE: dict[str, tuple[str, str | None, bool]] = {

@@ -2,11 +2,11 @@
 
 import pytest
 
+from dragoman.answers.think_tags import ThoughtFinder, find_thoughts
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyStart
 from dragoman.model.fold import fold
 from dragoman.model.messages import Part, Reasoning, Text, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
-from dragoman.passes.think_tags import ThoughtFinder, find_thoughts
 
 TAGS = ("think", "mm:think")
 TABLE: list[tuple[str, str, bool, list[Part]]] = [

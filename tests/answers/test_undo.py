@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from dragoman.answers.undo import StreamRenamer, StreamUndo, find_stop, held_back, undo_reply, unwrap_input
 from dragoman.errors import LossError
 from dragoman.failure import Failure
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyStart
@@ -17,7 +18,6 @@ from dragoman.passes.emulate import JSON_TOOL, Undo, emulate, split_choices
 from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Feature, Policy, Profile
 from dragoman.passes.rename import Renames
-from dragoman.passes.undo import StreamRenamer, StreamUndo, find_stop, held_back, undo_reply, unwrap_input
 from dragoman.upstream.profiles import profile_for
 from tests.examples import examples
 from tests.passes.talk import assistant, call, result, talk, tool, user

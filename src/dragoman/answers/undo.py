@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from dragoman.answers.json_answers import JsonText, judge
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import load_json
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd
@@ -18,7 +19,6 @@ from dragoman.model.messages import Refusal, Text, ToolCall
 from dragoman.model.reply import Finish, Reply
 from dragoman.notes import ROOT, Notes
 from dragoman.passes.emulate import INPUT, Undo
-from dragoman.passes.json_answers import JsonText, judge
 from dragoman.passes.rename import Renames, rename_keys, undo_call_names, undo_reply_names
 
 Index: TypeAlias = int

@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.answers.json_answers import JsonText, ask_again, judge
+from dragoman.answers.undo import StreamUndo, undo_reply
 from dragoman.errors import LossError
 from dragoman.jsontypes import dump_text
 from dragoman.model.events import Event, PartDelta
@@ -14,11 +16,9 @@ from dragoman.model.messages import Part, Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.model.request import OutputFormat
 from dragoman.notes import Notes
-from dragoman.passes.emulate import JSON_TOOL, Undo, emulate
-from dragoman.passes.json_answers import Expected, JsonText, ask_again, judge
+from dragoman.passes.emulate import JSON_TOOL, Expected, Undo, emulate
 from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
-from dragoman.passes.undo import StreamUndo, undo_reply
 from dragoman.upstream.profiles import profile_for
 from tests.examples import examples
 from tests.passes.talk import assistant, call, talk, user

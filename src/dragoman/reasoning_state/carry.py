@@ -25,7 +25,7 @@ from dragoman.model.messages import Extras, Image, Message, Part, Reasoning, Sea
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.state_envelope import CarriedState, StateKey, is_wrapped, unwrap_state, wrap_state
+from dragoman.reasoning_state.envelope import CarriedState, StateKey, is_wrapped, unwrap_state, wrap_state
 
 
 class StateSlots(Struct, frozen=True, kw_only=True):

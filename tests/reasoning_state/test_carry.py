@@ -12,7 +12,7 @@ from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
-from dragoman.passes.state_envelope import MARK, CarriedState, StateKey, is_wrapped, unwrap_state, wrap_state
+from dragoman.reasoning_state.envelope import MARK, CarriedState, StateKey, is_wrapped, unwrap_state, wrap_state
 from dragoman.upstream.profiles import profile_for
 
 KEY = StateKey(b"secret", "alice")

@@ -17,8 +17,8 @@ from dragoman.model.fold import ReplyBuilder
 from dragoman.model.messages import Message, Part, Reasoning, Seal, Text, ToolCall
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.passes.carry_state import StateSource, has_state, place_thoughts
-from dragoman.passes.state_envelope import CarriedState
+from dragoman.reasoning_state.carry import StateSource, has_state, place_thoughts
+from dragoman.reasoning_state.envelope import CarriedState
 
 
 class Conversation(Struct, frozen=True):
