@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from dragoman.convert import convert
 from dragoman.errors import LossError
-from dragoman.note_places import Place
+from dragoman.note_places import Place, Stages
 from dragoman.notes import ROOT, Note, Notes
 
 
@@ -106,3 +107,24 @@ def test_notes_about_the_request_may_follow_notes_about_the_reply() -> None:
     notes.resume_request()
     notes.dropped((ROOT, "seed"), "of the request, which is sent once more")
     assert [note.body for note in notes] == ["reply", "request"]
+
+
+def test_a_conversion_looks_for_places_when_its_notes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[Place] = []
+    trace = Stages.trace
+    monkeypatch.setattr(Stages, "trace", lambda self, number, place: looked.append(place) or trace(self, number, place))
+    asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "top_k": 5}
+    converted = convert(asked, source="anthropic", to="openai_chat")
+    assert not looked
+    assert [note.where for note in converted.notes] == ["/top_k"]
+    assert converted.notes is converted.notes
+    assert looked == [("top_k",)]
+
+
+def test_conversions_with_other_notes_are_not_equal() -> None:
+    asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9}
+    plain, other = (convert(asked | more, source="anthropic", to="openai_chat") for more in ({}, {"top_k": 5}))
+    assert plain == convert(asked, source="anthropic", to="openai_chat")
+    assert plain.body == other.body
+    assert plain != other
+    assert "top_k" in repr(other)

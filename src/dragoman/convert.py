@@ -10,6 +10,7 @@ unless it is said. What could not be carried is in `.notes`; `refuse={"dropped"}
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -32,16 +33,22 @@ Body: TypeAlias = bytes | str | JsonObject
 AUTO = "auto"
 
 
-class Converted(Struct, frozen=True, kw_only=True):
+class Converted(Struct, frozen=True, kw_only=True, dict=True):
     """A converted body, and what it takes to send it."""
 
     body: Json
-    notes: tuple[Note, ...]
+    noted: Notes = Notes()
     source: str  # the dialect it came in
     to: str
     path: str = ""  # of a request
     headers: dict[str, str] = {}
     status: int = 200  # of a reply or a failure
+
+    @cached_property
+    def notes(self) -> tuple[Note, ...]:
+        """What could not be carried. Their places are looked up when this is first read: that can take longer than the
+        conversion itself."""
+        return tuple(self.noted)
 
     def json(self) -> bytes:
         """The body as it goes over the wire."""
@@ -79,7 +86,7 @@ def convert(
         body=wire.body,
         path=wire.path,
         headers=wire.headers,
-        notes=tuple(notes),
+        noted=notes,
         source=here.name,
         to=there.name,
     )
@@ -129,7 +136,7 @@ def convert_reply(
     wire = there.encode_reply(
         notes.stage(carry_reply(answer, carrier, notes)) if carrier is not None else answer, notes
     )
-    return Converted(body=wire.body, headers=wire.headers, notes=tuple(notes), source=here.name, to=there.name)
+    return Converted(body=wire.body, headers=wire.headers, noted=notes, source=here.name, to=there.name)
 
 
 def open_carrier(here: Dialect, there: Dialect, source: StateSource, key: StateKey) -> StateCarrier | None:
@@ -144,9 +151,7 @@ def convert_failure(
     body = _own(failure)
     here, there = _dialects(source, to, body, "failure")
     wire = there.encode_failure(here.decode_failure(WireReply(body=body, status=status, headers=_lower(headers))))
-    return Converted(
-        body=wire.body, headers=wire.headers, status=wire.status, notes=(), source=here.name, to=there.name
-    )
+    return Converted(body=wire.body, headers=wire.headers, status=wire.status, source=here.name, to=there.name)
 
 
 class StreamConverter:

@@ -82,6 +82,14 @@ class Notes:
     def __len__(self) -> int:
         return len(self._all)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Notes) and self.items == other.items
+
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def __repr__(self) -> str:
+        return f"Notes({self.items!r})"
+
     @property
     def items(self) -> list[Note]:
         """The notes so far, with their places in the caller's body."""
