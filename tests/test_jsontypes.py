@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman import jsontypes
 from dragoman.errors import DecodeError
-from dragoman.jsontypes import check_keys, has_more_values, top_spans
+from dragoman.jsontypes import check_keys, copy_json, has_more_values, top_spans
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
@@ -76,3 +76,33 @@ def _without_texts(value: object) -> object:
             return [_without_texts(item) for item in value]
         case _:
             return 0
+
+
+@given(JSON)
+def test_a_copy_is_equal_and_shares_nothing_that_changes(value: object) -> None:
+    copied = copy_json(value)
+    assert copied == value
+    assert not containers(value) & containers(copied)
+
+
+def containers(value: object) -> set[int]:
+    if not isinstance(value, dict | list):
+        return set()
+    inner = value.values() if isinstance(value, dict) else value
+    return {id(value)}.union(*map(containers, inner))
+
+
+ODD = object()
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"a": (1, ({"b": 2},))}, {"a": [1, [{"b": 2}]]}),
+        ({"a": (10**30,), "b": "\ud800"}, {"a": [10**30], "b": "\ud800"}),
+        ([(ODD,)], [[ODD]]),
+        ([b"x", 2**63, float("inf")], [b"x", 2**63, float("inf")]),
+    ],
+)
+def test_a_copy_has_lists_for_tuples_and_keeps_what_json_cannot_say(value: object, expected: object) -> None:
+    assert copy_json(value) == expected

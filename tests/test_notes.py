@@ -112,7 +112,12 @@ def test_notes_about_the_request_may_follow_notes_about_the_reply() -> None:
 def test_a_conversion_looks_for_places_when_its_notes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Place] = []
     trace = Stages.trace
-    monkeypatch.setattr(Stages, "trace", lambda self, number, place: looked.append(place) or trace(self, number, place))
+
+    def watch(self: Stages, number: int, place: Place) -> Place:
+        looked.append(place)
+        return trace(self, number, place)
+
+    monkeypatch.setattr(Stages, "trace", watch)
     asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9, "top_k": 5}
     converted = convert(asked, source="anthropic", to="openai_chat")
     assert not looked

@@ -116,6 +116,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "known schema": ("send requests any",),
     "known tools": ("send requests any",),
     "no side field": ("send requests any",),
+    "no state brought back": (),
     "nothing to undo": ("undo answers any",),
     "only names to undo": ("undo answers any",),
     "plain spelling": ("check bodies any",),

@@ -154,6 +154,7 @@ class Step(Struct, frozen=True):
     run: Callable[[Request, Profile, Notes], Request]
     needs: frozenset[object] = frozenset({ANYTHING})
     when: Callable[[Profile], bool] = lambda profile: True
+    adds: bool = True  # whether a request may hold more kinds of things after it
 
 
 def _with(*found: object) -> frozenset[object]:
@@ -193,12 +194,12 @@ STEPS: tuple[Step, ...] = (
     Step(end_with_user, _with("assistant"), lambda p: not p.prefill),
     Step(strip_last_text, _with("assistant"), lambda p: p.prefill and not p.empty_text),
     Step(set_results_apart, _with(ToolResult), lambda p: p.results_alone),
-    Step(join_apart, when=lambda p: p.results_alone),
-    Step(join_turns, when=lambda p: p.join_turns and not p.results_alone),
-    Step(join_calls, _with(ToolCall), lambda p: p.join_calls and not p.join_turns and not p.results_alone),
+    Step(join_apart, when=lambda p: p.results_alone, adds=False),
+    Step(join_turns, when=lambda p: p.join_turns and not p.results_alone, adds=False),
+    Step(join_calls, _with(ToolCall), lambda p: p.join_calls and not p.join_turns and not p.results_alone, adds=False),
     Step(answer_results, _with(ToolResult), lambda p: not p.user_after_results),
     Step(spell_no_text, _with(ToolCall), lambda p: p.empty_content != "any"),
-    Step(put_results_first, _with(ToolResult), lambda p: p.results_first),
+    Step(put_results_first, _with(ToolResult), lambda p: p.results_first, adds=False),
     # parameters
     Step(drop_nulls, when=lambda p: not p.nulls),
     Step(fit_parameters),
@@ -243,7 +244,7 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
         before, request = request, step.run(request, profile, notes)
         if request is not before:
             notes.stage(request)
-            if request.messages is not before.messages or request.tools is not before.tools:
+            if step.adds and (request.messages is not before.messages or request.tools is not before.tools):
                 contents = find_contents(request)
     return _spell_tools(request, profile, undo, notes)
 

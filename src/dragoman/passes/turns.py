@@ -1,6 +1,6 @@
 """Turns: joined or set apart as the target reads them, results in front, developer said as system."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
@@ -24,49 +24,46 @@ from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
 from dragoman.passes.system import count_lead
 
-Fits: TypeAlias = Callable[[bool, Message], bool]
+Fits: TypeAlias = Callable[[Message, Message], bool]
 
 
 def join_turns(request: Request, profile: Profile, notes: Notes) -> Request:
     """Neighbours of one role become one turn: the same conversation (see Message), in the form the target checks."""
-    return _join(request, notes, ToolCall, lambda holds, new: True)
+    return _join(request, notes, lambda first, new: True)
 
 
 def join_calls(request: Request, profile: Profile, notes: Notes) -> Request:
     """The calls of one turn in one message: "insufficient tool messages following tool_calls" (FIELD-CASES 4)."""
-    return _join(request, notes, ToolCall, lambda holds, new: holds and new.role == "assistant")
+    return _join(request, notes, lambda first, new: new.role == "assistant" and _holds(first, ToolCall))
 
 
 def join_apart(request: Request, profile: Profile, notes: Notes) -> Request:
     """Neighbours of one role as one turn, but results apart from what the user says after them (Gemini)."""
-    return _join(request, notes, ToolResult, lambda holds, new: holds == _holds(new, ToolResult))
+    return _join(request, notes, lambda first, new: _holds(first, ToolResult) == _holds(new, ToolResult))
 
 
-def _join(request: Request, notes: Notes, kind: type[Part], fits: Fits) -> Request:
-    """`fits`: whether a message joins the turn before it, whose first message holds a part of this kind or does not."""
-    roles = [message.role for message in request.messages]
-    if not [role for role, after in pairwise(roles) if role == after]:  # fast path: turns apart
+def _join(request: Request, notes: Notes, fits: Fits) -> Request:
+    """`fits`: whether a message joins the turn before it; it is given the first message of that turn."""
+    messages = request.messages
+    roles = [message.role for message in messages]
+    runs: list[tuple[int, int]] = []  # of two messages and more: the first one, and the one after the last
+    for new in [i for i, (role, after) in enumerate(pairwise(roles), 1) if role == after]:
+        run = runs.pop() if runs and runs[-1][1] == new else (new - 1, new)
+        if fits(messages[run[0]], messages[new]):
+            run = (run[0], new + 1)
+        if run[1] - run[0] > 1:
+            runs.append(run)
+    if not runs:  # fast path: turns apart
         return request
-    runs: list[list[Message]] = []
-    holds = False
-    for message in request.messages:
-        if runs and runs[-1][0].role == message.role and fits(holds, message):
-            runs[-1].append(message)
-        else:
-            runs.append([message])
-            holds = _holds(message, kind)
-    if len(runs) == len(request.messages):  # fast path: turns apart
-        return request
-    joined, place = [], 0
-    for run in runs:
-        joined.append(_join_run(run, place, notes))
-        place += len(run)
-    return replace(request, messages=tuple(joined))
+    joined: list[Message] = []
+    place = 0
+    for first, end in runs:
+        joined += [*messages[place:first], _join_run(messages[first:end], first, notes)]
+        place = end
+    return replace(request, messages=(*joined, *messages[place:]))
 
 
-def _join_run(run: list[Message], place: int, notes: Notes) -> Message:
-    if len(run) == 1:
-        return run[0]
+def _join_run(run: Sequence[Message], place: int, notes: Notes) -> Message:
     extras: dict[str, dict[str, Any]] = {}
     for i, message in enumerate(run):
         for dialect, keys in message.extras.items():

@@ -292,6 +292,8 @@ def carry_reply(reply: Reply, carrier: StateCarrier, notes: Notes) -> Reply:
 
 def take_back_state(request: Request, slots: StateSlots, key: StateKey, notes: Notes) -> Request:
     """The request with the state that its client brought back; the same object if there is none."""
+    if not _any_carrier(request.messages):  # fast path: no state brought back
+        return request
     messages = list(request.messages)
     changed = False
     for first, last in _assistant_runs(request.messages):
@@ -312,6 +314,15 @@ def _assistant_runs(messages: tuple[Message, ...]) -> Iterator[tuple[int, int]]:
             if i > first:
                 yield first, i
             first = i + 1
+
+
+def _any_carrier(messages: tuple[Message, ...]) -> bool:
+    for message in messages:
+        if message.role == "assistant":
+            for part in message.parts:
+                if getattr(part, "seal", None) is not None and _is_carrier(part):
+                    return True
+    return False
 
 
 def _is_carrier(part: Part) -> bool:
