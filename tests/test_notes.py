@@ -133,3 +133,26 @@ def test_conversions_with_other_notes_are_not_equal() -> None:
     assert plain.body == other.body
     assert plain != other
     assert "top_k" in repr(other)
+
+
+def test_a_note_says_the_place_in_what_was_written() -> None:
+    call = {"type": "tool_use", "id": "a", "name": "add", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "5"}
+    asked = {
+        "model": "m",
+        "max_tokens": 9,
+        "system": "Be brief.",
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": [{"type": "text", "text": "adding"}, call]},
+            {"role": "user", "content": [{"type": "text", "text": "and then?"}, result]},
+        ],
+        "top_k": 5,
+        "thinking": {"type": "enabled", "budget_tokens": 2048},
+    }
+    found = convert(asked, source="anthropic", to="gemini").notes
+    assert ("invented", "/messages/2/content/1", "/contents/2/parts/0/functionResponse/name") in [
+        (note.kind, note.where, note.target) for note in found
+    ]
+    found = convert(asked, source="anthropic", to="openai_chat").notes
+    assert [note.target for note in found if note.where == "/top_k"] == [""], "nothing was written for it"

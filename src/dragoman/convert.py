@@ -81,6 +81,7 @@ def convert(
     profile = conversion_profile(there, native=here is there) if mend else None
     if profile is not None:
         asked = ask_for_thoughts(asked, here.profile, profile)
+    notes.write_for(there.locate_request)
     wire = write_wire(asked, profile, there.encode_request, notes)
     return Converted(
         body=wire.body,

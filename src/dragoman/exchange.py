@@ -33,7 +33,7 @@ from dragoman.model.fold import StartedParts
 from dragoman.model.messages import ToolCall
 from dragoman.model.reply import Reply, Usage, add_usage
 from dragoman.model.request import Request
-from dragoman.notes import Note, Notes
+from dragoman.notes import Locate, Note, Notes
 from dragoman.passes.emulate import Undo
 from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
@@ -60,8 +60,13 @@ class ClientRequest(Struct, kw_only=True):
     notes: tuple[Note, ...] = ()  # of decoding it
     same_wire: bool = True  # whether `raw` still says what `request` says
     hops: int = 0  # gateways of ours it has been through
+    locate: Locate | None = None  # finds places in the client's body, if that is not the body that was read
     id: str = ""  # of this request only; "" where nothing may depend on chance
     path: str = ""  # the plain path of its route; Gemini's with what its query says
+
+    def begin_notes(self, notes: Notes) -> None:
+        """What is noted from here on is about this request."""
+        notes.begin("request", self.locate or self.dialect.locate_request, self.decoded or self.request)
 
 
 class Destination(Struct, frozen=True, kw_only=True):
@@ -93,9 +98,9 @@ def make_destination(
     )
 
 
-def read_request(dialect: Dialect, wire: WireRequest, notes: Notes) -> Request:
-    """A client's request in our own form."""
-    notes.begin("request", dialect.locate_request)
+def read_request(dialect: Dialect, wire: WireRequest, notes: Notes, locate: Locate | None = None) -> Request:
+    """A client's request in our own form. `locate`: see ClientRequest."""
+    notes.begin("request", locate or dialect.locate_request)
     return notes.stage(dialect.decode_request(wire, notes))
 
 
@@ -347,6 +352,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
         """`spent`: by an answer that was wrong and is asked for once more."""
         to, undo, asked = self.to, self.undo, self.client_request.request
         noted = len(self.notes)
+        self.notes.write_for(to.dialect.locate_request)
         wire = to.dialect.encode_request(self.notes.stage(request), self.notes)
         encoder_notes = (noted, len(self.notes))
         if self.stream and to.asks_usage and to.dialect.usage_option is not None:
@@ -409,7 +415,7 @@ def write_call(
         request = replace(asked, model=to.model, stream=stream or asked.stream)
     if asked.reasoning is not None:
         request = ask_for_thoughts(request, client_request.dialect.profile, to.profile)
-    notes.begin("request", client_request.dialect.locate_request, client_request.decoded or asked)
+    client_request.begin_notes(notes)
     prepared = prepare(request, to.profile, notes)
     exchange = Exchange(to=to, notes=notes, undo=prepared.undo, stream=stream, client_request=client_request)
     own = client_request.same_wire and to.profile.native and not to.profile.think_tags

@@ -1,4 +1,4 @@
-"""Where a place in a conversation was before the passes changed it.
+"""Where a place in a conversation was before the passes changed it, and where it is after them.
 
 Passes join, drop, move and add turns and parts, so `/messages/3/parts/0` after a pass is rarely that before it. Values
 are frozen, and a pass keeps the objects it does not change. So an object is found again by its identity; an object that
@@ -21,18 +21,27 @@ class Stages(Struct, eq=False):
     """The forms a value had, first to last. It is empty while the value is still being read."""
 
     forms: list[Any]
-    steps: dict[int, "_Step"] = {}  # by the number of the form that a step leads to, once it was needed
+    steps: dict[tuple[int, int], "_Step"] = {}  # from one form to its neighbour, once it was needed
 
     def trace(self, number: int, place: Place) -> Place:
         """A place in the form with this number, as a place in the first one."""
         if len(place) < 2:
             return place
         for i in range(min(number, len(self.forms) - 1), 0, -1):
-            step = self.steps.get(i)
-            if step is None:
-                step = self.steps[i] = _Step(self.forms[i - 1], self.forms[i])
-            place = step.back(place)
+            place = self._step(i, i - 1).back(place)
         return place
+
+    def follow(self, number: int, place: Place) -> Place:
+        """A place in the form with this number, as a place in the last one. What is gone is where its list is."""
+        for i in range(max(number, 0), len(self.forms) - 1):
+            place = self._step(i, i + 1).back(place)
+        return place
+
+    def _step(self, start: int, end: int) -> "_Step":
+        step = self.steps.get((start, end))
+        if step is None:
+            step = self.steps[start, end] = _Step(self.forms[end], self.forms[start])
+        return step
 
 
 class _Step:

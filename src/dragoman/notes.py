@@ -6,9 +6,11 @@ move things in it. So `Notes` is told which body is being converted (`begin`) an
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.errors import LossError, pointer
 from dragoman.note_places import Place, Stages, find_present
@@ -37,6 +39,7 @@ class Note(Struct, frozen=True):
     why: str  # one plain clause
     canonical: str = ""  # the same place in the canonical value, as `convert --to canonical` prints it
     body: BodyKind = "request"  # which body `where` points into: the caller's request, or the reply to it
+    target: str = ""  # the place in the request that was written, if something is there and `read` was asked for it
 
 
 class _Source(Stages, eq=False):
@@ -44,6 +47,7 @@ class _Source(Stages, eq=False):
 
     body: BodyKind = "request"
     locate: Locate | None = None
+    target: Locate | None = None  # how to find a place of the last form in the body that was written
 
     def spell(self, kind: NoteKind, at: At, why: str, number: int) -> Note:
         place = self.trace(number, flatten(at))
@@ -54,15 +58,32 @@ class _Source(Stages, eq=False):
             where = pointer(self.locate(value, find_present(value, place, invented=unknown)))
         return Note(kind, where, why, canonical, self.body)
 
+    def find_target(self, kind: NoteKind, at: At, number: int) -> str:
+        """Where it is in the body that was written; "" if it is not there."""
+        if self.target is None or kind == "dropped":
+            return ""
+        value, place = self.forms[-1], self.follow(number, flatten(at))
+        return pointer(self.target(value, find_present(value, place, invented=kind == "invented")))
 
-class _Unread(Struct, frozen=True):
-    """A note that was not read yet."""
+
+class _Unread(Struct):
+    """A note whose place is looked up when it is read."""
 
     kind: NoteKind
     at: At
     why: str
     source: _Source
     number: int  # of the form that the place is in
+    note: Note | None = None  # once it was read
+
+    def read(self, *, places: bool, targets: bool) -> Note:
+        if self.note is None and places:
+            self.note = self.source.spell(self.kind, self.at, self.why, self.number)
+        if self.note is None:
+            return Note(self.kind, "", self.why, "", self.source.body)
+        if targets and not self.note.target:
+            self.note = replace(self.note, target=self.source.find_target(self.kind, self.at, self.number))
+        return self.note
 
 
 class Notes:
@@ -92,18 +113,17 @@ class Notes:
 
     @property
     def items(self) -> list[Note]:
-        """The notes so far, with their places in the caller's body."""
-        return self.read()
+        """The notes so far, with their places in the caller's body and in what was written."""
+        return self.read(targets=True)
 
-    def read(self, most_places: int | None = None) -> list[Note]:
+    def read(self, most_places: int | None = None, *, targets: bool = False) -> list[Note]:
         """The notes so far. Only the first `most_places` say where: to find a place takes longer in a longer request,
-        and somebody may send one with a hundred thousand faults."""
-        for i, note in enumerate(self._all):
-            if type(note) is _Unread:
-                known = most_places is None or i < most_places
-                spelled = note.source.spell(note.kind, note.at, note.why, note.number) if known else None
-                self._all[i] = spelled or Note(note.kind, "", note.why, "", note.source.body)
-        return self._all  # type: ignore[return-value]  # none of them is unread
+        and somebody may send one with a hundred thousand faults. `targets`: also where it is in what was written."""
+        most = len(self._all) if most_places is None else most_places
+        return [
+            note if isinstance(note, Note) else note.read(places=i < most, targets=targets and i < most)
+            for i, note in enumerate(self._all)
+        ]
 
     def begin(self, body: BodyKind, locate: Locate | None, *forms: Any) -> None:
         """What is noted from here on is about another body. `forms`: its value, if it has been read already."""
@@ -116,6 +136,10 @@ class Notes:
         """What is noted from here on is about the request again."""
         self._source, self._forms = self._request, self._request.forms
 
+    def write_for(self, locate: Locate) -> None:
+        """The last form is written as a body now, in which this finds places."""
+        self._source.target = locate
+
     def stage(self, value: T) -> T:
         """The value has this form now: what is noted from here on names places in it. Returns the value."""
         forms = self._forms
@@ -125,7 +149,7 @@ class Notes:
 
     def settle(self, most_places: int | None = None) -> None:
         """Read all places now, so that the request need not be kept for them. A reply may go on."""
-        self.read(most_places)
+        self._all[:] = self.read(most_places)
         settled, self._request = self._request, _Source([])
         if self._source is settled:
             self.resume_request()
@@ -182,6 +206,7 @@ def flatten(at: At) -> Place:
     return tuple(reversed(steps))
 
 
+@lru_cache(4096)  # the schemas of tools that are known have the same notes again and again
 def unspell(where: str) -> At:
     """The place that a JSON pointer names."""
     at: At = ROOT

@@ -73,6 +73,29 @@ def test_the_official_client_makes_uses_and_ends_one() -> None:
         client.close()
 
 
+def test_places_are_those_of_the_body_that_the_client_sent() -> None:
+    reply = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}}]}).encode()
+    seen = {"inlineData": {"mimeType": "video/mp4", "data": "AAAA"}}  # Chat has no videos: a note
+    kept = {**KEPT, "contents": [{"role": "user", "parts": [{"text": "look"}, seen]}, KEPT["contents"][1]]}
+    asked: dict[str, Any] = {"role": "user", "parts": [{"text": "and this?"}, seen]}
+    with faultline(say(200, reply)) as line, open_house(upstream("c", "openai_chat", line.url, models=("m",))) as house:
+        name = post(house.url, "/v1beta/cachedContents", {"model": "m", **kept, "ttl": "60s"}).json["name"]
+        bodies: list[dict[str, Any]] = [
+            {"contents": [asked]},
+            {"contents": asked},
+            {"contents": [{**asked, "parts": 3}]},
+        ]
+        path = "/v1beta/models/m:generateContent"
+        listed, single, wrong = (post(house.url, path, {**body, "cachedContent": name}) for body in bodies)
+    assert [note["where"] for note in json.loads(listed.headers["x-dragoman-notes"])] == [
+        "/cachedContent",
+        "/contents/0/parts/1",
+    ]
+    assert "/contents/parts/1" in [note["where"] for note in json.loads(single.headers["x-dragoman-notes"])]
+    assert wrong.status == 400
+    assert "/contents/0/parts" in wrong.text
+
+
 def test_a_name_that_is_not_ours_goes_to_its_provider() -> None:
     reply = json.dumps({"candidates": [{"content": {"role": "model", "parts": [{"text": "hi"}]}}]}).encode()
     with faultline(say(200, reply)) as line, open_house(upstream("g", "gemini", line.url, models=("m",))) as house:

@@ -8,19 +8,21 @@ import asyncio
 import re
 import secrets
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
-from dragoman.gateway.conversation import converse, count_estimate
+from dragoman.gateway.conversation import ToSent, converse, count_estimate
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.non_chat_routes import read_object
 from dragoman.gateway.response_store import StoredResponse
 from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, dump_json, load_json
+from dragoman.note_places import Place
 from dragoman.notes import Notes
 from dragoman.wire import WireRequest
 
@@ -91,32 +93,49 @@ async def serve_cache_end(gateway: Gateway, http: HttpRequest, match: Match) -> 
 
 
 async def serve_cached_conversation(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    raw = await read_with_cache(gateway, http)
-    return await converse(gateway, http, match.route.dialect, match.path(http.query), match.route.name, raw=raw)
+    raw, to_sent = await read_with_cache(gateway, http)
+    path, door = match.path(http.query), match.route.name
+    return await converse(gateway, http, match.route.dialect, path, door, raw=raw, to_sent=to_sent)
 
 
-async def read_with_cache(gateway: Gateway, http: HttpRequest) -> bytes:
+async def read_with_cache(gateway: Gateway, http: HttpRequest) -> tuple[bytes, ToSent | None]:
     """The body of a request at the Gemini door, with what it names in front."""
     settings = gateway.now.settings
     raw = await read_body(http, settings)
     if not any(name in raw for name in _NAMES):
-        return raw
+        return raw, None
     body = load_body(raw, settings.limits)
     name = body.get("cachedContent", body.get("cached_content"))
     if type(name) is not str or not name.startswith(ROOM):
-        return raw
+        return raw, None
     found = await asyncio.to_thread(gateway.store.get, http.key_id, name)
     if found is None:
-        return raw  # not ours: its provider may know it
+        return raw, None  # not ours: its provider may know it
     if _time(load_json(found.wire)["expireTime"]) <= gateway.wall():
         raise UpstreamError(_unknown(name))
-    return dump_json(_joined(load_json(found.input), body))
+    kept = load_json(found.input)
+    return dump_json(_joined(kept, body)), partial(_place_in, kept, body)
 
 
 def _joined(kept: JsonObject, body: JsonObject) -> JsonObject:
     rest = {key: value for key, value in body.items() if key not in ("cachedContent", "cached_content")}
     first, then = kept.get("contents"), rest.get("contents")
     return {**rest, **kept, "contents": [*_turns(first), *_turns(then)]}
+
+
+def _place_in(kept: JsonObject, body: JsonObject, place: Place) -> Place:
+    """A place in the joined body, as a place in the body that the client sent. What is kept is where it is named."""
+    number = len(_turns(kept.get("contents")))
+    named: Place = ("cachedContent" if "cachedContent" in body else "cached_content",)
+    match place:
+        case ("contents", int(i), *rest) if i >= number:
+            return ("contents", i - number, *rest) if type(body["contents"]) is list else ("contents", *rest)
+        case ("contents", int(_), *_):
+            return named
+        case (str(key), *_) if key in kept and key != "contents":
+            return named
+        case _:
+            return place
 
 
 def _turns(value: Any) -> list[Any]:

@@ -6,6 +6,7 @@ One request is one scope, which gives everything back once.
 """
 
 import re
+from collections.abc import Callable
 from typing import TypeAlias
 
 from msgspec import to_builtins
@@ -25,7 +26,8 @@ from dragoman.gateway.stream_writer import StreamWriter, write_notes
 from dragoman.jsontypes import JsonObject, dump_json, find_surrogates, mend_surrogates
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.notes import MOST_PLACES, Note, Notes
+from dragoman.note_places import Place
+from dragoman.notes import MOST_PLACES, Locate, Note, Notes
 from dragoman.reasoning_state.carry import carry_reply, take_back_state
 from dragoman.reasoning_state.envelope import MARK_BYTES
 from dragoman.upstream.answer import OpenAnswer
@@ -37,6 +39,7 @@ from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
 
 Targets: TypeAlias = list[tuple[UpstreamState, Target]]
+ToSent: TypeAlias = Callable[[Place], Place]
 HALF = "half of a surrogate pair became U+FFFD"
 MOST_RATE_HEADERS = 32  # Anthropic has some twenty
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
@@ -44,11 +47,24 @@ _VALUE = re.compile(r"[ -~]{1,200}")
 
 
 async def converse(
-    gateway: Gateway, http: HttpRequest, dialect: Dialect, path: str, door: str, *, raw: bytes | None = None
+    gateway: Gateway,
+    http: HttpRequest,
+    dialect: Dialect,
+    path: str,
+    door: str,
+    *,
+    raw: bytes | None = None,
+    to_sent: ToSent | None = None,
 ) -> HttpResponse:
-    """Serves one request from its body to its response. `raw` is the body, if it was read already."""
+    """Serves one request from its body to its response. `raw` is the body, if it was read already. `to_sent`: from a
+    place in it to the place in the body that the client sent, if that is another one."""
     scope = http.scope = Scope(gateway, http, dialect, door)
-    await take_in(scope, path, raw)
+    try:
+        await take_in(scope, path, raw, to_sent)
+    except DecodeError as error:
+        if to_sent is not None:
+            error.path = to_sent(error.path)
+        raise
     if "x-dragoman-mcp" in http.headers or scope.now.settings.mcp.default:
         from dragoman.gateway.mcp_loop import answer_in_loop  # most gateways never need it
 
@@ -56,14 +72,14 @@ async def converse(
     return await answer_with(scope)
 
 
-async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
+async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | None = None) -> None:
     """Reads, checks and decodes a client's request."""
     http = scope.http
     if raw is None:
         raw = await read_body(http, scope.now.settings)
     scope.size = len(raw)
     scope.large = is_large(raw)
-    scope.client_request = await off_loop(scope.large, decode, scope, raw, path)
+    scope.client_request = await off_loop(scope.large, decode, scope, raw, path, to_sent)
     scope.model = scope.client_request.request.model
     if scope.keeps_turns:
         scope.client_request = await recall_turns(scope, scope.client_request)
@@ -72,13 +88,15 @@ async def take_in(scope: Scope, path: str, raw: bytes | None) -> None:
         scope.client_request = scope.resolved.client_request
 
 
-def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
+def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -> ClientRequest:
     headers = own_headers(scope.dialect, scope.http)
     notes = Notes(scope.refuse)
     raw, body = _load(raw, scope, notes)
     wire = WireRequest(body=body, path=path, headers=headers)
+    find = scope.dialect.locate_request
+    locate: Locate | None = None if to_sent is None else lambda value, place: to_sent(find(value, place))
     try:
-        request = read_request(scope.dialect, wire, notes)
+        request = read_request(scope.dialect, wire, notes, locate)
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
     need_messages(request, scope.dialect)
@@ -95,6 +113,7 @@ def decode(scope: Scope, raw: bytes, path: str) -> ClientRequest:
         headers=headers,
         notes=tuple(notes.read(MOST_PLACES)),
         path=path,
+        locate=locate,
         hops=read_hops(scope.http),
         id=scope.http.unique_id,
     )

@@ -62,7 +62,9 @@ def _drop_long_item_ids(request: Request, longest: int, dialect: str, notes: Not
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.parts):
-            own = None if isinstance(part, Opaque) else part.extras.get(dialect)
+            if type(part) is Opaque or not part.extras:  # type: ignore[union-attr]
+                continue
+            own = part.extras.get(dialect)  # type: ignore[union-attr]
             if own is not None and type(own.get("id")) is str and len(own["id"]) > longest:
                 parts = list(changed.get(i, message).parts)
                 parts[j] = _without_id(part, dialect, own)

@@ -167,7 +167,7 @@ STEPS: tuple[Step, ...] = (
     Step(tell_server_history, _with(Opaque), lambda p: "server_tools" in p.lacks),
     # calls and results
     Step(pair_calls, CALLS, lambda p: p.pairing != "keep"),
-    Step(name_results, _with(ToolResult), lambda p: p.result_names),
+    Step(name_results, _with(ToolResult), lambda p: p.result_names, adds=False),
     Step(declare_history, _with(ToolCall), lambda p: p.tools_for_history),
     Step(mend_arguments, _with(ToolCall), lambda p: p.arguments == "object"),
     Step(move_result_media, MEDIA, lambda p: not p.result_media),

@@ -61,7 +61,7 @@ def split(
     name = choose_dialect(upstream, client_request.dialect.name, target.model)
     profile = profile_for(upstream.kind, target.model, name, upstream.overrides, upstream.rows)
     notes = Notes(refuse)  # type: ignore[arg-type]  # checked where it was read
-    notes.begin("request", client_request.dialect.locate_request, client_request.decoded or client_request.request)
+    client_request.begin_notes(notes)
     request, copies = split_choices(client_request.request, profile, notes)
     if copies == 1:
         return client_request, 1
