@@ -8,13 +8,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-clients check bench fuzz docs lock sbom clean
+.PHONY: help serve test test-clients check bench fuzz docs lock sbom release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-serve: .venv/.serve ## run the gateway
-	@$(BIN)/dragoman serve
+serve: .venv/.serve ## run the gateway; PORT=8080 chooses the port, ARGS="--xray 50" adds options
+	@echo "The command \`dragoman\` is in $(CURDIR)/$(BIN). To use it in another terminal: . $(CURDIR)/$(BIN)/activate"
+	@$(BIN)/dragoman serve $(if $(PORT),--port $(PORT)) $(ARGS)
 
 test: check ## everything CI runs: check, then all tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
@@ -41,9 +42,12 @@ sbom: ## write dist/sbom.json: what runs, with its hashes, in the form of Cyclon
 	@mkdir -p dist
 	$(PYTHON) tools/sbom.py > dist/sbom.json
 
+release: .venv/.release ## build, check and describe what would be uploaded, in dist/; ARGS=--bump for the next version
+	$(BIN)/python tools/release.py $(ARGS)
+
 lock: ## pin requirements/*.in again (needs uv); add UPGRADE=--upgrade for newer versions
 	$(LOCK) $(UPGRADE) requirements/dev.in -o requirements/dev.txt
-	for name in runtime build real; do $(LOCK) -c requirements/dev.txt --no-annotate requirements/$$name.in -o requirements/$$name.txt; done
+	for name in runtime build real release; do $(LOCK) -c requirements/dev.txt --no-annotate requirements/$$name.in -o requirements/$$name.txt; done
 
 clean: ## remove .venv, caches and builds
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -53,12 +57,18 @@ clean: ## remove .venv, caches and builds
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "dragoman needs Python 3.11 or newer; $(PYTHON) is: $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
+	@echo "Making .venv with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv .venv
 	@touch $@
 
 .venv/.serve: .venv/.made requirements/runtime.txt requirements/build.txt pyproject.toml
-	$(PIP) --require-hashes -r requirements/runtime.txt -r requirements/build.txt
-	$(PIP) --no-deps --no-build-isolation -e .
+	@echo "Installing dragoman into .venv (80 MB, once; up to a minute) ..."
+	@$(PIP) --require-hashes -r requirements/runtime.txt -r requirements/build.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.release: .venv/.made requirements/release.txt
+	$(PIP) --require-hashes -r requirements/release.txt
 	@touch $@
 
 .venv/.dev: .venv/.made requirements/dev.txt pyproject.toml

@@ -69,7 +69,7 @@ def test_the_runtime_requirements_are_those_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lines = (ROOT / "requirements" / "runtime.in").read_text("utf-8").splitlines()
     extras = project["optional-dependencies"]
-    served = project["dependencies"] + extras["gateway"] + extras.get("mcp", [])
+    served = project["dependencies"] + extras["fast"] + extras["mcp"]
     assert [line for line in lines if line and not line.startswith("#")] == served
 
 

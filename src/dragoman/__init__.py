@@ -75,11 +75,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'dragoman' has no attribute {name!r}")
-    try:
-        found = getattr(import_module(f"dragoman.{_HOMES[name]}"), name)
-    except ModuleNotFoundError as error:
-        if error.name != "httptools":
-            raise
-        raise ImportError(f"dragoman.{name} needs httptools: pip install 'dragoman[client]'") from error
+    found = getattr(import_module(f"dragoman.{_HOMES[name]}"), name)
     globals()[name] = found
     return found

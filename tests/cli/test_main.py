@@ -124,12 +124,6 @@ def test_a_terminal_can_ask_for_no_colours(name: str, value: str, monkeypatch: p
 @pytest.mark.parametrize(
     ("words", "package", "extra"),
     [
-        (["say", "hi", "-o", "a.wav"], "httptools", "client"),
-        (["ask", "hi"], "httptools", "client"),
-        (["serve"], "httptools", "gateway"),
-        (["serve"], "uvicorn", "gateway"),
-        (["check"], "uvicorn", "gateway"),
-        (["verify", "--list"], "httptools", "gateway"),
         (["verify", "--scripted"], "aiohttp", "testing"),
         (["verify", "--docs", "page.md"], "aiohttp", "testing"),
     ],

@@ -1,6 +1,5 @@
 """Values and their schemas: the same verdict as `jsonschema`, our words for what is wrong, and hostile schemas."""
 
-import sys
 from time import process_time
 from typing import Any
 
@@ -9,8 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from dragoman.errors import DragomanError
-from dragoman.json_schema import clean
 from dragoman.json_schema.check import check_for, find_violation
 from dragoman.json_schema.clean import LISTED, NAMED, ONE, PLAIN
 from tests.examples import examples
@@ -376,10 +373,3 @@ odd = st.recursive(
 @given(value=values, schema=odd)
 def test_no_schema_is_too_odd(value: Any, schema: Any) -> None:
     find_violation(value, schema)
-
-
-def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jsonschema_rs", None)
-    clean.load_library.cache_clear()
-    with pytest.raises(DragomanError, match=r"needs jsonschema-rs: pip install 'dragoman\[client\]'"):
-        find_violation(1, {"type": "string", "title": "never seen before"})

@@ -30,9 +30,7 @@ COMMANDS = (
     "check",
 )  # module names, in the order `--help` shows them
 
-# Packages that only an extra installs. None: it depends on the command.
-PACKAGES = {"httptools": None, "jsonschema_rs": None, "uvicorn": "gateway", "aiohttp": "testing", "mcp": "mcp"}
-CLIENTS = {"ask", "say"}  # commands for which the extra `client` is enough
+EXTRAS = {"aiohttp": "testing", "mcp": "mcp"}  # packages that only an extra installs
 
 DONE = 0
 FAILED = 1
@@ -84,10 +82,10 @@ def run_words(words: list[str]) -> int:
     try:
         return command.run(args)
     except ModuleNotFoundError as error:
-        if error.name not in PACKAGES:
+        if error.name not in EXTRAS:
             raise
-        extra = PACKAGES[error.name] or ("client" if command.NAME in CLIENTS else "gateway")
-        print(f"dragoman {command.NAME}: {error.name} is missing: pip install 'dragoman[{extra}]'", file=sys.stderr)
+        words = f"{error.name} is missing: pip install 'dragoman[{EXTRAS[error.name]}]'"
+        print(f"dragoman {command.NAME}: {words}", file=sys.stderr)
         return FAILED
 
 

@@ -1,6 +1,6 @@
 """A foreign JSON Schema reduced to what can be checked, and compiled with `jsonschema-rs`.
 
-This is the only module that imports `jsonschema_rs`, and it does so on first use: a plain install converts without it.
+This is the only module that imports `jsonschema_rs`, on first use: a conversion that checks nothing does not load it.
 
 A reference to another document and a pattern that needs backtracking are left out. Then the schema allows more than it
 says. A keyword that turns that around (`not`, `if`, `oneOf` ...) would refuse values that fit, so such keywords are
@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeGuard
 
-from dragoman.errors import DragomanError, pointer
+from dragoman.errors import pointer
 from dragoman.jsontypes import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -254,10 +254,6 @@ def is_library_error(error: Exception) -> "TypeGuard[ValidationError]":
 
 @lru_cache(1)
 def load_library() -> ModuleType:
-    try:
-        import jsonschema_rs
-    except ImportError as error:
-        raise DragomanError(
-            "checking JSON by its schema needs jsonschema-rs: pip install 'dragoman[client]'"
-        ) from error
+    import jsonschema_rs
+
     return jsonschema_rs
