@@ -252,6 +252,23 @@ def test_the_start_up_says_how_an_address_and_aliases_are_written(tmp_path: Path
     assert "aliases        fast" in text
 
 
+@pytest.mark.parametrize(
+    ("data", "model"),
+    [
+        ({"providers": {"openai": {"models": ["m"]}}, "demo": True}, "m"),
+        ({"providers": {"openai": {}}, "demo": True}, "demo"),
+        ({"providers": {"openai": {}}}, "MODEL"),
+        ({"providers": {"openai": {"models": ["m"]}}, "aliases": {"c-*": "m", "fast": "m"}}, "fast"),
+    ],
+)
+def test_the_start_up_shows_a_model_that_exists(data: dict[str, Any], model: str, tmp_path: Path) -> None:
+    settings = read(data)
+    text = banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))
+    assert f'{{"model": "{model}",' in text
+    assert f"dragoman launch claude --model {model} " in text
+    assert "/xray, empty until you start with --xray 50" in text
+
+
 def test_the_start_up_says_where_what_and_how(tmp_path: Path) -> None:
     settings = read(PROVIDERS)
     text = banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))

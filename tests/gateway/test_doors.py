@@ -164,6 +164,9 @@ def test_codex_finds_its_table_of_models() -> None:
 def test_the_root_is_ollamas() -> None:
     with open_house() as house:
         assert get(house.url, "/").text == "Ollama is running"
+        page = get(house.url, "/", {"accept": "text/html,application/xhtml+xml"})
+        assert "<h1>dragoman</h1>" in page.text
+        assert "/xray" in page.text
         assert get(house.url, "/api/version").json["version"]
         assert get(house.url, "/api/ps").json == {"models": []}
 

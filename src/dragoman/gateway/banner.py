@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from dragoman.gateway.auth import LOCAL_HOSTS, Access
 from dragoman.gateway.config import state_folder
 from dragoman.gateway.key_store import FILE
-from dragoman.gateway.settings import Settings
+from dragoman.gateway.settings import PORT, Settings
 from dragoman.upstream.discovery import PORTS
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.spec import Upstream
@@ -14,7 +14,7 @@ from dragoman.upstream.spec import Upstream
 
 def banner(settings: Settings, access: Access, env: Mapping[str, str]) -> str:
     base = f"http://{_host(settings.host)}:{settings.port}"
-    first = next((m for u in settings.upstreams for m in u.models), "demo")
+    model = example_model(settings)
     needed = access.public or access.keys.needed
     key = ' -H "Authorization: Bearer $DRAGOMAN_KEY"' if needed else ""
     where = f"one of {state_folder(env) / FILE} or of the configuration" if needed else "none on this machine"
@@ -28,17 +28,31 @@ def banner(settings: Settings, access: Access, env: Mapping[str, str]) -> str:
         f"    Ollama       {base}             /api/chat, /api/generate, /api/tags",
         f"    JSON-RPC     {base}/generate",
         f"    see also     {base}/health, /metrics",
+        f"  X-ray          {base}/xray{'' if settings.xray_keep else ', empty until you start with --xray 50'}",
         f"  providers      {settings.source or 'found without a configuration file'}",
         *(_row(upstream) for upstream in settings.upstreams),
         *_aliases(settings),
         f"  key needed     {where}",
         "",
         "  try",
+        f"    dragoman launch claude --model {model}{_port(settings)}    # Claude Code; also codex, gemini, opencode, qwen",
         f"    curl {base}/v1/chat/completions{key} -H 'content-type: application/json' \\",
-        f"""      -d '{{"model": "{first}", "messages": [{{"role": "user", "content": "hello"}}]}}'""",
+        f"""      -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "hello"}}]}}'""",
         "",
     ]
     return "\n".join(lines) + "\n"
+
+
+def example_model(settings: Settings) -> str:
+    """A model that this gateway serves: a real one before the demo. MODEL where no list is known yet."""
+    listed = [model for upstream in settings.upstreams for model in upstream.models if upstream.base_url]
+    demo = [model for upstream in settings.upstreams for model in upstream.models if not upstream.base_url]
+    aliases = [name for name in settings.aliases if "*" not in name]
+    return next(iter([*aliases, *listed, *demo]), "MODEL")
+
+
+def _port(settings: Settings) -> str:
+    return "" if settings.port == PORT else f" --port {settings.port}"
 
 
 def _host(host: str) -> str:

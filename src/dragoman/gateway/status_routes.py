@@ -11,7 +11,7 @@ from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response, text_response
 from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.xray import show_list, show_request
+from dragoman.gateway.xray import show_list, show_page, show_request
 from dragoman.jsontypes import JsonObject
 from dragoman.upstream.upstream_state import UpstreamState
 
@@ -159,5 +159,26 @@ async def serve_xray(gateway: Gateway, http: HttpRequest, match: Match) -> HttpR
     return show_request(found) if _is_browser(http) else json_response(found)
 
 
+HOME = """
+<p>This is a gateway for language models. Your program sends a request in the protocol that it speaks. The gateway
+translates it for the provider that has the model, and translates the answer back.</p>
+<h2>Connect a program</h2>
+<table>
+<tr><th>it speaks<th>its base URL is this address and<th>key</tr>
+<tr><td>OpenAI (Chat, Responses)<td><code>/v1</code><td rowspan=4>the gateway's, if it needs one; any word if not</tr>
+<tr><td>Anthropic<td>nothing more</tr>
+<tr><td>Gemini<td>nothing more</tr>
+<tr><td>Ollama<td>nothing more</tr>
+</table>
+<p>A coding agent: <code>dragoman launch claude --model MODEL</code> (also codex, gemini, opencode, qwen).</p>
+<h2>Look inside</h2>
+<ul>
+<li><a href="/xray">X-ray</a>: the last requests, as the client sent them and as the provider got them (<code>--xray 50</code>)</li>
+<li><a href="/v1/models">models</a>, <a href="/health">health</a>, <a href="/metrics">metrics</a></li>
+</ul>
+"""
+
+
 async def serve_root(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    return text_response("Ollama is running")
+    """A page for browsers. Ollama's clients look for its words here."""
+    return show_page("dragoman", HOME) if _is_browser(http) else text_response("Ollama is running")

@@ -101,7 +101,7 @@ def show_list(rows: list[Xray], query: str) -> HttpResponse:
     """`query` goes along with every link: a key in it is the only one a browser can send."""
     if not rows:
         words = "<p>Nothing is kept. Send <code>x-dragoman-xray: 1</code> with a request, or start with --xray N.</p>"
-        return _page("X-ray", words)
+        return show_page("X-ray", words)
     tail = f"?{escape(query)}" if query else ""
     lines = [
         f'<tr><td><a href="/xray/{escape(row.id)}{tail}"><code>{escape(row.id)}</code></a></td>'
@@ -110,11 +110,11 @@ def show_list(rows: list[Xray], query: str) -> HttpResponse:
         for row in rows
     ]
     head = "<tr><th>request<th>door<th>status<th>took<th>upstream<th>model<th>notes</tr>"
-    return _page("X-ray", f"<table>{head}{''.join(lines)}</table>")
+    return show_page("X-ray", f"<table>{head}{''.join(lines)}</table>")
 
 
 def show_request(row: Xray) -> HttpResponse:
-    return _page(f"X-ray {row.id}", "".join(_sections(row)))
+    return show_page(f"X-ray {row.id}", "".join(_sections(row)))
 
 
 def _sections(row: Xray) -> Iterator[str]:
@@ -142,7 +142,7 @@ def _section(title: str, value: Json) -> str:
     return f"<details open><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
 
 
-def _page(title: str, body: str) -> HttpResponse:
+def show_page(title: str, body: str) -> HttpResponse:
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{escape(title)}</title>'
     html = f"<!doctype html><html lang=en><head>{head}<style>{STYLE}</style></head><body><h1>{escape(title)}</h1>{body}"
     return HttpResponse(200, f"{html}</body></html>".encode(), headers=dict(HEADERS))
