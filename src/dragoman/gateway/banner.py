@@ -35,7 +35,7 @@ def banner(settings: Settings, access: Access, env: Mapping[str, str]) -> str:
         f"  key needed     {where}",
         "",
         "  try",
-        f"    dragoman launch claude --model {model}{_port(settings)}    # Claude Code; also codex, gemini, opencode, qwen",
+        f"    dragoman launch claude --model {model}{_port(settings)}    # also codex, gemini, opencode, qwen",
         f"    curl {base}/v1/chat/completions{key} -H 'content-type: application/json' \\",
         f"""      -d '{{"model": "{model}", "messages": [{{"role": "user", "content": "hello"}}]}}'""",
         "",

@@ -381,7 +381,8 @@ def state_folder(env: Mapping[str, str]) -> Path:
     """Where keys and stored responses live."""
     if said := env.get("DRAGOMAN_HOME"):
         return Path(said)
-    base = env.get("XDG_STATE_HOME") or str(Path(os.path.expanduser("~")) / ".local" / "state")
+    home = str(Path(os.path.expanduser("~")) / ".local" / "state")
+    base = env.get("XDG_STATE_HOME") or env.get("LOCALAPPDATA") or home  # the second one is Windows'
     return Path(base) / "dragoman"
 
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import gc
+import os
 import signal
+import socket as socket_module
 from collections.abc import Callable, Mapping
 from socket import socket
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from msgspec.structs import replace
 
@@ -19,8 +21,9 @@ from dragoman.gateway.server import bind, make_server, run_loop, take_over
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, open_secrets, settle
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.workers import supervise
-from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
+
+if TYPE_CHECKING:
+    from dragoman.upstream.shared_limits import SharedLimits
 
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
 
@@ -34,6 +37,7 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
     if hasattr(signal, "SIGHUP"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})  # it would end a process that does not handle it yet
     try:
+        check_system(options)
         settings = settle(options, env)
         check_exposure(settings, make_access(settings, env))
         listener, access = _listen(settings, options, env)
@@ -54,6 +58,10 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
     if options.workers <= 1:
         run_loop(_main(options, settings, access, journal, env, listener))
         return 0
+    # Only here: these two modules need a system with fork.
+    from dragoman.gateway.workers import supervise
+    from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
+
     last_good, memory = LastGood(options, env, settings, access), SharedMemory(options.workers)
 
     def work(number: int, tell_supervisor: Callable[[], None]) -> None:
@@ -62,6 +70,14 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
         run_loop(_main(options, fresh, own, journal, env, listener, limits, tell_supervisor))
 
     return supervise(options.workers, work, last_good.follow)
+
+
+def check_system(options: ServeOptions) -> None:
+    """Windows has no fork and no shared port: one process serves there."""
+    if options.workers > 1 and not hasattr(os, "fork"):
+        raise ConfigError("--workers", "", "this system cannot start workers: leave the option out")
+    if options.reuse_port and not hasattr(socket_module, "SO_REUSEPORT"):
+        raise ConfigError("--reuse-port", "", "this system cannot share a port: leave the option out")
 
 
 def _listen(settings: Settings, options: ServeOptions, env: Mapping[str, str]) -> tuple[socket, Access]:
@@ -82,7 +98,7 @@ async def _main(
     journal: Log,
     env: Mapping[str, str],
     listener: socket,
-    limits: SharedLimits | None = None,
+    limits: "SharedLimits | None" = None,
     on_reload: Callable[[], None] = lambda: None,
 ) -> None:
     gateway = Gateway(settings, access, log=journal, limits=limits)

@@ -127,7 +127,8 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name != "nt":  # on Windows this option would let another program take the port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind((host.strip("[]"), port))
@@ -169,7 +170,7 @@ class PendingConnections:
 
     def are_originals_closed(self) -> bool:
         """Whether the server has closed its own copies."""
-        return not any(_inode(number) == inode for number, inode in self._originals)
+        return not any(inode is not None and _inode(number) == inode for number, inode in self._originals)
 
     def accept_all(self) -> list[socket.socket]:
         """Accepts the connections that still wait, then closes the sockets."""
@@ -185,6 +186,7 @@ class PendingConnections:
 
 
 def _inode(number: int) -> int | None:
+    """None: it is closed, or the system has no such number for sockets (Windows)."""
     try:
         return os.fstat(number).st_ino
     except OSError:

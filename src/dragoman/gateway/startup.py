@@ -1,5 +1,6 @@
 """What a start and a reload have in common: the settings, who may come in, and when to refuse."""
 
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -117,7 +118,7 @@ def check_exposure(settings: Settings, access: Access) -> None:
 def open_secrets(source: str) -> str | None:
     """A warning if the file holds keys and other users of this machine can read it (T33)."""
     path = Path(source)
-    if not source or not path.is_file() or not path.stat().st_mode & 0o077:
+    if os.name == "nt" or not source or not path.is_file() or not path.stat().st_mode & 0o077:
         return None
     if not _LITERAL_KEY.search(path.read_text("utf-8")):
         return None

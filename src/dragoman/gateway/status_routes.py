@@ -173,7 +173,7 @@ translates it for the provider that has the model, and translates the answer bac
 <p>A coding agent: <code>dragoman launch claude --model MODEL</code> (also codex, gemini, opencode, qwen).</p>
 <h2>Look inside</h2>
 <ul>
-<li><a href="/xray">X-ray</a>: the last requests, as the client sent them and as the provider got them (<code>--xray 50</code>)</li>
+<li><a href="/xray">X-ray</a>: requests as clients sent them and as providers got them (<code>--xray 50</code>)</li>
 <li><a href="/v1/models">models</a>, <a href="/health">health</a>, <a href="/metrics">metrics</a></li>
 </ul>
 """

@@ -27,8 +27,10 @@ from dragoman.child_process import keep_standard_files
 from dragoman.errors import DragomanError
 from dragoman.mcp.spec import ServerSpec
 
-if sys.platform != "win32":
+try:
     import resource  # imported before any fork, because the child needs it
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
 MAX_MESSAGES_PER_S = 2000  # more is a flood, not a conversation
@@ -37,6 +39,7 @@ GRACE_S = 1.0  # for the child to exit after its stdin is closed, and again afte
 STDERR_TAIL_BYTES = 2000
 PROC = Path("/proc")
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has no SIGKILL
 
 
 class ChildError(DragomanError):
@@ -70,11 +73,12 @@ def _prepare_child(parent: int, children: Path, owner: str) -> None:
     """Runs in the child before the program starts: it dies with us, gains no privileges, writes no core dump, and
     inherits no open file."""
     if _prctl is not None:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _prctl(_PR_SET_PDEATHSIG, _KILL, 0, 0, 0)
         _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         if os.getppid() != parent:  # the gateway died before prctl took effect
             os._exit(1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if owner:
         record_child(children, os.getpid(), owner)
     keep_standard_files()
@@ -103,10 +107,10 @@ class Child:
         )
         return f"{reason}: {stderr.splitlines()[-1][:300]}" if stderr else reason
 
-    def kill(self, signal_number: int = signal.SIGKILL) -> None:
+    def kill(self, signal_number: int = _KILL) -> None:
         """Kills the whole group, even if its leader has already exited."""
         with suppress(ProcessLookupError, PermissionError):
-            if sys.platform == "win32":
+            if not hasattr(os, "killpg"):  # Windows
                 self.process.kill()
             else:
                 os.killpg(self.process.pid, signal_number)
@@ -139,7 +143,7 @@ def _describe_exit(code: int) -> str:
 async def start_child(spec: ServerSpec, home: Path, env: Mapping[str, str], children: Path) -> Child:
     home.mkdir(parents=True, exist_ok=True)
     options: dict[str, Any] = {}
-    if sys.platform != "win32":
+    if hasattr(os, "fork"):
         prepare = functools.partial(_prepare_child, os.getpid(), children, describe_owner(children))
         options = {"preexec_fn": prepare, "start_new_session": True}
     spawning = asyncio.ensure_future(
@@ -311,7 +315,7 @@ def _end_session(leader: int) -> list[int]:
     members = [pid for pid, session in _list_sessions() if session == leader]
     for pid in members:
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, _KILL)
     return members
 
 

@@ -10,7 +10,6 @@ import asyncio
 import os
 import re
 import shutil
-import sys
 
 from msgspec import Struct
 
@@ -130,7 +129,7 @@ async def _convert(sound: Sound, form: str) -> Sound:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env={"PATH": os.environ.get("PATH", "")},
-        preexec_fn=keep_standard_files if sys.platform != "win32" else None,
+        preexec_fn=keep_standard_files if hasattr(os, "fork") else None,
     )
     try:
         out, _ = await asyncio.wait_for(process.communicate(sound.data), _CONVERT_S)
