@@ -84,8 +84,8 @@ def run_words(words: list[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name not in EXTRAS:
             raise
-        words = f"{error.name} is missing: pip install 'dragoman[{EXTRAS[error.name]}]'"
-        print(f"dragoman {command.NAME}: {words}", file=sys.stderr)
+        missing = f"{error.name} is missing: pip install 'dragoman[{EXTRAS[error.name]}]'"
+        print(f"dragoman {command.NAME}: {missing}", file=sys.stderr)
         return FAILED
 
 
