@@ -71,12 +71,13 @@ CLOSED = {
 LAST_PURE_RANK = 4
 IMPURE = {"asyncio", "socket", "ssl", "aiohttp", "time", "random", "os", "threading", "logging"}
 
-# The rooms that each extra of pyproject.toml makes work; "" is the plain install.
+# The rooms that each extra of pyproject.toml makes work. "" is the default install, "core" is msgspec alone.
+CORE = "core"
 EXTRAS = {
-    "": {room for room, rank in RANKS.items() if rank <= LAST_PURE_RANK}
+    CORE: {room for room, rank in RANKS.items() if rank <= LAST_PURE_RANK}
     | {"tools", "child_process", "cli", "__main__", ""},
-    "client": {"upstream", "agent", "client"},
-    "gateway": {"upstream", "agent", "gateway", "conformance"},
+    "": {"upstream", "agent", "client", "gateway", "conformance"},
+    "fast": set(),
     "mcp": {"mcp"},
     "testing": {"testing"},
 }
@@ -88,8 +89,9 @@ IMPORTED_AS = {
     "backports.zstd": set[str](),  # by name, where there is no compression.zstd
     "mcp": {"mcp", "mcp_types", "httpx2", "anyio"},  # with packages that mcp itself needs
 }
-# Imports on first use, which the plain install goes without.
+# Imports on first use, which a smaller install goes without.
 ON_FIRST_USE = {
+    "gateway.server": {"uvloop"},
     "json_schema.clean": {"jsonschema_rs"},
     "json_schema.check": {"jsonschema_rs"},  # for the type checker only
     "testing.pytest_plugin": {"pytest"},  # which loads it
@@ -147,7 +149,7 @@ def judge_import(module: str, said: Import) -> str | None:
     if top in sys.stdlib_module_names or top in ON_FIRST_USE.get(module, ()):
         return None
     without = [extra for extra, rooms in EXTRAS.items() if module.split(".")[0] in rooms and top not in packages(extra)]
-    return f"{top} is not in {', '.join(extra or 'the plain install' for extra in without)}" if without else None
+    return f"{top} is not in {', '.join(extra or 'the default install' for extra in without)}" if without else None
 
 
 @cache
@@ -155,7 +157,8 @@ def packages(extra: str) -> frozenset[str]:
     """What can be imported once an extra is installed."""
     project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    names = [re.split(r"[<>=;]", line)[0] for line in project["dependencies"] + extras.get(extra, [])]
+    listed = project["dependencies"][:1] if extra == CORE else project["dependencies"] + extras.get(extra, [])
+    names = [re.split(r"[<>=;]", line)[0] for line in listed]
     return frozenset(word for name in names for word in IMPORTED_AS.get(name, {name}))
 
 
@@ -201,17 +204,19 @@ def test_every_room_belongs_to_an_extra_or_to_the_plain_install() -> None:
 
 def test_an_extra_holds_nothing_that_its_rooms_do_not_import() -> None:
     project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text("utf-8"))["project"]
-    assert set(project["optional-dependencies"]) == set(EXTRAS) - {""}
+    assert set(project["optional-dependencies"]) == set(EXTRAS) - {"", CORE} | {"all"}
     used_by: dict[str, set[str]] = {room: set() for room in RANKS}
     for path in (SOURCE / PACKAGE).rglob("*.py"):
         used_by[name_module(path).split(".")[0]] |= {said.path[0] for said in read_imports(path.read_text("utf-8"))}
-    for extra, rooms in EXTRAS.items():
+    assert used_by["gateway"] >= packages("fast") - packages("")
+    for extra in ("", "mcp", "testing"):
+        rooms = EXTRAS[extra]
         used = set().union(*(used_by[room] for room in rooms))
-        spare = packages(extra) - packages("") - used - {"jsonschema_rs"}  # which the rooms of passes import
+        spare = packages(extra) - (packages("") if extra else packages(CORE)) - used - {"jsonschema_rs"}  # core's own
         assert spare == set(), extra
 
 
-@pytest.mark.parametrize("extra", EXTRAS, ids=lambda extra: extra or "plain")
+@pytest.mark.parametrize("extra", EXTRAS, ids=lambda extra: extra or "default")
 def test_an_extra_is_all_that_its_rooms_need(extra: str) -> None:
     """Each of their modules is imported where the packages of other extras are not installed."""
     others = set().union(*map(packages, EXTRAS)) - packages(extra)
@@ -248,12 +253,10 @@ def test_an_extra_is_all_that_its_rooms_need(extra: str) -> None:
         ("model", "from ..wire import WireReply", "relative import"),
         ("plumbing.pipes", "", "plumbing has no rank"),
         ("cli.serve", "from dragoman.plumbing import pipes", "plumbing has no rank"),
-        ("convert", "import openai", "openai is not in the plain install"),
-        ("passes.roles", "import jsonschema_rs", "jsonschema_rs is not in the plain install"),
-        ("upstream.transport", "import uvicorn", "uvicorn is not in client"),
-        ("gateway.server", "import aiohttp", "aiohttp is not in gateway"),
-        ("testing.provider", "import uvicorn", "uvicorn is not in testing"),
-        ("demo.model", "import httptools", "httptools is not in the plain install"),
+        ("convert", "import openai", "openai is not in core"),
+        ("passes.roles", "import jsonschema_rs", "jsonschema_rs is not in core"),
+        ("gateway.server", "import aiohttp", "aiohttp is not in the default install"),
+        ("demo.model", "import httptools", "httptools is not in core"),
         *[("convert", f"import {name}", f"rank 4 imports {name}") for name in sorted(IMPURE)],
         ("jsontypes", "import os.path", "rank 0 imports os"),
         ("dialects.gemini.reply", "from time import monotonic", "rank 3 imports time"),
