@@ -23,6 +23,7 @@ COMMANDS = (
     "dialects",
     "pairs",
     "providers",
+    "models",
     "verify",
     "xray",
     "mcp",

@@ -85,7 +85,7 @@ async def _list(upstreams: ClientUpstreams, transport: Transport, upstream: Upst
     timeout_s = ASK_S if upstream.keys or upstream.name == GATEWAY else LOCAL_S
     body = await _ask(state, transport, dialect.models.path, None, dialect.default_headers, timeout_s)
     try:
-        return dialect.models.decode(body)
+        return [model.name for model in dialect.models.decode(body)]
     except DecodeError:
         return []  # some servers have no list and answer in a form of their own
 

@@ -6,18 +6,25 @@ import base64
 import struct
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from dragoman.dialects._base import Door
 from dragoman.dialects._services import (
     VOICES,
     EmbeddingRequest,
     EmbeddingsCodec,
     ListedModel,
+    ModelDetails,
     ModelsCodec,
     SpeechCodec,
     Vectors,
+    find_flag,
+    find_number,
+    find_text,
+    find_word,
     read_inputs,
     read_model,
-    read_names,
+    read_models,
     read_size,
 )
 from dragoman.errors import DecodeError
@@ -34,8 +41,74 @@ _LIKE_OURS = {theirs.lower(): ours for ours, theirs in VOICES.items()}
 # ---------------------------------------------------------------- models
 
 
+# Servers of this dialect add what they know under names of their own:
+#   vLLM, SGLang           max_model_len
+#   llama.cpp              meta.n_ctx, n_params, size; /props has the window of a slot, and whether it sees
+#   OpenRouter             context_length, top_provider.max_completion_tokens, architecture.input_modalities
+#   Groq                   context_window, max_completion_tokens
+#   Mistral                max_context_length, capabilities.vision
+#   Moonshot, Fireworks    context_length, supports_image_in, supports_image_input, supports_reasoning
+#   LM Studio (/api/v0)    loaded_context_length, max_context_length, type vlm, capabilities with tool_use
+# We write the names most clients read: OpenRouter's, and Mistral's for abilities.
+
+
 def encode_model(model: ListedModel) -> JsonObject:
-    return {"id": model.name, "object": "model", "created": int(model.created), "owned_by": model.owner}
+    row: JsonObject = {"id": model.name, "object": "model", "created": int(model.created or 0), "owned_by": model.owner}
+    limits = {"context_length": model.window or model.max_input, "max_completion_tokens": model.max_output}
+    abilities = {"vision": model.vision, "reasoning": model.thinking, "function_calling": model.tools}
+    known = {name: said for name, said in abilities.items() if said is not None}
+    row |= {name: limit for name, limit in limits.items() if limit is not None}
+    return row | ({"capabilities": known} if known else {})
+
+
+def decode_model(name: str, row: JsonObject) -> ListedModel:
+    kind = find_text(row, "type")  # of LM Studio
+    vision = find_flag(row, "capabilities.vision", "supports_image_in", "supports_image_input")
+    created = row.get("created")
+    tools = find_word(row, "capabilities", "tool_use")
+    thinking = find_flag(row, "capabilities.reasoning", "supports_reasoning")
+    return ListedModel(
+        name=name,
+        owner=find_text(row, "owned_by"),
+        created=created if type(created) is int and created > 0 else None,
+        window=find_number(
+            row,
+            "max_model_len",
+            "loaded_context_length",
+            "context_window",
+            "context_length",
+            "max_context_length",
+            "meta.n_ctx",
+        ),
+        max_output=find_number(row, "max_completion_tokens", "top_provider.max_completion_tokens"),
+        vision=kind == "vlm" if kind in ("vlm", "llm") else _either(vision, _sees(row)),
+        thinking=_either(thinking, find_word(row, "supported_parameters", "reasoning")),
+        tools=_either(
+            tools,
+            find_flag(row, "capabilities.function_calling", "supports_tools"),
+            find_word(row, "supported_parameters", "tools"),
+        ),
+        family=find_text(row, "arch"),
+        quantization=find_text(row, "quantization"),
+        parameters=find_number(row, "meta.n_params"),
+        embedding_length=find_number(row, "meta.n_embd"),
+        size_bytes=find_number(row, "meta.size"),
+    )
+
+
+def _either(*said: bool | None) -> bool | None:
+    return next((one for one in said if one is not None), None)
+
+
+def _sees(row: JsonObject) -> bool | None:
+    return find_word(row, "architecture.input_modalities", "image")
+
+
+def decode_props(body: Json, model: ListedModel) -> ListedModel:
+    """llama.cpp: each slot has its own part of the window, and prompts must fit into that."""
+    window = find_number(body, "default_generation_settings.n_ctx")
+    vision = find_flag(body, "modalities.vision")
+    return replace(model, window=window or model.window, vision=_either(vision, model.vision))
 
 
 def encode_models(models: Sequence[ListedModel], query: str) -> JsonObject:
@@ -45,9 +118,12 @@ def encode_models(models: Sequence[ListedModel], query: str) -> JsonObject:
 
 MODELS = ModelsCodec(
     path="/v1/models",
-    decode=lambda body: read_names(body, "data", "id"),
+    decode=lambda body: read_models(body, "data", "id", decode_model),
     encode=encode_models,
     encode_one=encode_model,
+    details=ModelDetails(
+        path="/props", wanted=lambda model: model.owner == "llamacpp", encode=None, decode=decode_props
+    ),
 )
 
 

@@ -27,24 +27,49 @@ class CountCodec(Struct, frozen=True, kw_only=True):
     encode_reply: Callable[[int], JsonObject]
 
 
-class ListedModel(Struct, frozen=True, kw_only=True):
-    """One model of a list. None and () are what is not known: nothing is made up."""
+class ListedModel(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One model of a list. None and "" are what is not known: nothing is made up."""
 
     name: str
     owner: str = ""
-    created: float = 0.0  # seconds since 1970
+    created: float | None = None  # seconds since 1970
+    window: int | None = None  # tokens of prompt and answer together
     max_input: int | None = None  # tokens
     max_output: int | None = None
-    abilities: tuple[str, ...] = ()  # some of vision, thinking
+    vision: bool | None = None
+    thinking: bool | None = None
+    tools: bool | None = None
+    family: str = ""
+    parameters: int | None = None
+    parameter_size: str = ""  # as its server writes it: 3.2B
+    quantization: str = ""
+    embedding_length: int | None = None
+    size_bytes: int | None = None
+    digest: str = ""
+
+    @property
+    def reads(self) -> int | None:
+        """How many tokens of a prompt it takes, as far as that is known."""
+        return self.window if self.max_input is None else self.max_input
+
+
+class ModelDetails(Struct, frozen=True, kw_only=True):
+    """Asks a server about one model, where its list does not say enough."""
+
+    path: str  # from the root of the server, not below the version
+    wanted: Callable[[ListedModel], bool]  # by what the list said of it
+    encode: Callable[[str], JsonObject] | None  # from the model's name; None: a GET
+    decode: Callable[[Json, ListedModel], ListedModel]
 
 
 class ModelsCodec(Struct, frozen=True, kw_only=True):
     """Lists the models of a server."""
 
     path: str  # of the upstream's list; its query asks for all models at once
-    decode: Callable[[Json], list[str]]  # their names
+    decode: Callable[[Json], list[ListedModel]]
     encode: Callable[[Sequence[ListedModel], str], JsonObject]  # the text is the query of the client's request
     encode_one: Callable[[ListedModel], JsonObject]
+    details: ModelDetails | None = None
 
 
 class EmbeddingRequest(Struct, frozen=True, kw_only=True):
@@ -88,13 +113,39 @@ def read_count(body: Json, key: str) -> int:
     return count
 
 
-def read_names(body: Json, rows: str, key: str) -> list[str]:
-    """The names in a list of models, without the prefix `models/` of some lists."""
+def read_models(body: Json, rows: str, key: str, read: Callable[[str, JsonObject], ListedModel]) -> list[ListedModel]:
+    """The models of a list, by name without the prefix `models/` of some lists. A row without a name is no model."""
     listed = body.get(rows) if type(body) is dict else body
     if type(listed) is not list:
         raise DecodeError(f"expected array, found {kind_of(listed)}", rows)
-    names = [row.get(key) for row in listed if type(row) is dict]
-    return [name.removeprefix("models/") for name in names if type(name) is str]
+    named = [(row.get(key), row) for row in listed if type(row) is dict]
+    return [read(name.removeprefix("models/"), row) for name, row in named if type(name) is str]
+
+
+def find_number(row: Json, *paths: str) -> int | None:
+    """The first of these members that is a number of tokens: `meta.n_ctx` is a member of a member."""
+    return next((n for path in paths if type(n := find_member(row, path)) is int and n > 0), None)
+
+
+def find_flag(row: Json, *paths: str) -> bool | None:
+    return next((said for path in paths if type(said := find_member(row, path)) is bool), None)
+
+
+def find_text(row: Json, path: str) -> str:
+    found = find_member(row, path)
+    return found if type(found) is str else ""
+
+
+def find_member(row: Json, path: str) -> Json:
+    for step in path.split("."):
+        row = row.get(step) if type(row) is dict else None
+    return row
+
+
+def find_word(row: Json, path: str, word: str) -> bool | None:
+    """Whether a list of words has this one; None if there is no such list."""
+    words = find_member(row, path)
+    return word in words if type(words) is list else None
 
 
 def read_model(body: JsonObject) -> str:

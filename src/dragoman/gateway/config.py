@@ -27,6 +27,7 @@ from dragoman.upstream.discovery import (
     BASE_URL,
     DEFAULT_KIND,
     KIND_ALIASES,
+    NO_PROBE,
     demo_upstream,
     find_key,
     local_url,
@@ -46,6 +47,7 @@ _TOP = {
     "providers", "upstreams", "api_key", "models", "rpm", "http_port", "port", "host", "aliases", "server", "keys",
     "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
     "all_models", "model_provider_map", "mcp", "limits", "kind", "family", "state_secret",
+    "ask_models",
 }  # fmt: skip
 _PROVIDER = {
     "api_key", "api_keys", "keys", "models", "rpm", "tpm", "at_once", "concurrency", "queue", "base_url", "kind",
@@ -185,6 +187,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
     settings = Settings(
         upstreams=tuple(upstreams),
         aliases=_aliases(top),
+        ask_models=top.flag("ask_models", default=True) and not env.get(NO_PROBE),
         rows=rows,
         host=top.text("host", "127.0.0.1"),
         port=_port(top),
@@ -309,6 +312,7 @@ def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str], rows: 
         keys=tuple(Secret(key, origin_of(base_url)) for key in keys),
         auth=auth,  # type: ignore[arg-type]  # one of them, as was just checked
         models=reader.texts("models"),
+        lists_own=not reader.texts("models"),
         headers=headers,
         rpm=reader.count("rpm"),
         tpm=reader.count("tpm"),
@@ -374,7 +378,7 @@ def discover(env: Mapping[str, str]) -> Settings:
         upstreams.append(replace(local, auth="none"))  # it answered without a key
         found.append(f"{name}: answers on this machine")
     upstreams.append(demo_upstream())
-    return Settings(upstreams=tuple(upstreams), found=tuple(found))
+    return Settings(upstreams=tuple(upstreams), found=tuple(found), ask_models=not env.get(NO_PROBE))
 
 
 def state_folder(env: Mapping[str, str]) -> Path:

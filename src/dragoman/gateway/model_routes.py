@@ -1,10 +1,9 @@
 """The models there are, in each dialect's own shape, aliases included (FIELD-CASES 89)."""
 
-from collections.abc import Iterator
+import asyncio
 
 from msgspec.structs import replace
 
-from dragoman.dialects import USUAL
 from dragoman.dialects._services import ListedModel, ModelsCodec
 from dragoman.dialects.ollama.services import SERVER_VERSION, encode_running, encode_shown
 from dragoman.errors import DecodeError, UpstreamError
@@ -13,21 +12,24 @@ from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.non_chat_routes import read_object
 from dragoman.gateway.routes import Match, tell_client
 from dragoman.gateway.state import Gateway
-from dragoman.passes.profile import Profile
-from dragoman.upstream.profiles import Rows, kinds_of_model
-from dragoman.upstream.render import find_destination
-from dragoman.upstream.spec import DEMO
+from dragoman.upstream.model_lists import describe
 
 RUNNING_S = 300.0  # how long a model is said to stay in memory
+FRESH_S = 5.0  # a list that is not older is shown as it is: a model that was just added is in the next one
 
 
 async def serve_models(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    rows = [_describe(name, gateway) for name in gateway.now.models]
+    await gateway.look_for_models(FRESH_S)
+    rows = []
+    for name in gateway.now.models:
+        rows.append(_describe(name, gateway))
+        if not len(rows) % 100:
+            await asyncio.sleep(0)  # lists are long at first, and others are served too
     return json_response(_codec(http, match).encode(rows, http.query))
 
 
 async def serve_model(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    name = _known(gateway, match.groups["model"])
+    name = await _find(gateway, match.groups["model"])
     return json_response(_codec(http, match).encode_one(_describe(name, gateway)))
 
 
@@ -48,7 +50,7 @@ async def serve_running(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
 async def serve_show(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     body = await read_object(gateway, http)
     asked = body.get("model") or body.get("name") or ""
-    name = _known(gateway, asked if isinstance(asked, str) else "")
+    name = await _find(gateway, asked if isinstance(asked, str) else "")
     return json_response(encode_shown(_describe(name, gateway)))
 
 
@@ -57,30 +59,22 @@ async def serve_version(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
 
 
 def _describe(name: str, gateway: Gateway) -> ListedModel:
-    """What the rows, the configuration and refusals say of the model behind a name. The rest is not known."""
-    card = ListedModel(name=name, owner=gateway.now.models.get(name, "dragoman"), created=gateway.started)
+    """What is known about the model behind a name."""
+    owner = gateway.now.models.get(name, "dragoman")
     targets = gateway.now.targets(name, lambda: 0.0)
     if not targets:
-        return card
+        return ListedModel(name=name, owner=owner, created=gateway.started)
     state, target = targets[0]
-    if state.spec.kind == DEMO:
-        return replace(card, abilities=("vision", "thinking"))
-    profile = find_destination(state, USUAL, target.model).profile
-    most = profile.ranges.get("max_output", (None, None))[1]
-    return replace(
-        card,
-        max_input=profile.window or profile.context,
-        max_output=None if most is None else int(most),
-        abilities=tuple(_find_abilities(profile, target.model, state.spec.rows)),
-    )
+    card = describe(state, target.model)
+    return replace(card, name=name, owner=owner, created=card.created or gateway.started)
 
 
-def _find_abilities(profile: Profile, model: str, rows: Rows | None) -> Iterator[str]:
-    """Of a vendor's own model its row says what it takes. A model of any name on any server may be blind."""
-    if profile.media.images and kinds_of_model(model, rows):
-        yield "vision"
-    if profile.thinking is not None and profile.thinking.says != "nothing":
-        yield "thinking"
+async def _find(gateway: Gateway, asked: str) -> str:
+    try:
+        return _known(gateway, asked)
+    except UpstreamError:
+        await gateway.look_for_models(FRESH_S)
+        return _known(gateway, asked)
 
 
 def _known(gateway: Gateway, asked: str) -> str:

@@ -111,13 +111,15 @@ async def _main(
     gc.collect()
     gc.freeze()  # these objects live as long as the process: the collector need not look at them
     gc.set_threshold(10_000, 10, 10)
-    watcher = asyncio.ensure_future(watch(gateway, load)) if options.watch else None
+    background = [asyncio.ensure_future(gateway.keep_models())]
+    if options.watch:
+        background.append(asyncio.ensure_future(watch(gateway, load)))
     if options.reuse_port:
         take_over(listener)
     try:
         await server.serve(sockets=[listener])
     finally:
-        if watcher is not None:
-            watcher.cancel()
+        for task in background:
+            task.cancel()
         await gateway.close()
         journal.flush()

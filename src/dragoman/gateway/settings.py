@@ -33,6 +33,7 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
 class Settings(Struct, frozen=True, kw_only=True):
     upstreams: tuple[Upstream, ...] = ()
     aliases: dict[str, tuple[str, ...]] = {}
+    ask_models: bool = False  # upstreams are asked for their lists of models
     rows: Rows | None = None  # kinds of servers and model families, if the file has some of its own
     host: str = "127.0.0.1"
     port: int = PORT

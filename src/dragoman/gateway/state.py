@@ -4,7 +4,10 @@ import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from dragoman.gateway.auth import Access
 from dragoman.gateway.log import Log
@@ -13,9 +16,10 @@ from dragoman.gateway.response_store import ResponseStore
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.state_store import SqliteStateStore, StateStore
 from dragoman.gateway.xray import XrayRing
-from dragoman.upstream import learned_file
+from dragoman.upstream import learned_file, model_lists
 from dragoman.upstream.admission import LimitKeeper, OwnLimits
 from dragoman.upstream.learned_file import LearnedFile
+from dragoman.upstream.model_lists import ModelLists
 from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models
 from dragoman.upstream.send import Sender
 from dragoman.upstream.spec import Target, Upstream
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from dragoman.upstream.shared_limits import SharedLimits  # for systems with fork, which not all are
 
 MOST_KNOWN = 1000  # model names come from clients
+LOOK_S = 2.0  # how long a request waits for lists of models
 
 
 class Generation:
@@ -44,11 +49,20 @@ class Generation:
         self.routes = routes
         self.upstream_states = upstream_states
         self.access = access
-        self.models = list_models(routes)
+        self.models: dict[str, str] = {}
         self._weighted = (
             len({upstream.weight for upstream in routes.upstreams}) > 1
         )  # then each request chooses at random
         self._known: dict[str, list[tuple[UpstreamState, Target]]] = {}
+        self.take_lists()
+
+    def take_lists(self) -> None:
+        """Takes the upstreams' own lists of models into the routes."""
+        listed = {u.name: self.upstream_states[u.name].listed for u in self.routes.upstreams if u.lists_own}
+        listed = {name: models for name, models in listed.items() if models}
+        self.routes = replace(self.routes, listed=listed)
+        self.models = list_models(self.routes)
+        self._known = {}
 
     def targets(self, model: str, dice: Callable[[], float]) -> list[tuple[UpstreamState, Target]]:
         """Targets for a model, best first; empty if no upstream serves it."""
@@ -83,16 +97,38 @@ class Gateway:
         self.rejected = 0  # bad configurations that were refused
         self.leaving = False  # not ready: load balancers should choose another process
         self.draining = False  # no new requests either
+        self.model_lists = ModelLists(
+            self.transport, self.clock, self.wall, self._file(settings, model_lists.NAME), self._take_lists
+        )
         self.now: Generation = self.build(settings, access, 1)
         self.live: set[Callable[[], None]] = set()  # functions that end each running stream
         self.closers: list[Callable[[], Awaitable[None]]] = []  # to be awaited at the end
 
     def build(self, settings: Settings, access: Access, number: int) -> Generation:
         routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases, rows=settings.rows)
-        folder = settings.store_path.parent if settings.store_path is not None else None
-        lessons = LearnedFile(folder / learned_file.NAME, self.wall) if folder is not None else None
+        path = self._file(settings, learned_file.NAME)
+        lessons = LearnedFile(path, self.wall) if path is not None else None
         upstream_states = {u.name: UpstreamState(u, self.clock, self._keeper(u), lessons) for u in settings.upstreams}
+        if settings.ask_models:
+            self.model_lists.recall(upstream_states.values())
         return Generation(number, settings, routes, upstream_states, access)
+
+    @staticmethod
+    def _file(settings: Settings, name: str) -> Path | None:
+        return None if settings.store_path is None else settings.store_path.parent / name
+
+    def _take_lists(self) -> None:
+        self.now.take_lists()
+
+    async def look_for_models(self, older_s: float) -> None:
+        """Asks upstreams for their models if their lists are older than this, and waits a moment for the answers."""
+        if self.now.settings.ask_models:
+            await self.model_lists.refresh(self.now.upstream_states.values(), older_s, LOOK_S)
+
+    async def keep_models(self) -> None:
+        """Runs as long as the process, so that a model that is added later is found."""
+        if self.now.settings.ask_models:
+            await self.model_lists.keep_fresh(lambda: self.now.upstream_states.values())
 
     def _keeper(self, upstream: Upstream) -> LimitKeeper:
         """Limits outlive a reload. An upstream without any has nothing to ask other processes for."""
@@ -107,6 +143,7 @@ class Gateway:
         for name, state in self.now.upstream_states.items():
             if name in new.upstream_states and new.upstream_states[name].spec == state.spec:
                 new.upstream_states[name] = state
+        new.take_lists()
         self.now = new
 
     def leave(self) -> None:
@@ -125,6 +162,7 @@ class Gateway:
     async def close(self) -> None:
         while self.closers:
             await self.closers.pop()()
+        await self.model_lists.close()
         await self.transport.close()
         self.store.close()
         self.state_store.close()

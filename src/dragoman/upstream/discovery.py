@@ -23,6 +23,7 @@ PORTS = {"ollama": 11434, "lmstudio": 1234, "vllm": 8000, "llamacpp": 8080}  # o
 LOCAL = tuple(PORTS)
 BASE_URL = re.compile(r"https?://[^\s/@?#]+[^\s#@]*")
 PROBE_S = 0.25
+NO_PROBE = "DRAGOMAN_NO_PROBE"  # set: no server is asked anything before a client asks
 
 
 def find_key(kind: Kind, env: Mapping[str, str]) -> str | None:
@@ -87,7 +88,7 @@ def remote_kinds() -> Iterator[Kind]:
 
 async def probe_local(env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     """Which local servers answer, and with which models; all at once and quickly."""
-    if env.get("DRAGOMAN_NO_PROBE"):
+    if env.get(NO_PROBE):
         return {}
     results = await asyncio.gather(*(_probe(name, local_url(name, env)) for name in LOCAL))
     return {name: models for name, models in zip(LOCAL, results, strict=True) if models is not None}
@@ -112,6 +113,6 @@ async def _probe(name: str, url: str) -> tuple[str, ...] | None:
         status, _, rest = data.partition(b"\r\n")
         if b" 200" not in status:
             return None
-        return tuple(codec.decode(load_json(rest.partition(b"\r\n\r\n")[2])))
+        return tuple(model.name for model in codec.decode(load_json(rest.partition(b"\r\n\r\n")[2])))
     except (OSError, TimeoutError, DecodeError):
         return None

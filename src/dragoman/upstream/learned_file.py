@@ -4,25 +4,19 @@ A lesson that cannot be written or read costs one more refusal, never a request.
 because servers and models change.
 """
 
-import logging
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct, ValidationError, convert
 
-from dragoman.errors import DecodeError
-from dragoman.jsontypes import dump_json, load_json
-from dragoman.log_line import LogLine
 from dragoman.passes.profile import Profile
+from dragoman.upstream.kept_file import read_kept, write_kept
 from dragoman.upstream.spec import Upstream
 
-log = logging.getLogger(__name__)
 NAME = "learned.json"
 KEPT_S = 30 * 24 * 3600.0
 MOST_LESSONS = 1_000
-MAX_BYTES = 4 * 1024 * 1024
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
@@ -48,21 +42,10 @@ class LearnedFile:
         at = (_server(upstream), dialect, model)
         others = [one for one in self._load() if (one.server, one.dialect, one.model) != at]
         fresh = Lesson(server=at[0], dialect=dialect, model=model, fields=fields, learned_at=self._wall())
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            new = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-            new.write_bytes(dump_json([*others[-MOST_LESSONS:], fresh]))
-            new.replace(self._path)
-        except OSError as error:
-            log.warning(LogLine("lesson_not_kept", {"file": str(self._path), "why": error.strerror or str(error)}))
+        write_kept(self._path, [*others[-MOST_LESSONS:], fresh])
 
     def _load(self) -> list[Lesson]:
-        try:
-            if self._path.stat().st_size > MAX_BYTES:
-                return []
-            found = convert(load_json(self._path.read_bytes()), list[Lesson])
-        except (OSError, DecodeError, ValidationError):
-            return []
+        found = read_kept(self._path, Lesson)
         return [one for one in found if self._wall() - one.learned_at < KEPT_S and _fits(one.fields)]
 
 

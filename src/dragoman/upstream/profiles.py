@@ -40,6 +40,8 @@ class Kind(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     auth: Auth = "bearer"
     keys: tuple[str, ...] = ()  # environment variables, the first that is set
     prefixes: tuple[str, ...] = ()
+    lists: bool = True  # has a list of models by the names that requests use
+    models_path: str = ""  # of a list that says more than the usual one
     seen: tuple[str, ...] = ()
     notes: str = ""
     profile: dict[str, Any] = {}

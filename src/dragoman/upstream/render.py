@@ -3,11 +3,13 @@
 from msgspec.structs import replace
 
 from dragoman.dialects import CANONICAL, USUAL, find_dialect
+from dragoman.dialects._services import ListedModel
 from dragoman.exchange import ClientRequest, Destination, UpstreamCall, make_destination, write_call
 from dragoman.notes import Notes
 from dragoman.passes.emulate import split_choices
+from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import choose_dialect as dialect_of_model
-from dragoman.upstream.profiles import load_rows, profile_for
+from dragoman.upstream.profiles import load_rows, merge, profile_for
 from dragoman.upstream.spec import DEMO, Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
 
@@ -36,11 +38,10 @@ def find_destination(state: UpstreamState, client: str, model: str) -> Destinati
     if known is not None:
         return known
     spec, name = state.spec, choose_dialect(state.spec, client, model)
-    overrides = {**spec.overrides, **state.learned.get((name, model), {})}
     destination = make_destination(
         find_dialect(name),
         model,
-        profile_for(spec.kind, model, name, overrides, spec.rows),
+        find_profile(state, name, model),
         upstream=spec.name,
         native=name == client,
         stream_usage=spec.stream_usage,
@@ -49,6 +50,25 @@ def find_destination(state: UpstreamState, client: str, model: str) -> Destinati
         state.destinations.clear()
     state.destinations[client, model] = destination
     return destination
+
+
+def find_profile(state: UpstreamState, dialect: str, model: str) -> Profile:
+    spec = state.spec
+    overrides = merge(listed_fields(state.listed.get(model)), spec.overrides)
+    overrides = {**overrides, **state.learned.get((dialect, model), {})}
+    return profile_for(spec.kind, model, dialect, overrides, spec.rows)
+
+
+def listed_fields(model: ListedModel | None) -> dict[str, object]:
+    """The fields of a profile that the upstream's own list of models says."""
+    if model is None:
+        return {}
+    fields: dict[str, object] = {"window": model.window, "most_output": model.max_output}
+    if model.vision is False:
+        fields["media"] = {"images": ()}
+    if model.thinking is False:
+        fields["thinking"] = {"says": "nothing"}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def split(

@@ -8,7 +8,7 @@ any other name     the first upstream
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -23,7 +23,19 @@ class Routes(Struct, frozen=True, kw_only=True):
 
     upstreams: tuple[Upstream, ...]
     aliases: dict[str, tuple[str, ...]] = {}  # a name -> model names, tried in order
+    listed: Mapping[str, Collection[str]] = {}  # upstream -> its models by its own list, if it has told them
     rows: Rows | None = None
+
+    def models_of(self, upstream: Upstream) -> Collection[str]:
+        return self.listed.get(upstream.name, upstream.models)
+
+    def serving(self, model: str) -> list[Upstream]:
+        """The upstreams that list a model. A server's list may have names such as `openai/gpt-5.5`: where an upstream
+        is called so, the name means that upstream."""
+        first, _, rest = model.partition("/")
+        if rest and any(upstream.name == first for upstream in self.upstreams):
+            return [upstream for upstream in self.upstreams if model in upstream.models]
+        return [upstream for upstream in self.upstreams if model in self.models_of(upstream)]
 
 
 def is_legal_model(name: str) -> bool:
@@ -44,8 +56,9 @@ def list_models(routes: Routes) -> dict[str, str]:
     """Every name a client may ask for -> the upstream it goes to first."""
     names: dict[str, str] = {}
     for upstream in routes.upstreams:
-        for model in upstream.models:
-            names.setdefault(model, upstream.name)
+        for model in routes.models_of(upstream):
+            found = routes.serving(model)
+            names.setdefault(model if found else f"{upstream.name}/{model}", upstream.name)
     for alias, meant in routes.aliases.items():
         first = _find(routes, meant[0], lambda: 0.0) if meant else []
         names.setdefault(alias, first[0].upstream.name if first else "")
@@ -56,14 +69,14 @@ def _plain(model: str, routes: Routes) -> str:
     """Without what dialects add: Gemini says models/x, Ollama x:latest."""
     name = model.removeprefix("models/")
     if not name:
-        return next((m for upstream in routes.upstreams for m in upstream.models), "")
+        return next((m for upstream in routes.upstreams for m in routes.models_of(upstream)), "")
     short = name.removesuffix(":latest")
-    known = name in routes.aliases or any(name in upstream.models for upstream in routes.upstreams)
+    known = name in routes.aliases or routes.serving(name)
     return name if known else short
 
 
 def _find(routes: Routes, name: str, dice: Callable[[], float]) -> list[Target]:
-    exact = [upstream for upstream in routes.upstreams if name in upstream.models]
+    exact = routes.serving(name)
     if exact:
         return [Target(upstream, name) for upstream in weigh(exact, dice)]
     first, _, rest = name.partition("/")

@@ -31,6 +31,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
     keys: tuple[Secret, ...] = ()
     auth: Auth = "bearer"
     models: tuple[str, ...] = ()
+    lists_own: bool = True  # the server's own list of models is served, not only `models`
     headers: dict[str, str] = {}
     rpm: int | None = None
     tpm: int | None = None

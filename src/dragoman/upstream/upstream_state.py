@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from math import inf
 
+from dragoman.dialects._services import ListedModel
 from dragoman.exchange import Destination
 from dragoman.failure import Failure
 from dragoman.learner import add_lesson
@@ -46,6 +47,11 @@ class UpstreamState:
         self._learned_file = learned_file
         if learned_file is not None:
             self.learned.update(learned_file.read(spec))
+        self.listed: dict[str, ListedModel] = {}  # the upstream's own list of models, by name
+        self.cards: dict[str, ListedModel] = {}  # by model: describe
+        self.listed_at = -inf  # when it was asked for the list
+        self.list_due = -inf  # when it is to be asked again
+        self.list_failure = ""  # why it did not tell
         self.destinations: dict[tuple[str, str], Destination] = {}  # by client's dialect and model: find_destination
         self.sent = 0
         self.failed = 0
@@ -156,11 +162,20 @@ class UpstreamState:
         """Keeps what a refusal has taught about a model, so that later requests are written right at once."""
         if fields and (len(self.learned) < MAX_BREAKERS or (dialect, model) in self.learned):
             log.info(LogLine("learned", {"upstream": self.spec.name, "model": model, "fields": ", ".join(fields)}))
-            self.destinations.clear()
+            self._forget_profiles()
             known = self.learned.get((dialect, model), {})
             self.learned[dialect, model] = add_lesson(known, fields)
             if self._learned_file is not None:
                 self._learned_file.write(self.spec, dialect, model, self.learned[dialect, model])
+
+    def take_list(self, listed: dict[str, ListedModel]) -> None:
+        """The upstream has told its models. What is known about them changes how requests are written."""
+        self.listed = listed
+        self._forget_profiles()
+
+    def _forget_profiles(self) -> None:
+        self.destinations.clear()
+        self.cards.clear()
 
     def worst_state(self) -> str:
         states = {breaker.state for breaker in self._breakers.values()}

@@ -5,7 +5,16 @@ https://docs.anthropic.com/en/api/models-list (digest read 2026-11-15)
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from dragoman.dialects._services import CountCodec, ListedModel, ModelsCodec, read_count, read_names
+from dragoman.dialects._services import (
+    CountCodec,
+    ListedModel,
+    ModelsCodec,
+    find_flag,
+    find_number,
+    find_text,
+    read_count,
+    read_models,
+)
 from dragoman.dialects.anthropic.request import decode_request, encode_request
 from dragoman.jsontypes import JsonObject
 from dragoman.model.request import Request
@@ -33,14 +42,36 @@ COUNTS = CountCodec(
 
 
 def encode_model(model: ListedModel) -> JsonObject:
+    """`capabilities` would have to name every ability: it is null, which says that they are not known."""
     return {
         "type": "model",
         "id": model.name,
         "display_name": model.name,
-        "created_at": datetime.fromtimestamp(model.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "max_input_tokens": model.max_input,
+        "created_at": datetime.fromtimestamp(model.created or 0, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lifecycle": "active",
+        "max_input_tokens": model.reads,
         "max_tokens": model.max_output,
+        "capabilities": None,
     }
+
+
+def decode_model(name: str, row: JsonObject) -> ListedModel:
+    """The largest input it names is the window."""
+    return ListedModel(
+        name=name,
+        created=_read_time(find_text(row, "created_at")),
+        max_input=find_number(row, "max_input_tokens"),
+        max_output=find_number(row, "max_tokens"),
+        vision=find_flag(row, "capabilities.image_input.supported"),
+        thinking=find_flag(row, "capabilities.thinking.supported"),
+    )
+
+
+def _read_time(text: str) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp() or None
+    except ValueError:
+        return None
 
 
 def encode_models(models: Sequence[ListedModel], query: str) -> JsonObject:
@@ -50,7 +81,7 @@ def encode_models(models: Sequence[ListedModel], query: str) -> JsonObject:
 
 MODELS = ModelsCodec(
     path="/v1/models?limit=1000",
-    decode=lambda body: read_names(body, "data", "id"),
+    decode=lambda body: read_models(body, "data", "id", decode_model),
     encode=encode_models,
     encode_one=encode_model,
 )

@@ -20,8 +20,10 @@ from dragoman.dialects._services import (
     ModelsCodec,
     SpeechCodec,
     Vectors,
+    find_flag,
+    find_number,
     read_count,
-    read_names,
+    read_models,
     read_size,
     refuse_token_numbers,
 )
@@ -178,15 +180,24 @@ METHODS = ["generateContent", "streamGenerateContent", "countTokens", "embedCont
 
 
 def encode_model(model: ListedModel) -> JsonObject:
-    limits = {"inputTokenLimit": model.max_input, "outputTokenLimit": model.max_output}
+    known = {"inputTokenLimit": model.reads, "outputTokenLimit": model.max_output, "thinking": model.thinking}
     return {
         "name": f"models/{model.name}",
         "version": "001",
         "displayName": model.name,
         "description": f"{model.name} behind dragoman",
-        **{key: limit for key, limit in limits.items() if limit is not None},
+        **{key: value for key, value in known.items() if value is not None},
         "supportedGenerationMethods": METHODS,
     }
+
+
+def decode_model(name: str, row: JsonObject) -> ListedModel:
+    return ListedModel(
+        name=name,
+        max_input=find_number(row, "inputTokenLimit"),
+        max_output=find_number(row, "outputTokenLimit"),
+        thinking=find_flag(row, "thinking"),
+    )
 
 
 def encode_models(models: Sequence[ListedModel], query: str) -> JsonObject:
@@ -195,7 +206,7 @@ def encode_models(models: Sequence[ListedModel], query: str) -> JsonObject:
 
 MODELS = ModelsCodec(
     path="/v1beta/models?pageSize=1000",
-    decode=lambda body: read_names(body, "models", "name"),
+    decode=lambda body: read_models(body, "models", "name", decode_model),
     encode=encode_models,
     encode_one=encode_model,
 )

@@ -6,16 +6,22 @@ https://github.com/ollama/ollama docs/api.md (read 2026-11-15)
 import hashlib
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from dragoman.dialects._base import Door
 from dragoman.dialects._services import (
     EmbeddingRequest,
     EmbeddingsCodec,
     ListedModel,
+    ModelDetails,
     ModelsCodec,
     Vectors,
+    find_number,
+    find_text,
+    find_word,
     read_inputs,
     read_model,
-    read_names,
+    read_models,
     read_size,
     refuse_token_numbers,
 )
@@ -88,11 +94,45 @@ def encode_model(model: ListedModel) -> JsonObject:
     return {
         "name": model.name,
         "model": model.name,
-        "modified_at": _date(model.created),
-        "size": 0,
-        "digest": hashlib.sha256(model.name.encode()).hexdigest(),  # clients identify models by it
-        "details": _details(model.name),
+        "modified_at": _date(model.created or 0),
+        "size": model.size_bytes or 0,
+        "digest": model.digest or hashlib.sha256(model.name.encode()).hexdigest(),  # clients identify models by it
+        "details": _details(model),
     }
+
+
+def decode_model(name: str, row: JsonObject) -> ListedModel:
+    return ListedModel(
+        name=name,
+        family=find_text(row, "details.family"),
+        parameter_size=find_text(row, "details.parameter_size"),
+        quantization=find_text(row, "details.quantization_level"),
+        size_bytes=find_number(row, "size"),
+        digest=find_text(row, "digest"),
+    )
+
+
+def decode_shown(body: Json, model: ListedModel) -> ListedModel:
+    """The context length is what the model was made for. How much of it the server uses is a setting of each request,
+    so it is the largest input and no window that a request must fit into."""
+    info = body.get("model_info") if type(body) is dict else None
+    facts = info if type(info) is dict else {}
+    family = facts.get("general.architecture")
+    return replace(
+        model,
+        family=family if type(family) is str else model.family,
+        max_input=_number(facts, f"{family}.context_length"),
+        embedding_length=_number(facts, f"{family}.embedding_length"),
+        parameters=_number(facts, "general.parameter_count"),
+        vision=find_word(body, "capabilities", "vision"),
+        thinking=find_word(body, "capabilities", "thinking"),
+        tools=find_word(body, "capabilities", "tools"),
+    )
+
+
+def _number(facts: JsonObject, key: str) -> int | None:
+    found = facts.get(key)
+    return found if type(found) is int and found > 0 else None
 
 
 def encode_models(models: Sequence[ListedModel], query: str) -> JsonObject:
@@ -102,40 +142,42 @@ def encode_models(models: Sequence[ListedModel], query: str) -> JsonObject:
 def encode_running(models: Sequence[ListedModel], until: float) -> JsonObject:
     """/api/ps: the models in memory."""
     more = {"expires_at": _date(until), "size_vram": 0}
-    return {"models": [{**encode_model(model), **more, "context_length": model.max_input or 0} for model in models]}
+    return {"models": [{**encode_model(model), **more, "context_length": model.reads or 0} for model in models]}
 
 
 def encode_shown(model: ListedModel) -> JsonObject:
     """/api/show. By the capabilities, clients offer tools and pictures (CLIENTS 18). The numbers are always there, 0 if
     not known: `ollama show` 0.9 panics where one of the three is missing."""
-    family = _family(model.name)
+    family = model.family or _family(model.name)
+    # A model of which nothing is known is said to have tools: clients would never send any.
+    said = {"vision": model.vision, "thinking": model.thinking, "tools": model.tools is not False}
     return {
         "license": "",
         "modelfile": f"# {model.name} behind dragoman\nFROM {model.name}",
         "parameters": "",
         "template": "{{ .Prompt }}",
-        "details": _details(model.name),
+        "details": _details(model),
         "model_info": {
             "general.architecture": family,
             "general.basename": model.name,
-            "general.parameter_count": 0,
-            f"{family}.context_length": model.max_input or 0,
-            f"{family}.embedding_length": 0,
+            "general.parameter_count": model.parameters or 0,
+            f"{family}.context_length": model.reads or 0,
+            f"{family}.embedding_length": model.embedding_length or 0,
         },
-        "capabilities": ["completion", "tools", *model.abilities],
-        "modified_at": _date(model.created),
+        "capabilities": ["completion", *(name for name in ("tools", "vision", "thinking") if said[name])],
+        "modified_at": _date(model.created or 0),
     }
 
 
-def _details(name: str) -> JsonObject:
-    family = _family(name)
+def _details(model: ListedModel) -> JsonObject:
+    family = model.family or _family(model.name)
     return {
         "parent_model": "",
         "format": "gguf",
         "family": family,
         "families": [family],
-        "parameter_size": "",
-        "quantization_level": "",
+        "parameter_size": model.parameter_size,
+        "quantization_level": model.quantization,
     }
 
 
@@ -149,7 +191,10 @@ def _date(seconds: float) -> str:
 
 MODELS = ModelsCodec(
     path="/api/tags",
-    decode=lambda body: read_names(body, "models", "name"),
+    decode=lambda body: read_models(body, "models", "name", decode_model),
     encode=encode_models,
     encode_one=encode_model,
+    details=ModelDetails(
+        path="/api/show", wanted=lambda model: True, encode=lambda name: {"model": name}, decode=decode_shown
+    ),
 )

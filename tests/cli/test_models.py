@@ -1,0 +1,43 @@
+"""`dragoman models`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from tests.gateway.house import faultline
+from tests.upstream.test_model_lists import answer_json
+
+CONFIG = """demo = true
+[providers.one]
+kind = "vllm"
+base_url = "{url}/v1"
+[providers.two]
+kind = "compatible"
+base_url = "http://127.0.0.1:9/v1"
+models = ["n"]
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_models_lists_what_each_upstream_says_and_leaves_out_what_is_not_known(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with faultline(answer_json({"/v1/models": {"data": [{"id": "m", "max_model_len": 8192}]}})) as line:
+        (here / "dragoman.toml").write_text(CONFIG.format(url=line.url))
+        assert main(["models", "--json"]) == 0
+        said = capsys.readouterr()
+        rows = {row["name"]: row for row in json.loads(said.out)["models"]}
+        assert (rows["m"]["upstream"], rows["m"]["window"]) == ("one", 8192)
+        assert rows["n"] == {"name": "n", "upstream": "two"}
+        assert "two did not tell its models" in said.err
+        assert main(["models", "--only", "one"]) == 0
+        assert capsys.readouterr().out.splitlines()[1].split() == ["m", "one", "8,192", "-", "-"]
+    assert main(["models", "--only", "three"]) == 2
