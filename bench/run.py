@@ -22,6 +22,7 @@ from dragoman.model.reply import Finish
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
+from dragoman.upstream.admission import Window
 from dragoman.wire import WireRequest
 
 DIALECTS = [name for name in NAMES if name != "canonical"]
@@ -176,6 +177,25 @@ def bench_deltas() -> list[str]:
     return failures
 
 
+def bench_window() -> list[str]:
+    """A request under a limit by the minute: when the minute is empty, and when it holds 60,000 others."""
+
+    def serve(window: Window) -> None:
+        window.wait_s(1.0)
+        late, unsent = window.take(1.0), window.take(1.0)
+        window.stamp(late, 1.1)
+        window.give_back(unsent)
+        window.give_back(late)
+
+    empty, full = Window(10**6), Window(10**6)
+    for i in range(60_000):
+        full.take(i / 60_000)
+    best = compare({"empty": lambda: serve(empty), "full": lambda: serve(full)}, 500)
+    ratio = best["full"] / best["empty"]
+    print(f"\na limit by the minute: {best['empty']:.2f} us a request, with 60,000 in the minute {best['full']:.2f} us")
+    return [f"60,000 requests in a minute make the next cost {ratio:.2f} times, wanted 1.5"] if ratio > 1.5 else []
+
+
 def bench_import() -> list[str]:
     def start(code: str) -> float:
         started = time.perf_counter()
@@ -190,7 +210,7 @@ def bench_import() -> list[str]:
 
 
 def main() -> int:
-    failures = bench_requests() + bench_passes() + bench_deltas() + bench_import()
+    failures = bench_requests() + bench_passes() + bench_deltas() + bench_window() + bench_import()
     for failure in failures:
         print("over the goal:", failure)
     return 1 if failures else 0

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from dragoman.gateway.key_store import SqliteKeyStore
+from dragoman.model.request import Request
 from dragoman.testing import serve
 from tests.gateway.house import CANARY, open_house, upstream
 from tests.gateway.web import Got, get, post
@@ -76,3 +77,30 @@ def test_a_key_in_the_address_goes_along_with_the_links(tmp_path: Path) -> None:
 def test_an_empty_list_says_how_to_fill_it() -> None:
     with open_house() as house:
         assert "x-dragoman-xray: 1" in look(get(house.url, "/xray", BROWSER)).text
+
+
+def test_a_request_is_written_out_when_somebody_looks_and_a_long_one_is_only_counted() -> None:
+    with (
+        serve("anthropic", key=CANARY) as provider,
+        open_house(upstream("far", "anthropic", provider.base_url, models=("m",)), xray_keep=5) as house,
+    ):
+        asked = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "logit_bias": {"1": 2}}
+        post(house.url, "/v1/chat/completions", asked, {"x-request-id": "short"})
+        long = {"model": "m", "messages": [{"role": "user", "content": "hi " * 100_000}]}
+        post(house.url, "/v1/chat/completions", long, {"x-request-id": "long"})
+        kept = house.gateway.xray.get("short")
+        assert kept is not None
+        assert isinstance(kept.raw, bytes)
+        assert isinstance(kept.request, Request)
+        short, other = (get(house.url, f"/xray/{name}").json for name in ("short", "long"))
+    assert short["asked"] == asked
+    assert short["canonical"]["messages"][0]["parts"][0]["text"] == "hi"
+    assert [(note["where"], note["target"]) for note in short["notes"]] == [
+        ("/max_tokens", "/max_tokens"),
+        ("/logit_bias", ""),
+    ]
+    assert short["attempts"][0]["sent"]["max_tokens"] > 0
+    assert short["reply"]["choices"]
+    assert re.fullmatch(r"\[30\d{4} bytes\]", other["asked"])
+    assert other["canonical"] == other["asked"]
+    assert other["attempts"][0]["sent"].endswith("bytes]")

@@ -35,6 +35,17 @@ def test_what_was_sent_late_counts_from_then() -> None:
     assert window.wait_s(62.0) == pytest.approx(3.0 + MARGIN_S)
 
 
+def test_an_old_entry_that_is_sent_late_or_never_is_found_among_many() -> None:
+    window = Window(1000, span_s=60.0, margin_s=0.0)
+    entries = [window.take(float(i)) for i in range(40)]
+    window.stamp(entries[0], 45.0)
+    window.give_back(entries[1])
+    assert window.used(45.0) == 39
+    assert window.used(61.9) == 39, "the entry at 2 is the oldest"
+    assert window.used(104.9) == 1
+    assert window.used(105.0) == 0
+
+
 def test_tokens_are_settled_to_what_they_were() -> None:
     window = Window(1000)
     entry = window.take(0.0, 900)

@@ -14,11 +14,11 @@ from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.response_routes import Resolved
 from dragoman.gateway.state import Gateway, Generation
-from dragoman.gateway.xray import Xray, show
-from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.gateway.xray import Xray, keep, keep_try
 from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyStart
 from dragoman.model.reply import Reply, Usage
+from dragoman.model.request import Request
 from dragoman.notes import MOST_PLACES, Note, NoteKind
 from dragoman.reasoning_state.carry import StateCarrier, StateSource
 from dragoman.reasoning_state.envelope import StateKey
@@ -179,17 +179,12 @@ class Scope:
                 log.debug(LogLine("note", {"id": self.http.id, **to_builtins(note)}))
 
     def _keep(self) -> None:
-        attempts: list[JsonObject] = [
-            {
-                "upstream": a.upstream,
-                "model": a.model,
-                "status": a.status,
-                "failure": a.failure,
-                "sent": show(a.body),
-                "reply": show(a.reply),
-            }
-            for a in self.attempts
-        ]
+        """For X-ray. Of a long request neither the bytes nor the values are kept."""
+        asked, noted = self.client_request, self.answer.notes if self.answer is not None else self.notes
+        raw = None if asked is None else keep(asked.raw)
+        request: Request | str | None = None if asked is None else asked.request
+        if isinstance(raw, str):
+            request, noted = raw, self.notes
         self.gateway.xray.put(
             Xray(
                 id=self.http.id,
@@ -197,11 +192,11 @@ class Scope:
                 path=self.http.path,
                 model=self.model,
                 upstream=self.attempts[-1].upstream if self.attempts else "",
-                asked=show(self.client_request.raw) if self.client_request else None,
-                canonical=show(dump_json(to_builtins(self.client_request.request))) if self.client_request else None,
-                attempts=attempts,
-                reply=show(b"".join(self.sent)),
-                notes=self.notes,
+                raw=raw,
+                request=request,
+                tries=[keep_try(attempt) for attempt in self.attempts],
+                sent=keep(b"".join(self.sent)),
+                noted=noted,
                 status=self.status,
                 seconds=round(self.gateway.clock() - self.started, 4),
             )

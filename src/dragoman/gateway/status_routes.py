@@ -156,7 +156,7 @@ async def serve_xray(gateway: Gateway, http: HttpRequest, match: Match) -> HttpR
     if found is None:
         words_ = "no such request is kept: send `x-dragoman-xray: 1` with it, or start with --xray N"
         raise UpstreamError(Failure(kind="not_found", status=404, message=words_))
-    return show_request(found) if _is_browser(http) else json_response(found)
+    return show_request(found) if _is_browser(http) else json_response(found.written())
 
 
 HOME = """

@@ -2,16 +2,18 @@
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from dragoman.errors import DecodeError
 from dragoman.gateway.http import HttpResponse
-from dragoman.jsontypes import Json, JsonObject, format_json, load_json
-from dragoman.notes import Note
+from dragoman.jsontypes import Json, JsonObject, dump_json, format_json, load_json
+from dragoman.model.request import Request
+from dragoman.notes import MOST_PLACES, Note, Notes
+from dragoman.upstream.attempts import Attempt
 
 KEEP_ON_REQUEST = 50
 MAX_BYTES = 256 * 1024
@@ -21,18 +23,62 @@ _SECRETS = re.compile(r"\b(?:sk|dk|dka|AIza|xai|gsk|pplx|r8)[-_A-Za-z0-9]{12,}")
 
 
 class Xray(Struct, kw_only=True):
+    """One request, as bytes and values: it is written out for people when somebody looks."""
+
     id: str
     door: str
     path: str
     model: str = ""
     upstream: str = ""
-    asked: Json = None  # the client's wire
-    canonical: Json = None
-    attempts: list[JsonObject] = []  # what each upstream was sent and said
-    reply: Json = None  # what the client got
-    notes: tuple[Note, ...] = ()
+    raw: bytes | str | None = None  # the client's wire
+    request: Request | str | None = None
+    tries: list[JsonObject] = []  # with bodies as `keep` has them
+    sent: bytes | str = b""  # what the client got
+    noted: Notes | tuple[Note, ...] = ()
     status: int = 0
     seconds: float = 0.0
+
+    @property
+    def asked(self) -> Json:
+        return None if self.raw is None else show(self.raw)
+
+    @property
+    def canonical(self) -> Json:
+        return show(dump_json(to_builtins(self.request))) if isinstance(self.request, Request) else self.request
+
+    @property
+    def attempts(self) -> list[JsonObject]:
+        """What each upstream was sent and said."""
+        return [{**tried, "sent": show(tried["sent"]), "reply": show(tried["reply"])} for tried in self.tries]
+
+    @property
+    def reply(self) -> Json:
+        return show(self.sent)
+
+    @property
+    def notes(self) -> Sequence[Note]:
+        return self.noted.read(MOST_PLACES, targets=True) if isinstance(self.noted, Notes) else self.noted
+
+    def written(self) -> JsonObject:
+        """All of it as JSON, for programs."""
+        names = ("id", "door", "path", "model", "upstream", "asked", "canonical", "attempts", "reply", "notes")
+        return {name: getattr(self, name) for name in (*names, "status", "seconds")}
+
+
+def keep(data: bytes) -> bytes | str:
+    """A body to be kept: of a long one only its length."""
+    return data if len(data) <= MAX_BYTES else f"[{len(data)} bytes]"
+
+
+def keep_try(attempt: Attempt) -> JsonObject:
+    return {
+        "upstream": attempt.upstream,
+        "model": attempt.model,
+        "status": attempt.status,
+        "failure": attempt.failure,
+        "sent": keep(attempt.body),
+        "reply": keep(attempt.reply),
+    }
 
 
 class XrayRing:
@@ -53,10 +99,11 @@ class XrayRing:
         return list(reversed(self._rows.values()))
 
 
-def show(data: bytes) -> Json:
+def show(data: bytes | str) -> Json:
     """A body for display: parsed if it is JSON, shortened if it is long."""
-    if len(data) > MAX_BYTES:
-        return f"[{len(data)} bytes]"
+    data = data if isinstance(data, str) else keep(data)
+    if isinstance(data, str):
+        return data
     try:
         return mask(load_json(data))
     except DecodeError:
@@ -123,10 +170,11 @@ def _sections(row: Xray) -> Iterator[str]:
     if row.notes:
         notes = "".join(
             f"<tr><td>{note.kind}</td><td>{note.body}</td><td><code>{escape(note.where or '/')}</code></td>"
-            f"<td><code>{escape(note.canonical or '/')}</code></td><td>{escape(note.why)}</td></tr>"
+            f"<td><code>{escape(note.canonical or '/')}</code></td><td><code>{escape(note.target)}</code></td>"
+            f"<td>{escape(note.why)}</td></tr>"
             for note in row.notes
         )
-        head = "<tr><th>kind<th>of the<th>place in it<th>canonical place<th>why</tr>"
+        head = "<tr><th>kind<th>of the<th>place in it<th>canonical place<th>place in the provider's<th>why</tr>"
         yield f"<details open><summary>notes</summary><table>{head}{notes}</table></details>"
     yield _section(f"client wire: {row.path}", row.asked)
     yield _section("canonical", row.canonical)

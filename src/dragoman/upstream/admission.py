@@ -38,7 +38,7 @@ class Window:
     """A sliding limit: no stretch of time of its length ever holds more than the limit.
 
     An entry counts from the moment it is taken. `stamp` moves it to the moment it was really sent, so that a slow
-    connect cannot squeeze two windows' worth into one.
+    connect cannot squeeze two windows' worth into one. Every call costs the same, however many entries there are.
     """
 
     __slots__ = ("_entries", "_span", "_used", "limit")
@@ -46,7 +46,7 @@ class Window:
     def __init__(self, limit: int, span_s: float = SPAN_S, margin_s: float = MARGIN_S) -> None:
         self.limit = limit
         self._span = span_s + margin_s
-        self._entries: deque[WindowEntry] = deque()  # by time
+        self._entries: OrderedDict[WindowEntry, None] = OrderedDict()  # by time
         self._used = 0
 
     def wait_s(self, now: float, weight: int = 1) -> float:
@@ -64,16 +64,15 @@ class Window:
 
     def take(self, now: float, weight: int = 1) -> WindowEntry:
         entry = WindowEntry(now, weight)
-        self._entries.append(entry)
+        self._entries[entry] = None
         self._used += weight
         return entry
 
     def stamp(self, entry: WindowEntry, now: float) -> None:
         """It was sent only now."""
         if entry.counted and now > entry.at:
-            self._remove(entry)
             entry.at = now
-            self._entries.append(entry)
+            self._entries.move_to_end(entry)
 
     def settle(self, entry: WindowEntry, weight: int) -> None:
         """Its real weight is known."""
@@ -85,15 +84,8 @@ class Window:
         """It was never sent."""
         if entry.counted:
             entry.counted = False
-            self._remove(entry)
+            del self._entries[entry]
             self._used -= entry.weight
-
-    def _remove(self, entry: WindowEntry) -> None:
-        """It was taken a moment ago, so it is near the end: a search from the beginning would pass a whole minute."""
-        for place, other in enumerate(reversed(self._entries), 1):
-            if other is entry:
-                del self._entries[-place]
-                return
 
     def used(self, now: float) -> int:
         self._forget(now)
@@ -101,8 +93,11 @@ class Window:
 
     def _forget(self, now: float) -> None:
         entries = self._entries
-        while entries and entries[0].at + self._span <= now:
-            entry = entries.popleft()
+        while entries:
+            entry = next(iter(entries))
+            if entry.at + self._span > now:
+                return
+            del entries[entry]
             entry.counted = False
             self._used -= entry.weight
 
