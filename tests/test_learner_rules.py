@@ -41,6 +41,11 @@ LESSONS: list[tuple[str, str, str, dict[str, Any], str, str, Any]] = [
     ("compatible", "m", CHAT, {"max_tokens": 99999},
      "max_tokens is too large: 99999. This model supports at most 16384 completion tokens, whereas you provided 99999.",
      "max_tokens", 16384),
+    ("groq", "llama-x", CHAT, {"max_tokens": 99999},
+     "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the window",
+     "max_tokens", 8192),
+    ("deepseek", "deepseek-chat", CHAT, {"max_tokens": 99999},
+     "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]", "max_tokens", 8192),
     ("gemini", "gemini-9", GEM, {"generationConfig": {"maxOutputTokens": 99999}},
      "it has a maxOutputTokens value of 99999 but the supported range is from 1 (inclusive) to 65537 (exclusive).",
      "generationConfig.maxOutputTokens", 65536),
@@ -147,6 +152,10 @@ OTHER_WORDS = [
     [
         "This model's maximum context length is 8192 tokens and your request has 272 input tokens (32000 > 7920).",
         "This model's maximum context length is 8192 tokens. However, you asked for 32272 (272 in the messages).",
+        "This endpoint's maximum context length is 8192 tokens. However, you requested about 32272 (272 of text input)",
+        "exceeds the maximum context length of 8192 tokens. You requested a total of 9: 272 tokens from the input text",
+        "`inputs` tokens + `max_new_tokens` must be <= 8192. Given: 272 `inputs` tokens and 32000 `max_new_tokens`",
+        "input length and `max_tokens` exceed context limit: 272 + 32000 > 8192, decrease input length or `max_tokens`",
     ],
 )
 def test_a_limit_above_what_the_window_leaves_is_lowered_to_it(words: str) -> None:

@@ -138,7 +138,7 @@ def _both(known: object, fresh: object) -> object:
 def learn(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
     """What a refusal teaches. None: it is an ordinary failure."""
     if failure.kind == "too_long":
-        return _learn_window(failure, request, notes)
+        return _learn_window(failure, request, profile, notes)
     if failure.kind != "invalid_request" or failure.status not in (400, 422, None):
         return None
     for teach in _TEACHERS:
@@ -354,18 +354,26 @@ def _learn_history(failure: Failure, request: Request, profile: Profile, notes: 
     return _prepare(request, profile, notes, "with the tools of the history", tools_for_history=True)
 
 
-_WINDOW = re.compile(
-    r"maximum context length is (\d+) tokens[^(]{0,120}?(?:has (\d+) input tokens|\((\d+) in the messages)",
-    re.IGNORECASE,
+# The window and the tokens of the prompt, in the words of each server.
+_WINDOWS = tuple(
+    re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    for pattern in (
+        r"maximum context length is (?P<window>\d+) tokens.{0,120}?has (?P<used>\d+) input tokens",  # vLLM
+        r"maximum context length is (?P<window>\d+) tokens.{0,80}?\((?P<used>\d+) (?:in the messages|of text input)",
+        r"maximum context length of (?P<window>\d+) tokens.{0,80}?: (?P<used>\d+) tokens from the input",  # SGLang
+        r"max_new_tokens`? must be <= (?P<window>\d+)\. Given: (?P<used>\d+) `?inputs",  # TGI, Together
+        r"max_tokens`? exceed context limit: (?P<used>\d+) \+ \d+ > (?P<window>\d+)",  # Anthropic
+    )
 )
 
 
-def _learn_window(failure: Failure, request: Request, notes: Notes) -> Lesson | None:
+def _learn_window(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
     """The limit is larger than what the window leaves beside the prompt. The refusal names both numbers."""
-    found = _WINDOW.search(_words(failure))
+    words = _words(failure)
+    found = next((match for pattern in _WINDOWS if (match := pattern.search(words))), None)
     if found is None or request.max_output is None:
         return None
-    window, used = int(found.group(1)), int(found.group(2) or found.group(3))
+    window, used = int(found["window"]), int(found["used"])
     if used >= window or request.max_output <= window - used:
         return None  # the prompt itself does not fit
     notes.altered((ROOT, "max_output"), f"the window of {window} tokens leaves {window - used}")
@@ -387,6 +395,7 @@ def _learn_rule(failure: Failure, request: Request, profile: Profile, notes: Not
 
 # From the most specific to the most general: the last one only looks for names.
 _TEACHERS = (
+    _learn_window,
     _learn_rule,
     _learn_beta,
     _learn_history,

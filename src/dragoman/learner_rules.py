@@ -102,6 +102,8 @@ RULES: tuple[LearnedRule, ...] = (
     ),
     _rule(r"max_tokens: \d+ > (\d+), which is the maximum", "a smaller limit", _learn_most),
     _rule(r"supports at most (\d+) completion tokens", "a smaller limit", _learn_most),
+    _rule(r"max(?:_completion)?_tokens`? must be less than or equal to `?(\d+)", "a smaller limit", _learn_most),
+    _rule(r"valid range of max_tokens is \[1, ?(\d+)\]", "a smaller limit", _learn_most),
     _rule(r"maxOutputTokens value .{0,80} to (\d+) \((?:ex|in)clusive", "a smaller limit", _learn_most),
     _rule(r"thinking budget \(\d+\) is invalid.{0,80}between (\d+) and (\d+)", "a budget in its range", _learn_budget),
     _rule(r"Budget 0 is invalid|only works in thinking mode", "as little thinking as there is", _learn_on),

@@ -1,14 +1,16 @@
 """What real clients do at each door (CLIENTS.md, FIELD-CASES tier 3)."""
 
+import asyncio
 import json
 import struct
 from base64 import b64decode
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dragoman.testing import serve
-from tests.gateway.house import CANARY, faultline, open_house, say, upstream
+from tests.gateway.house import CANARY, Seen, faultline, open_house, say, upstream
 from tests.gateway.test_faults import ASK, GOOD
 from tests.gateway.web import get, post, send
 
@@ -126,6 +128,32 @@ def test_the_server_that_can_count_is_asked_from_every_door(path: str, body: dic
         assert 281 in got.json.values()
         assert "x-dragoman-estimated" not in got.headers
         assert line.seen[0].path.endswith("/count_tokens" if kind == "anthropic" else ":countTokens")
+
+
+COUNTS: list[tuple[str, dict[str, Any]]] = [
+    ("/v1beta/models/m:countTokens", {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
+    ("/v1/messages/count_tokens", {"model": "m", "messages": [{"role": "user", "content": "hi"}]}),
+    ("/v1/responses/input_tokens", {"model": "m", "input": "hi"}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), COUNTS, ids=["gemini", "anthropic", "responses"])
+def test_a_vllm_that_has_no_counter_of_the_clients_dialect_tokenizes(path: str, body: dict[str, Any]) -> None:
+    async def script(seen: Seen, writer: asyncio.StreamWriter) -> None:
+        await say(*((200, b'{"count":281,"tokens":[]}') if seen.path == "/tokenize" else (404, b"{}")))(seen, writer)
+
+    with faultline(script) as line:
+        vllm = upstream("one", "openai_chat", f"{line.url}/v1", kind="vllm", models=("m",))
+        with open_house(replace(vllm, dialects=("openai_chat", "openai_responses", "anthropic"))) as house:
+            for _ in range(2):
+                got = post(house.url, path, body)
+                assert 281 in got.json.values()
+                assert "x-dragoman-estimated" not in got.headers
+        paths = [seen.path for seen in line.seen]
+        asked = json.loads(line.seen[-1].body)
+        assert (asked["model"], asked["messages"][0]["content"]) == ("m", "hi")
+        assert paths.count("/tokenize") == 2
+        assert len(paths) == len(set(paths)) + 1  # the counters that are not there were asked once
 
 
 @pytest.mark.parametrize("key", ["model", "name"])

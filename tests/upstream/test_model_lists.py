@@ -180,6 +180,30 @@ def test_llama_cpp_says_its_window_and_that_it_is_blind_in_its_props() -> None:
         assert (profile.window, profile.media.images) == (4096, ())
 
 
+@pytest.mark.parametrize(
+    ("path", "limit"),
+    [
+        ("/v1/messages", {"max_tokens": 32_000}),
+        ("/v1/chat/completions", {"max_tokens": 32_000}),
+        ("/v1/responses", {"max_output_tokens": 32_000}),
+        ("/api/chat", {"options": {"num_predict": 32_000}}),
+        ("/v1beta/models/m:generateContent", {"generationConfig": {"maxOutputTokens": 32_000}}),
+    ],
+)
+def test_a_limit_above_the_window_that_the_list_says_is_fitted_into_it(path: str, limit: dict[str, Any]) -> None:
+    words: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}], "input": "hi"}
+    words["contents"] = [{"role": "user", "parts": [{"text": "hi"}]}]
+    key = "contents" if "v1beta" in path else "input" if "responses" in path else "messages"
+    with house_of("vllm", "openai_chat", {"/v1/models": {"data": [{"id": "m", "max_model_len": 8192}]}}) as (
+        house,
+        line,
+    ):
+        get(house.url, "/v1/models")
+        post(house.url, path, {"model": "m", key: words[key], **limit})
+        sent = json.loads(line.seen[-1].body)
+        assert 7000 < (sent.get("max_tokens") or sent["max_completion_tokens"]) < 8192
+
+
 def test_lm_studio_is_asked_where_it_says_more() -> None:
     table = {"/api/v0/models": {"data": [{"id": "m", "type": "llm", "max_context_length": 4096}]}}
     with house_of("lmstudio", "openai_chat", table) as (house, _line):

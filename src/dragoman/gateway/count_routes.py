@@ -1,11 +1,13 @@
 """Tokens of a request: asked of the provider where it can say, else estimated, and said so (FIELD-CASES 90)."""
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from dragoman.demo.model import count_tokens as count_demo
-from dragoman.dialects import find_dialect
+from dragoman.dialects import USUAL, find_dialect
 from dragoman.dialects._base import Dialect
-from dragoman.dialects._services import CountCodec
+from dragoman.dialects._services import CountCodec, read_count
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import put_model
 from dragoman.gateway.bodies import load_body, read_body
@@ -13,17 +15,21 @@ from dragoman.gateway.conversation import count_estimate, need_messages, no_mode
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
-from dragoman.jsontypes import dump_json, load_json
+from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.upstream.http.request import build_headers, join_url, quote_segment
-from dragoman.upstream.profiles import profile_for
+from dragoman.upstream.model_lists import put_at_root
+from dragoman.upstream.profiles import find_kind
+from dragoman.upstream.render import find_profile
 from dragoman.upstream.spec import DEMO, Target
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
 
 ASK_S = 10.0
+NO_COUNTER = (404, 405, 501)
+MOST_PLACES = 100  # names of models come from clients, and are in some addresses
 ESTIMATED = {"x-dragoman-estimated": "true"}
 
 
@@ -52,11 +58,18 @@ async def count(
     spoken = state.spec.dialects or (state.spec.dialect,)
     if dialect.name in spoken:
         own = {**dialect.default_headers, **own}
-        found = await _ask(gateway, state, target, codec, put_model(raw, target.model, request.model), own)
+        url = _find_url(state, target, codec)
+        same = put_model(raw, target.model, request.model)
+        found = await _ask(gateway, state, url, same, own, codec.decode_reply)
         if found is not None:
             return found, {}
     for other in (find_dialect(name) for name in spoken if name != dialect.name):
         found = await _ask_converted(gateway, state, target, other, request)
+        if found is not None:
+            return found, {}
+    if path := find_kind(state.spec.kind, state.spec.rows).tokenize:
+        url = put_at_root(state.spec.base_url, path)
+        found = await _ask(gateway, state, url, dump_json(_write_tokenize(state, target, request)), {}, _read_tokens)
         if found is not None:
             return found, {}
     return count_estimate(replace(request, model=target.model)), ESTIMATED
@@ -68,24 +81,53 @@ async def _ask_converted(
     """The count of a provider that counts in another dialect than the client's."""
     if there.counts is None:
         return None
-    spec, notes = state.spec, Notes()
-    asked = replace(request, model=target.model, stream=None)
-    profile = profile_for(spec.kind, target.model, there.name, spec.overrides, spec.rows)
-    wire = there.counts.encode_request(legalise(asked, profile, notes), notes)
+    wire = _write(state, target, there, request, there.counts.encode_request)
     headers = {**there.default_headers, **wire.headers}
-    return await _ask(gateway, state, target, there.counts, dump_json(wire.body), headers)
+    url = _find_url(state, target, there.counts)
+    return await _ask(gateway, state, url, dump_json(wire.body), headers, there.counts.decode_reply)
+
+
+def _write(
+    state: UpstreamState,
+    target: Target,
+    there: Dialect,
+    request: Request,
+    encode: Callable[[Request, Notes], WireRequest],
+) -> WireRequest:
+    notes, asked = Notes(), replace(request, model=target.model, stream=None)
+    return encode(legalise(asked, find_profile(state, there.name, target.model), notes), notes)
+
+
+def _write_tokenize(state: UpstreamState, target: Target, request: Request) -> JsonObject:
+    """vLLM counts what its template makes of a conversation of Chat."""
+    chat = find_dialect(USUAL)
+    body = _write(state, target, chat, request, chat.encode_request).body
+    return {key: body[key] for key in ("model", "messages", "tools") if key in body}
+
+
+def _read_tokens(body: Json) -> int:
+    return read_count(body, "count")
+
+
+def _find_url(state: UpstreamState, target: Target, codec: CountCodec) -> str:
+    return join_url(state.spec.base_url, codec.path.replace("{model}", quote_segment(target.model)))
 
 
 async def _ask(
-    gateway: Gateway, state: UpstreamState, target: Target, codec: CountCodec, body: bytes, own: dict[str, str]
+    gateway: Gateway,
+    state: UpstreamState,
+    url: str,
+    body: bytes,
+    own: dict[str, str],
+    decode: Callable[[Json], int],
 ) -> int | None:
-    """The provider's own count; None when it does not say, and then an estimate does."""
+    """The provider's own count; None when it does not say, and then an estimate does. A place where there is no counter
+    is not asked again."""
     key = state.keys.pick(gateway.clock())
-    if key is None:
+    if key is None or url in state.no_counters:
         return None
     spec = state.spec
     headers = build_headers(own, spec.headers, spec.auth, key, state.origin)
-    url = join_url(spec.base_url, codec.path.replace("{model}", quote_segment(target.model)))
     try:
         opened = await gateway.transport.open(
             url, headers, body, timeouts=spec.timeouts, head_s=ASK_S, on_sent=lambda: None
@@ -94,7 +136,9 @@ async def _ask(
         return None
     try:
         data = await opened.read(1024 * 1024)
-        return codec.decode_reply(load_json(data)) if opened.status == 200 else None
+        if opened.status in NO_COUNTER and len(state.no_counters) < MOST_PLACES:
+            state.no_counters.add(url)
+        return decode(load_json(data)) if opened.status == 200 else None
     except Exception:
         return None
     finally:

@@ -167,7 +167,7 @@ async def fetch_models(state: UpstreamState, transport: Transport, now: float) -
     own = find_kind(spec.kind, spec.rows).models_path
     if own:
         try:
-            return codec.decode(await _fetch(state, transport, _at_root(spec.base_url, own), None, now))
+            return codec.decode(await _fetch(state, transport, put_at_root(spec.base_url, own), None, now))
         except (UpstreamError, DecodeError):
             pass  # an older version: its usual list follows
     models = codec.decode(await _fetch(state, transport, join_url(spec.base_url, codec.path), None, now))
@@ -190,7 +190,7 @@ async def _add_details(
         body = None if details.encode is None else dump_json(details.encode(model.name))
         async with free:
             try:
-                found = await _fetch(state, transport, _at_root(state.spec.base_url, details.path), body, now)
+                found = await _fetch(state, transport, put_at_root(state.spec.base_url, details.path), body, now)
                 return details.decode(found, model)
             except (UpstreamError, DecodeError):
                 return model
@@ -200,7 +200,8 @@ async def _add_details(
     return [answers.get(model.name, model) for model in models]
 
 
-def _at_root(base_url: str, path: str) -> str:
+def put_at_root(base_url: str, path: str) -> str:
+    """The address of something that stands beside the API and not below its version."""
     parts = urlsplit(base_url)
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 

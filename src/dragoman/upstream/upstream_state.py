@@ -52,6 +52,7 @@ class UpstreamState:
         self.listed_at = -inf  # when it was asked for the list
         self.list_due = -inf  # when it is to be asked again
         self.list_failure = ""  # why it did not tell
+        self.no_counters: set[str] = set()  # addresses at which it counts no tokens
         self.destinations: dict[tuple[str, str], Destination] = {}  # by client's dialect and model: find_destination
         self.sent = 0
         self.failed = 0
