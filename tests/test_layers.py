@@ -22,6 +22,7 @@ RANKS = {
     "errors": 0,
     "notes": 0,
     "note_places": 0,
+    "note_ranks": 0,
     "log_line": 0,
     "wire": 0,
     "model": 1,

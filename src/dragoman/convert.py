@@ -23,7 +23,7 @@ from dragoman.failure import Failure
 from dragoman.framing.sse import SseDecoder
 from dragoman.jsontypes import Json, JsonObject, copy_json, dump_json, kind_of, load_json
 from dragoman.model.request import Request
-from dragoman.notes import Note, NoteKind, Notes
+from dragoman.notes import Note, Notes, Refusable
 from dragoman.passes.profile import Feature, Policy, Profile
 from dragoman.reasoning_state.carry import StateCarrier, StateSource, carry_reply, take_back_state
 from dragoman.reasoning_state.envelope import DEFAULT_KEY, StateKey
@@ -62,7 +62,7 @@ def convert(
     source: str = AUTO,
     path: str = "",
     headers: dict[str, str] | None = None,
-    refuse: Iterable[NoteKind] = (),
+    refuse: Iterable[Refusable] = (),
     mend: bool = True,
     state_key: StateKey = DEFAULT_KEY,
 ) -> Converted:
@@ -123,7 +123,7 @@ def convert_reply(
     *,
     to: str,
     source: str = AUTO,
-    refuse: Iterable[NoteKind] = (),
+    refuse: Iterable[Refusable] = (),
     state_key: StateKey = DEFAULT_KEY,
 ) -> Converted:
     """An unstreamed answer in another dialect."""
@@ -163,7 +163,7 @@ class StreamConverter:
         source: str,
         to: str,
         *,
-        refuse: Iterable[NoteKind] = (),
+        refuse: Iterable[Refusable] = (),
         request: Request | None = None,
         state_key: StateKey = DEFAULT_KEY,
     ):
@@ -201,7 +201,7 @@ def convert_stream(
     *,
     to: str,
     source: str = AUTO,
-    refuse: Iterable[NoteKind] = (),
+    refuse: Iterable[Refusable] = (),
     notes: Notes | None = None,
     state_key: StateKey = DEFAULT_KEY,
 ) -> Iterator[bytes]:

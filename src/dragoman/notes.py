@@ -14,9 +14,11 @@ from msgspec.structs import replace
 
 from dragoman.errors import LossError, pointer
 from dragoman.note_places import Place, Stages, find_present
+from dragoman.note_ranks import NoteRank, check_words, rank_note
 
 T = TypeVar("T")
 NoteKind: TypeAlias = Literal["dropped", "altered", "invented", "repaired"]
+Refusable: TypeAlias = NoteKind | NoteRank
 BodyKind: TypeAlias = Literal["request", "reply"]
 
 # A place in a canonical value, built from the outside in: ((ROOT, "messages"), 3). A tuple costs
@@ -39,6 +41,12 @@ class Note(Struct, frozen=True):
     why: str  # one plain clause
     canonical: str = ""  # the same place in the canonical value, as `convert --to canonical` prints it
     body: BodyKind = "request"  # which body `where` points into: the caller's request, or the reply to it
+
+    @property
+    def rank(self) -> NoteRank:
+        """How much it matters to the reader of the answer."""
+        return rank_note(self.kind, _last_name(unspell(self.canonical)), self.why)
+
     target: str = ""  # the place in the request that was written, if something is there and `read` was asked for it
 
 
@@ -87,13 +95,13 @@ class _Unread(Struct):
 
 
 class Notes:
-    """Collects notes; raises LossError at once for the kinds the caller refuses."""
+    """Collects notes; raises LossError at once for the kinds and ranks that the caller refuses."""
 
     __slots__ = ("_all", "_forms", "_refuse", "_request", "_source")
 
-    def __init__(self, refuse: Iterable[NoteKind] = ()) -> None:
+    def __init__(self, refuse: Iterable[Refusable] = ()) -> None:
         self._all: list[Note | _Unread] = []
-        self._refuse = frozenset(refuse)
+        self._refuse = check_words(refuse) if refuse else None
         self._forms: list[Any] = []  # of the source, at hand
         self._source = self._request = _Source(self._forms)
 
@@ -192,9 +200,18 @@ class Notes:
         return LossError(note.where, note.why, note.canonical)
 
     def _add(self, kind: NoteKind, at: At, why: str) -> None:
-        if kind in self._refuse:
+        if self._refuse and (kind in self._refuse or rank_note(kind, _last_name(at), why) in self._refuse):
             raise self.refuse(at, why, kind)
         self._all.append(_Unread(kind, at, why, self._source, len(self._forms) - 1))
+
+
+def _last_name(at: At) -> str:
+    """The field that a place is in: `parts` for the third part of a message."""
+    while at:
+        at, step = at
+        if isinstance(step, str):
+            return step
+    return ""
 
 
 def flatten(at: At) -> Place:

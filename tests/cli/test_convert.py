@@ -53,7 +53,7 @@ def test_a_request_is_converted_and_its_losses_are_told(convert: Any) -> None:
     assert run.code == 0
     body = json.loads(run.out)
     assert body["messages"] == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
-    assert run.err.split()[:2] == ["dropped", "/top_k"]
+    assert run.err.split()[:3] == ["lost", "dropped", "/top_k"]
 
 
 def test_the_dialect_is_recognised(convert: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 from google import genai
 from google.genai import types
 
+from dragoman.exchange import HOP
 from dragoman.gateway.key_store import SqliteKeyStore
 from dragoman.testing import Provider, serve
 from tests.gateway.house import CANARY, House, faultline, open_house, say, upstream
@@ -86,7 +87,8 @@ def test_places_are_those_of_the_body_that_the_client_sent() -> None:
             {"contents": [{**asked, "parts": 3}]},
         ]
         path = "/v1beta/models/m:generateContent"
-        listed, single, wrong = (post(house.url, path, {**body, "cachedContent": name}) for body in bodies)
+        each = {HOP: "1"}  # not folded
+        listed, single, wrong = (post(house.url, path, {**body, "cachedContent": name}, each) for body in bodies)
     assert [note["where"] for note in json.loads(listed.headers["x-dragoman-notes"])] == [
         "/cachedContent",
         "/contents/0/parts/1",

@@ -45,7 +45,7 @@ def ask(line: Faultline, headers: dict[str, str] | None = None, **more: Any) -> 
 
 def notes_of(got: Got) -> list[dict[str, str]]:
     told: list[dict[str, str]] = json.loads(got.headers["x-dragoman-notes"])
-    return told
+    return [{key: value for key, value in note.items() if key != "rank"} for note in told]
 
 
 def content(got: Got) -> Any:

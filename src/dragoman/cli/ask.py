@@ -4,12 +4,12 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.style import paint
 from dragoman.errors import ConfigError, DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.jsontypes import JsonObject, dump_json, format_json, load_json
-from dragoman.notes import NoteKind
+from dragoman.note_ranks import KINDS, RANKS
 
 if TYPE_CHECKING:
     from dragoman.client import Answer, Client
@@ -69,7 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="piece by piece (default: on a terminal)",
     )
     parser.add_argument("--url", metavar="URL", help="ask through a running gateway")
-    parser.add_argument("--refuse", action="append", choices=get_args(NoteKind), default=[], help="fail on such notes")
+    parser.add_argument(
+        "--refuse",
+        action="append",
+        choices=(*RANKS, *KINDS),
+        default=[],
+        metavar="WORD",
+        help="fail on notes of this rank or kind",
+    )
     parser.add_argument("--verbose", "-v", action="store_true", help="notes, usage and upstream, on standard error")
 
 

@@ -5,12 +5,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import to_builtins
+
 from dragoman.cli.style import Style, paint
 from dragoman.convert import AUTO, Converted, StreamConverter, convert, convert_failure, convert_reply, first_frame
 from dragoman.convert import recognise as recognise_dialect
 from dragoman.errors import DecodeError, DragomanError, LossError
 from dragoman.jsontypes import dump_json, format_json
-from dragoman.notes import Note, NoteKind
+from dragoman.note_ranks import KINDS, RANKS, NoteRank, fold_notes
+from dragoman.notes import Note
 
 NAME = "convert"
 HELP = "convert a request, reply, stream or error to another dialect"
@@ -23,8 +26,7 @@ exit codes: 0 converted, 1 could not read the file, 2 bad input or usage,
 3 refused a loss (--refuse)"""
 
 REFUSED = 3
-KINDS: tuple[NoteKind, ...] = ("dropped", "altered", "invented", "repaired")
-STYLES: dict[NoteKind, Style] = {"dropped": "red", "altered": "yellow", "invented": "blue", "repaired": "green"}
+STYLES: dict[NoteRank, Style] = {"lost": "red", "changed": "yellow", "harmless": "green"}
 CUT_OFF = "the stream is cut off: its last part is missing"
 
 
@@ -49,7 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="table",
         help="losses and changes, on standard error: a table, JSON, or none",
     )
-    parser.add_argument("--refuse", action="append", choices=KINDS, default=[], help="fail on notes of this kind")
+    parser.add_argument(
+        "--refuse",
+        action="append",
+        choices=(*RANKS, *KINDS),
+        default=[],
+        metavar="WORD",
+        help="fail on notes of this rank or kind",
+    )
+    parser.add_argument("--verbose", "-v", action="store_true", help="every note on a line of its own")
     parser.add_argument("--as-is", action="store_true", help="skip the passes that make a request legal for its target")
 
 
@@ -64,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         return complain(f"refused: {error}", REFUSED)
     except DragomanError as error:
         return complain(f"{args.file}: {error}", 2)
-    print_notes(notes, args.notes)
+    print_notes(notes, args.notes, verbose=args.verbose)
     return 0
 
 
@@ -108,23 +118,23 @@ def write(data: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def print_notes(notes: Sequence[Note], form: str) -> None:
+def print_notes(notes: Sequence[Note], form: str, *, verbose: bool = False) -> None:
     if form == "json":
-        print(dump_json(notes).decode(), file=sys.stderr)
+        print(dump_json([{"rank": note.rank, **to_builtins(note)} for note in notes]).decode(), file=sys.stderr)
     elif form == "table" and notes:
-        print(notes_table(notes), file=sys.stderr)
+        print(notes_table(notes, verbose=verbose), file=sys.stderr)
 
 
-def notes_table(notes: Sequence[Note]) -> str:
-    """One line per note. Notes that differ only in their place share a line."""
-    rows: dict[tuple[NoteKind, str], list[str]] = {}
-    for note in notes:
-        rows.setdefault((note.kind, note.why), []).append(note.where or "/")
-    places = [where[0] + (f"  (and {len(where) - 1} more)" if len(where) > 1 else "") for where in rows.values()]
+def notes_table(notes: Sequence[Note], *, verbose: bool = False) -> str:
+    """The worst first. Notes that differ only in their place share a line, unless `verbose`."""
+    rows = [row for note in notes for row in fold_notes([note])] if verbose else fold_notes(notes)
+    rows.sort(key=lambda row: RANKS.index(row.rank))
+    places = [(row.first.where or "/") + (f"  (and {row.places - 1} more)" if row.places > 1 else "") for row in rows]
     width = max(len(place) for place in places)
     lines = []
-    for (kind, why), place in zip(rows, places, strict=True):
-        lines.append(f"{paint(f'{kind:<8}', STYLES[kind], sys.stderr)}  {place:<{width}}  {why}")
+    for row, place in zip(rows, places, strict=True):
+        rank = paint(f"{row.rank:<8}", STYLES[row.rank], sys.stderr)
+        lines.append(f"{rank}  {row.first.kind:<8}  {place:<{width}}  {row.first.why}")
     return "\n".join(lines)
 
 

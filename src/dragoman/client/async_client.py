@@ -3,7 +3,7 @@
 import asyncio
 import os
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Literal, Unpack, overload
@@ -14,7 +14,7 @@ from dragoman.agent.driver import run_loop
 from dragoman.agent.steps import Limits, Step, Stopped
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer
 from dragoman.client.openai_style import AsyncOpenAI
-from dragoman.client.prompts import BuiltRequest, ChatOptions, Prompt, build
+from dragoman.client.prompts import BuiltRequest, ChatOptions, Prompt, build, read_refuse
 from dragoman.client.services import Count, ListedModel, count_tokens, list_models, speak
 from dragoman.client.upstreams import GATEWAY, ClientUpstreams, choose_upstreams
 from dragoman.dialects import find_dialect
@@ -27,7 +27,7 @@ from dragoman.model.events import Event
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.notes import Note, NoteKind
+from dragoman.notes import Note, Refusable
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.fan_out import ask_each
@@ -65,7 +65,7 @@ class AsyncClient:
         env: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
         timeouts: Timeouts | None = None,
-        refuse: Sequence[NoteKind] = (),
+        refuse: Iterable[Refusable] = (),
     ) -> None:
         """`aliases`: a name for one model, or for several that are tried in turn. `headers`: sent with every request;
         they need a `provider` or a `base_url`. `env`: used instead of the process's environment."""
@@ -73,7 +73,7 @@ class AsyncClient:
         self._transport = Transport()
         self._sender = Sender(self._transport)
         self._timeout_s = timeout_s
-        self._refuse = frozenset(refuse)
+        self._refuse = read_refuse(refuse)
         self._open_answers: set[OpenAnswer] = set()
         self.upstreams: ClientUpstreams = choose_upstreams(
             provider,
@@ -187,7 +187,7 @@ class AsyncClient:
         *,
         stream: bool,
         dialect: Dialect | None = None,
-        refuse: frozenset[NoteKind] = frozenset(),
+        refuse: frozenset[Refusable] = frozenset(),
         timeout_s: float | None = None,
     ) -> OpenAnswer:
         """The answer of the first upstream that begins to answer. The caller ends it with `close_answer`."""

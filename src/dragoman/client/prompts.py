@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, get_type_hints
+from typing import Any, TypeAlias, TypedDict, cast, get_type_hints
 
 from msgspec import Struct
 from msgspec import convert as to_type
@@ -25,7 +25,8 @@ from dragoman.model.request import (
     Tool,
     ToolChoice,
 )
-from dragoman.notes import NoteKind, Notes
+from dragoman.note_ranks import check_words
+from dragoman.notes import Notes, Refusable
 from dragoman.tools.results import File, make_part_from_bytes, sniff_media_type
 from dragoman.tools.toolbox import Toolbox, make_toolbox
 from dragoman.wire import WireRequest
@@ -50,7 +51,7 @@ class ChatOptions(TypedDict, total=False):
     max_output: int
     temperature: float
     options: Mapping[str, Any]  # other fields of Request, and for a dialect's name a mapping of its own keys
-    refuse: "Iterable[NoteKind]"  # raise an error instead of losing or changing something
+    refuse: "Iterable[Refusable]"  # raise an error instead of losing or changing something
     timeout_s: float
 
 
@@ -60,7 +61,7 @@ class BuiltRequest(Struct, kw_only=True):
     request: Request
     toolbox: Toolbox
     output: Any = None
-    refuse: frozenset[NoteKind] = frozenset()
+    refuse: frozenset[Refusable] = frozenset()
     timeout_s: float | None = None
 
 
@@ -85,9 +86,16 @@ def build(model: str, prompt: Prompt, chat_options: ChatOptions) -> BuiltRequest
         request=add_options(request, chat_options.get("options") or {}),
         toolbox=toolbox,
         output=output,
-        refuse=frozenset(chat_options.get("refuse") or ()),
+        refuse=read_refuse(chat_options.get("refuse") or ()),
         timeout_s=chat_options.get("timeout_s"),
     )
+
+
+def read_refuse(words: Iterable[Refusable]) -> frozenset[Refusable]:
+    try:
+        return cast(frozenset[Refusable], check_words(words))
+    except ValueError as error:
+        raise DragomanError(str(error)) from error
 
 
 # ---------------------------------------------------------------- messages

@@ -1,7 +1,7 @@
 """Scope: one request from its first byte to its last. At the end it gives everything back once and reports."""
 
 import logging
-from typing import TypeVar, cast, get_args
+from typing import TypeVar, cast
 
 from msgspec import to_builtins
 from msgspec.structs import replace
@@ -19,7 +19,8 @@ from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyStart
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
-from dragoman.notes import MOST_PLACES, Note, NoteKind
+from dragoman.note_ranks import check_words, fold_notes
+from dragoman.notes import MOST_PLACES, Note, Refusable
 from dragoman.reasoning_state.carry import StateCarrier, StateSource
 from dragoman.reasoning_state.envelope import StateKey
 from dragoman.reasoning_state.stored import Conversation
@@ -52,7 +53,7 @@ class Scope:
         self.answer: OpenAnswer | None = None
         self.conversation: Conversation | None = None  # at doors whose clients may bring no state back
         self.attempts: list[Attempt] = []
-        self.refuse: frozenset[NoteKind] = read_refuse(http)
+        self.refuse: frozenset[Refusable] = read_refuse(http)
         self.keep = gateway.xray.always or "x-dragoman-xray" in http.headers
         self.status = 0
         self.usage: Usage | None = None
@@ -172,11 +173,12 @@ class Scope:
             attempts=len(self.attempts) if len(self.attempts) > 1 else None,
             failure=(self.failure.code or self.failure.kind) if self.failure else None,
             notes=len(notes),
+            lost=say_lost(notes),
             mended=say_mended(notes),
         )
         if log.isEnabledFor(logging.DEBUG):
             for note in notes:
-                log.debug(LogLine("note", {"id": self.http.id, **to_builtins(note)}))
+                log.debug(LogLine("note", {"id": self.http.id, "rank": note.rank, **to_builtins(note)}))
 
     def _keep(self) -> None:
         """For X-ray. Of a long request neither the bytes nor the values are kept."""
@@ -218,16 +220,25 @@ def say_mended(notes: tuple[Note, ...]) -> str:
     return "; ".join(found[:MOST_MENDED] + more)
 
 
-def read_refuse(http: HttpRequest) -> frozenset[NoteKind]:
-    """`x-dragoman-refuse: dropped, altered`: the client wants an error instead of such a loss."""
+def say_lost(notes: tuple[Note, ...]) -> str:
+    """For the log: the other notes that a reader of the answer may miss, folded."""
+    if not notes:
+        return ""
+    lost = [n for n in fold_notes(notes) if n.rank == "lost" and not n.first.canonical.startswith("/messages/")]
+    more = [f"and {len(lost) - MOST_MENDED} more"] if len(lost) > MOST_MENDED else []
+    return "; ".join([str(note) for note in lost[:MOST_MENDED]] + more)
+
+
+def read_refuse(http: HttpRequest) -> frozenset[Refusable]:
+    """`x-dragoman-refuse: lost, altered`: the client wants an error instead of notes of these ranks and kinds."""
     said = http.headers.get("x-dragoman-refuse")
     if said is None:
         return frozenset()
-    words = {word.strip() for word in said.split(",") if word.strip()}
-    known = set(get_args(NoteKind))
-    if not words <= known:
-        raise DecodeError(f"x-dragoman-refuse: expected some of {', '.join(sorted(known))}")
-    return frozenset(cast(set[NoteKind], words))
+    try:
+        words = check_words(word.strip() for word in said.split(",") if word.strip())
+    except ValueError as error:
+        raise DecodeError(f"x-dragoman-{error}") from error
+    return cast(frozenset[Refusable], words)
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -21,6 +21,7 @@ from dragoman.log_line import own_error
 from dragoman.model.events import ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import ReplyBuilder
 from dragoman.model.reply import Reply
+from dragoman.note_ranks import FoldedNote, fold_notes
 from dragoman.notes import Note, Notes
 from dragoman.reasoning_state.carry import carry_reply
 from dragoman.reasoning_state.stored import TurnKeeper
@@ -299,19 +300,24 @@ def read_data(block: bytes) -> bytes:
 
 
 def write_notes(notes: tuple[Note, ...], *, canonical: bool = False) -> str:
-    """Notes as ASCII JSON, as many as fit. The last entry says how many are left out. `canonical`: with those places
-    too, for a client that is a dragoman: its caller knows the canonical form, and not the body that it sent."""
+    """Notes as ASCII JSON, the worst first, equal ones folded, as many as fit. The last entry counts the others.
+    `canonical`: all of them and with those places too, for a client that is a dragoman: its caller knows the canonical
+    form, and not the body that it sent."""
     shown: list[object] = []
     size = 2
-    for i, note in enumerate(notes):
-        entry = {"kind": note.kind, "where": note.where, "why": note.why}
+    rows = [FoldedNote(note.rank, note) for note in notes] if canonical else fold_notes(notes)
+    for i, row in enumerate(rows):
+        note = row.first
+        entry: dict[str, object] = {"rank": row.rank, "kind": note.kind, "where": note.where, "why": note.why}
+        if row.places > 1:
+            entry["places"] = row.places
         if note.body != "request":
             entry["body"] = note.body
         if canonical:
             entry["canonical"] = note.canonical
         size += len(dump_json(entry)) + 1
         if size > MAX_NOTES_HEADER:
-            shown.append({"more": len(notes) - i})
+            shown.append({"more": len(rows) - i})
             break
         shown.append(entry)
     return dump_json(shown).decode().encode("ascii", "backslashreplace").decode()

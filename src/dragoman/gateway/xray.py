@@ -12,6 +12,7 @@ from dragoman.errors import DecodeError
 from dragoman.gateway.http import HttpResponse
 from dragoman.jsontypes import Json, JsonObject, dump_json, format_json, load_json
 from dragoman.model.request import Request
+from dragoman.note_ranks import RANKS
 from dragoman.notes import MOST_PLACES, Note, Notes
 from dragoman.upstream.attempts import Attempt
 
@@ -169,12 +170,14 @@ def _sections(row: Xray) -> Iterator[str]:
     yield f"<p>{way}, {row.status or 'left'}, {row.seconds} s</p>"
     if row.notes:
         notes = "".join(
-            f"<tr><td>{note.kind}</td><td>{note.body}</td><td><code>{escape(note.where or '/')}</code></td>"
+            f"<tr><td>{note.rank}</td><td>{note.kind}</td><td>{note.body}</td>"
+            f"<td><code>{escape(note.where or '/')}</code></td>"
             f"<td><code>{escape(note.canonical or '/')}</code></td><td><code>{escape(note.target)}</code></td>"
             f"<td>{escape(note.why)}</td></tr>"
-            for note in row.notes
+            for note in sorted(row.notes, key=lambda note: RANKS.index(note.rank))
         )
-        head = "<tr><th>kind<th>of the<th>place in it<th>canonical place<th>place in the provider's<th>why</tr>"
+        columns = ("rank", "kind", "of the", "place in it", "canonical place", "place in the provider's", "why")
+        head = f"<tr>{''.join(f'<th>{column}' for column in columns)}</tr>"
         yield f"<details open><summary>notes</summary><table>{head}{notes}</table></details>"
     yield _section(f"client wire: {row.path}", row.asked)
     yield _section("canonical", row.canonical)

@@ -1,0 +1,60 @@
+"""The rank of a note, folding, and `refuse` with ranks."""
+
+import pytest
+
+from dragoman import Client, DragomanError, LossError, Note, convert
+from dragoman.note_ranks import check_words, fold_notes, rank_note
+from dragoman.notes import NoteKind
+
+MARKED = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}
+TURNS = [{"role": role, "content": [MARKED]} for role in ("user", "assistant", "user")]
+ASKED = {"model": "m", "max_tokens": 9, "messages": TURNS}
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "why", "rank"),
+    [
+        ("dropped", "cache", "gemini has no cache marks", "harmless"),
+        ("dropped", "top_k", "openai_chat has no top_k", "lost"),
+        ("dropped", "seed", "anthropic has no seed", "lost"),
+        ("dropped", "tools", "only gemini runs the tool google_search", "lost"),
+        ("dropped", "tool_choice", "there are no tools", "harmless"),
+        ("dropped", "parts", "gemini takes back only its own thoughts; this is another model's", "changed"),
+        ("dropped", "strict", "gemini promises no strict calls", "changed"),
+        ("altered", "temperature", "anthropic's goes up to 1", "changed"),
+        ("altered", "parameters", "said as the target's schemas say it", "harmless"),
+        ("invented", "max_output", "anthropic demands a limit: 4096", "changed"),
+        ("invented", "name", "the name of its call: weather", "harmless"),
+        ("repaired", "parts", "the call a has no result", "changed"),
+    ],
+)
+def test_a_note_has_a_rank(kind: NoteKind, field: str, why: str, rank: str) -> None:
+    assert rank_note(kind, field, why) == rank
+    assert Note(kind, "", why, f"/messages/0/{field}").rank == rank
+
+
+def test_equal_notes_are_one_line_and_the_worst_is_first() -> None:
+    notes = convert({**ASKED, "thinking": {"type": "disabled"}, "top_k": 3}, source="anthropic", to="openai_chat").notes
+    marks = convert(ASKED, source="anthropic", to="gemini").notes
+    assert [(row.rank, row.places) for row in fold_notes(marks)] == [("harmless", 3)]
+    assert str(fold_notes(marks)[0]) == "/messages/0/content/0/cache_control and 2 more: gemini has no cache marks"
+    assert fold_notes(notes)[0].first.where == "/top_k"
+
+
+def test_a_rank_is_refused_and_a_lower_one_is_not() -> None:
+    convert(ASKED, source="anthropic", to="gemini", refuse={"lost", "changed"})
+    with pytest.raises(LossError, match="cache marks"):
+        convert(ASKED, source="anthropic", to="gemini", refuse={"harmless"})
+    with pytest.raises(LossError, match="top_k"):
+        convert({**ASKED, "top_k": 3}, source="anthropic", to="openai_chat", refuse={"lost"})
+
+
+def test_a_word_that_is_no_kind_and_no_rank_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"refuse: expected some of dropped, .* found loss"):
+        check_words({"loss"})
+    with pytest.raises(ValueError, match="found loss"):
+        convert(ASKED, source="anthropic", to="gemini", refuse={"loss"})  # type: ignore[arg-type]
+    with pytest.raises(DragomanError, match="found loss"):
+        Client("demo", refuse={"loss"})
+    with Client("demo") as client, pytest.raises(DragomanError, match="found loss"):
+        client.chat("demo", "hi", refuse={"loss"})  # type: ignore[arg-type]
