@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dragoman.conformance.probes import PIXEL
 from dragoman.dialects import find_dialect
 from dragoman.errors import UpstreamError
 from dragoman.exchange import ClientRequest, UpstreamCall
@@ -16,6 +17,7 @@ from dragoman.learner_rules import RULES
 from dragoman.notes import Notes
 from dragoman.upstream.learned_file import KEPT_S, LearnedFile
 from dragoman.upstream.profiles import profile_for
+from dragoman.upstream.read_reply import read_refusal
 from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
@@ -133,7 +135,7 @@ def test_a_refusal_that_names_a_rule_is_obeyed_now_and_the_next_time(
 
 
 def test_every_rule_has_its_refusal() -> None:
-    words = [row[4] for row in LESSONS] + OTHER_WORDS
+    words = [row[4] for row in LESSONS] + OTHER_WORDS + [row[2] for row in BLIND_WORDS]
     assert [rule.said.pattern for rule in RULES if not any(rule.said.search(text) for text in words)] == []
 
 
@@ -238,11 +240,44 @@ def test_a_folder_that_cannot_be_written_costs_the_lesson_only(tmp_path: Path) -
     LearnedFile(tmp_path / "file" / "learned.json").write(UPSTREAM, CHAT, "m", {"one_sampler": True})
 
 
-def test_a_server_error_that_blames_the_request_is_the_requests() -> None:
-    words = "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"
-    wire = WireReply(status=500, body={"error": {"code": 500, "message": words, "type": "server_error"}})
-    failure = find_dialect(CHAT).decode_failure(wire)
-    assert (failure.kind, failure.status) == ("invalid_request", 400)
+BLIND_WORDS = [
+    (500, CHAT, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+    (404, CHAT, "No endpoints found that support image input"),
+    (400, CHAT, "m is not a multimodal model"),
+    (400, CHAT, "At most 0 image(s) may be provided in one request."),
+    (422, CHAT, "messages[0]: unknown variant `image_url`, expected `text` at line 1 column 187"),
+    (400, CHAT, "Image input is not enabled for this model"),
+    (
+        500,
+        OLL,
+        "Failed to create new sequence: failed to process inputs: this model is missing data required for image input",
+    ),
+]
+
+
+@pytest.mark.parametrize(("status", "dialect", "words"), BLIND_WORDS)
+def test_a_server_that_cannot_see_is_told_of_pictures_in_words_from_the_first_refusal_on(
+    status: int, dialect: str, words: str
+) -> None:
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
+    request = read(CHAT, asked(CHAT, {"messages": [{"role": "user", "content": [picture]}]}))
+    body = {"error": words} if dialect == OLL else {"error": {"message": words, "type": "server_error"}}
+    failure = read_refusal(find_dialect(dialect), status, {}, json.dumps(body).encode(), 0.0)
+    assert (failure.kind, failure.status) == ("invalid_request", 422 if status == 422 else 400)
+    blind = profile_for("compatible", "m", dialect)
+    notes = Notes()
+    lesson = learn(failure, request, blind, notes)
+    assert lesson is not None
+    sent = json.dumps(find_dialect(dialect).encode_request(lesson.request, Notes()).body)
+    assert PIXEL not in sent
+    assert "image left out" in sent
+    assert [note.kind for note in notes] == ["altered"]
+    assert PIXEL not in json.dumps(write(request, profile_for("compatible", "m", dialect, lesson.remember)))
+
+
+def test_a_refusal_that_speaks_of_pictures_teaches_nothing_where_there_is_none() -> None:
+    failure = Failure(kind="invalid_request", status=400, message="image input is not supported")
+    assert learn(failure, read(CHAT, asked(CHAT, {})), profile_for("compatible", "m"), Notes()) is None
 
 
 def test_mistrals_nested_detail_is_read() -> None:

@@ -93,7 +93,25 @@ def _learn_tools_effort(found: re.Match[str], profile: Profile, request: Request
     return {"effort_with_tools": "none" if "to 'none'" in found.group(0) else "unsaid"}
 
 
+# What servers say to a picture that their model cannot see; some of them with status 500 or 404.
+BLIND = (
+    r"(image|audio|video) input is not (?:supported|enabled)|images? (?:inputs? )?(?:is|are) not supported"
+    r"|is not a multimodal model|at most 0 (?:image|audio|video)|missing data required for image input"
+    r"|does not support (?:image|vision|audio|video)|no endpoints found that support (?:image|audio|video) input"
+    r"|unknown variant `image_url`|image_url is only supported by certain models|vision is not (?:supported|enabled)"
+)
+# The same request fails again, and others do not, whatever the status says (llama.cpp without mmproj or --jinja: 500).
+REQUESTS_OWN = re.compile(rf"{BLIND}|requires? --jinja", re.IGNORECASE)
+
+
+def _learn_blind(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    words = found.group(0).lower()
+    lost: Fields = {"audio": ()} if "audio" in words else {"video": ()} if "video" in words else {"images": ()}
+    return {"media": replace(profile.media, **lost)}
+
+
 RULES: tuple[LearnedRule, ...] = (
+    _rule(BLIND, "what it cannot see told in words", _learn_blind),
     _rule(r"temperature\W+ and \W*top_p\W+ cannot both", "temperature without top_p", {"one_sampler": True}),
     _rule(
         r"(?:unknown|unrecognized|unsupported|extra).{0,60}?prompt_cache_(?:breakpoint|options)",

@@ -45,7 +45,7 @@ DEFAULTS: dict[Any, dict[str, Any]] = {
         "connections": 0,
     },
     Caps(): {"reply_bytes": 64 * MIB, "stream_bytes": 256 * MIB},
-    Timeouts(): {"connect_s": 5, "headers_s": 60, "idle_s": 120, "stream_s": 3600},
+    Timeouts(): {"connect_s": 5, "headers_s": 60, "first_s": 300, "idle_s": 120, "stream_s": 3600},
 }
 
 

@@ -19,7 +19,7 @@ from dragoman.upstream.transport import Opened, Transport
 from tests.waiting import NEVER_S, until
 
 PATIENT = Timeouts(connect_s=20.0, headers_s=20.0, idle_s=20.0)
-QUICK = Timeouts(connect_s=20.0, headers_s=0.3, idle_s=0.3)
+QUICK = Timeouts(connect_s=20.0, headers_s=0.3, first_s=0.3, idle_s=0.3)
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

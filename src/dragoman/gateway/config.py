@@ -34,6 +34,7 @@ from dragoman.upstream.discovery import (
     make_upstream,
     probe_local,
     remote_kinds,
+    usual_timeouts,
 )
 from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.profiles import Rows, add_rows, find_kind, load_rows, profile_for
@@ -318,7 +319,7 @@ def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str], rows: 
         tpm=reader.count("tpm"),
         at_once=reader.count("at_once") or reader.count("concurrency"),
         queue=queue if (queue := reader.count("queue", 0)) is not None else 100,
-        timeouts=_timeouts(reader),
+        timeouts=_timeouts(reader, base_url),
         caps=_caps(reader),
         stream_usage=reader.flag("stream_usage", default=True),
         weight=reader.number("weight") or 1.0,
@@ -336,11 +337,12 @@ def _headers(reader: _Reader) -> dict[str, str]:
     return headers
 
 
-def _timeouts(reader: _Reader) -> Timeouts:
+def _timeouts(reader: _Reader, base_url: str) -> Timeouts:
     rows = reader.table("timeouts")
     known = set(Timeouts.__struct_fields__)
     inner = _Reader(rows, reader.file, reader.key("timeouts"), known, reader.env)
-    return Timeouts(**{name: value for name in rows if (value := inner.number(name, 0.01)) is not None})
+    said = {name: value for name in rows if (value := inner.number(name, 0.01)) is not None}
+    return replace(usual_timeouts(base_url), **said)
 
 
 def _limits(top: _Reader) -> RequestLimits:

@@ -210,6 +210,7 @@ class UpstreamAnswer:
             caps=spec.caps,
             fresh=attempts.made > 1,  # an upstream that has just failed may have closed its idle connections too
             may_resend=attempts.count_resend,
+            first_s=left,
         )
         self.headers = opened.headers
         attempt.status = opened.status
@@ -377,12 +378,16 @@ class UpstreamAnswer:
         """What this answer says about its upstream."""
         state, key, model, now = self._state, self._key, self.target.model, self._clock()
         if self.failure is not None:
-            request_hash = self._request_hash or (hash(self._request) if self._request else None)
-            state.take_failure(key, model, self.failure, now, self._dice(), self._client, request_hash)
+            state.take_failure(key, model, self.failure, now, self._dice(), self._client, self._find_hash())
         elif self._ended or (self._reader is not None and self._reader.finished):
             state.take_success(key, model, now, self._client)
+            if state.suspects:
+                state.suspects.pop(self._find_hash() or 0, None)
         else:
             state.breaker(key, model).abandoned()
+
+    def _find_hash(self) -> int | None:
+        return self._request_hash or (hash(self._request) if self._request else None)
 
 
 def _log_attempt(attempt: Attempt, why: str = "") -> None:

@@ -15,6 +15,7 @@ Failures that only one client meets, while other clients are served, do not open
 
 from collections import deque
 from collections.abc import Collection
+from math import inf
 from typing import Literal, TypeAlias
 
 from dragoman.failure import Failure
@@ -27,7 +28,6 @@ SHARE = 0.5
 AT_LEAST = 20
 LOOK_BACK_S = 30.0
 OPEN_S = 30.0
-LONGEST_S = 300.0
 MOST_KEPT = 1000
 
 # Codes of our own transport. Every other failure is an answer of the upstream.
@@ -56,7 +56,7 @@ def how_failed(failure: Failure) -> How:
 
 
 class Breaker:
-    __slots__ = ("_before", "_early", "_history", "_last", "_probing", "_row", "_trips", "_until", "state")
+    __slots__ = ("_before", "_early", "_history", "_last", "_probing", "_row", "_until", "state")
 
     def __init__(self) -> None:
         self.state: State = "closed"
@@ -64,7 +64,6 @@ class Breaker:
         # time, success, client, hash of the request
         self._history: deque[tuple[float, bool, str | None, int | None]] = deque()
         self._until = 0.0
-        self._trips = 0
         self._probing = False
         self._early = False  # a request goes before the time is up, because there is no other way
         self._last: tuple[str, float] | None = None  # the client that was served last, and when
@@ -92,7 +91,7 @@ class Breaker:
         if self.state == "open":  # a request from before it opened
             return
         if self.state == "half_open":
-            self.state, self._probing, self._trips = "closed", False, 0
+            self.state, self._probing = "closed", False
             self._history.clear()
         elif self._history:
             self._remember(now, True, client, None)
@@ -123,6 +122,11 @@ class Breaker:
         if self.state == "half_open" and self._early:
             self.state = "open"
 
+    @property
+    def served_at(self) -> float:
+        """When a request was last served."""
+        return -inf if self._last is None else self._last[1]
+
     def wait_s(self, now: float) -> float:
         return 0.0 if self.state == "closed" else max(self._until - now, 0.0)
 
@@ -145,10 +149,8 @@ class Breaker:
         return any(request_hash == known for _, _, _, known in self._history)
 
     def _trip(self, now: float, dice: float) -> None:
-        self._trips += 1
-        length = min(OPEN_S * self._trips, LONGEST_S)
         self.state, self._probing = "open", False
-        self._until = now + length * (0.8 + 0.4 * dice)
+        self._until = now + OPEN_S * (0.8 + 0.4 * dice)
         self._row.clear()
         self._forget(now)
 

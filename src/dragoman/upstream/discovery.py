@@ -7,6 +7,7 @@ servers without asking, because a name such as `ollama/qwen3` says which one is 
 import asyncio
 import re
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from dragoman.demo.model import MODELS as DEMO_MODELS
@@ -50,6 +51,16 @@ def _ollama_host(name: str, env: Mapping[str, str]) -> str | None:
     return said if said.startswith("http") else f"http://{said}"
 
 
+def usual_timeouts(base_url: str) -> Timeouts:
+    """A server of one's own may read a long prompt for minutes before it sends even the head of its answer."""
+    host = urlsplit(base_url).hostname or ""
+    try:
+        near = ip_address(host).is_private
+    except ValueError:
+        near = host == "localhost"
+    return Timeouts(headers_s=Timeouts().first_s) if near else Timeouts()
+
+
 def make_upstream(
     name: str,
     kind: Kind,
@@ -71,7 +82,7 @@ def make_upstream(
         keys=() if key is None else (Secret(key, origin_of(url)),),
         auth="bearer" if kind.auth == "none" and key is not None else kind.auth,
         models=models,
-        timeouts=timeouts or Timeouts(),
+        timeouts=timeouts or usual_timeouts(url),
     )
 
 

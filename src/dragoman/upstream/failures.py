@@ -1,6 +1,7 @@
 """Failures of our own making: an upstream's answer cannot be used, or there is none."""
 
 import msgspec
+from msgspec.structs import replace
 
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
@@ -34,8 +35,15 @@ def left_alone(names: list[str], wait: float, *, resting: bool) -> Failure:
     if resting:
         words = f"no key of {who} may be used for another {wait:.0f} s"
         return Failure(kind="rate_limited", status=429, code="keys_resting", message=words, retry_after_s=wait)
-    words = f"{who} did not answer lately and is not asked for another {wait:.0f} s"
+    words = f"{who} did not answer lately. It is asked again every second: try again"
     return Failure(kind="overloaded", status=503, code="upstream_closed", message=words, retry_after_s=max(wait, 1.0))
+
+
+def requests_own(failure: Failure) -> Failure:
+    """A server error that one request meets each time, and others do not. Told as a server error, its client would send
+    it again and again."""
+    words = f"the upstream answers this request with the same error each time, and serves others: {failure.message}"
+    return replace(failure, kind="invalid_request", status=400, code="request_not_served", message=words)
 
 
 def hide_refused_key(failure: Failure, name: str) -> Failure:

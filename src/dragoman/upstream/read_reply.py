@@ -14,6 +14,7 @@ from dragoman.exchange import StreamReader, read_reply
 from dragoman.failure import Failure
 from dragoman.framing.ndjson import MAX_LINE_BYTES
 from dragoman.jsontypes import Json, load_json
+from dragoman.learner_rules import REQUESTS_OWN
 from dragoman.log_line import own_error
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd
 from dragoman.model.fold import fold
@@ -117,6 +118,8 @@ def read_refusal(dialect: Dialect, status: int, headers: dict[str, str], data: b
             log.warning(own_error("failure_unread", "", error))
         failure = Failure(kind="server_error", status=status, message="")
     message = failure.message[:MAX_MESSAGE] or f"the upstream answered {status}"
+    if failure.kind in ("server_error", "unknown", "not_found") and REQUESTS_OWN.search(message):
+        failure = replace(failure, kind="invalid_request", status=400)
     return replace(failure, message=message, retry_after_s=_retry_after_s(failure, headers, wall))
 
 

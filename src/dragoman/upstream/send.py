@@ -63,7 +63,9 @@ class Sender:
                 raise UpstreamError(failure)
         else:
             first = attempts.fails_first(state, target, key)
-            state.take_failure(key, target.model, failure, now, self.dice(), job.client, job.request_hash, first=first)
+            failure = state.take_failure(
+                key, target.model, failure, now, self.dice(), job.client, job.request_hash, first=first
+            )
         failure = _soonest(failure, job, now)
         reported, name = attempts.to_report(target, failure, state.spec.name)
         decision = decide(

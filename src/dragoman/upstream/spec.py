@@ -11,7 +11,8 @@ DEMO = "demo"
 class Timeouts(Struct, frozen=True, kw_only=True):
     connect_s: float = 5.0
     headers_s: float = 60.0  # for a stream; an unstreamed answer has until the deadline
-    idle_s: float = 120.0
+    first_s: float = 300.0  # of silence before the answer: a server reads a long prompt without a word
+    idle_s: float = 120.0  # of silence within it
     stream_s: float = 3600.0
 
 

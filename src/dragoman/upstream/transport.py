@@ -28,12 +28,12 @@ WORKED_S = 5.0  # a server that hangs up after this long has worked on the reque
 class Opened:
     """A response whose head has arrived. The caller of `Transport.open` closes it."""
 
-    __slots__ = ("_caps", "_connection", "_idle_s", "_pool", "_size", "headers", "status")
+    __slots__ = ("_caps", "_connection", "_first_s", "_idle_s", "_pool", "_size", "headers", "status")
 
-    def __init__(self, connection: HttpConnection, idle_s: float, pool: Pool, caps: Caps) -> None:
+    def __init__(self, connection: HttpConnection, timeouts: Timeouts, first_s: float, pool: Pool, caps: Caps) -> None:
         self._caps = caps
         self._connection: HttpConnection | None = connection
-        self._idle_s = idle_s
+        self._first_s, self._idle_s = first_s, timeouts.idle_s
         self._pool = pool
         self._size = 0
         self.status = connection.status
@@ -49,7 +49,7 @@ class Opened:
             if connection.error is not None:
                 raise UpstreamError(self._broken(connection.error)) from connection.error
             try:
-                await connection.wait(self._idle_s)
+                await connection.wait(self._idle_s if self._size else self._first_s)
             except TimeoutError as error:
                 raise UpstreamError(self._broken(error)) from error
             piece = connection.take()
@@ -90,7 +90,8 @@ class Opened:
     def _broken(self, error: Exception) -> Failure:
         match error:
             case TimeoutError():
-                words = f"the upstream sent nothing for {self._idle_s:g} s"
+                waited, name = (self._idle_s, "idle_s") if self._size else (self._first_s, "first_s")
+                words = f"the upstream sent nothing for {waited:g} s (timeouts.{name})"
                 return Failure(kind="timed_out", status=504, code="upstream_timeout", message=words)
             case NotHttp():
                 return malformed("the upstream's answer is not what its encoding says")
@@ -118,11 +119,13 @@ class Transport:
         caps: Caps = USUAL,
         fresh: bool = False,
         may_resend: Callable[[], bool] = lambda: True,
+        first_s: float | None = None,
     ) -> Opened:
         """Sends a request and waits at most `head_s` for the head of its answer. An UpstreamError says what failed.
 
         `fresh`: on a new connection. `may_resend`: asked before a request is sent again, because the server had closed
-        the connection that was kept for it."""
+        the connection that was kept for it. `first_s`: how long it may be silent after its head, if less than its
+        timeouts allow."""
         try:
             place = find_place(url)
             fields = {"host": place.host, **headers}
@@ -141,7 +144,7 @@ class Transport:
             sent = clock()
             try:
                 await _ask(connection, head, body, head_s, bodiless=method == "HEAD")
-                return Opened(connection, timeouts.idle_s, pool, caps)
+                return Opened(connection, timeouts, min(first_s or inf, timeouts.first_s), pool, caps)
             except HungUp as error:
                 idle = connection.answers > 0 and connection.heard == 0 and clock() - sent < STALE_S
                 if not idle or not may_resend():

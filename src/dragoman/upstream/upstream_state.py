@@ -13,6 +13,7 @@ from dragoman.learner import add_lesson
 from dragoman.log_line import LogLine
 from dragoman.upstream.admission import Admission, AdmissionWaiter, LimitKeeper
 from dragoman.upstream.breaker import Breaker, how_failed
+from dragoman.upstream.failures import requests_own
 from dragoman.upstream.keys import EVERY, Key, KeyRing, origin_of
 from dragoman.upstream.learned_file import LearnedFile
 from dragoman.upstream.retry import BROKEN, RetryBudget
@@ -20,6 +21,8 @@ from dragoman.upstream.spec import Upstream
 
 log = logging.getLogger(__name__)
 MAX_BREAKERS = 1000
+MAX_SUSPECTS = 1000  # requests that the upstream has answered with an error of its own
+SUSPECT_S = 600.0
 PROBE_EVERY_S = 1.0
 EXHAUSTED_S = 300.0
 SHORT_REST_S = 1.0
@@ -58,6 +61,8 @@ class UpstreamState:
         self.failed = 0
         self.waiting_for_cooldown = 0  # requests that wait for a cool-down to end
         self._breakers: OrderedDict[tuple[int, str], Breaker] = OrderedDict()
+        # Requests that met an error of the upstream's own, and were not served since: when, and the error.
+        self.suspects: OrderedDict[int, tuple[float, tuple[int | None, str]]] = OrderedDict()
         self._last_probe = -PROBE_EVERY_S
         self._last_balance_probe = -inf
 
@@ -105,9 +110,11 @@ class UpstreamState:
             del key.rests[EVERY]
 
     def wait_s(self, model: str, now: float) -> float:
-        """How long until a request for this model may go."""
+        """How long until a request for this model may go. A breaker that is open lets one through each second, if there
+        is no other way."""
+        probe_s = max(self._last_probe + PROBE_EVERY_S - now, 0.0)
         waits = [
-            max(key.until(model) - now, self.breaker(key, model).wait_s(now), 0.0)
+            max(key.until(model) - now, min(self.breaker(key, model).wait_s(now), probe_s), 0.0)
             for key in self.keys.keys
             if not key.disabled
         ]
@@ -124,11 +131,14 @@ class UpstreamState:
         request_hash: int | None = None,
         *,
         first: bool = True,
-    ) -> None:
+    ) -> Failure:
         """Rests or disables the key, or tells its breaker. `request_hash` tells one request from another; `first`: this
-        request has not failed there before."""
+        request has not failed there before. Returns the failure as the client should hear it."""
         self.failed += 1
         breaker = self.breaker(key, model)
+        if self._is_requests_own(breaker, failure, request_hash, now):
+            breaker.abandoned()
+            return requests_own(failure)
         if failure.kind == "rate_limited":
             rest_s = failure.retry_after_s or SHORT_REST_S
             self.keys.rest(key, now + rest_s, "rate limited", model, now)
@@ -154,6 +164,20 @@ class UpstreamState:
                 self._warn("upstream_left_alone", key, model, failure, breaker.wait_s(now))
         else:
             breaker.succeeded(now, client)  # it answered: the request was at fault
+        return failure
+
+    def _is_requests_own(self, breaker: Breaker, failure: Failure, request_hash: int | None, now: float) -> bool:
+        """Whether the same request meets the same error again while others are served: then it is at fault itself."""
+        if request_hash is None or failure.kind not in BROKEN or how_failed(failure) != "wrong":
+            return False
+        words = (failure.status, failure.message)
+        known = self.suspects.get(request_hash)
+        if known is not None and known[1] == words and now - known[0] < SUSPECT_S:
+            return breaker.served_at > known[0]
+        self.suspects[request_hash] = (now, words)
+        if len(self.suspects) > MAX_SUSPECTS:
+            self.suspects.popitem(last=False)
+        return False
 
     def _warn(self, event: str, key: Key, model: str, failure: Failure, rest_s: float) -> None:
         where = {"upstream": self.spec.name, "model": model, "key": key.secret.hint if key.secret else ""}

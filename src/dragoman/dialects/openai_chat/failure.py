@@ -28,17 +28,11 @@ OVERFLOW = re.compile(
 )
 
 
-# A server error that only says what the request asks of a server that cannot do it (llama.cpp without mmproj, --jinja).
-NOT_ABLE = re.compile(r"(?:image|audio|video) input is not supported|requires? --jinja", re.IGNORECASE)
-
-
 def decode_failure(wire: WireReply) -> Failure:
     status = wire.status if wire.status >= 400 else None
     error = _find_error(wire.body)
     message, code, word, param = (error.pop(key, None) for key in ("message", "code", "type", "param"))
     text = message if type(message) is str else _detail_text(_inner_detail(message)) or ""
-    if status is not None and status >= 500 and NOT_ABLE.search(text):
-        status = 400  # the same request fails again, and others do not
     own: JsonObject = {key: value for key, value in error.items() if value is not None}
     if type(word) is str:
         own["type"] = word
