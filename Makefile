@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-clients check bench fuzz docs lock sbom release clean
+.PHONY: help serve test test-clients test-console check bench fuzz docs lock sbom release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -22,6 +22,9 @@ test: check ## everything CI runs: check, then all tests
 
 test-clients: .venv/.dev ## Claude Code, Codex, Gemini CLI, opencode, Qwen Code from npm, through the gateway
 	DRAGOMAN_TEST_CLIENTS=1 DRAGOMAN_CLIENTS_PAGE=$(PAGE) $(BIN)/python -m pytest tests/clients
+
+test-console: .venv/.console ## the console in a real browser (Chromium must be installed)
+	DRAGOMAN_TEST_CONSOLE=1 $(BIN)/python -m pytest tests/console
 
 check: .venv/.dev ## lint, format, types, layers
 	$(BIN)/ruff check .
@@ -47,7 +50,7 @@ release: .venv/.release ## build, check and describe what would be uploaded, in 
 
 lock: ## pin requirements/*.in again (needs uv); add UPGRADE=--upgrade for newer versions
 	$(LOCK) $(UPGRADE) requirements/dev.in -o requirements/dev.txt
-	for name in runtime build real release; do $(LOCK) -c requirements/dev.txt --no-annotate requirements/$$name.in -o requirements/$$name.txt; done
+	for name in runtime build real release console; do $(LOCK) -c requirements/dev.txt --no-annotate requirements/$$name.in -o requirements/$$name.txt; done
 
 clean: ## remove .venv, caches and builds
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -74,4 +77,8 @@ clean: ## remove .venv, caches and builds
 .venv/.dev: .venv/.made requirements/dev.txt pyproject.toml
 	$(PIP) --require-hashes -r requirements/dev.txt
 	$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.console: .venv/.dev requirements/console.txt
+	$(PIP) --require-hashes -r requirements/console.txt
 	@touch $@

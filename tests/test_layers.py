@@ -39,6 +39,7 @@ RANKS = {
     "learner_rules": 4,
     "exchange": 4,
     "child_process": 5,
+    "console": 5,
     "upstream": 5,
     "tools": 5,
     "mcp": 5,
@@ -77,7 +78,7 @@ CORE = "core"
 EXTRAS = {
     CORE: {room for room, rank in RANKS.items() if rank <= LAST_PURE_RANK}
     | {"tools", "child_process", "cli", "__main__", ""},
-    "": {"upstream", "agent", "client", "gateway", "conformance"},
+    "": {"upstream", "agent", "client", "console", "gateway", "conformance"},
     "fast": set(),
     "mcp": {"mcp"},
     "testing": {"testing"},

@@ -11,6 +11,7 @@ from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway import (
     cache_routes,
+    console_routes,
     count_routes,
     jsonrpc_routes,
     mcp_routes,
@@ -87,6 +88,12 @@ HANDLERS: dict[str, Handler] = {
     "metrics": status_routes.serve_metrics,
     "xray_list": status_routes.serve_xray_list,
     "xray": status_routes.serve_xray,
+    "console": console_routes.serve_console,
+    "model_names": console_routes.serve_model_names,
+    "translate": console_routes.serve_translate,
+    "replay": console_routes.serve_replay,
+    "traffic": console_routes.serve_traffic,
+    "live_traffic": console_routes.serve_live_traffic,
 }
 SHARED = ("models", "model")  # at these paths the client's headers say which dialect it speaks
 

@@ -92,15 +92,20 @@ class Access:
 
     def judge_origin(self, http: HttpRequest) -> tuple[int, str] | None:
         origin = http.headers.get("origin")
-        if origin is not None and origin not in self.origins and not self._own(origin):
+        if origin is not None and origin not in self.origins and not self._own(origin, http):
             return 403, "requests of web pages from this origin are not allowed"
         if http.headers.get("sec-fetch-site") == "cross-site" and (origin is None or origin not in self.origins):
             return 403, "requests of web pages from other sites are not allowed"
         return None
 
-    def _own(self, origin: str) -> bool:
-        """Whether the Origin is a page of this gateway, or a desktop program."""
-        return origin.startswith(("app://", "vscode-webview://", "tauri://"))
+    def _own(self, origin: str, http: HttpRequest) -> bool:
+        """Whether the Origin is a page of this gateway, or a desktop program. `judge_host` has checked the host.
+        Where any host may come, an attacker can point a name of theirs to this machine: there a key must protect it."""
+        if origin.startswith(("app://", "vscode-webview://", "tauri://")):
+            return True
+        host = http.headers.get("host", "").lower()
+        safe = not self.any_host or self.public or self.keys.needed
+        return safe and origin.lower() in (f"http://{host}", f"https://{host}")
 
     def admit(self, http: HttpRequest, access: AccessClass) -> tuple[int, str] | None:
         """None if the key is good; else a status and a message, the same for every kind of wrong key."""

@@ -54,6 +54,15 @@ OWN: tuple[tuple[AccessClass, Door], ...] = (
     ("admin", Door(path="/metrics", methods=_READ, serves="metrics")),
     ("admin", Door(path="/xray", methods=("GET",), serves="xray_list")),
     ("admin", Door(path=r"/xray/(?P<id>[\w.-]+)", methods=("GET",), serves="xray")),
+    ("public", Door(path="/console", methods=_READ, serves="console")),
+    ("public", Door(path=r"/console/(?P<file>[\w.-]+)", methods=_READ, serves="console")),
+    ("admin", Door(path="/admin/v1/xray", methods=("GET",), serves="xray_list")),
+    ("admin", Door(path=r"/admin/v1/xray/(?P<id>[\w.-]+)", methods=("GET",), serves="xray")),
+    ("admin", Door(path="/admin/v1/models", methods=("GET",), serves="model_names")),
+    ("admin", Door(path="/admin/v1/translate", serves="translate")),
+    ("admin", Door(path="/admin/v1/replay", serves="replay")),
+    ("admin", Door(path="/admin/v1/traffic", methods=("GET",), serves="traffic")),
+    ("admin", Door(path="/admin/v1/traffic/live", methods=("GET",), serves="live_traffic")),
 )
 
 

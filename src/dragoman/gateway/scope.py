@@ -156,6 +156,7 @@ class Scope:
             metrics.usage(upstream, usage)
         for note in notes:
             metrics.note(note.kind)
+        gateway.traffic.put(self, notes, seconds)
         gateway.log.say(
             log,
             "request",

@@ -15,6 +15,7 @@ from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.response_store import ResponseStore
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.state_store import SqliteStateStore, StateStore
+from dragoman.gateway.traffic import Traffic
 from dragoman.gateway.xray import XrayRing
 from dragoman.upstream import learned_file, model_lists
 from dragoman.upstream.admission import LimitKeeper, OwnLimits
@@ -93,6 +94,7 @@ class Gateway:
         self.state_store: StateStore = SqliteStateStore(settings.store_path, settings.store_rows)
         self.state_secret = settings.state_secret or secrets.token_bytes(32)
         self.xray = XrayRing(settings.xray_keep)
+        self.traffic = Traffic()
         self.started = self.wall()
         self.rejected = 0  # bad configurations that were refused
         self.leaving = False  # not ready: load balancers should choose another process

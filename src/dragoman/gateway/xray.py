@@ -62,8 +62,9 @@ class Xray(Struct, kw_only=True):
 
     def written(self) -> JsonObject:
         """All of it as JSON, for programs."""
-        names = ("id", "door", "path", "model", "upstream", "asked", "canonical", "attempts", "reply", "notes")
-        return {name: getattr(self, name) for name in (*names, "status", "seconds")}
+        names = ("id", "door", "path", "model", "upstream", "asked", "canonical", "attempts", "reply")
+        notes = [{"rank": note.rank, **to_builtins(note)} for note in self.notes]
+        return {name: getattr(self, name) for name in (*names, "status", "seconds")} | {"notes": notes}
 
 
 def keep(data: bytes) -> bytes | str:

@@ -1,0 +1,237 @@
+"""The console: its files, and the calls of the admin API that only it makes."""
+
+import asyncio
+import re
+from functools import cache
+from hashlib import sha256
+from secrets import token_hex
+from typing import Literal, TypeVar
+from urllib.parse import parse_qs
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.console import all_files
+from dragoman.convert import AUTO, StreamConverter, convert, convert_reply, first_frame, recognise
+from dragoman.dialects import NAMES
+from dragoman.errors import DecodeError, DragomanError, UpstreamError
+from dragoman.failure import Failure
+from dragoman.gateway.conversation import converse
+from dragoman.gateway.error_responses import refuse
+from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write, json_response
+from dragoman.gateway.routes import Match, Table
+from dragoman.gateway.state import Gateway
+from dragoman.jsontypes import Json, dump_json, load_json
+from dragoman.notes import Note
+
+# No script and no style but our own files; no page may put the console into a frame.
+SECURITY = {
+    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "object-src 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "cross-origin-opener-policy": "same-origin",
+}
+ORDER = (*NAMES[1:], NAMES[0])  # the neutral form last
+USUAL_ROWS = 500
+MOST_DIGITS = 15
+SILENCE_S = 15.0  # then a proxy may believe that the stream is dead
+BATCH_S = 0.25
+MOST_BYTES = 4 * 1024 * 1024  # of a text to translate
+
+
+async def serve_console(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    name = match.groups.get("file") or "index.html"
+    found = all_files().get(name)
+    if found is None:
+        raise UpstreamError(Failure(kind="not_found", status=404, message=f"the console has no file {name[:100]!r}"))
+    data, kind = found
+    tag = f'"{sha256(data).hexdigest()[:16]}"'
+    headers = {"content-type": kind, "etag": tag, "cache-control": "no-cache", **SECURITY}
+    if http.headers.get("if-none-match") == tag:
+        return HttpResponse(304, headers=headers)
+    return HttpResponse(200, data, headers=headers)
+
+
+async def serve_model_names(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    return json_response({"models": list(gateway.now.models)})
+
+
+# ---------------------------------------------------------------- traffic
+
+
+async def serve_traffic(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    asked = parse_qs(http.query)
+    rows, following = gateway.traffic.page(read_number(asked, "before"), read_number(asked, "limit") or USUAL_ROWS)
+    return json_response({"rows": msgspec.to_builtins(rows), "next": following})
+
+
+async def serve_live_traffic(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    reader = gateway.traffic.follow(read_number(parse_qs(http.query), "after") or 0)
+    task: asyncio.Task[None] | None = None
+
+    async def run(write: Write) -> None:
+        nonlocal task
+        task = asyncio.current_task()
+        gateway.live.add(stop)
+        await write(b": hello\n\n")
+        while True:
+            rows = await reader.take(SILENCE_S)
+            data = b"data: " + dump_json({"rows": msgspec.to_builtins(rows)}) + b"\n\n" if rows else b": still here\n\n"
+            await write(data)
+            await asyncio.sleep(BATCH_S)  # many rows in one message
+
+    def stop() -> None:
+        if task is not None:
+            task.cancel()
+
+    def close() -> None:
+        gateway.live.discard(stop)
+        gateway.traffic.leave(reader)
+
+    headers = {"content-type": "text/event-stream", "cache-control": "no-store"}
+    return HttpResponse(200, headers=headers, stream=run, close=close)
+
+
+def read_number(asked: dict[str, list[str]], name: str) -> int | None:
+    found = asked.get(name, [""])[0]
+    if not found:
+        return None
+    if not found.isdecimal() or len(found) > MOST_DIGITS:
+        raise DecodeError(f"expected a whole number, found {found[:50]!r}", name)
+    return int(found)
+
+
+# ---------------------------------------------------------------- replay
+
+
+class Replay(Struct, frozen=True, kw_only=True):
+    id: str  # of a request that X-ray keeps
+    model: str
+
+
+async def serve_replay(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    """Sends a kept request again, to another model. X-ray keeps the new one too."""
+    asked = read_json(await http.read(), Replay)
+    kept = gateway.xray.get(asked.id)
+    if kept is None or not isinstance(kept.raw, bytes):
+        words = "no body of such a request is kept" if kept is None else "its body was too long to be kept"
+        raise UpstreamError(Failure(kind="not_found", status=404, message=words))
+    path, body = name_model(kept.path, kept.raw, asked.model)
+    found = replayed_routes().find("POST", path)
+    if found is None:
+        raise DecodeError(f"no conversation is held at {path[:100]}")
+    fresh = HttpRequest("POST", path, headers={"content-type": JSON_TYPE, "x-dragoman-xray": "1"}, body=body)
+    fresh.client, fresh.key_id, fresh.id = http.client, http.key_id, f"{asked.id[:40]}-{token_hex(3)}"
+    fresh.unique_id = fresh.id
+    status = await run_replay(gateway, fresh, found)
+    return json_response({"id": fresh.id, "status": status})
+
+
+async def run_replay(gateway: Gateway, fresh: HttpRequest, found: Match) -> int:
+    """Its status. What it answers is read by nobody but X-ray."""
+    route = found.route
+    try:
+        response = await converse(gateway, fresh, route.dialect, found.path(""), route.name)
+    except DragomanError as error:
+        response = refuse(gateway, fresh, route.dialect, error)
+    try:
+        if response.stream is not None:
+            await response.stream(forget)
+    finally:
+        if response.close is not None:
+            response.close()
+        if fresh.scope is not None:
+            fresh.scope.finish()
+    return response.status
+
+
+async def forget(data: bytes) -> None: ...
+
+
+@cache
+def replayed_routes() -> Table:
+    return Table()
+
+
+def name_model(path: str, raw: bytes, model: str) -> tuple[str, bytes]:
+    """The same request for another model: in its body, or in its path."""
+    body = load_json(raw)
+    if not isinstance(body, dict):
+        raise DecodeError("only a JSON object can be sent again")
+    named = re.sub(r"(/models/)[^:]+(:\w+)$", lambda found: f"{found[1]}{model}{found[2]}", path)
+    if named == path:
+        body["model"] = model
+    return named, dump_json(body)
+
+
+# ---------------------------------------------------------------- translate
+
+
+class Translate(Struct, frozen=True, kw_only=True):
+    text: str
+    what: Literal["request", "reply", "stream"] = "request"
+    source: str = AUTO
+
+
+class Translation(Struct, frozen=True, kw_only=True):
+    dialect: str
+    value: Json = None  # a JSON body, or the text of a stream
+    notes: tuple[Note, ...] = ()
+    error: str | None = None
+
+
+class Translations(Struct, frozen=True, kw_only=True):
+    source: str
+    results: tuple[Translation, ...]
+
+
+async def serve_translate(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    found = translate(read_json(await http.read(), Translate))
+    return json_response(msgspec.to_builtins(found))
+
+
+def translate(asked: Translate) -> Translations:
+    """A text in every dialect but its own."""
+    data = asked.text.encode("utf-8", "surrogatepass")
+    if len(data) > MOST_BYTES:
+        raise DecodeError(f"the text has {len(data)} bytes, at most {MOST_BYTES} are translated")
+    source = find_source(data, asked)
+    return Translations(
+        source=source, results=tuple(translate_to(data, asked, source, to) for to in ORDER if to != source)
+    )
+
+
+def find_source(data: bytes, asked: Translate) -> str:
+    if asked.source != AUTO:
+        if asked.source not in NAMES:
+            raise DecodeError(
+                f"expected a dialect ({', '.join(NAMES)}) or {AUTO}, found {asked.source[:50]!r}", "/source"
+            )
+        return asked.source
+    frame = first_frame(data)
+    if frame is None:
+        raise DecodeError("there is no whole JSON object in the text")
+    return recognise(frame, asked.what).name
+
+
+def translate_to(data: bytes, asked: Translate, source: str, to: str) -> Translation:
+    try:
+        if asked.what == "stream":
+            converter = StreamConverter(source, to)
+            text = converter.feed(data) + converter.close()
+            return Translation(dialect=to, value=text.decode("utf-8", "replace"), notes=tuple(converter.notes.items))
+        done = (convert if asked.what == "request" else convert_reply)(data, to=to, source=source)
+        return Translation(dialect=to, value=done.body, notes=tuple(done.notes))
+    except DragomanError as error:
+        return Translation(dialect=to, error=str(error))
+
+
+T = TypeVar("T")
+
+
+def read_json(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        raise DecodeError(str(error)) from None
