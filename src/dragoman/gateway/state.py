@@ -5,7 +5,6 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -18,17 +17,14 @@ from dragoman.gateway.state_store import SqliteStateStore, StateStore
 from dragoman.gateway.traffic import Traffic
 from dragoman.gateway.xray import XrayRing
 from dragoman.upstream import learned_file, model_lists
-from dragoman.upstream.admission import LimitKeeper, OwnLimits
+from dragoman.upstream.admission import LimitedQueue, Limits, ProcessLimits
 from dragoman.upstream.learned_file import LearnedFile
 from dragoman.upstream.model_lists import ModelLists
 from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models
 from dragoman.upstream.send import Sender
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.transport import Transport
-from dragoman.upstream.upstream_state import UpstreamState
-
-if TYPE_CHECKING:
-    from dragoman.upstream.shared_limits import SharedLimits  # for systems with fork, which not all are
+from dragoman.upstream.upstream_state import UpstreamState, open_queue
 
 MOST_KNOWN = 1000  # model names come from clients
 LOOK_S = 2.0  # how long a request waits for lists of models
@@ -80,13 +76,13 @@ class Generation:
 
 
 class Gateway:
-    def __init__(self, settings: Settings, access: Access, *, log: Log, limits: "SharedLimits | None" = None) -> None:
+    def __init__(self, settings: Settings, access: Access, *, log: Log, limits: Limits | None = None) -> None:
         self.clock = time.monotonic
         self.wall = time.time
         self.dice = random.random
         self.log = log
-        self.limits = limits  # that this process keeps together with others
-        self._own_limits: dict[str, OwnLimits] = {}  # by upstream
+        self._own_limits = ProcessLimits(self.clock)
+        self.limits: Limits = limits or self._own_limits
         self.transport = Transport()
         self.sender = Sender(self.transport)
         self.metrics = Metrics()
@@ -110,7 +106,9 @@ class Gateway:
         routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases, rows=settings.rows)
         path = self._file(settings, learned_file.NAME)
         lessons = LearnedFile(path, self.wall) if path is not None else None
-        upstream_states = {u.name: UpstreamState(u, self.clock, self._keeper(u), lessons) for u in settings.upstreams}
+        upstream_states = {
+            u.name: UpstreamState(u, self.clock, self._open_queue(u), lessons) for u in settings.upstreams
+        }
         if settings.ask_models:
             self.model_lists.recall(upstream_states.values())
         return Generation(number, settings, routes, upstream_states, access)
@@ -132,12 +130,10 @@ class Gateway:
         if self.now.settings.ask_models:
             await self.model_lists.keep_fresh(lambda: self.now.upstream_states.values())
 
-    def _keeper(self, upstream: Upstream) -> LimitKeeper:
-        """Limits outlive a reload. An upstream without any has nothing to ask other processes for."""
+    def _open_queue(self, upstream: Upstream) -> LimitedQueue:
+        """An upstream without limits has nothing to ask other processes for."""
         limited = (upstream.at_once, upstream.rpm, upstream.tpm) != (None, None, None)
-        if self.limits is not None and limited:
-            return self.limits.of(upstream.name)
-        return self._own_limits.setdefault(upstream.name, OwnLimits())
+        return open_queue(upstream, self.limits if limited else self._own_limits)
 
     def replace(self, settings: Settings, access: Access) -> None:
         """Takes a new configuration. Upstreams that did not change keep their limits, keys and breakers."""

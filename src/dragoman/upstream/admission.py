@@ -124,6 +124,56 @@ class LimitKeeper(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
+class LimitView(Protocol):
+    """What /health and /metrics show of the limits of one name."""
+
+    at_once: int | None
+    running: int  # of this process
+    queue: "FairQueue[Ticket]"
+
+    @property
+    def rpm(self) -> "ShownWindow | None": ...
+    @property
+    def tpm(self) -> "ShownWindow | None": ...
+    @property
+    def running_anywhere(self) -> int: ...
+
+
+class ShownWindow(Protocol):
+    @property
+    def limit(self) -> int: ...
+    def used(self, now: float) -> int: ...
+    def wait_s(self, now: float, weight: int = 1) -> float: ...
+
+
+class LimitedQueue(Protocol):
+    """The requests of this process that want a place under one limit. Each one that enters leaves exactly once."""
+
+    @property
+    def admission(self) -> LimitView: ...
+    async def enter(self, ticket: "Ticket", left_s: float) -> float:
+        """Waits until the request may go and returns how long that took; an UpstreamError when it may not in time."""
+
+    def stamp(self, ticket: "Ticket") -> None:
+        """The request is on its way: the windows count from here."""
+
+    def leave(self, ticket: "Ticket", *, sent: bool, tokens: int | None = None) -> None:
+        """A request leaves the queue, or it has ended. An unsent one is given back; tokens are settled."""
+
+
+class Limits(Protocol):
+    """Where limits are kept: in this process, in memory that workers share, or in Valkey."""
+
+    @property
+    def away(self) -> str:
+        """Why the others cannot be asked now; "" if they can."""
+
+    def open_queue(
+        self, name: str, label: str, *, at_once: int | None, rpm: int | None, tpm: int | None, queue: int
+    ) -> LimitedQueue:
+        """`name`: what all processes call this limit; `label`: what clients are told. Its counts outlive a reload."""
+
+
 class OwnLimits:
     """Of this process alone. It outlives a reload, so that a new limit counts what was sent under the old one."""
 
@@ -144,6 +194,24 @@ class OwnLimits:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+class ProcessLimits:
+    """The limits that this process keeps alone."""
+
+    away = ""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._keepers: dict[str, OwnLimits] = {}
+
+    def open_queue(
+        self, name: str, label: str, *, at_once: int | None, rpm: int | None, tpm: int | None, queue: int
+    ) -> "AdmissionWaiter":
+        keeper = self._keepers.setdefault(name, OwnLimits())
+        return AdmissionWaiter(
+            Admission(at_once=at_once, rpm=rpm, tpm=tpm, queue=queue, keeper=keeper), label, self._clock
+        )
 
 
 # ---------------------------------------------------------------- the queue
@@ -323,7 +391,7 @@ class AdmissionWaiter:
             case "go":
                 return 0.0
             case "full":
-                raise UpstreamError(self._full(now))
+                raise UpstreamError(queue_full(self._name, self.admission.queue.limit, self.admission.wait_s(now)))
             case "wait":
                 pass
         future = asyncio.get_running_loop().create_future()
@@ -334,7 +402,8 @@ class AdmissionWaiter:
                 await future
         except TimeoutError:
             self.leave(ticket, sent=False)
-            raise UpstreamError(self._late(self._clock() - now)) from None
+            late = self._clock()
+            raise UpstreamError(queue_timeout(self._name, late - now, self.admission.wait_s(late))) from None
         except BaseException:
             self.leave(ticket, sent=False)
             raise
@@ -365,21 +434,17 @@ class AdmissionWaiter:
         if wait is not None:
             self._timer = asyncio.get_running_loop().call_later(wait, self._wake)
 
-    def _full(self, now: float) -> Failure:
-        return Failure(
-            kind="overloaded",
-            status=503,
-            code="queue_full",
-            message=f"the queue of {self._name} is full ({self.admission.queue.limit} requests wait)",
-            retry_after_s=max(1.0, self.admission.wait_s(now)),
-        )
 
-    def _late(self, waited: float) -> Failure:
-        """A limit by the minute is the client's to keep (429); too many requests at once are ours (503). (F31)"""
-        words = f"waited {waited:.1f} s for a place at {self._name}, in vain"
-        wait = self.admission.wait_s(self._clock())
-        if wait > 0:
-            return Failure(
-                kind="rate_limited", status=429, code="queue_timeout", message=words, retry_after_s=max(1.0, wait)
-            )
-        return Failure(kind="overloaded", status=503, code="queue_timeout", message=words, retry_after_s=1.0)
+def queue_full(name: str, most: int, wait_s: float) -> Failure:
+    words = f"the queue of {name} is full ({most} requests wait)"
+    return Failure(kind="overloaded", status=503, code="queue_full", message=words, retry_after_s=max(1.0, wait_s))
+
+
+def queue_timeout(name: str, waited_s: float, wait_s: float) -> Failure:
+    """A limit by the minute is the client's to keep (429); too many requests at once are ours (503). (F31)"""
+    words = f"waited {waited_s:.1f} s for a place at {name}, in vain"
+    if wait_s > 0:
+        return Failure(
+            kind="rate_limited", status=429, code="queue_timeout", message=words, retry_after_s=max(1.0, wait_s)
+        )
+    return Failure(kind="overloaded", status=503, code="queue_timeout", message=words, retry_after_s=1.0)

@@ -8,10 +8,12 @@ import fcntl
 import hashlib
 import os
 import tempfile
+import time
+from collections.abc import Callable
 from math import floor, inf
 from mmap import mmap
 
-from dragoman.upstream.admission import MARGIN_S, SPAN_S, WindowEntry
+from dragoman.upstream.admission import MARGIN_S, SPAN_S, Admission, AdmissionWaiter, WindowEntry
 
 BUCKET_S = 0.5
 BUCKETS = 128  # in a ring: more than a minute has
@@ -48,12 +50,20 @@ class SharedMemory:
 class SharedLimits:
     """What one worker sees of them."""
 
-    def __init__(self, memory: SharedMemory, worker: int) -> None:
-        self._memory, self._worker = memory, worker
+    away = ""
+
+    def __init__(self, memory: SharedMemory, worker: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._memory, self._worker, self._clock = memory, worker, clock
         self._known: dict[str, SharedLimit] = {}
         for number in range(PLACES):
             if memory.names[number]:
                 memory.place(number)[worker] = 0  # the worker before this one died with its requests
+
+    def open_queue(
+        self, name: str, label: str, *, at_once: int | None, rpm: int | None, tpm: int | None, queue: int
+    ) -> AdmissionWaiter:
+        admission = Admission(at_once=at_once, rpm=rpm, tpm=tpm, queue=queue, keeper=self.of(name))
+        return AdmissionWaiter(admission, label, self._clock)
 
     def of(self, upstream: str) -> "SharedLimit":
         found = self._known.get(upstream)

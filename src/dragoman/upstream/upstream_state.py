@@ -11,7 +11,7 @@ from dragoman.exchange import Destination
 from dragoman.failure import Failure
 from dragoman.learner import add_lesson
 from dragoman.log_line import LogLine
-from dragoman.upstream.admission import Admission, AdmissionWaiter, LimitKeeper
+from dragoman.upstream.admission import LimitedQueue, Limits, ProcessLimits
 from dragoman.upstream.breaker import Breaker, how_failed
 from dragoman.upstream.failures import requests_own
 from dragoman.upstream.keys import EVERY, Key, KeyRing, origin_of
@@ -30,20 +30,26 @@ BALANCE_PROBE_EVERY_S = 10.0
 NO_CREDIT = "no credit"
 
 
+def open_queue(spec: Upstream, limits: Limits) -> LimitedQueue:
+    """The way in to an upstream, under its limits as the configuration says them."""
+    numbers = {"at_once": spec.at_once, "rpm": spec.rpm, "tpm": spec.tpm}
+    return limits.open_queue(spec.name, spec.name, **numbers, queue=spec.queue)
+
+
 class UpstreamState:
     def __init__(
         self,
         spec: Upstream,
         clock: Callable[[], float],
-        keeper: LimitKeeper | None = None,
+        limited_queue: LimitedQueue | None = None,
         learned_file: LearnedFile | None = None,
     ) -> None:
-        """`keeper`: where its limits are kept, if other processes keep them too. `learned_file`: keeps what was learned
-        over a restart."""
+        """`limited_queue`: the way in, if others know its limits too. `learned_file`: keeps what was learned over a
+        restart."""
         self.spec = spec
         self.origin = origin_of(spec.base_url) if spec.base_url else ""
-        self.admission = Admission(at_once=spec.at_once, rpm=spec.rpm, tpm=spec.tpm, queue=spec.queue, keeper=keeper)
-        self.admission_waiter = AdmissionWaiter(self.admission, spec.name, clock)
+        self.admission_waiter = limited_queue or open_queue(spec, ProcessLimits(clock))
+        self.admission = self.admission_waiter.admission
         self.keys = KeyRing(spec.keys)
         self.budget = RetryBudget()
         self.learned: dict[tuple[str, str], dict[str, object]] = {}  # fields of a profile by dialect and model

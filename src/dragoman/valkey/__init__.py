@@ -1,0 +1,1 @@
+"""Valkey or Redis: limits and cool-downs that many machines keep together."""

@@ -1,0 +1,283 @@
+"""Limits in a real Valkey: they hold over processes, and when it goes away requests go on under a share."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from dragoman.errors import UpstreamError
+from dragoman.upstream.admission import LimitedQueue, Ticket
+from tests.engines.servers import Engine
+from tests.waiting import NEVER_S, until
+
+pytest.importorskip("redis", reason="the extra `valkey` is not installed")
+
+from redis.asyncio import Redis
+
+from dragoman.valkey.limits import LAG_S, OnLoss, ValkeyLimits
+from dragoman.valkey.server import ValkeyServer
+
+NAMES = iter(range(10_000))
+
+
+@asynccontextmanager
+async def replica(
+    engine: Engine, name: str, prefix: str, on_loss: OnLoss = "local_share"
+) -> AsyncIterator[ValkeyLimits]:
+    server = ValkeyServer(engine.url)
+    limits = ValkeyLimits(server, name, time.monotonic, prefix=prefix, on_loss=on_loss, recover_s=0.3)
+    await limits.start()
+    try:
+        yield limits
+    finally:
+        await limits.close()
+
+
+def play(engine: Engine, count: int, script: Callable[..., Awaitable[None]], on_loss: OnLoss = "local_share") -> None:
+    """Runs a script with so many replicas, under a prefix of its own."""
+
+    async def run() -> None:
+        prefix = f"test{next(NAMES)}"
+        async with AsyncExitStack() as stack:
+            found = [await stack.enter_async_context(replica(engine, f"r{n}", prefix, on_loss)) for n in range(count)]
+            await asyncio.gather(*[limits._stay() for limits in found])  # each has heard of all
+            async with asyncio.timeout(NEVER_S), Redis.from_url(engine.url.replace("valkey", "redis")) as client:
+                await until(lambda: all(limits.parts == count for limits in found))
+                await _recovered(client, prefix)
+                await script(*found)
+
+    asyncio.run(run())
+
+
+async def _recovered(client: Redis, prefix: str) -> None:
+    """A new server grants nothing at first, until all have said what they know."""
+    end = int(await client.get(f"{{{prefix}}}:epoch") or 0)
+    while (await client.time())[0] * 1000 <= end:
+        await asyncio.sleep(0.01)
+
+
+def open_queue(limits: ValkeyLimits, **numbers: int) -> LimitedQueue:
+    said = {"at_once": None, "rpm": None, "tpm": None} | numbers
+    return limits.open_queue("far", "far", **{"queue": 1000, **said})  # type: ignore[arg-type]
+
+
+async def enters(queue: LimitedQueue, tokens: int = 1, left_s: float = 0.2) -> Ticket | None:
+    """The ticket, if the request may go in time."""
+    ticket = Ticket("a", tokens)
+    try:
+        await queue.enter(ticket, left_s)
+    except UpstreamError:
+        return None
+    return ticket
+
+
+def test_a_limit_smaller_than_the_number_of_replicas_holds(valkey: Engine) -> None:
+    async def script(*replicas: ValkeyLimits) -> None:
+        queues = [open_queue(limits, rpm=3) for limits in replicas]
+        found = await asyncio.gather(*[enters(queue) for queue in queues for _ in range(20)])
+        assert sum(ticket is not None for ticket in found) == 3
+        assert {queue.admission.rpm.used(0.0) for queue in queues if queue.admission.rpm} == {3}
+
+    play(valkey, 4, script)
+
+
+def test_a_request_costs_one_round_trip_and_what_follows_travels_with_others(valkey: Engine) -> None:
+    async def script(limits: ValkeyLimits) -> None:
+        queue, server = open_queue(limits, rpm=1000, tpm=100_000, at_once=50), limits.server
+        before = server.round_trips
+        tickets = await asyncio.gather(*[enters(queue) for _ in range(40)])
+        assert server.round_trips - before <= 3, "requests of one turn travel together; one hello may come between"
+        for ticket in tickets:
+            assert ticket is not None
+            queue.leave(ticket, sent=True, tokens=5)
+        assert (await enters(queue)) is not None
+        assert server.round_trips - before <= 6
+        await until(lambda: queue.admission.running_anywhere == 1)
+
+    play(valkey, 1, script)
+
+
+def test_a_place_that_becomes_free_wakes_the_process_that_waited_longest(valkey: Engine) -> None:
+    async def script(one: ValkeyLimits, two: ValkeyLimits, three: ValkeyLimits) -> None:
+        queues = [open_queue(limits, at_once=1) for limits in (one, two, three)]
+        first = await enters(queues[0])
+        assert first is not None
+        order: list[int] = []
+
+        async def wait_in(number: int) -> None:
+            ticket = await enters(queues[number], left_s=NEVER_S)
+            assert ticket is not None
+            order.append(number)
+            queues[number].leave(ticket, sent=True)
+
+        waiting = []
+        for number in (2, 1):
+            waiting.append(asyncio.create_task(wait_in(number)))
+            await until(lambda number=number: len(queues[number].admission.queue) == 1)
+            before = [two.server.round_trips, three.server.round_trips]
+            await asyncio.sleep(0.1)
+        asked = two.server.round_trips + three.server.round_trips - sum(before)
+        assert asked <= 6, "waiting processes do not poll"
+        queues[0].leave(first, sent=True)
+        await asyncio.gather(*waiting)
+        assert order == [2, 1]
+
+    play(valkey, 3, script)
+
+
+def test_tokens_that_were_not_used_let_others_in(valkey: Engine) -> None:
+    async def script(one: ValkeyLimits, two: ValkeyLimits) -> None:
+        here, there = open_queue(one, tpm=100), open_queue(two, tpm=100)
+        big = await enters(here, 90)
+        assert big is not None
+        assert await enters(there, 20) is None
+        waiting = asyncio.create_task(enters(there, 20, left_s=NEVER_S))
+        await until(lambda: len(there.admission.queue) == 1)
+        here.leave(big, sent=True, tokens=10)
+        assert await waiting is not None
+        assert await enters(here, 71) is None
+        assert await enters(here, 70) is not None
+
+    play(valkey, 2, script)
+
+
+def test_a_second_counts_until_its_last_moment_is_a_minute_old(valkey: Engine) -> None:
+    async def script(limits: ValkeyLimits) -> None:
+        queue = open_queue(limits, rpm=2)
+        key = limits.limit("far").keys[1]
+        async with Redis.from_url(valkey.url.replace("valkey", "redis")) as client:
+            seconds, _ = await client.time()
+            await client.hset(key, mapping={str(seconds - 62): "1", str(seconds - 58): "1"})
+            assert await enters(queue) is not None, "what is 61 seconds old is forgotten"
+            assert await enters(queue) is None
+            ticket = Ticket("a", 1)
+            wait = await queue._try(ticket)  # type: ignore[attr-defined]
+            assert 1.0 < wait <= 3.1
+            assert seconds - 62 not in await client.hgetall(key)
+
+    play(valkey, 1, script)
+
+
+def test_a_client_that_leaves_while_valkey_is_asked_holds_no_place(valkey: Engine) -> None:
+    async def script(limits: ValkeyLimits) -> None:
+        queue = open_queue(limits, rpm=100, at_once=1)
+        for _ in range(50):
+            asking = asyncio.create_task(queue.enter(Ticket("a", 1), 1.0))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        ticket = await enters(queue, left_s=NEVER_S)
+        assert ticket is not None
+        assert queue.admission.running == 1
+
+    play(valkey, 1, script)
+
+
+def test_without_valkey_requests_go_on_under_a_share_and_are_counted_when_it_is_back(valkey: Engine) -> None:
+    async def script(*replicas: ValkeyLimits) -> None:
+        queues = [open_queue(limits, rpm=7) for limits in replicas]
+        assert await enters(queues[0]) is not None
+        await asyncio.gather(*[limits._stay() for limits in replicas])
+        valkey.send(signal.SIGSTOP)
+        try:
+            for limits in replicas:
+                await limits._stay()
+            assert all(limits.away for limits in replicas)
+            found = await asyncio.gather(*[enters(queue, left_s=0.01) for queue in queues for _ in range(10)])
+            # one was sent, one more is kept for what may have been sent since: five are left for three
+            assert sum(ticket is not None for ticket in found) == 5
+        finally:
+            valkey.send(signal.SIGCONT)
+        await until(lambda: not any(limits.away for limits in replicas))
+        await asyncio.gather(*[limits._stay() for limits in replicas])
+        assert [queue.admission.rpm.used(0.0) for queue in queues if queue.admission.rpm] == [6, 6, 6]
+        assert await enters(queues[0]) is not None
+        assert await enters(queues[1]) is None
+
+    play(valkey, 3, script)
+
+
+def test_a_full_window_stays_full_when_valkey_goes_and_opens_as_it_empties(valkey: Engine) -> None:
+    async def script(one: ValkeyLimits, two: ValkeyLimits) -> None:
+        queue = open_queue(one, rpm=4)
+        open_queue(two, rpm=4)
+        for _ in range(4):
+            assert await enters(queue) is not None
+        seen = one.limit("far").seen["rpm"]
+        one.server.away = "a test says so"
+        one._be_without()
+        assert await enters(queue, left_s=0.01) is None
+        seen.buckets = {at - 61 - int(LAG_S): used for at, used in seen.buckets.items()}
+        assert await enters(queue, left_s=0.01) is None, "until it is sure that the others know"
+        seen.buckets = {at - 2: used for at, used in seen.buckets.items()}
+        assert await enters(queue) is not None
+        assert await enters(queue) is not None
+        assert await enters(queue, left_s=0.01) is None, "half of four is its share"
+
+    play(valkey, 2, script)
+
+
+def test_the_others_leave_its_share_to_a_replica_that_is_cut_off(valkey: Engine) -> None:
+    async def script(one: ValkeyLimits, two: ValkeyLimits) -> None:
+        queue = open_queue(one, rpm=6, at_once=6)
+        two._tasks[0].cancel()
+        async with Redis.from_url(valkey.url.replace("valkey", "redis")) as client:
+            seconds, _ = await client.time()
+            await client.zadd(f"{two.tag}:replicas", {"r1": (seconds - 5) * 1000})
+            found = [await enters(queue, left_s=0.01) for _ in range(6)]
+            assert sum(ticket is not None for ticket in found) == 3
+            await client.zrem(f"{two.tag}:replicas", "r1")
+            assert await enters(queue) is not None, "one that said good-bye needs none"
+
+    play(valkey, 2, script)
+
+
+def test_a_server_that_lost_its_memory_is_told_what_was_used(valkey: Engine) -> None:
+    async def script(one: ValkeyLimits, two: ValkeyLimits) -> None:
+        here, there = open_queue(one, rpm=4, at_once=3), open_queue(two, rpm=4, at_once=3)
+        for queue in (here, here, there):
+            assert await enters(queue) is not None
+        async with Redis.from_url(valkey.url.replace("valkey", "redis")) as client:
+            await client.flushall()
+            await client.script_flush()
+        found = await asyncio.gather(*[enters(queue, left_s=1.5) for queue in (here, there) for _ in range(3)])
+        assert sum(ticket is not None for ticket in found) == 0, "three still run"
+        for queue in (here, there):
+            for ticket in list(queue._grants):  # type: ignore[attr-defined]
+                queue.leave(ticket, sent=True)
+        found = await asyncio.gather(*[enters(queue, left_s=1.5) for queue in (here, there) for _ in range(3)])
+        assert sum(ticket is not None for ticket in found) == 1
+
+    play(valkey, 2, script)
+
+
+def test_a_gateway_may_prefer_to_refuse(valkey: Engine) -> None:
+    async def script(limits: ValkeyLimits) -> None:
+        queue = open_queue(limits, rpm=100)
+        valkey.send(signal.SIGSTOP)
+        try:
+            with pytest.raises(UpstreamError) as refused:
+                await queue.enter(Ticket("a", 1), NEVER_S)
+            assert (refused.value.failure.status, refused.value.failure.code) == (503, "state_away")
+        finally:
+            valkey.send(signal.SIGCONT)
+        await until(lambda: not limits.away)
+        assert await enters(queue) is not None
+
+    play(valkey, 1, script, on_loss="refuse")
+
+
+def test_a_replica_that_never_met_valkey_takes_a_tenth() -> None:
+    async def run() -> None:
+        limits = ValkeyLimits(ValkeyServer("valkey://127.0.0.1:1/0"), "r0", time.monotonic)
+        await limits.start()
+        queue = open_queue(limits, rpm=30)
+        found = [await enters(queue, left_s=0.01) for _ in range(5)]
+        assert sum(ticket is not None for ticket in found) == 3
+        await limits.close()
+
+    asyncio.run(run())
