@@ -16,7 +16,7 @@ from dragoman.gateway.reload import reload
 from dragoman.gateway.settings import PORT, Settings
 from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, settle
 from dragoman.gateway.state import Gateway
-from dragoman.upstream.admission import POLL_S, Ticket
+from dragoman.upstream.admission import POLL_S, Admission, Ticket
 from dragoman.upstream.routing import Routes, find_targets, list_models
 from tests.gateway.house import state
 
@@ -206,6 +206,12 @@ def test_a_good_file_replaces_the_old_one_and_a_bad_one_does_not(tmp_path: Path)
     assert gateway.now.upstream_states["openai"].spec.rpm == 5
 
 
+def admission_of(gateway: Gateway) -> Admission:
+    found = gateway.now.upstream_states["far"].admission
+    assert isinstance(found, Admission)
+    return found
+
+
 def test_a_limit_holds_over_a_reload_that_changes_it(tmp_path: Path) -> None:
     env, file = state(tmp_path), tmp_path / "config.json"
     options = ServeOptions(config=file)
@@ -217,11 +223,11 @@ def test_a_limit_holds_over_a_reload_that_changes_it(tmp_path: Path) -> None:
     settings = settle(options, env)
     gateway = Gateway(settings, make_access(settings, env), log=Log())
     one, two, three = (Ticket("a", 1) for _ in range(3))
-    before = gateway.now.upstream_states["far"].admission
+    before = admission_of(gateway)
     assert before.arrive(one, 0.0) == "go"
     write(rpm=3, at_once=1)
     assert reload(gateway, options, env)
-    after = gateway.now.upstream_states["far"].admission
+    after = admission_of(gateway)
     assert after.arrive(two, 0.0) == "wait", "one still runs"
     assert after.admit(0.0) == ([], POLL_S)
     before.leave(one, sent=True)
@@ -229,7 +235,7 @@ def test_a_limit_holds_over_a_reload_that_changes_it(tmp_path: Path) -> None:
     after.leave(two, sent=True)
     write(rpm=2)
     assert reload(gateway, options, env)
-    assert gateway.now.upstream_states["far"].admission.arrive(three, 1.0) == "wait", "two were sent a second ago"
+    assert admission_of(gateway).arrive(three, 1.0) == "wait", "two were sent a second ago"
 
 
 def test_the_start_up_says_which_key_is_missing(tmp_path: Path) -> None:

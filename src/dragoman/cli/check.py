@@ -1,6 +1,7 @@
 """`dragoman check`: reads a configuration and reports errors with their places. It starts nothing."""
 
 import argparse
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from dragoman.gateway.banner import missing_key
+    from dragoman.gateway.engines import probe_engines
     from dragoman.gateway.run import MISCONFIGURED
     from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, settle
 
@@ -38,6 +40,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"{paint('dragoman check:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return MISCONFIGURED
     print(f"{settings.source or 'no file'}: good")
+    bad = False
     needed = "needed" if access.keys.needed else "not needed"
     print(f"  listens on {settings.host}:{settings.port}, client keys {needed}")
     for upstream in settings.upstreams:
@@ -46,9 +49,12 @@ def run(args: argparse.Namespace) -> int:
             print(f"    {paint(missing, 'yellow', sys.stdout)}")
     for line in describe_rows(settings.rows):
         print(f"  {line}")
+    for place, away in asyncio.run(probe_engines(settings)):
+        print(f"  {place}: {paint(f'does not answer: {away}', 'red', sys.stdout) if away else 'answers'}")
+        bad = bad or bool(away)
     for alias, models in settings.aliases.items():
         print(f"  {alias} -> {', then '.join(models)}")
-    return 0
+    return 1 if bad else 0
 
 
 def describe(upstream: "Upstream") -> Iterator[str]:

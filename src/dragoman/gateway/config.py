@@ -48,6 +48,7 @@ _TOP = {
     "providers", "upstreams", "api_key", "models", "rpm", "http_port", "port", "host", "aliases", "server", "keys",
     "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
     "all_models", "model_provider_map", "mcp", "limits", "kind", "family", "state_secret",
+    "state", "state_prefix", "on_state_loss",
     "ask_models",
 }  # fmt: skip
 _PROVIDER = {
@@ -203,6 +204,9 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         xray_keep=top.count("xray", 0) or 0,
         store_rows=_store_rows(top),
         state_secret=top.text("state_secret").encode(),
+        state=top.text("state"),
+        state_prefix=top.text("state_prefix", "dragoman"),
+        on_state_loss=top.text("on_state_loss", "local_share"),
         mcp=read_mcp(merged.get("mcp"), file, top.expand),
         source=file,
         says_providers=bool(providers) or "demo" in merged,
@@ -210,6 +214,10 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
     )
     if settings.log not in ("human", "json"):
         raise ConfigError(file, "log", f"expected human or json, found {settings.log!r}")
+    if settings.on_state_loss not in ("local_share", "refuse"):
+        raise ConfigError(file, "on_state_loss", f"expected local_share or refuse, found {settings.on_state_loss!r}")
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", settings.state_prefix):
+        raise ConfigError(file, "state_prefix", "expected letters, digits, _ . and -")
     return settings
 
 

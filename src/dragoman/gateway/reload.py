@@ -17,7 +17,19 @@ log = logging.getLogger(__name__)
 WATCH_S = 0.5
 SETTLE_S = 0.2  # half of a file that is being written may be valid: wait until it stops changing
 # Settings that are read only when a process starts.
-FIXED = ("host", "port", "log", "grace_s", "store_path", "store_rows", "state_secret", "xray_keep")
+FIXED = (
+    "host",
+    "port",
+    "log",
+    "grace_s",
+    "store_path",
+    "store_rows",
+    "state_secret",
+    "xray_keep",
+    "state",
+    "state_prefix",
+    "on_state_loss",
+)
 
 
 def read_again(

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import socket as socket_module
+import time
 from collections.abc import Callable, Mapping
 from socket import socket
 from typing import TYPE_CHECKING, TextIO
@@ -15,6 +16,7 @@ from dragoman.errors import ConfigError, DragomanError
 from dragoman.gateway.app import App
 from dragoman.gateway.auth import Access
 from dragoman.gateway.banner import banner
+from dragoman.gateway.engines import name_replica, open_limits
 from dragoman.gateway.log import Log
 from dragoman.gateway.reload import LastGood, reload, watch
 from dragoman.gateway.server import bind, make_server, run_loop, take_over
@@ -23,7 +25,7 @@ from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, 
 from dragoman.gateway.state import Gateway
 
 if TYPE_CHECKING:
-    from dragoman.upstream.shared_limits import SharedLimits
+    from dragoman.upstream.admission import Limits
 
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
 
@@ -67,7 +69,7 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
     def work(number: int, tell_supervisor: Callable[[], None]) -> None:
         fresh, own = last_good.for_new_process()
         limits = SharedLimits(memory, number)
-        run_loop(_main(options, fresh, own, journal, env, listener, limits, tell_supervisor))
+        run_loop(_main(options, fresh, own, journal, env, listener, limits, tell_supervisor, number))
 
     return supervise(options.workers, work, last_good.follow)
 
@@ -98,10 +100,17 @@ async def _main(
     journal: Log,
     env: Mapping[str, str],
     listener: socket,
-    limits: "SharedLimits | None" = None,
+    limits: "Limits | None" = None,
     on_reload: Callable[[], None] = lambda: None,
+    worker: int = 0,
 ) -> None:
+    shared = None
+    if settings.state:
+        limits = shared = open_limits(settings, name_replica(listener.getsockname()[1], worker), time.monotonic)
     gateway = Gateway(settings, access, log=journal, limits=limits)
+    if shared is not None:
+        await shared.start()
+        gateway.closers.append(shared.close)
 
     def load() -> None:
         if reload(gateway, options, env):

@@ -49,6 +49,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     store_path: Path | None = None  # of stored responses; None: in memory
     store_rows: int = 10_000
     state_secret: bytes = b""  # authenticates reasoning state that clients keep; b"": one that ends with the process
+    state: str = ""  # Valkey or Redis, which keeps limits for gateways of many machines
+    state_prefix: str = "dragoman"  # gateways with the same one share their limits
+    on_state_loss: str = "local_share"  # or refuse
     mcp: McpSettings = McpSettings()
     source: str = ""  # the file it comes from
     says_providers: bool = False  # the file names providers, or asks for the demo model

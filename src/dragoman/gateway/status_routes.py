@@ -42,6 +42,7 @@ async def serve_health(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
             "providers": {name: _provider(state, now) for name, state in upstream_states.items()},
             "models": len(gateway.now.models),
             "keys": {"needed": gateway.now.access.keys.needed, "store": gateway.now.access.keys.away or "ok"},
+            "state": _state(gateway),
             "configuration": {"generation": gateway.now.number, "source": gateway.now.settings.source or None},
         }
     )
@@ -49,6 +50,12 @@ async def serve_health(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
 
 def status_of(gateway: Gateway) -> str:
     return "draining" if gateway.leaving else "ok"
+
+
+def _state(gateway: Gateway) -> JsonObject:
+    """Where limits are kept, and under which share of them this process goes on while that place is away."""
+    limits = gateway.limits
+    return {"kept": limits.kept, "status": "away" if limits.away else "ok", "share": f"1/{limits.parts}"}
 
 
 def _limits(state: UpstreamState, now: float) -> JsonObject:
@@ -97,6 +104,7 @@ async def serve_metrics(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
         gauges.append(("dragoman_keys_resting", label, sum(key.rests_until > now for key in state.keys.keys)))
     gauges.append(("dragoman_config_generation", {}, gateway.now.number))
     gauges.append(("dragoman_keys_not_read", {}, float(bool(gateway.now.access.keys.away))))
+    gauges.append(("dragoman_state_away", {}, float(bool(gateway.limits.away))))
     gauges.append(("dragoman_config_rejected", {}, gateway.rejected))
     gauges.append(("dragoman_log_dropped", {}, gateway.log.sink.dropped if gateway.log.sink else 0))
     gauges += _process()
@@ -111,6 +119,7 @@ HELP = {
     "dragoman_breaker_open": "1 while an upstream is left alone",
     "dragoman_keys_resting": "keys that wait for a rate limit to pass",
     "dragoman_keys_not_read": "1 while the key store cannot be read and the last good copy holds",
+    "dragoman_state_away": "1 while limits are not kept with other gateways and this process goes on under its share",
     "dragoman_config_generation": "how often a configuration was read",
     "dragoman_config_rejected": "configurations that were no good",
     "dragoman_log_dropped": "log lines dropped because the log reader stalled",

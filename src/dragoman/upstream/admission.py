@@ -165,6 +165,14 @@ class Limits(Protocol):
     """Where limits are kept: in this process, in memory that workers share, or in Valkey."""
 
     @property
+    def kept(self) -> str:
+        """Where, in a word."""
+
+    @property
+    def parts(self) -> int:
+        """How many processes share them."""
+
+    @property
     def away(self) -> str:
         """Why the others cannot be asked now; "" if they can."""
 
@@ -199,7 +207,7 @@ class OwnLimits:
 class ProcessLimits:
     """The limits that this process keeps alone."""
 
-    away = ""
+    kept, parts, away = "process", 1, ""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -50,10 +50,11 @@ class SharedMemory:
 class SharedLimits:
     """What one worker sees of them."""
 
-    away = ""
+    kept, away = "workers", ""
 
     def __init__(self, memory: SharedMemory, worker: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._memory, self._worker, self._clock = memory, worker, clock
+        self.parts = memory.workers
         self._known: dict[str, SharedLimit] = {}
         for number in range(PLACES):
             if memory.names[number]:

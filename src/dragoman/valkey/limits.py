@@ -23,7 +23,7 @@ from dragoman.valkey.server import AwayError, Reply, ValkeyServer
 log = logging.getLogger(__name__)
 OnLoss = Literal["local_share", "refuse"]
 KINDS = ("rpm", "tpm")
-HELLO_S = 1.0
+HELLO_S = 0.5  # what others used since the last hello is not seen if Valkey goes away
 LEASE_S = 3.0  # as in limits.lua: after it the others keep this process's share for it
 LAG_S = 1.5 * LEASE_S  # until then the others may still use all that becomes free
 RECOVER_S = 2.0  # after Valkey lost its memory: every process has said by then what it has seen
@@ -97,6 +97,8 @@ class Grant:
 
 class ValkeyLimits:
     """All limits that this process keeps with others, by name."""
+
+    kept = "valkey"
 
     def __init__(
         self,

@@ -163,7 +163,7 @@ class ValkeyServer:
                 return  # a later `listen` goes on; waiting requests look by themselves meanwhile
             finally:
                 with suppress(RedisError, OSError):
-                    await pubsub.aclose()  # type: ignore[no-untyped-call]
+                    await _close(pubsub)
 
     async def close(self) -> None:
         if self._sending is not None:
@@ -177,3 +177,7 @@ class ValkeyServer:
 def _fail(future: "asyncio.Future[Reply] | None", why: str) -> None:
     if future is not None and not future.done():
         future.set_exception(AwayError(why))
+
+
+async def _close(pubsub: Any) -> None:
+    await pubsub.aclose()

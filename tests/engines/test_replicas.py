@@ -1,0 +1,100 @@
+"""Two gateways and one Valkey: their limits hold together, and neither stops when Valkey does."""
+
+import json
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_serve import COMMAND, Running, environment, serving
+from tests.engines.servers import Engine
+from tests.gateway.house import faultline
+from tests.gateway.test_faults import GOOD
+from tests.gateway.web import post
+from tests.waiting import NEVER_S, wait_until
+
+BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+
+
+def write_config(folder: Path, url: str, state: str, **limits: int) -> None:
+    folder.mkdir()
+    config = {"deadline_s": 1, "state": state, "providers": {"far": {"base_url": url, "models": ["m"], **limits}}}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def ask(*gateways: Running, times: int) -> list[int]:
+    statuses: list[int] = []
+
+    def one(url: str) -> None:
+        statuses.append(post(url, "/v1/chat/completions", BODY).status)
+
+    threads = [threading.Thread(target=one, args=(running.url,)) for running in gateways for _ in range(times)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return sorted(statuses)
+
+
+def test_two_gateways_keep_one_limit_and_go_on_without_valkey(valkey: Engine, tmp_path: Path) -> None:
+    with faultline(GOOD) as line:
+        for name in ("one", "two"):
+            write_config(tmp_path / name, line.url, valkey.url, rpm=6)
+        with serving(tmp_path / "one") as one, serving(tmp_path / "two") as two:
+            gateways = (one, two)
+            wait_until(lambda: all(state_of(running)["share"] == "1/2" for running in gateways), "all to meet")
+            assert state_of(one) == {"kept": "valkey", "status": "ok", "share": "1/2"}
+            wait_until(lambda: ask(one, times=1) == [200], "Valkey is new: it grants after two seconds")
+            assert ask(one, two, times=1) == [200, 200]
+            wait_until(lambda: all(used_of(running) == 3 for running in gateways), "both to see all three")
+            valkey.stop()
+            wait_until(lambda: all(state_of(running)["status"] == "away" for running in gateways), "them to see it")
+            assert "dragoman_state_away 1" in one.get("/metrics")
+            assert 200 in ask(one, times=3)
+            assert len(line.seen) < 6
+            valkey.start()
+            wait_until(lambda: all(state_of(running)["status"] == "ok" for running in gateways), "them to see it")
+            wait_until(lambda: ask(one, two, times=2) and len(line.seen) >= 6, "the rest to be granted")
+            ask(one, two, times=2)
+            assert len(line.seen) == 6, "Valkey lost its memory and was told what was sent"
+
+
+def run_command(folder: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    env = env or environment(folder)
+    return subprocess.run([*COMMAND, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=NEVER_S)
+
+
+def state_of(running: Running) -> dict[str, str]:
+    found: dict[str, str] = json.loads(running.get("/health"))["state"]
+    return found
+
+
+def used_of(running: Running) -> int:
+    return int(json.loads(running.get("/health"))["rate_limits"]["far"]["rpm"]["used"])
+
+
+def test_check_says_whether_valkey_answers(valkey: Engine, tmp_path: Path) -> None:
+    write_config(tmp_path / "one", "http://far.test", valkey.url)
+    done = run_command(tmp_path / "one", "check")
+    assert (done.returncode, f"{valkey.url}: answers" in done.stdout) == (0, True), done.stderr
+    env = {**environment(tmp_path), "DRAGOMAN_STATE": "valkey://:hush-hush@127.0.0.1:1/0"}
+    done = run_command(tmp_path, "check", env=env)
+    assert done.returncode == 1
+    assert "valkey://127.0.0.1:1/0: does not answer" in done.stdout
+    assert "hush" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("state", "postgresql://x/y", "expected valkey://host:port"),
+        ("on_state_loss", "panic", "expected local_share or refuse"),
+        ("state_prefix", "{a}", "expected letters"),
+    ],
+)
+def test_a_wrong_setting_is_named(tmp_path: Path, key: str, value: str, why: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"demo": True, key: value}))
+    done = run_command(tmp_path, "check")
+    assert done.returncode == 78
+    assert why in done.stderr
