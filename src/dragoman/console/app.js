@@ -8,9 +8,10 @@ import { xray } from "./xray.js";
 import { translate } from "./translate.js";
 import { playground } from "./playground.js";
 import { providers } from "./providers.js";
+import { mcp } from "./mcp.js";
 
-const SECTIONS = { traffic, xray, playground, translate, providers };
-const JUMPS = { t: "traffic", x: "xray", p: "playground", r: "translate", v: "providers" };
+const SECTIONS = { traffic, xray, playground, translate, providers, mcp };
+const JUMPS = { t: "traffic", x: "xray", p: "playground", r: "translate", v: "providers", m: "mcp" };
 const helpOpen = signal(false);
 
 document.documentElement.lang = language.peek();

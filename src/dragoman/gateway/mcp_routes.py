@@ -9,6 +9,7 @@ POST   /generate_with_mcp   JSON-RPC as at /generate; params also `mcp_servers`,
 import logging
 from urllib.parse import parse_qs
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from dragoman.agent.steps import Limits
@@ -24,10 +25,11 @@ from dragoman.gateway.non_chat_routes import read_object
 from dragoman.gateway.routes import Match
 from dragoman.gateway.scope import Scope
 from dragoman.gateway.state import Gateway
-from dragoman.jsontypes import Json, JsonObject, dump_json, kind_of
+from dragoman.jsontypes import Json, JsonObject, dump_json, dump_text, kind_of
 from dragoman.log_line import LogLine
 from dragoman.mcp.servers import MissingPackageError, UnknownServerError
 from dragoman.mcp.spec import TRANSPORTS, BadServerError
+from dragoman.model.messages import ToolCall
 
 log = logging.getLogger(__name__)
 METHODS = (METHOD, "generate_with_mcp")
@@ -91,14 +93,60 @@ def deny(status: int, words: str, code: str) -> HttpResponse:
     return json_response({"error": {"message": words, "type": "mcp_error", "code": code}}, status)
 
 
+# ---------------------------------------------------------------- for the console
+
+
+async def serve_mcp_servers(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    """Servers with their tools, and the texts that differ from the approved ones."""
+    servers = servers_of(gateway)
+    try:
+        await servers.list_new_servers()
+    except (ConfigError, MissingPackageError) as error:
+        return deny(500, str(error), "mcp_registry")
+    rows = []
+    for row in servers.describe():
+        found = servers.find_connection(row["name"])
+        listed = found.listed_tools.values() if found is not None else ()
+        tools = [{"name": tool.name, "description": tool.description, "schema": tool.schema} for tool in listed]
+        changed = servers.describe_changes(found) if found is not None else []
+        rows.append({**row, "listed": tools, "changed": changed})
+    return json_response({"servers": rows})
+
+
+async def serve_mcp_approve(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    name = (await read_object(gateway, http)).get("name")
+    found = servers_of(gateway).find_connection(str(name))
+    if found is None:
+        return deny(404, f"no server {str(name)[:100]!r} has been asked yet", "mcp_server_not_found")
+    changes = len(found.changes)
+    found.approve()
+    await found.list_tools()  # so that the next look shows what is approved
+    log.info(LogLine("mcp_approved", {"server": name, "changes": changes, "key": http.key_id}))
+    return json_response({"status": "ok", "name": name, "changes": changes})
+
+
+async def serve_mcp_call(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    body = await read_object(gateway, http)
+    server, tool, arguments = (body.get(name) for name in ("server", "tool", "arguments"))
+    if not (isinstance(server, str) and isinstance(tool, str) and isinstance(arguments, dict)):
+        raise DecodeError("expected server, tool and arguments, an object")
+    call = ToolCall(id="console", name=f"{server}.{tool}", arguments=dump_text(arguments))
+    try:
+        result = await servers_of(gateway).make_toolbox([server]).run(call)
+    except (ConfigError, MissingPackageError, UnknownServerError) as error:
+        return deny(404, str(error), "mcp_server_not_found")
+    log.info(LogLine("mcp_called", {"server": server, "tool": tool, "failed": result.failed, "key": http.key_id}))
+    return json_response({"failed": bool(result.failed), "parts": [to_builtins(part) for part in result.parts]})
+
+
 # ---------------------------------------------------------------- generate_with_mcp
 
 
 async def serve_generate_with_mcp(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    return await serve_calls(gateway, http, serve_mcp_call, METHODS)
+    return await serve_calls(gateway, http, answer_call, METHODS)
 
 
-async def serve_mcp_call(gateway: Gateway, http: HttpRequest, call: RpcCall) -> HttpResponse:
+async def answer_call(gateway: Gateway, http: HttpRequest, call: RpcCall) -> HttpResponse:
     dialect = dialect_for(call.id)
     try:
         wish = take_loop_options(call.params, gateway)

@@ -61,6 +61,9 @@ OWN: tuple[tuple[AccessClass, Door], ...] = (
     ("admin", Door(path="/admin/v1/models", methods=("GET",), serves="model_names")),
     ("admin", Door(path="/admin/v1/translate", serves="translate")),
     ("admin", Door(path="/admin/v1/replay", serves="replay")),
+    ("admin", Door(path="/admin/v1/mcp", methods=("GET",), serves="mcp_servers")),
+    ("admin", Door(path="/admin/v1/mcp/approve", serves="mcp_approve")),
+    ("admin", Door(path="/admin/v1/mcp/call", serves="mcp_call")),
     ("admin", Door(path="/admin/v1/traffic", methods=("GET",), serves="traffic")),
     ("admin", Door(path="/admin/v1/traffic/live", methods=("GET",), serves="live_traffic")),
 )

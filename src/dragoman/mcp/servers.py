@@ -122,6 +122,10 @@ class ServerPool:
             raise UnknownServerError(f"there is no MCP server {name[:100]!r}; the servers are: {names}")
         return self._connection(specs[name])
 
+    def find_connection(self, name: str) -> "ServerConnection | None":
+        """The connection to a server, if there is one already."""
+        return self._connections.get(name)
+
     async def login(self, name: str, show_page: "ShowPage", await_code: "AwaitCode", timeout_s: float) -> str:
         """Logs a person in. Returns what went wrong, or an empty text."""
         await self.load_package()
