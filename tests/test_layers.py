@@ -41,6 +41,7 @@ RANKS = {
     "exchange": 4,
     "child_process": 5,
     "console": 5,
+    "network": 5,
     "upstream": 5,
     "tools": 5,
     "mcp": 5,
@@ -79,7 +80,7 @@ IMPURE = {"asyncio", "socket", "ssl", "aiohttp", "time", "random", "os", "thread
 CORE = "core"
 EXTRAS = {
     CORE: {room for room, rank in RANKS.items() if rank <= LAST_PURE_RANK}
-    | {"tools", "child_process", "cli", "__main__", ""},
+    | {"tools", "child_process", "network", "cli", "__main__", ""},
     "": {"upstream", "agent", "client", "console", "gateway", "conformance"},
     "fast": set(),
     "mcp": {"mcp"},

@@ -39,14 +39,14 @@ _GUIDANCE = frozenset(("seal", "strict", "show", "parallel_calls", "effort", "bu
 _OLD_THOUGHTS = re.compile(
     r"takes back only|can read its|reasoning in the history|thought without words|thinking is its text|sealed"
 )
-_SAYS_NOTHING = frozenset(("there are no tools", "only Anthropic reads this line", "thinking is off"))
+_SAYS_NOTHING = re.compile(r"there are no tools|only Anthropic reads this line|thinking is off|cache mark")
 
 
 def rank_note(kind: "NoteKind", field: str, why: str) -> NoteRank:
     """`field`: the last name in the place of the note."""
     if kind in ("invented", "repaired"):
         return "changed" if field in _READ_BY_THE_MODEL else "harmless"
-    if field in _BOOKKEEPING or why in _SAYS_NOTHING:
+    if field in _BOOKKEEPING or _SAYS_NOTHING.search(why):
         return "harmless"
     if kind == "altered" or field in _GUIDANCE or _OLD_THOUGHTS.search(why):
         return "changed"

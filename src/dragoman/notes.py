@@ -41,13 +41,12 @@ class Note(Struct, frozen=True):
     why: str  # one plain clause
     canonical: str = ""  # the same place in the canonical value, as `convert --to canonical` prints it
     body: BodyKind = "request"  # which body `where` points into: the caller's request, or the reply to it
+    target: str = ""  # the place in the request that was written, if something is there and `read` was asked for it
 
     @property
     def rank(self) -> NoteRank:
         """How much it matters to the reader of the answer."""
         return rank_note(self.kind, _last_name(unspell(self.canonical)), self.why)
-
-    target: str = ""  # the place in the request that was written, if something is there and `read` was asked for it
 
 
 class _Source(Stages, eq=False):

@@ -16,7 +16,7 @@ def test_f50_a_clock_that_jumps_changes_no_limit_and_no_deadline() -> None:
 
 
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "HTTPS_PROXY"])
-def test_f68_a_proxy_of_the_environment_is_ignored(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_f68_a_proxy_of_the_environment_catches_no_local_server(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with faultline(GOOD) as canary, faultline(GOOD) as line:
         monkeypatch.setenv(name, canary.url)
         with open_house(upstream("one", "openai_chat", line.url, models=("m",))) as house:

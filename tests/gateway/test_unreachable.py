@@ -216,11 +216,11 @@ class Authority:
 class Vault:
     """A TLS server that answers everything and counts what it heard in the clear."""
 
-    def __init__(self, certificate: Path | None) -> None:
+    def __init__(self, certificate: Path | ssl.SSLContext | None) -> None:
         self.heard = b""
         self._loop = Loop()
-        context = None
-        if certificate is not None:
+        context = certificate if isinstance(certificate, ssl.SSLContext) else None
+        if isinstance(certificate, Path):
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate)
         self._server = self._loop.run(asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context))

@@ -16,7 +16,7 @@ from dragoman.client.answers import Answer, AsyncStream, RunAnswer
 from dragoman.client.openai_style import AsyncOpenAI
 from dragoman.client.prompts import BuiltRequest, ChatOptions, Prompt, build, read_refuse
 from dragoman.client.services import Count, ListedModel, count_tokens, list_models, speak
-from dragoman.client.upstreams import GATEWAY, ClientUpstreams, choose_upstreams
+from dragoman.client.upstreams import GATEWAY, ClientUpstreams, NetworkOptions, choose_upstreams
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
@@ -66,9 +66,14 @@ class AsyncClient:
         timeout_s: float = TIMEOUT_S,
         timeouts: Timeouts | None = None,
         refuse: Iterable[Refusable] = (),
+        proxy: str | bool | None = None,
+        ca_file: str | None = None,
+        client_cert: str | None = None,
+        client_key: str | None = None,
     ) -> None:
         """`aliases`: a name for one model, or for several that are tried in turn. `headers`: sent with every request;
-        they need a `provider` or a `base_url`. `env`: used instead of the process's environment."""
+        they need a `provider` or a `base_url`. `env`: used instead of the process's environment. `proxy`: its URL, or
+        False for a direct connection (default: HTTPS_PROXY and the like). `ca_file`: trusted certificates."""
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._transport = Transport()
         self._sender = Sender(self._transport)
@@ -87,6 +92,7 @@ class AsyncClient:
             env=os.environ if env is None else env,
             clock=self._sender.clock,
             timeouts=timeouts or Timeouts(),
+            network=NetworkOptions(proxy=proxy, ca_file=ca_file, client_cert=client_cert, client_key=client_key),
         )
         self.openai = AsyncOpenAI(self)
 

@@ -141,6 +141,7 @@ async def _ask(
         head_s=timeout_s,
         on_sent=lambda: None,
         method="GET" if body is None else "POST",
+        network=spec.network,
     )
     try:
         data = await opened.read(MOST_BYTES)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from dragoman.dialects import USUAL
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.network import DIRECT, Network, find_proxy, is_usable
 from dragoman.upstream.discovery import (
     BASE_URL,
     DEFAULT_KIND,
@@ -32,6 +33,15 @@ GATEWAY = "gateway"
 CONFIG_NAME = "Client"  # in a ConfigError, in place of a file's name
 # A gateway takes everything and leaves out by itself what the provider rejects.
 _GATEWAY_OVERRIDES = {"developer": True, "omit_neutral": False, "rejects": [], "lacks": []}
+
+
+class NetworkOptions(Struct, frozen=True, kw_only=True):
+    """What a caller says about the way to every server."""
+
+    proxy: str | bool | None = None
+    ca_file: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
 
 
 class ClientUpstreams(Struct, kw_only=True):
@@ -97,6 +107,7 @@ def choose_upstreams(
     env: Mapping[str, str],
     clock: Callable[[], float],
     timeouts: Timeouts,
+    network: NetworkOptions,
 ) -> ClientUpstreams:
     found: tuple[Upstream, ...]
     only: str | None = None
@@ -117,8 +128,23 @@ def choose_upstreams(
         found, only = (replace(made, headers=headers), demo_upstream()), provider
     else:
         found = discover(keys, env, timeouts)
+    if upstreams is None:
+        found = tuple(_with_network(upstream, network, env) for upstream in found)
     named = {name: (to,) if isinstance(to, str) else tuple(to) for name, to in aliases.items()}
     return ClientUpstreams(all=found, aliases=named, only=only, clock=clock)
+
+
+def _with_network(upstream: Upstream, said: NetworkOptions, env: Mapping[str, str]) -> Upstream:
+    """`proxy=False` is a direct connection; without a word the environment decides."""
+    proxy = said.proxy if isinstance(said.proxy, str) else ""
+    if proxy and not is_usable(proxy):
+        raise ConfigError(CONFIG_NAME, "proxy", "expected http://[user:password@]host:port, or False")
+    if said.proxy is None or said.proxy is True:
+        proxy = find_proxy(upstream.base_url, env)
+    way = Network(
+        proxy=proxy, ca_file=said.ca_file or "", client_cert=said.client_cert or "", client_key=said.client_key or ""
+    )
+    return upstream if way == DIRECT else replace(upstream, network=way)
 
 
 def discover(keys: Mapping[str, str], env: Mapping[str, str], timeouts: Timeouts) -> tuple[Upstream, ...]:

@@ -1,6 +1,7 @@
 """How a request of a scenario travels: over the network, or out of a recording. Answers are read to their end first."""
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -10,6 +11,7 @@ from msgspec import Struct
 from dragoman.conformance.runner_targets import VerifyTarget
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
+from dragoman.network import find_network
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.keys import Key, Secret, origin_of
 from dragoman.upstream.spec import Timeouts
@@ -88,7 +90,14 @@ class Network:
         longer_s = timeout_s + 1.0  # our own clock ends it, and says how long that was
         limits = Timeouts(connect_s=min(5.0, longer_s), idle_s=longer_s)
         opened = await self._transport.open(
-            url, headers, ask.body, timeouts=limits, head_s=longer_s, on_sent=lambda: None, method=ask.method
+            url,
+            headers,
+            ask.body,
+            timeouts=limits,
+            head_s=longer_s,
+            on_sent=lambda: None,
+            method=ask.method,
+            network=find_network(url, os.environ),
         )
         exchange.status = opened.status
         exchange.headers = {name: opened.headers[name] for name in KEPT_HEADERS if name in opened.headers}

@@ -13,7 +13,7 @@ from dragoman.upstream.spec import Upstream
 
 
 def banner(settings: Settings, access: Access, env: Mapping[str, str]) -> str:
-    base = f"http://{_host(settings.host)}:{settings.port}"
+    base = f"{'https' if settings.tls_cert else 'http'}://{_host(settings.host)}:{settings.port}"
     model = example_model(settings)
     needed = access.public or access.keys.needed
     key = ' -H "Authorization: Bearer $DRAGOMAN_KEY"' if needed else ""
@@ -32,6 +32,7 @@ def banner(settings: Settings, access: Access, env: Mapping[str, str]) -> str:
         f"  providers      {settings.source or 'found without a configuration file'}",
         *(_row(upstream) for upstream in settings.upstreams),
         *_aliases(settings),
+        *_proxies(settings),
         f"  key needed     {where}",
         "",
         "  try",
@@ -73,6 +74,18 @@ def _aliases(settings: Settings) -> list[str]:
     names = list(settings.aliases)
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return [f"  aliases        {', '.join(names[:5])}{more}"]
+
+
+def _proxies(settings: Settings) -> list[str]:
+    """Which providers are reached through which proxy: a variable of the environment may be a surprise."""
+    by_proxy: dict[str, list[str]] = {}
+    for upstream in settings.upstreams:
+        if shown := upstream.network.shown_proxy:
+            by_proxy.setdefault(shown, []).append(upstream.name)
+    return [
+        f"  proxy          {proxy} for {', '.join(names)} (`proxy = false` switches it off)"
+        for proxy, names in by_proxy.items()
+    ]
 
 
 def missing_key(upstream: Upstream) -> str | None:

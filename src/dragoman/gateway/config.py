@@ -23,6 +23,16 @@ from dragoman.gateway.auth import weak_secret
 from dragoman.gateway.mcp_settings import read_mcp
 from dragoman.gateway.settings import PORT, RequestLimits, Settings
 from dragoman.jsontypes import kind_of
+from dragoman.network import (
+    DIRECT,
+    CertificateError,
+    Network,
+    find_network,
+    find_proxy,
+    is_usable,
+    make_tls,
+    without_proxies,
+)
 from dragoman.upstream.discovery import (
     BASE_URL,
     DEFAULT_KIND,
@@ -49,11 +59,12 @@ _TOP = {
     "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
     "all_models", "model_provider_map", "mcp", "limits", "kind", "family", "state_secret",
     "state", "state_prefix", "on_state_loss",
-    "ask_models",
+    "ask_models", "proxy", "tls_cert", "tls_key",
 }  # fmt: skip
 _PROVIDER = {
     "api_key", "api_keys", "keys", "models", "rpm", "tpm", "at_once", "concurrency", "queue", "base_url", "kind",
     "dialect", "dialects", "auth", "headers", "timeouts", "weight", "profile", "stream_usage", "caps",
+    "proxy", "ca_file", "client_cert", "client_key",
 }  # fmt: skip
 
 
@@ -177,6 +188,8 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         legacy = {key: merged[key] for key in ("api_key", "models", "rpm") if key in merged}
         providers = {_guess_provider(merged.get("models")): legacy}  # one provider, as seed 003 has it
     rows = _rows(top)
+    if not top.flag("proxy", default=True):
+        env = without_proxies(env)
     upstreams = [read_upstream(name, row, file, env, rows) for name, row in providers.items()]
     if top.flag("demo", default=not upstreams):
         upstreams.append(demo_upstream())
@@ -208,6 +221,9 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         state_prefix=top.text("state_prefix", "dragoman"),
         on_state_loss=top.text("on_state_loss", "local_share"),
         mcp=read_mcp(merged.get("mcp"), file, top.expand),
+        proxies=top.flag("proxy", default=True),
+        tls_cert=top.text("tls_cert"),
+        tls_key=top.text("tls_key"),
         source=file,
         says_providers=bool(providers) or "demo" in merged,
         says_keys="client_keys" in merged or "keys" in merged,
@@ -329,11 +345,32 @@ def read_upstream(name: str, row: Any, file: str, env: Mapping[str, str], rows: 
         queue=queue if (queue := reader.count("queue", 0)) is not None else 100,
         timeouts=_timeouts(reader, base_url),
         caps=_caps(reader),
+        network=_network(reader, base_url),
         stream_usage=reader.flag("stream_usage", default=True),
         weight=reader.number("weight") or 1.0,
         overrides=overrides,
         rows=own_rows,
     )
+
+
+def _network(reader: _Reader, base_url: str) -> Network:
+    """`proxy = false` is a direct connection; without the key the environment decides."""
+    said = reader.data.get("proxy")
+    proxy = find_proxy(base_url, reader.env) if said is None or said is True else ""
+    if said not in (None, True, False):
+        proxy = reader.text("proxy")
+        if not is_usable(proxy):
+            raise ConfigError(reader.file, reader.key("proxy"), "expected http://[user:password@]host:port, or false")
+    files = {name: reader.text(name) for name in ("ca_file", "client_cert", "client_key")}
+    network = Network(proxy=proxy, **files)
+    if network == DIRECT:
+        return DIRECT
+    try:
+        make_tls(network)  # now rather than when a request comes
+    except CertificateError as error:
+        name = next(name for name, value in files.items() if value)
+        raise ConfigError(reader.file, reader.key(name), str(error)) from error
+    return network
 
 
 def _headers(reader: _Reader) -> dict[str, str]:
@@ -381,7 +418,8 @@ def discover(env: Mapping[str, str]) -> Settings:
     found: list[str] = []
     for kind in remote_kinds():
         if key := find_key(kind, env):
-            upstreams.append(make_upstream(kind.name, kind, key=key, base_url=kind.base_url))
+            made = make_upstream(kind.name, kind, key=key, base_url=kind.base_url)
+            upstreams.append(replace(made, network=find_network(made.base_url, env)))
             found.append(f"{kind.name}: key in the environment")
     for name, models in asyncio.run(probe_local(env)).items():
         local = make_upstream(name, find_kind(name), base_url=local_url(name, env), models=models)

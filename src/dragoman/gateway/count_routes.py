@@ -130,7 +130,7 @@ async def _ask(
     headers = build_headers(own, spec.headers, spec.auth, key, state.origin)
     try:
         opened = await gateway.transport.open(
-            url, headers, body, timeouts=spec.timeouts, head_s=ASK_S, on_sent=lambda: None
+            url, headers, body, timeouts=spec.timeouts, head_s=ASK_S, on_sent=lambda: None, network=spec.network
         )
     except UpstreamError:
         return None

@@ -8,6 +8,7 @@ from dragoman.gateway.config import state_folder
 from dragoman.gateway.state import Gateway
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.servers import ServerPool, find_registry_path
+from dragoman.network import without_proxies
 
 _servers: WeakKeyDictionary[Gateway, ServerPool] = WeakKeyDictionary()
 
@@ -19,8 +20,9 @@ def servers_of(gateway: Gateway) -> ServerPool:
         folder = settings.mcp.folder or (
             settings.store_path.parent if settings.store_path else state_folder(os.environ)
         )
+        env = os.environ if settings.proxies else without_proxies(os.environ)
         path = settings.mcp.file or find_registry_path(settings.source, folder)
-        found = _servers[gateway] = ServerPool(Registry(Path(path)), folder=folder)
+        found = _servers[gateway] = ServerPool(Registry(Path(path)), folder=folder, env=env)
         gateway.closers.append(found.close)
     found.configured = settings.mcp.servers  # a reload may have changed them
     # only a gateway that others cannot reach may connect to servers of this machine (T12)

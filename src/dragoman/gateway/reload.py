@@ -92,6 +92,8 @@ def reload(gateway: Gateway, options: ServeOptions, env: Mapping[str, str]) -> b
 
 def _needs_restart(old: Settings, new: Settings, access: Access) -> list[str]:
     late = [name for name in FIXED if getattr(new, name) != getattr(old, name)]
+    if bool(old.tls_cert) != bool(new.tls_cert):
+        late.append("tls_cert")  # a socket speaks HTTP or HTTPS as long as it lives
     if old.client_keys and not new.client_keys and not access.keys.any_good:
         late.append("client_keys")  # keys stay needed while this process runs, and now there is none
     return late

@@ -114,6 +114,7 @@ async def _main(
 
     def load() -> None:
         if reload(gateway, options, env):
+            server.load_certificate()
             on_reload()
 
     server = make_server(gateway, App(gateway), load)

@@ -48,6 +48,12 @@ class Server(uvicorn.Server):
                     signal.SIG_UNBLOCK, {signal.SIGHUP}
                 )  # a signal that came before this line is handled now
 
+    def load_certificate(self) -> None:
+        """Reads the files of the certificate again. Connections that are open keep the old one."""
+        settings = self._gateway.now.settings
+        if self.config.ssl is not None and settings.tls_cert:
+            self.config.ssl.load_cert_chain(settings.tls_cert, settings.tls_key or None)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         loop = asyncio.get_running_loop()
         self._gateway.leave()
@@ -73,13 +79,14 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0)
         for client in pending.accept_all():
             with contextlib.suppress(OSError):  # the client has gone
-                await asyncio.get_running_loop().connect_accepted_socket(self._protocol, client)
+                await asyncio.get_running_loop().connect_accepted_socket(self._protocol, client, ssl=self.config.ssl)
 
     def _protocol(self) -> asyncio.Protocol:
         return ClientConnection(self.config, self.server_state, self.lifespan.state)
 
 
 def make_server(gateway: Gateway, app: App, on_hangup: Callable[[], object] = lambda: None) -> Server:
+    settings = gateway.now.settings
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]  # only ClientConnection calls it
         interface="asgi3",
@@ -93,8 +100,10 @@ def make_server(gateway: Gateway, app: App, on_hangup: Callable[[], object] = la
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        timeout_graceful_shutdown=int(gateway.now.settings.grace_s + AFTER_GRACE_S) or 1,
+        timeout_graceful_shutdown=int(settings.grace_s + AFTER_GRACE_S) or 1,
         backlog=BACKLOG,
+        ssl_certfile=settings.tls_cert or None,
+        ssl_keyfile=settings.tls_key or None,
     )
     return Server(config, gateway, on_hangup)
 

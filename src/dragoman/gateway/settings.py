@@ -52,6 +52,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     state: str = ""  # Valkey or Redis, which keeps limits for gateways of many machines
     state_prefix: str = "dragoman"  # gateways with the same one share their limits
     on_state_loss: str = "local_share"  # or refuse
+    proxies: bool = True  # those of the environment are used
+    tls_cert: str = ""  # this gateway's own certificate: then it speaks HTTPS
+    tls_key: str = ""  # its key, if it is not in the same file
     mcp: McpSettings = McpSettings()
     source: str = ""  # the file it comes from
     says_providers: bool = False  # the file names providers, or asks for the demo model

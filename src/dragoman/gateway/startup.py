@@ -2,6 +2,7 @@
 
 import os
 import re
+import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from ipaddress import ip_address
@@ -48,17 +49,29 @@ def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> S
     settings = replace(settings, store_path=folder / "responses.db", state_secret=secret, **changes)
     settings = replace(settings, state=settings.state or env.get(STATE_VARIABLE, ""))
     check_engines(settings)
+    if settings.tls_cert:
+        check_certificate(settings)
     for upstream in settings.upstreams:
         if upstream.base_url and _is_self(upstream.base_url, settings):
             raise ConfigError(settings.source or "settings", upstream.name, "its base_url is this gateway itself")
     return settings
 
 
+def check_certificate(settings: Settings) -> None:
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(settings.tls_cert, settings.tls_key or None)
+    except OSError as error:  # an ssl.SSLError is one
+        why = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+        words = f"the certificate or its key cannot be used: {why}"
+        raise ConfigError(settings.source or "settings", "tls_cert", words) from error
+
+
 def _is_self(url: str, settings: Settings) -> bool:
     parts = urlsplit(url)
     own = {host.strip("[]") for host in (*LOOPBACK, settings.host)}
-    port = 80 if parts.port is None else parts.port
-    return parts.scheme == "http" and parts.hostname in own and port == settings.port
+    port = parts.port if parts.port is not None else 443 if settings.tls_cert else 80
+    scheme = "https" if settings.tls_cert else "http"
+    return parts.scheme == scheme and parts.hostname in own and port == settings.port
 
 
 # ---------------------------------------------------------------- who may come in

@@ -447,7 +447,7 @@ class ServerConnection:
         show_page, await_code = self._login_handlers or (None, None)
         auth = make_auth(self.spec, self._home.parent.parent, show_page, await_code)
         policy = make_network_policy(self.spec, allow_private=self.allow_private)
-        return make_client(self.spec, policy, auth, self._note_status)
+        return make_client(self.spec, policy, auth, self._note_status, self._env)
 
     def _note_status(self, status: int) -> None:
         self._last_status = status

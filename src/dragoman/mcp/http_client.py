@@ -3,8 +3,9 @@
 Headers come from the entry of the server only: a client's key never goes to an MCP server. (T22)
 """
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from mcp.client.streamable_http import streamable_http_client
 from dragoman.errors import DragomanError
 from dragoman.mcp.network_policy import ForbiddenAddressError, NetworkPolicy, UnknownHostError
 from dragoman.mcp.spec import ServerSpec
+from dragoman.network import CertificateError, Network, find_proxy, make_tls
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_EVENT_BYTES = 4 * 1024 * 1024
+NO_VARIABLES: Mapping[str, str] = {}
 PORTS = {"http": 80, "https": 443}
 
 
@@ -52,10 +55,11 @@ def make_client(
     policy: NetworkPolicy,
     auth: httpx2.Auth | None = None,
     on_status: Callable[[int], None] | None = None,
+    env: Mapping[str, str] = NO_VARIABLES,
 ) -> httpx2.AsyncClient:
-    """A client without proxies and passwords of the environment. It follows no redirects (the mcp package follows those
-    within the server's own origin) and accepts no compression, so that size limits hold. It calls `on_status` with the
-    status of every response of the server itself."""
+    """A client without passwords of the environment; `env` names the proxies. It follows no redirects (the mcp package
+    follows those within the server's own origin) and accepts no compression, so that size limits hold. It calls
+    `on_status` with the status of every response of the server itself."""
     timeout = httpx2.Timeout(min(spec.connect_s, 10.0), read=None)  # a call has its own timeout
     if auth is None and spec.token_file is not None:
         auth = TokenFileAuth(Path(spec.token_file).expanduser())
@@ -63,7 +67,7 @@ def make_client(
         headers={"accept-encoding": "identity", **spec.headers},
         auth=auth,
         timeout=timeout,
-        transport=_PolicyTransport(policy, urlsplit(spec.url or "").hostname or "", on_status),
+        transport=_PolicyTransport(policy, spec, on_status, env),
         trust_env=False,
         follow_redirects=False,
     )
@@ -113,17 +117,35 @@ class _PolicyTransport(httpx2.AsyncBaseTransport):
     Each host name has its own connections: two names may have the same address, but TLS has checked one name only.
     """
 
-    def __init__(self, policy: NetworkPolicy, own_host: str, on_status: Callable[[int], None] | None) -> None:
-        self._policy, self._own_host, self._on_status = policy, own_host, on_status
+    def __init__(
+        self,
+        policy: NetworkPolicy,
+        spec: ServerSpec,
+        on_status: Callable[[int], None] | None,
+        env: Mapping[str, str],
+    ) -> None:
+        self._policy, self._spec, self._on_status, self._env = policy, spec, on_status, env
+        self._own_host = urlsplit(spec.url or "").hostname or ""
         self._transports: dict[str, httpx2.AsyncHTTPTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host, port = request.url.host, request.url.port or PORTS[request.url.scheme]
+        network = self._find_network(str(request.url))
+        addresses: list[str] = []
         try:
             addresses = await self._policy.find_addresses(host, port)
-        except (ForbiddenAddressError, UnknownHostError) as error:
+        except ForbiddenAddressError as error:
             raise httpx2.ConnectError(str(error), request=request) from error
-        response = await self._send(request, host, port, addresses)
+        except UnknownHostError as error:
+            if not network.proxy:  # a proxy may know hosts that we cannot look up
+                raise httpx2.ConnectError(str(error), request=request) from error
+        transport = self._transports.get(host)
+        if transport is None:
+            transport = self._transports[host] = await asyncio.to_thread(_make_transport, network)
+        if network.proxy:
+            response = await transport.handle_async_request(request)
+        else:
+            response = await self._send(transport, request, host, port, addresses)
         if self._on_status is not None and host == self._own_host:
             self._on_status(response.status_code)
         if response.headers.get("content-encoding", "identity") != "identity":
@@ -133,11 +155,21 @@ class _PolicyTransport(httpx2.AsyncBaseTransport):
             response.stream = _LimitedStream(response.stream)
         return response
 
-    async def _send(self, request: httpx2.Request, host: str, port: int, addresses: list[str]) -> httpx2.Response:
+    def _find_network(self, url: str) -> Network:
+        spec = self._spec
+        proxy = find_proxy(url, self._env) if spec.proxy is None else spec.proxy
+        return Network(proxy=proxy, ca_file=spec.ca_file, client_cert=spec.client_cert, client_key=spec.client_key)
+
+    async def _send(
+        self,
+        transport: httpx2.AsyncHTTPTransport,
+        request: httpx2.Request,
+        host: str,
+        port: int,
+        addresses: list[str],
+    ) -> httpx2.Response:
         """Sends to the first address that accepts the connection. The host name stays in the Host header and in TLS."""
         failure: httpx2.TransportError | None = None
-        transport = self._transports.get(host) or httpx2.AsyncHTTPTransport(trust_env=False)
-        self._transports[host] = transport
         for address in addresses:
             addressed = httpx2.Request(
                 request.method,
@@ -156,6 +188,15 @@ class _PolicyTransport(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         for transport in self._transports.values():
             await transport.aclose()
+
+
+def _make_transport(network: Network) -> httpx2.AsyncHTTPTransport:
+    try:
+        context = make_tls(network)
+    except CertificateError as error:
+        raise httpx2.ConnectError(str(error)) from error
+    proxy = httpx2.Proxy(network.proxy) if network.proxy else None
+    return httpx2.AsyncHTTPTransport(trust_env=False, verify=context, proxy=proxy)
 
 
 class _LimitedStream(httpx2.AsyncByteStream):

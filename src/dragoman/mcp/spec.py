@@ -10,6 +10,7 @@ from msgspec import Struct
 from dragoman.errors import ConfigError, DragomanError
 from dragoman.jsontypes import JsonObject, kind_of
 from dragoman.mcp.network_policy import classify_host
+from dragoman.network import is_usable
 
 Transport: TypeAlias = Literal["auto", "http", "sse", "stdio"]
 TRANSPORTS: dict[str, Transport] = {
@@ -72,6 +73,10 @@ class ServerSpec(Struct, frozen=True, kw_only=True):
     changed: ToolPolicy = "withhold"  # for tools whose texts differ from the approved ones
     new: ToolPolicy = "report"  # for tools that were not in the approved list
     resources: bool = True  # adds tools that list and read the resources of the server
+    proxy: str | None = None  # "": none; None: as the environment says
+    ca_file: str = ""
+    client_cert: str = ""
+    client_key: str = ""
     problem: str = ""  # why the server cannot be used
 
     def __repr__(self) -> str:
@@ -180,8 +185,21 @@ def read_spec(name: str, row: Any, file: str, at: str, problem: str = "") -> Ser
         changed=_read_choice(row, "changed", POLICIES, "withhold", file, at),
         new=_read_choice(row, "new", POLICIES, "withhold" if row.get("strict") is True else "report", file, at),
         resources=row.get("resources", True) is not False,
+        proxy=_read_proxy(row, file, at),
+        ca_file=_read_text(row, "ca_file", file, at) or "",
+        client_cert=_read_text(row, "client_cert", file, at) or "",
+        client_key=_read_text(row, "client_key", file, at) or "",
         problem=problem,
     )
+
+
+def _read_proxy(row: JsonObject, file: str, at: str) -> str | None:
+    value = row.get("proxy")
+    if value is None or value is True:
+        return None
+    if value is not False and not (isinstance(value, str) and is_usable(value)):
+        raise ConfigError(file, f"{at}.proxy", "expected http://[user:password@]host:port, or false")
+    return value or ""
 
 
 def _read_headers(row: JsonObject, file: str, at: str) -> dict[str, str]:

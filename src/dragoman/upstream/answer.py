@@ -211,6 +211,7 @@ class UpstreamAnswer:
             fresh=attempts.made > 1,  # an upstream that has just failed may have closed its idle connections too
             may_resend=attempts.count_resend,
             first_s=left,
+            network=spec.network,
         )
         self.headers = opened.headers
         attempt.status = opened.status

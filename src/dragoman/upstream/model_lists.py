@@ -221,6 +221,7 @@ async def _fetch(state: UpstreamState, transport: Transport, url: str, body: byt
         head_s=ASK_S,
         on_sent=lambda: None,
         method="GET" if body is None else "POST",
+        network=spec.network,
     )
     whole = False
     try:

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from dragoman.network import DIRECT, Network
 from dragoman.upstream.keys import Auth, Secret
 from dragoman.upstream.profiles import Rows
 
@@ -43,6 +44,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
     stream_usage: bool = True  # it may be asked to tell the usage of a Chat stream
     weight: float = 1.0
     overrides: dict[str, object] = {}  # fields of its profile
+    network: Network = DIRECT  # the way there
     rows: Rows | None = None  # of its kind, if the user's file adds or changes them
 
 

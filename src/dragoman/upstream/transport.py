@@ -1,7 +1,8 @@
 """The one module that talks to a provider.
 
-Redirects are never followed, cookies and environment proxies never used, headers are built from nothing for every
-attempt, and a key only goes to the origin it is bound to. Every wait has an end: connect, headers, idle, total.
+Redirects are never followed, cookies never used, headers are built from nothing for every attempt, and a key only goes
+to the origin it is bound to; a proxy sees it only where the connection to the server is not encrypted. Every wait has
+an end: connect, headers, idle, total.
 """
 
 import asyncio
@@ -9,13 +10,15 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
+from dragoman.network import DIRECT, CertificateError, Network, ProxyError, make_tls, open_tunnel, read_proxy
 from dragoman.upstream.failures import malformed, too_large, too_late
 from dragoman.upstream.http.connection import Http2Only, HttpConnection, HungUp, NotHttp, Pool
-from dragoman.upstream.http.dial import default_tls, dial
+from dragoman.upstream.http.dial import dial
 from dragoman.upstream.http.request import Place, find_place, write_head
 from dragoman.upstream.http.resolver import Resolver
 from dragoman.upstream.spec import Caps, Timeouts
@@ -104,7 +107,7 @@ class Transport:
     def __init__(self, ssl_context: ssl.SSLContext | None = None) -> None:
         self._ssl = ssl_context
         self._resolver = Resolver()
-        self._pools: dict[tuple[bool, str, int], Pool] = {}
+        self._pools: dict[object, Pool] = {}  # by origin, and by the way there if it is not direct
 
     async def open(
         self,
@@ -120,6 +123,7 @@ class Transport:
         fresh: bool = False,
         may_resend: Callable[[], bool] = lambda: True,
         first_s: float | None = None,
+        network: Network = DIRECT,
     ) -> Opened:
         """Sends a request and waits at most `head_s` for the head of its answer. An UpstreamError says what failed.
 
@@ -131,15 +135,20 @@ class Transport:
             fields = {"host": place.host, **headers}
             if body or method != "GET":
                 fields["content-length"] = str(len(body))
-            head = write_head(f"{method} {place.target} HTTP/1.1", fields)
+            target = place.target
+            if network.proxy and not place.origin[0]:  # the proxy itself is asked for the page
+                target = f"http://{place.host}{target}"
+                if known := read_proxy(network.proxy).authorization:
+                    fields["proxy-authorization"] = known
+            head = write_head(f"{method} {target} HTTP/1.1", fields)
         except ValueError as error:
             raise UpstreamError(failure_of(error)) from error
-        pool = self._pool(place.origin)
+        pool = self._pool(place.origin if network is DIRECT else (place.origin, network))
         connection = None if fresh else pool.take()
         clock = asyncio.get_running_loop().time
         while True:
             if connection is None:
-                connection = await self._dial(place, min(timeouts.connect_s, head_s))
+                connection = await self._dial(place, min(timeouts.connect_s, head_s), network)
             on_sent()
             sent = clock()
             try:
@@ -153,17 +162,20 @@ class Transport:
             except (NotHttp, TimeoutError) as error:
                 raise UpstreamError(failure_of(error)) from error
 
-    async def _dial(self, place: Place, connect_s: float) -> HttpConnection:
+    async def _dial(self, place: Place, connect_s: float, network: Network) -> HttpConnection:
         tls, host, port = place.origin
         loop = asyncio.get_running_loop()
+        proxy = read_proxy(network.proxy) if network.proxy else None
         try:
-            context = (self._ssl or await asyncio.to_thread(default_tls)) if tls else None
-            found = await self._resolver.resolve(host, port)
-            return await dial(host, found, lambda: HttpConnection(loop), tls=context, connect_s=connect_s)
+            context = (self._ssl or await asyncio.to_thread(make_tls, network)) if tls else None
+            found = await self._resolver.resolve(*((host, port) if proxy is None else (proxy.host, proxy.port)))
+            tunnel = None if proxy is None or not tls else lambda to: open_tunnel(to, proxy, host, port)
+            make = partial(HttpConnection, loop)
+            return await dial(host, found, make, tls=context, connect_s=connect_s, prepare=tunnel)
         except OSError as error:
             raise UpstreamError(unreached(error)) from error
 
-    def _pool(self, origin: tuple[bool, str, int]) -> Pool:
+    def _pool(self, origin: object) -> Pool:
         pool = self._pools.get(origin)
         if pool is None:
             pool = self._pools[origin] = Pool(asyncio.get_running_loop())
@@ -193,6 +205,11 @@ async def _ask(connection: HttpConnection, head: bytes, body: bytes, head_s: flo
 def unreached(error: OSError) -> Failure:
     """Why there is no connection. It does not name the URL, which may contain a secret."""
     match error:
+        case ProxyError():
+            return Failure(kind="server_error", status=502, code="upstream_proxy", message=str(error))
+        case CertificateError():
+            words = "the certificates of this upstream cannot be read: see ca_file, client_cert and client_key"
+            return Failure(kind="server_error", status=502, code="upstream_tls", message=words)
         case ssl.SSLError() if "ALPN" in (error.reason or "") or "NO_APPLICATION_PROTOCOL" in (error.reason or ""):
             return http2_only()
         case ssl.SSLError():

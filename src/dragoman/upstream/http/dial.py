@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Awaitable, Callable
 from itertools import chain, zip_longest
 from typing import TypeVar
 
@@ -17,13 +16,22 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 
 async def dial(
-    host: str, found: list[Address], make: Callable[[], P], *, tls: ssl.SSLContext | None, connect_s: float
+    host: str,
+    found: list[Address],
+    make: Callable[[], P],
+    *,
+    tls: ssl.SSLContext | None,
+    connect_s: float,
+    prepare: Callable[[socket.socket], Awaitable[None]] | None = None,
 ) -> P:
-    """A connected protocol; an OSError (such as ssl.SSLError or TimeoutError) when no address in `found` answers."""
+    """A connected protocol; an OSError (such as ssl.SSLError or TimeoutError) when no address in `found` answers.
+    `prepare`: what to do on the socket before TLS begins."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(connect_s):
         connected = await _reach(loop, _mixed(found))
         try:
+            if prepare is not None:
+                await prepare(connected)
             _, protocol = await loop.create_connection(
                 make, sock=connected, ssl=tls, server_hostname=host if tls else None
             )
@@ -31,14 +39,6 @@ async def dial(
             connected.close()
             raise
         return protocol
-
-
-@lru_cache(1)
-def default_tls() -> ssl.SSLContext:
-    """The certificates that the system trusts. Loading them is slow, so it is done in a thread."""
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 def _mixed(found: list[Address]) -> list[Address]:

@@ -1,0 +1,230 @@
+"""Proxies and certificates: the environment, a real proxy (proxy.py) on loopback, and TLS on our own socket."""
+
+import asyncio
+import json
+import os
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from dragoman import Client, UpstreamError
+from dragoman.errors import ConfigError
+from dragoman.gateway.banner import banner
+from dragoman.gateway.config import read_settings
+from dragoman.gateway.startup import ServeOptions, make_access, settle
+from dragoman.network import Network, find_proxy
+from tests.gateway.house import faultline, open_house, state, upstream
+from tests.gateway.test_faults import GOOD, ask
+from tests.gateway.test_unreachable import Authority, Vault
+from tests.mcp.servers import House as McpHouse
+from tests.mcp.servers import spec, words
+from tests.mcp.web_server import TOOL, mcp, site
+from tests.waiting import NEVER_S, wait_until
+
+COMPANY = {
+    "HTTPS_PROXY": "http://u:p@proxy.test:3128",
+    "http_proxy": "proxy.test:3129",
+    "NO_PROXY": "in.test,10.0.0.0/8",
+}
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("https://api.openai.com/v1", "http://u:p@proxy.test:3128"),
+        ("http://far.test", "http://proxy.test:3129"),
+        ("https://vllm.in.test", ""),
+        ("https://in.test:8443", ""),
+        ("https://notin.test", "http://u:p@proxy.test:3128"),
+        ("http://10.1.2.3:11434", ""),
+        ("http://127.0.0.1:11434", ""),
+        ("http://localhost:11434", ""),
+        ("http://[::1]:11434", ""),
+    ],
+)
+def test_the_environment_says_which_proxy(url: str, proxy: str) -> None:
+    assert find_proxy(url, COMPANY) == proxy
+
+
+@pytest.mark.parametrize(
+    ("env", "proxy"),
+    [
+        ({"ALL_PROXY": "http://a.test:1"}, "http://a.test:1"),
+        ({"ALL_PROXY": "socks5://a.test:1"}, ""),
+        ({"https_proxy": "http://a.test:x"}, ""),
+        ({"https_proxy": "http://a.test:1", "no_proxy": "*"}, ""),
+        ({"https_proxy": "http://a.test:1", "no_proxy": "far.test:8443"}, "http://a.test:1"),
+        ({"https_proxy": "http://a.test:1", "no_proxy": ".test"}, ""),
+        ({}, ""),
+    ],
+)
+def test_odd_variables(env: dict[str, str], proxy: str) -> None:
+    assert find_proxy("https://far.test", env) == proxy
+
+
+def test_a_cgi_programs_http_proxy_is_a_header_of_its_client() -> None:
+    assert find_proxy("http://far.test", {"HTTP_PROXY": "http://evil.test:1", "REQUEST_METHOD": "GET"}) == ""
+
+
+def networks(more: dict[str, Any], provider: dict[str, Any]) -> Network:
+    settings = read_settings({"providers": {"openai": {"models": ["m"], **provider}}, **more}, "f.toml", COMPANY)
+    return settings.upstreams[0].network
+
+
+def test_the_configuration_decides_over_the_environment(tmp_path: Path) -> None:
+    assert networks({}, {}).proxy == COMPANY["HTTPS_PROXY"]
+    assert networks({"proxy": False}, {}) == Network()
+    assert networks({}, {"proxy": False}) == Network()
+    assert networks({}, {"proxy": "http://other.test:1"}).proxy == "http://other.test:1"
+    with pytest.raises(ConfigError, match=r"providers\.openai\.proxy: expected http://"):
+        networks({}, {"proxy": "socks5://other.test:1"})
+    with pytest.raises(ConfigError, match="ca_file"):
+        networks({}, {"ca_file": str(tmp_path / "none.pem")})
+
+
+def test_the_start_up_names_the_proxy_without_its_password(tmp_path: Path) -> None:
+    settings = read_settings({"providers": {"openai": {"models": ["m"]}}}, "f.toml", COMPANY)
+    text = banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))
+    assert "proxy          http://proxy.test:3128 for openai (`proxy = false` switches it off)" in text
+    assert "u:p" not in text + repr(settings)
+
+
+# ---------------------------------------------------------------- a real proxy
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pytest.importorskip("proxy", reason="proxy.py is not installed")
+    folder = tmp_path_factory.mktemp("proxy")
+    words = f"--hostname 127.0.0.1 --port 0 --port-file {folder}/port --basic-auth user:pass%word --num-workers 1"
+    command = [sys.executable, "-m", "proxy", *words.split(), "--num-acceptors", "1", "--log-level", "ERROR"]
+    process = subprocess.Popen([*command, "--data-dir", str(folder)], env={**os.environ, "HOME": str(folder)})
+    try:
+        wait_until(lambda: (folder / "port").is_file() and (folder / "port").read_text().strip(), "the proxy's port")
+        yield f"http://user:pass%25word@127.0.0.1:{(folder / 'port').read_text().strip()}"
+    finally:
+        process.terminate()
+        process.wait(NEVER_S)
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+def trusted(authority: Authority, folder: Path) -> str:
+    path = folder / "authority.pem"
+    path.write_bytes(authority.certificate.public_bytes(Encoding.PEM))
+    return str(path)
+
+
+def test_the_gateway_goes_through_the_proxy_with_and_without_tls(
+    proxy: str, authority: Authority, tmp_path: Path
+) -> None:
+    vault = Vault(authority.issue(tmp_path, "server"))
+    way = Network(proxy=proxy, ca_file=trusted(authority, tmp_path))
+    try:
+        with open_house(upstream("one", "openai_chat", vault.url, models=("m",), network=way)) as house:
+            assert ask(house).status == 200
+    finally:
+        vault.close()
+    assert b"proxy-authorization" not in vault.heard.lower()
+    with (
+        faultline(GOOD) as line,
+        open_house(upstream("one", "openai_chat", line.url, models=("m",), network=way)) as house,
+    ):
+        assert ask(house).status == 200
+        assert "via" in line.seen[0].headers
+        assert "proxy-authorization" not in line.seen[0].headers
+
+
+def test_a_proxy_that_refuses_is_named_as_the_reason(proxy: str, tmp_path: Path) -> None:
+    way = Network(proxy=proxy.replace("user:", "stranger:"))
+    with open_house(upstream("one", "openai_chat", "https://127.0.0.1:9", models=("m",), network=way)) as house:
+        got = ask(house)
+    assert got.status == 502
+    assert "the proxy answers 407: it wants a user name and a password" in got.text
+
+
+def test_the_client_goes_through_the_proxy(proxy: str, authority: Authority, tmp_path: Path) -> None:
+    vault = Vault(authority.issue(tmp_path, "server"))
+    options: Any = {"api_key": "k", "base_url": vault.url, "env": {}}
+    try:
+        with Client("compatible", proxy=proxy, ca_file=trusted(authority, tmp_path), **options) as client:
+            assert client.chat("m", "hi").text
+        with Client("compatible", **options) as client, pytest.raises(UpstreamError, match="TLS"):
+            client.chat("m", "hi")
+    finally:
+        vault.close()
+
+
+def test_an_mcp_server_is_reached_through_the_proxy(proxy: str, tmp_path: Path) -> None:
+    async def call(url: str, proxy: str | bool) -> str:
+        async with McpHouse(tmp_path, spec("far", url=f"{url}/mcp", proxy=proxy)) as house:
+            return words(await house.call(f"far__{TOOL['name']}"))
+
+    with site(mcp) as server:
+        assert asyncio.run(call(server.url, proxy)) == "done"
+        assert "via" in server.seen[0].headers  # proxy.py adds it to the first request of a connection
+        server.seen.clear()
+        assert asyncio.run(call(server.url, False)) == "done"
+        assert not any("via" in seen.headers for seen in server.seen)
+
+
+def test_a_client_certificate_is_shown(authority: Authority, tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue(tmp_path, "server"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(trusted(authority, tmp_path))
+    vault = Vault(context)
+    options: Any = {"base_url": vault.url, "ca_file": trusted(authority, tmp_path), "env": {}}
+    try:
+        with Client("compatible", client_cert=str(authority.issue(tmp_path, "me")), **options) as client:
+            assert client.chat("m", "hi").text
+        with Client("compatible", **options) as client, pytest.raises(UpstreamError):
+            client.chat("m", "hi")
+    finally:
+        vault.close()
+
+
+# ---------------------------------------------------------------- TLS on our own socket
+
+
+def fetch(url: str, authority: Authority) -> tuple[Any, bytes]:
+    """The answer of /healthz, and the certificate that was shown."""
+    host, port = url.removeprefix("https://").split(":")
+
+    async def ask_once() -> tuple[bytes, bytes]:
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=authority.trust())
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        data = await reader.read()
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        return data, shown
+
+    data, shown = asyncio.run(ask_once())
+    return json.loads(data.partition(b"\r\n\r\n")[2]), shown
+
+
+def test_the_gateway_speaks_https_and_takes_a_new_certificate(authority: Authority, tmp_path: Path) -> None:
+    path = authority.issue(tmp_path, "own")
+    with open_house(tls_cert=str(path)) as house:
+        url = house.url.replace("http://", "https://")
+        said, before = fetch(url, authority)
+        assert said == {"status": "ok"}
+        authority.issue(tmp_path, "own")
+        house.server.load_certificate()
+        assert fetch(url, authority)[1] != before
+
+
+def test_a_certificate_that_is_none_is_said_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "own.pem").write_text("none")
+    (tmp_path / "dragoman.toml").write_text(f'demo = true\ntls_cert = "{tmp_path}/own.pem"\n')
+    with pytest.raises(ConfigError, match="tls_cert: the certificate or its key cannot be used"):
+        settle(ServeOptions(config=tmp_path / "dragoman.toml"), state(tmp_path))
