@@ -166,8 +166,9 @@ def make_tls(network: Network) -> ssl.SSLContext:
     try:
         stamps = tuple(Path(name).stat().st_mtime_ns for name in files)
         return _make_tls(network.ca_file, network.client_cert, network.client_key, stamps)
-    except OSError as error:  # an ssl.SSLError is one
-        raise CertificateError(f"{', '.join(files)}: {error.strerror or 'not a certificate'}") from error
+    except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
+        why = getattr(error, "strerror", None) or "not a certificate"
+        raise CertificateError(f"{', '.join(files)}: {why}") from error
 
 
 @lru_cache(32)

@@ -60,8 +60,8 @@ def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> S
 def check_certificate(settings: Settings) -> None:
     try:
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(settings.tls_cert, settings.tls_key or None)
-    except OSError as error:  # an ssl.SSLError is one
-        why = error.reason if isinstance(error, ssl.SSLError) else error.strerror
+    except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
+        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         words = f"the certificate or its key cannot be used: {why}"
         raise ConfigError(settings.source or "settings", "tls_cert", words) from error
 
