@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from dragoman.answers.call_arguments import CallMender, mend_calls
 from dragoman.answers.call_ids import FreshIds
 from dragoman.answers.json_answers import ask_again
+from dragoman.answers.legal import LegalAnswer
 from dragoman.answers.think_tags import ThoughtFinder, find_thoughts
 from dragoman.answers.undo import StreamRenamer, StreamUndo, undo_reply
 from dragoman.dialects._base import Dialect
@@ -189,11 +190,17 @@ class StreamReader:
     """Reads one streamed answer: the server's bytes in, events as the client asked for them out."""
 
     def __init__(
-        self, dialect: Dialect, notes: Notes, way_back: WayBack | None = None, fresh_ids: FreshIds | None = None
+        self,
+        dialect: Dialect,
+        notes: Notes,
+        way_back: WayBack | None = None,
+        fresh_ids: FreshIds | None = None,
+        legal: LegalAnswer | None = None,
     ) -> None:
         self.usage: Usage | None = None
         self.failure: Failure | None = None  # the server's, if the stream did not end well
         self.finished = False  # the last event was read
+        self.irregular = False  # the bytes are not what clients of this dialect can read: they must be written anew
         self._started = StartedParts()
         notes.begin("reply", dialect.locate_reply, self._started)
         self._decoder = dialect.stream_decoder(notes)
@@ -201,6 +208,7 @@ class StreamReader:
         self._mender: CallMender | None = None  # from the first call on
         self._way_back = StreamWayBack(way_back) if way_back is not None else None
         self._fresh_ids = fresh_ids
+        self._legal = legal
         self._pairs = PairJoiner()
 
     def feed(self, piece: bytes) -> list[Event]:
@@ -212,42 +220,70 @@ class StreamReader:
 
     def decode(self, piece: bytes) -> list[Event]:
         """The events of a piece as the server sent them; `take` makes of them what the client asked for."""
-        return self._decoder.feed(self._pairs.feed(piece))
+        decoder = self._decoder
+        events = decoder.feed(self._pairs.feed(piece))
+        if decoder.irregular:
+            self.irregular = True
+        return events
 
     def decode_rest(self) -> list[Event]:
-        rest = self._pairs.close()
-        return (self._decoder.feed(rest) if rest else []) + self._decoder.close()
+        rest, decoder = self._pairs.close(), self._decoder
+        events = (decoder.feed(rest) if rest else []) + decoder.close()
+        self.irregular = self.irregular or decoder.irregular
+        return events
 
     def take(self, events: list[Event]) -> list[Event]:
         """Events that the server sent, or that were made for it."""
         if not events:
+            self._look_at_calls()
             return events
         last = events[-1]
         if type(last) is not PartDelta or len(events) > 1:  # most pieces are a delta
             starts = [event for event in events if type(event) is PartStart]
             if starts:
                 events = self._start(events, starts)
+            if self._legal is not None:
+                events = self._legal.feed(events)
+                self.irregular = self.irregular or self._legal.changed
             if type(last) is ReplyEnd:
                 self.usage, self.finished = last.usage, True
                 self._started.feed([last])
             elif type(last) is ReplyFailed:
                 self.failure = last.failure
-        if self._mender is not None:
-            events = self._mender.feed(events)
+        mender = self._mender
+        if mender is not None:
+            events = mender.feed(events)
+            self._look_at_calls()
         return events if self._way_back is None else self._way_back.feed(events)
+
+    def _look_at_calls(self) -> None:
+        """A call may end later than its reason to end comes: what it lacks must be known before."""
+        mender = self._mender
+        if mender is not None and (mender.changed or (self._decoder.finishing and mender.is_cut())):
+            self.irregular = True
 
     def _start(self, events: list[Event], starts: list[PartStart]) -> list[Event]:
         """Parts begin. What a call says is checked from the first call on."""
         if self._mender is None and any(type(start.part) is ToolCall for start in starts):
             self._mender = CallMender(self._notes, self._started)
         self._started.feed(starts)
-        return events if self._fresh_ids is None else self._fresh_ids.feed(events)
+        if self._fresh_ids is not None:
+            events = self._fresh_ids.feed(events)
+            self.irregular = self.irregular or self._fresh_ids.repaired
+        return events
 
 
 def read_reply(dialect: Dialect, wire: WireReply, notes: Notes) -> Reply:
     """A whole answer in our own form, as the server gave it."""
+    return read_checked_reply(dialect, wire, notes)[0]
+
+
+def read_checked_reply(dialect: Dialect, wire: WireReply, notes: Notes) -> tuple[Reply, bool]:
+    """The same, and whether the arguments of its calls were whole."""
     notes.begin("reply", dialect.locate_reply)
-    return notes.stage(mend_calls(notes.stage(dialect.decode_reply(wire, notes)), notes))
+    reply = notes.stage(dialect.decode_reply(wire, notes))
+    mended = notes.stage(mend_calls(reply, notes))
+    return mended, mended is reply
 
 
 def _invalid(why: str) -> Failure:
@@ -267,7 +303,8 @@ class UpstreamCall(Struct, kw_only=True):
     headers: dict[str, str]
     notes: Notes
     way_back: WayBack | None = None  # None: the answer stays as it is
-    fresh_ids: FreshIds | None = None  # None: no call can come, or its bytes stay as they are
+    fresh_ids: FreshIds | None = None  # None: no call can come
+    legal: LegalAnswer | None = None  # None: the client speaks another dialect than the server
     request: Request | None = None  # what the body says, in our own form
     opaque: bool = False  # the answer's body is not a reply: embeddings, sound
     as_is: bool = False  # the client's own bytes: the reply's bytes may go back as they are
@@ -296,12 +333,14 @@ class UpstreamCall(Struct, kw_only=True):
 
     def open_reader(self) -> "StreamReader":
         """For a streamed answer to this call."""
-        return StreamReader(self.dialect, self.notes, self.way_back, self.fresh_ids)
+        return StreamReader(self.dialect, self.notes, self.way_back, self.fresh_ids, self.legal)
 
     def take_reply(self, reply: Reply) -> Reply:
         """A whole answer to this call, as the client asked for it."""
         if self.fresh_ids is not None:
             reply = self.notes.stage(self.fresh_ids.reply(reply))
+        if self.legal is not None:
+            reply = self.notes.stage(self.legal.reply(reply))
         return reply if self.way_back is None else self.way_back.reply(reply)
 
     def accept(self, reply: Reply) -> Reply:
@@ -363,6 +402,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
         fresh_ids: FreshIds | None = None
         if asked.tools or undo.renames.taken:  # else no call can come
             fresh_ids = FreshIds(asked, to.dialect.name, self.client_request.id, self.notes)
+        native = to.dialect is self.client_request.dialect
         way_back: WayBack | None = None
         if to.profile.think_tags or spent is not None or not undo.is_nothing():
             way_back = WayBack(
@@ -381,6 +421,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
             notes=self.notes,
             way_back=way_back,
             fresh_ids=fresh_ids,
+            legal=LegalAnswer(to.dialect.name, to.dialect.reply_rules, self.notes) if native else None,
             request=request,
             learned=learned or {},
             exchange=self,
@@ -394,12 +435,18 @@ class Exchange(Struct, frozen=True, kw_only=True):
         path, body = client_request.path, put_model(client_request.raw, model, client_request.request.model)
         if dialect.put_model is not None:
             path = dialect.put_model(path, model)
+        asked, fresh_ids = client_request.request, None
+        if asked.tools:  # else no call can come
+            salt = client_request.id if "~id" in dialect.reply_rules.wrong else ""  # elsewhere a call needs no id
+            fresh_ids = FreshIds(asked, dialect.name, salt, self.notes)
         return UpstreamCall(
             dialect=dialect,
             path=path,
             body=without_side(body),
             headers={**dialect.default_headers, **client_request.headers, HOP: str(self.client_request.hops + 1)},
             notes=self.notes,
+            fresh_ids=fresh_ids,
+            legal=LegalAnswer(dialect.name, dialect.reply_rules, self.notes),
             request=request,
             as_is=True,
             exchange=self,

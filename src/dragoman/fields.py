@@ -8,6 +8,8 @@ DecodeError collects its path while it is raised.
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard, TypeVar
 
+from msgspec import Struct
+
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, kind_of
 from dragoman.model.messages import Extras
@@ -17,6 +19,15 @@ T = TypeVar("T")
 
 OMIT = "~omit"  # spelling: keys that the encoder always writes and this body lacked
 SILENT = "~silent"  # spelling: extras that mean nothing in other dialects, so that dropping them needs no note
+
+
+class ReplyRules(Struct, frozen=True):
+    """Which spellings of a server the clients of its dialect cannot read."""
+
+    required: frozenset[str] = frozenset()  # keys that no reply may lack
+    wrong: dict[str, tuple[object, ...]] = {}  # spellings that no reply may have, except with these values
+    ends_calls: bool = False  # an answer with calls does not end with the word for `stop`
+    old_form: str = ""  # a call with this spelling has an older form, and its answer may end with any word
 
 
 def expected(what: str, value: object, key: str) -> DecodeError:

@@ -84,6 +84,10 @@ class CallText:
             self.why, self.whole = MORE, False
         return extra if not extra.strip() else ""
 
+    def is_cut(self) -> bool:
+        """Whether `close` would add or find something."""
+        return not self._ended if self._held is None else bool("".join(self._held).strip())
+
     def _scan(self, text: str) -> int:
         """Follows the brackets; where the object ends, or the length of the text."""
         place, size = 0, len(text)
@@ -206,6 +210,7 @@ class CallMender:
         self._calls: dict[int, _StreamedCall] = {}  # by the index of the part
         self._parts = {i: len(choice.parts) for i, choice in enumerate(started.choices)}  # how many each choice has
         self._broken: set[int] = set()  # choices with a call that must not run
+        self.changed = False  # some text was not handed on as it came
 
     def feed(self, events: list[Event]) -> list[Event]:
         return [out for event in events for out in self._feed(event)]
@@ -214,7 +219,7 @@ class CallMender:
         match event:
             case PartDelta():
                 call = self._calls.get(event.index)
-                return (event,) if call is None else _same_text(event, call.text.feed(event.text))
+                return (event,) if call is None else self._grow(event, call.text.feed(event.text))
             case PartStart():
                 return (self._start(event),)
             case PartEnd() if event.index in self._calls:
@@ -223,6 +228,19 @@ class CallMender:
                 return (self._finish(event),)
             case _:
                 return (event,)
+
+    def is_cut(self) -> bool:
+        """Whether a call that is still open lacks something, if nothing more comes."""
+        return any(call.text.is_cut() for call in self._calls.values())
+
+    def _grow(self, event: PartDelta, text: str) -> tuple[Event, ...]:
+        """The delta with this text; none if nothing of it is left."""
+        if text == event.text:
+            return (event,)
+        self.changed = True
+        if not text and event.logprobs is None and not event.citations:
+            return ()
+        return (replace(event, text=text),)
 
     def _start(self, event: PartStart) -> PartStart:
         number = self._parts.get(event.choice, 0)
@@ -238,6 +256,7 @@ class CallMender:
     def _end(self, event: PartEnd) -> tuple[Event, ...]:
         text, choice, number = self._calls.pop(event.index)
         rest = text.close()
+        self.changed = self.changed or text.why is not None or bool(rest)
         if text.why is not None:
             _note(text, ((((ROOT, "choices"), choice), "parts"), number), self._notes)
         if not text.whole:
@@ -249,12 +268,3 @@ class CallMender:
         for number in self._broken & set(range(len(finishes))):
             finishes[number] = _end_as_malformed(finishes[number], ((ROOT, "choices"), number), self._notes)
         return replace(event, finishes=tuple(finishes))
-
-
-def _same_text(event: PartDelta, text: str) -> tuple[Event, ...]:
-    """The delta with this text; none if nothing of it is left."""
-    if text == event.text:
-        return (event,)
-    if not text and event.logprobs is None and not event.citations:
-        return ()
-    return (replace(event, text=text),)

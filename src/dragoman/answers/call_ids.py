@@ -18,11 +18,12 @@ from dragoman.notes import ROOT, At, Notes
 class FreshIds:
     """For one answer. `salt` is of this answer only; `asked` has the ids that are taken."""
 
-    __slots__ = ("_dialect", "_made", "_new_ids", "_notes", "_salt", "_taken")
+    __slots__ = ("_dialect", "_made", "_new_ids", "_notes", "_salt", "_taken", "repaired")
 
     def __init__(self, asked: Request, dialect: str, salt: str, notes: Notes) -> None:
         self._dialect, self._salt, self._notes = dialect, salt, notes
         self._made = 0
+        self.repaired = False  # a server's own id was taken
         self._new_ids: dict[str, str] = {}  # a server's own results come in the same answer
         turns = [turn.parts for turn in asked.messages if turn.role == "assistant"]
         self._taken = {part.id for parts in turns for part in parts if type(part) is ToolCall}
@@ -56,6 +57,7 @@ class FreshIds:
         if not (minted and self._salt) and call.id not in self._taken:
             return call.id
         if not minted:
+            self.repaired = True
             self._notes.repaired((at, "id"), "an earlier call has this id")
         fresh = self._new_ids[call.id] = self._make(call)
         return fresh

@@ -1,13 +1,14 @@
 """Dialect: the record that each dialect fills in."""
 
 from collections.abc import Callable, Iterable
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
 from dragoman.dialects._note_places import same_place
 from dragoman.dialects._services import CountCodec, EmbeddingsCodec, ModelsCodec, SpeechCodec
 from dragoman.failure import Failure
+from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
 from dragoman.model.events import Event
 from dragoman.model.reply import Reply
@@ -24,6 +25,9 @@ KeyStyle: TypeAlias = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key"
 class StreamDecoder(Protocol):
     """Turns an upstream's bytes into events. `close` ends a cut stream with ReplyFailed."""
 
+    irregular: bool  # some bytes so far are not what clients of the dialect can read
+    finishing: bool  # the reason to end has come, but not yet the end of every part
+
     def feed(self, piece: bytes) -> list[Event]: ...
     def close(self) -> list[Event]: ...
 
@@ -33,6 +37,13 @@ class StreamEncoder(Protocol):
 
     def feed(self, events: Iterable[Event]) -> bytes: ...
     def close(self) -> bytes: ...
+
+
+@runtime_checkable
+class LateEncoder(StreamEncoder, Protocol):
+    """An encoder that writes the end of something later than servers do."""
+
+    def flush(self) -> bytes: ...
 
 
 class EncodeReply(Protocol):
@@ -132,6 +143,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     sse_query: str = ""  # without this query a stream is one JSON array
 
     # replies
+    reply_rules: ReplyRules = ReplyRules()
     reply_keys: tuple[str, ...] = ()  # one of them is in the body of every reply: a body without them may be an error
     timed: TimeKeys | None = None  # replies say how long they took
     dated: bool = False  # replies have a time, which encoders cannot know: they have no clock

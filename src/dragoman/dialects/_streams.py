@@ -18,7 +18,14 @@ from dragoman.notes import ROOT, At, Notes
 CUT_OFF = ReplyFailed(failure=Failure(kind="cut_off", message="the stream ended before its end"))
 
 
-class SseStreamDecoder(ABC):
+class StreamMarks:
+    """What a decoder says about the bytes it has read (see StreamDecoder)."""
+
+    irregular = False
+    finishing = False
+
+
+class SseStreamDecoder(StreamMarks, ABC):
     """Decodes each frame into one event. A stream without an end event is cut off."""
 
     def __init__(self, notes: Notes) -> None:

@@ -90,7 +90,8 @@ class Scope:
         return slots is None or slots.kind == "details"
 
     def stamp(self, head: H) -> H:
-        """Adds what encoders cannot know: a unique id in the dialect's own form, and the time.
+        """Adds what encoders cannot know: a unique id in the dialect's own form, the time, and the model if the
+        upstream did not name it.
 
         Claude Code takes two messages of one id for one message. A stored response is found again by our id."""
         prefix = self.dialect.reply_id_prefix
@@ -99,6 +100,8 @@ class Scope:
             head = replace(head, id=f"{prefix}{self.http.unique_id}")
         if head.created is None and self.dialect.dated:
             head = replace(head, created=round(self.gateway.wall()))
+        if not head.model:
+            head = replace(head, model=self.model)
         return head
 
     def time(self, end: E) -> E:

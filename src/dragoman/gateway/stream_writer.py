@@ -4,11 +4,12 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from typing import cast
 
 from msgspec.structs import replace
 
-from dragoman.dialects._base import Dialect
+from dragoman.dialects._base import Dialect, LateEncoder
 from dragoman.exchange import HOP
 from dragoman.failure import Failure
 from dragoman.framing.sse import read_frame
@@ -18,7 +19,7 @@ from dragoman.gateway.response_routes import remember
 from dragoman.gateway.scope import CHARS_PER_TOKEN, NO_USAGE, Scope
 from dragoman.jsontypes import dump_json
 from dragoman.log_line import own_error
-from dragoman.model.events import ReplyEnd, ReplyFailed, ReplyStart
+from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import ReplyBuilder
 from dragoman.model.reply import Reply
 from dragoman.note_ranks import FoldedNote, fold_notes
@@ -29,6 +30,7 @@ from dragoman.upstream.answer import OpenAnswer, Piece
 
 log = logging.getLogger(__name__)
 PING_S = 15.0
+JOIN_AT = 200  # events
 AFTER_END_S = 1.0
 MAX_NOTES_HEADER = 3500
 SHUTTING_DOWN = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
@@ -44,6 +46,8 @@ class StreamWriter:
         request = scope.client_request.request if scope.client_request else None
         self._encoder = scope.dialect.stream_encoder(scope.answer.notes if scope.answer else Notes(), request)
         self._as_is = scope.answer is not None and scope.answer.as_is
+        self._said: list[Event] = []  # while the bytes are passed on as they are
+        self._joined: list[Event] = []  # those before
         self._carrier = scope.open_carrier()
         if self._carrier is not None and scope.answer is not None:
             self._carrier.stage(scope.answer.notes)
@@ -121,8 +125,18 @@ class StreamWriter:
     def _out(self, piece: Piece) -> bytes:
         events = piece.events
         scope = self.scope
+        if self._as_is:
+            answer = scope.answer
+            whole = events and type(events[0]) is ReplyStart and self._is_no_stream(piece.raw)
+            if whole or answer is None or not answer.as_is:
+                self._write_anew()
+            elif events:
+                self._said += events
+                if len(self._said) > JOIN_AT:
+                    self._joined += join_texts(self._said)
+                    self._said = []
         if events:
-            if not self._as_is and isinstance(events[0], ReplyStart):
+            if not self._as_is and type(events[0]) is ReplyStart:
                 events = [self._complete(events[0]), *events[1:]]
             if self._keeper is not None:
                 self._keeper.feed(events)
@@ -130,7 +144,9 @@ class StreamWriter:
                 for event in events:
                     self._builder.feed(event)
             last = events[-1]
-            if isinstance(last, ReplyFailed):
+            if type(last) is PartDelta:  # nearly all of them
+                pass
+            elif isinstance(last, ReplyFailed):
                 scope.failure = last.failure
                 self._ended = True
             elif isinstance(last, ReplyEnd):
@@ -138,8 +154,6 @@ class StreamWriter:
                 self._finished = True
                 if scope.dialect.timed is not None and not self._as_is:
                     events = [*events[:-1], scope.time(last)]
-        if self._as_is and events and isinstance(events[0], ReplyStart) and self._is_no_stream(piece.raw):
-            self._as_is, self._tail = False, b""
         if self._as_is:
             return self._raw(piece)
         try:
@@ -173,6 +187,18 @@ class StreamWriter:
     def _is_no_stream(self, raw: bytes) -> bool:
         """Vertex may send the whole message in one frame. Anthropic's clients cannot read that as a stream."""
         return self.scope.dialect.start_mark not in self._tail + raw
+
+    def _write_anew(self) -> None:
+        """From here on the bytes are not legal. The encoder continues behind what the client has: whole frames, whose
+        events are known."""
+        self._as_is, self._tail = False, b""
+        self._carrier = self.scope.open_carrier()
+        if self._carrier is not None and self.scope.answer is not None:
+            self._carrier.stage(self.scope.answer.notes)
+        events, self._joined, self._said = self._joined + self._said, [], []
+        self._encoder.feed(events if self._carrier is None else self._carrier.feed(events))
+        if isinstance(self._encoder, LateEncoder):
+            self._encoder.flush()
 
     def _close(self) -> bytes:
         if not self._as_is:
@@ -250,12 +276,39 @@ class StreamWriter:
         self._timer = self._task = self._write = self._pinging = None
 
 
+def join_texts(events: list[Event]) -> list[Event]:
+    """The same events, with the pieces of each text in one: for the memory of long streams."""
+    last = events[-1]
+    if type(last) is PartDelta:  # mostly there is only one text
+        texts = [
+            event.text
+            for event in events
+            if type(event) is PartDelta and event.index == last.index and event.logprobs is None and not event.citations
+        ]
+        if len(texts) == len(events):
+            return [PartDelta(index=last.index, text="".join(texts))]
+    joined: list[Event] = []
+    for index, group in groupby(events, _plain_index):
+        if index is None:
+            joined.extend(group)
+        else:
+            joined.append(PartDelta(index=index, text="".join(e.text for e in group if type(e) is PartDelta)))
+    return joined
+
+
+def _plain_index(event: Event) -> int | None:
+    """The part to which an event adds text and nothing else."""
+    return event.index if type(event) is PartDelta and not event.citations and event.logprobs is None else None
+
+
 async def _write_ping(write: Write, data: bytes) -> None:
     await write(data)
 
 
 def frame_end(data: bytes, media_type: str) -> int:
     """Where the last complete frame ends."""
+    if data[-2:] == b"\n\n":  # mostly whole frames come
+        return len(data)
     if media_type != "text/event-stream":
         return data.rfind(b"\n") + 1
     if data[:1] == b"[" or data[:1] == b",":  # Gemini's array is passed on as it comes

@@ -113,6 +113,11 @@ class Sequencer:
         self._waiting.setdefault(event.index, []).append(event)
         return ()
 
+    def forget_ended(self) -> list[Event]:
+        """The events of waiting parts that have ended. They are not released later."""
+        ended = [index for index, events in self._waiting.items() if isinstance(events[-1], PartEnd)]
+        return [event for index in ended for event in self._waiting.pop(index)]
+
     def _release(self) -> list[Event]:
         """The events of the waiting parts, up to and including the first part that is still open."""
         ready: list[Event] = []

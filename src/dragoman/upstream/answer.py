@@ -65,7 +65,7 @@ class OpenAnswer(Protocol):
 
     @property
     def as_is(self) -> bool:
-        """Whether the upstream's bytes may go to the client unchanged."""
+        """Whether the upstream's bytes may go to the client unchanged. A stream may lose this on its way."""
 
     @property
     def notes(self) -> Notes: ...
@@ -291,10 +291,10 @@ class UpstreamAnswer:
             self.raw, self._ended = raw, True
             return
         self.as_is = self.as_is and not job.stream and is_document(raw, self.dialect) is not False
-        reply = await off_loop(
+        reply, whole = await off_loop(
             len(raw) > BIG_BYTES, decode_whole, opened.headers, raw, self.dialect, self.notes, as_is=self.as_is
         )
-        self.raw = raw
+        self.raw, self.as_is = raw, self.as_is and whole
         if job.stream:
             self._reader = self.call.open_reader()
             self._read_ahead = [Piece(b"", self._take(self._reader, list(unfold(reply))))]
@@ -305,6 +305,7 @@ class UpstreamAnswer:
     def _take_reply(self, reply: Reply) -> None:
         self.usage = reply.usage
         self.reply = self.call.take_reply(reply)
+        self.as_is = self.as_is and self.reply is reply
         self._ended = True
 
     # ---------------------------------------------------------------- after its first words
@@ -354,6 +355,8 @@ class UpstreamAnswer:
     def _take(self, reader: StreamReader, events: list[Event]) -> list[Event]:
         events = reader.take(events)
         self.usage, self.failure = reader.usage, reader.failure
+        if self.as_is and reader.irregular:
+            self.as_is = False
         return events
 
     # ---------------------------------------------------------------- its end

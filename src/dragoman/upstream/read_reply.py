@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
-from dragoman.exchange import StreamReader, read_reply
+from dragoman.exchange import StreamReader, read_checked_reply
 from dragoman.failure import Failure
 from dragoman.framing.ndjson import MAX_LINE_BYTES
 from dragoman.jsontypes import Json, load_json
@@ -67,18 +67,27 @@ def _is_json(line: bytes) -> bool:
 THOUGHTS = (b'"reasoning_content"', b'"reasoning"', b'"reasoning_details"', b'"thinking"', b'"thought_signature"')
 
 
-def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes, *, as_is: bool) -> Reply:
-    """A whole answer. Some servers stream it although no stream was asked for. `as_is`: the client gets its bytes."""
+# Words of a reply with calls: those are read in full, because their ids and their end may have to be mended.
+CALLS = (b'"tool_calls"', b'"function_call"', b'"tool_use"', b'"functionCall"')
+
+
+def decode_whole(
+    headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes, *, as_is: bool
+) -> tuple[Reply, bool]:
+    """A whole answer, and whether its calls were whole. Some servers stream it although no stream was asked for.
+    `as_is`: the client gets its bytes."""
     try:
         if is_document(raw, dialect) is False:
             reader = StreamReader(dialect, notes)
-            return notes.stage(fold_events(reader.feed(raw) + reader.close()))
+            return notes.stage(fold_events(reader.feed(raw) + reader.close())), False
         body = load_json(raw)
         if _is_error(body, dialect):
             raise UpstreamError(dialect.decode_failure(WireReply(body=body, headers=headers)))
-        if as_is and not dialect.stores_replies and not any(word in raw for word in THOUGHTS):  # fast path: own reply
+        if (
+            as_is and not dialect.stores_replies and not any(word in raw for word in (*THOUGHTS, *CALLS))
+        ):  # fast path: own reply
             body = _without_content(body, dialect)  # a reply that is stored needs its content
-        return read_reply(dialect, WireReply(body=body, headers=headers), notes)
+        return read_checked_reply(dialect, WireReply(body=body, headers=headers), notes)
     except (DecodeError, RecursionError) as error:
         raise UpstreamError(unreadable(error)) from error
 

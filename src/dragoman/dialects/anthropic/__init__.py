@@ -10,6 +10,7 @@ from dragoman.dialects.anthropic.request import PATH, decode_request, encode_req
 from dragoman.dialects.anthropic.services import COUNT_PATH, COUNTS, MODELS
 from dragoman.dialects.anthropic.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.anthropic.words import BETA_HEADER, NAME, VERSION, VERSION_HEADER
+from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
 from dragoman.reasoning_state.carry import StateSlots
 
@@ -59,6 +60,11 @@ DIALECT = Dialect(
     name=NAME,
     title="Anthropic Messages",
     profile=PROFILE,
+    reply_rules=ReplyRules(
+        required=frozenset({"type", "role", "usage", "stop_sequence", "input_tokens", "output_tokens"}),
+        wrong={"~id": ()},
+        ends_calls=True,
+    ),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,

@@ -12,6 +12,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE, is_late, late_side, note_unsaid, take_seal, write_seal
+from dragoman.dialects._streams import StreamMarks
 from dragoman.dialects.anthropic.failure import decode_failure, encode_error
 from dragoman.dialects.anthropic.parts import (
     LATE,
@@ -33,7 +34,16 @@ from dragoman.dialects.anthropic.reply import (
 from dragoman.dialects.anthropic.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
-from dragoman.fields import OMIT, add_extras, drop_constant, expected, leftovers, need_object, take_one, take_text
+from dragoman.fields import (
+    OMIT,
+    add_extras,
+    drop_constant,
+    expected,
+    leftovers,
+    need_object,
+    take_one,
+    take_text_or_none,
+)
 from dragoman.framing.delta_template import DeltaTemplate
 from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
 from dragoman.jsontypes import JsonObject, dump_json, dump_text, load_json, load_object
@@ -95,7 +105,7 @@ def _index_of(body: JsonObject) -> int | None:
     return index
 
 
-class StreamDecoder:
+class StreamDecoder(StreamMarks):
     def __init__(self, notes: Notes) -> None:
         self._frames = SseDecoder()
         self._notes = notes
@@ -106,6 +116,7 @@ class StreamDecoder:
         self._finish: Finish | None = None
         self._thought: PartEnd | None = None  # end of a thought whose seal may follow in its own block
         self._extras: dict[str, JsonObject] = {}
+        self._called = False
         self._started = False
         self._ended = False
         self._template = DeltaTemplate()  # of the text deltas
@@ -137,6 +148,8 @@ class StreamDecoder:
             return
         body = load_object(frame.data)
         kind = body.get("type")
+        if frame.event != kind:
+            self.irregular = True  # Anthropic's clients find the kind of an event only in its `event:` line
         if kind == "content_block_delta":
             try:
                 self._delta(body, events, lines)
@@ -178,6 +191,8 @@ class StreamDecoder:
         if self._started:
             return
         self._started = True
+        if not all(message.get(key) for key in ("id", "model", "role", "type", "usage")) or "content" not in message:
+            self.irregular = True  # Anthropic's clients fail without them
         tier = take_tier(message)
         self._usage = take_one(message, "usage", decode_usage)
         drop_constant(message, "type", "message")
@@ -187,8 +202,8 @@ class StreamDecoder:
                 message.pop(key, None)
         events.append(
             ReplyStart(
-                id=take_text(message, "id"),
-                model=take_text(message, "model"),
+                id=take_text_or_none(message, "id") or "",
+                model=take_text_or_none(message, "model") or "",
                 usage=self._usage,
                 service_tier=tier,
                 extras=leftovers(message, NAME),
@@ -197,10 +212,13 @@ class StreamDecoder:
 
     def _start_block(self, body: JsonObject, events: list[Event]) -> None:
         if not self._started:
-            raise DecodeError("content_block_start before message_start")
+            self._start({"message": {}}, events)
         block = _Block(self._count, need_object(body.get("content_block")))
+        index = _index_of(body)
+        if index != self._count or self._blocks:
+            self.irregular = True  # blocks are numbered, and none begins before the last one has stopped
         self._count += 1
-        self._blocks[_index_of(body)] = block
+        self._blocks[index if index is not None else -self._count] = block
         match block.body.get("type"):
             case "text" | "thinking" | "redacted_thinking":
                 # Some streams start thinking without a signature, others with an empty one.
@@ -208,6 +226,9 @@ class StreamDecoder:
             case "tool_use":
                 given = block.body.get("input")
                 block.body["input"] = {}
+                self._called = True
+                if not block.body.get("id"):
+                    block.body["id"], self.irregular = f"toolu_{self._count}", True
                 part = _decode_start(block.body)
                 block.body = {"input": given}
                 self._open(block, part, events)
@@ -219,7 +240,7 @@ class StreamDecoder:
         events.append(PartStart(index=block.index, part=part))
 
     def _delta(self, body: JsonObject, events: list[Event], lines: bytes) -> None:
-        block, delta = self._blocks.get(body.get("index")), body.get("delta")
+        block, delta = self._find(body), body.get("delta")
         if block is None:
             raise DecodeError("content_block_delta outside its block")
         if type(delta) is not dict:
@@ -246,12 +267,18 @@ class StreamDecoder:
             case _:
                 events.append(Aside(dialect=NAME, body=body))
 
+    def _find(self, body: JsonObject) -> _Block | None:
+        """The block of an event. Without a number it is the one that began last."""
+        index = _index_of(body)
+        return self._blocks.get(index) if index is not None else next(reversed(self._blocks.values()), None)
+
     def _grow(self, block: _Block, text: str, events: list[Event], lines: bytes, key: bytes) -> None:
         events.append(PartDelta(index=block.index, text=text))
         self._template_owner = block if self._template.learn(lines, key, text) else None
 
     def _stop_block(self, body: JsonObject, events: list[Event]) -> None:
-        block = self._blocks.pop(_index_of(body), None)
+        index = _index_of(body)
+        block = self._blocks.pop(index if index is not None else next(reversed(self._blocks), 0), None)
         if block is _LATE:
             return
         if block is None:
@@ -282,10 +309,13 @@ class StreamDecoder:
         usage = take_one(body, "usage", decode_usage)
         if usage is not None:
             self._usage = _later(self._usage, usage)
+        if usage is None or usage.output is None or self._blocks:
+            self.irregular = True
         delta = need_object(body.get("delta") or {})
         finish = take_finish(delta)
         if finish is not None:
             self._finish = finish
+            self.irregular = self.irregular or (self._called and finish.reason == "stop")
         body.pop("type", None)
         body.pop("delta", None)
         said = {key: value for key, value in {**body, **delta}.items() if value is not None}
@@ -294,6 +324,7 @@ class StreamDecoder:
 
     def _end(self, events: list[Event]) -> None:
         self._ended = True
+        self.irregular = self.irregular or self._finish is None
         if self._thought is not None:
             events.append(self._thought)
         if not self._started:

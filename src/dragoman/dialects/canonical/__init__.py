@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from msgspec import ValidationError, convert
 
 from dragoman.dialects._base import Dialect, What
-from dragoman.dialects._streams import CUT_OFF
+from dragoman.dialects._streams import CUT_OFF, StreamMarks
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure, status_of
 from dragoman.framing.ndjson import NdjsonDecoder
@@ -57,7 +57,7 @@ def encode_failure(failure: Failure) -> WireReply:
     return WireReply(body=_write(failure), status=status_of(failure))
 
 
-class StreamDecoder:
+class StreamDecoder(StreamMarks):
     """Decodes one event per line."""
 
     def __init__(self, notes: Notes) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dragoman.dialects._streams import StreamMarks
 from dragoman.dialects.gemini.array import ArrayDecoder
 from dragoman.dialects.gemini.calls import Fresh
 from dragoman.dialects.gemini.failure import decode_failure
@@ -65,7 +66,7 @@ class _ChoiceDecoder:
         self.rest: JsonObject = {}  # the keys of the candidate beside its content
 
 
-class StreamDecoder:
+class StreamDecoder(StreamMarks):
     """Text of several frames is one part, until it is signed or a part of another kind begins. Two parts in one frame
     stay two. The stream has no end mark: it is complete if every candidate had a finish reason when the bytes end."""
 
@@ -109,7 +110,11 @@ class StreamDecoder:
             self._template_owner = choice
             _grow(choice, text, events)
         elif (frame := read_frame(block)) is not None:
+            if not block.startswith(b"data: {"):
+                self.irregular = True  # Google's client reads nothing but `data:` lines with objects
             self._read(frame.data, events, block)
+        elif block:
+            self.irregular = True
 
     def close(self) -> list[Event]:
         events: list[Event] = []
@@ -274,7 +279,8 @@ class StreamDecoder:
 
     def _call(self, choice: _ChoiceDecoder, part: JsonObject, number: int, events: list[Event]) -> None:
         to_camel(part)
-        part.pop("~snake", None)
+        if part.pop("~snake", None) is not None:
+            self.irregular = True
         call: Any = part["functionCall"]
         if type(call) is not dict:
             raise DecodeError(f"expected object, found {kind_of(call)}", "functionCall")

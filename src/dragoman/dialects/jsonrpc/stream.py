@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from dragoman.dialects._streams import StreamMarks
 from dragoman.dialects.jsonrpc.calls import Id
 from dragoman.dialects.jsonrpc.failure import decode_failure, encode_error_object
 from dragoman.dialects.jsonrpc.parts import decode_call, decode_image, encode_call, encode_image
@@ -45,7 +46,7 @@ CUT = Failure(kind="cut_off", message="the stream ended before its end")
 # ---------------------------------------------------------------- decode
 
 
-class StreamDecoder:
+class StreamDecoder(StreamMarks):
     """Decodes the lines of one call's answer, for clients. Lines with other ids are ignored."""
 
     def __init__(self, notes: Notes) -> None:

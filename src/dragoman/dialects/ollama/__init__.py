@@ -10,6 +10,7 @@ from dragoman.dialects.ollama.request import decode_request, encode_request
 from dragoman.dialects.ollama.services import DOORS, EMBEDDINGS, MODELS
 from dragoman.dialects.ollama.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.ollama.words import NAME
+from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
 
 _OWN_KEYS = {"options", "keep_alive", "think", "format", "raw", "suffix", "context", "truncate", "shift"}
@@ -54,6 +55,7 @@ DIALECT = Dialect(
     name=NAME,
     title="Ollama",
     profile=PROFILE,
+    reply_rules=ReplyRules(required=frozenset({"role", "model", "created_at"}), wrong={"~arguments": ("null",)}),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,

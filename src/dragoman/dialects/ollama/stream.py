@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE, write_seal
 from dragoman.dialects._settings import note_missing_tier
+from dragoman.dialects._streams import StreamMarks
 from dragoman.dialects.ollama.failure import decode_failure, encode_error
 from dragoman.dialects.ollama.parts import (
     RANKS,
@@ -66,7 +67,7 @@ CUT = Failure(kind="cut_off", message="the stream ended before its end")
 # ---------------------------------------------------------------- decode
 
 
-class StreamDecoder:
+class StreamDecoder(StreamMarks):
     def __init__(self, notes: Notes) -> None:
         self._lines = NdjsonDecoder()
         self._count = 0
@@ -151,6 +152,7 @@ class StreamDecoder:
     def _start(self, body: JsonObject, events: list[Event]) -> None:
         self._started = True
         model = take_text_or_none(body, "model") or ""
+        self.irregular = self.irregular or not (model and body.get("created_at"))
         spelling: JsonObject = {"created_at": body.pop("created_at", None)}
         created = take_created(spelling)
         self._mint_id = id_minter(spelling.get("~created_at", ""), model)
@@ -162,7 +164,8 @@ class StreamDecoder:
     def _read_message(
         self, message: JsonObject, logprobs: tuple[TokenLogprob, ...] | None, events: list[Event]
     ) -> None:
-        message.pop("~omit", None)  # a line may lack its role
+        if message.pop("~omit", None) is not None:  # a line may lack its role, which Ollama's client needs
+            self.irregular = True
         self._think(message, events)
         text = take_content(message)
         message.pop("~content", None)
@@ -297,6 +300,11 @@ class StreamEncoder:
         joined = b"".join(out)
         out.clear()
         return joined
+
+    def flush(self) -> bytes:
+        """Ollama's server writes a call at once, also while a text is open: nothing more of it is to be written."""
+        self._calls += sum(type(event) is PartStart for event in self._sequencer.forget_ended())
+        return b""
 
     def close(self) -> bytes:
         """A stream without its end event is a failure, never a success."""

@@ -11,6 +11,7 @@ from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_r
 from dragoman.dialects.openai_chat.stream_decoder import StreamDecoder
 from dragoman.dialects.openai_chat.stream_encoder import StreamEncoder
 from dragoman.dialects.openai_chat.words import CALL_SEAL, NAME
+from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
 from dragoman.reasoning_state.carry import StateSlots
 
@@ -67,6 +68,11 @@ DIALECT = Dialect(
     name=NAME,
     title="OpenAI Chat Completions",
     profile=PROFILE,
+    reply_rules=ReplyRules(
+        required=frozenset({"id", "object", "created", "model", "choices", "role", "type", "finish_reason"}),
+        wrong={"~id": (), "~arguments": (), "~index": (), "~finish_reason": ("function_call",)},
+        old_form="~form",
+    ),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,

@@ -11,7 +11,7 @@ from dragoman.dialects.openai_chat.assistant import decode_drawn, decode_spoken,
 from dragoman.dialects.openai_chat.calls import CallIds, take_call_seal
 from dragoman.dialects.openai_chat.parts import decode_part, keep_inner, thinking_text
 from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, decode_detail, spell_names
-from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES
+from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES, is_wrong_end
 from dragoman.fields import leftovers, note_spelling
 from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart
@@ -59,6 +59,8 @@ class StreamChoice:
         self.choice: JsonObject = {}  # the unknown keys of the choice and, below, of its message
         self.message: JsonObject = {}
         self.finished = False
+        self.irregular = False  # OpenAI's clients cannot read it, or read it wrongly
+        self._begun = False
         self.called = False
         self.refused = False
 
@@ -66,7 +68,10 @@ class StreamChoice:
         delta = choice.get("delta")
         if type(delta) is not dict:
             # A whole answer in one frame has a message. A message beside a delta (Perplexity) only repeats it.
-            delta = choice.get("message")
+            delta, self.irregular = choice.get("message"), True
+        else:
+            self.irregular = self.irregular or not (self._begun or delta.get("role"))
+        self._begun = True
         if type(delta) is dict:
             self._read_delta(delta, events)
         logprobs = choice.get("logprobs")
@@ -75,7 +80,9 @@ class StreamChoice:
         for key, value in choice.items():
             if key not in _CHOICE and value is not None and value != "":
                 self.choice[key] = value
-                self.finished = self.finished or key == "finish_reason"
+                if key == "finish_reason":
+                    self.finished = True
+                    self.irregular = self.irregular or is_wrong_end(value, called=self.called and self._legacy is None)
 
     def _read_delta(self, delta: JsonObject, events: list[Event]) -> None:
         side = delta.pop(SIDE, None)
@@ -298,6 +305,10 @@ class StreamChoice:
         if known is None:
             known = _StreamCall()
             self._calls.append(known)
+            if not (call_id and name and entry.get("type")) or index != len(self._calls) - 1:
+                self.irregular = True  # the first fragment of a call has all of these, and calls are numbered
+        elif index is None:
+            self.irregular = True
         if index is not None:
             self._by_index[index] = known
         return known
@@ -341,7 +352,8 @@ class StreamChoice:
         self.called = True
         if not call.id:
             call.id = self._ids.make(call.name)
-            note_spelling(call.extras, "id", "absent")
+            if call is not self._legacy:  # a `function_call` never has one
+                note_spelling(call.extras, "id", "absent")
         part = ToolCall(
             id=call.id,
             name=call.name,

@@ -9,6 +9,7 @@ to the end, because their fragments may interleave.
 from itertools import count
 from typing import Any
 
+from dragoman.dialects._streams import StreamMarks
 from dragoman.dialects.openai_chat.calls import CallIds, ids_of_reply
 from dragoman.dialects.openai_chat.failure import decode_failure
 from dragoman.dialects.openai_chat.reply import file_message, take_created, take_finish, take_tier
@@ -38,7 +39,7 @@ _KNOWN = frozenset(
 _SILENT = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation", "p"})
 
 
-class StreamDecoder:
+class StreamDecoder(StreamMarks):
     def __init__(self, notes: Notes) -> None:
         self._frames = SseDecoder()
         self._turns: dict[int, StreamChoice] = {}
@@ -130,6 +131,10 @@ class StreamDecoder:
         self._template_owner = None  # a template learned from this chunk would repeat its other news
         self._padded = self._padded or "obfuscation" in body
         self._keys = tuple(body) if body.keys() <= _KNOWN else ()
+        if not self._started and not (
+            body.get("id") and body.get("model") and body.get("object") and type(body.get("created")) is int
+        ):
+            self.irregular = True  # OpenAI's clients need them in every chunk
         self._labels = _read_labels(body)
         self._read_head(body)
         choices = body["choices"]
@@ -158,11 +163,13 @@ class StreamDecoder:
     def _read_choice(self, choice: JsonObject, events: list[Event]) -> None:
         number = choice.get("index")
         if type(number) is not int or not 0 <= number < MOST_CHOICES:
-            number = 0
+            number, self.irregular = 0, True
         turn = self._turns.get(number)
         if turn is None:
             turn = self._turns[number] = StreamChoice(self._parts, number, self._ids)
         turn.read(choice, events)
+        self.finishing = self.finishing or turn.finished
+        self.irregular = self.irregular or turn.irregular
 
     # ------------------------------------------------------------ the reply as a whole
 
@@ -206,6 +213,7 @@ class StreamDecoder:
         finishes: list[Finish | None] = [None] * turns
         extras: list[Extras] = [{}] * turns
         for number, turn in sorted(self._turns.items()):
+            self.irregular = self.irregular or not turn.finished
             turn.end(events)
             if self._usage is None and type(turn.choice.get("usage")) is dict:  # Moonshot
                 self._usage = turn.choice.pop("usage")

@@ -9,6 +9,7 @@ parts or whole items; we add exactly what is missing from these later events.
 
 from typing import Any
 
+from dragoman.dialects._streams import StreamMarks
 from dragoman.dialects.openai_responses.failure import decode_failure
 from dragoman.dialects.openai_responses.items import (
     REASONING_TEXTS,
@@ -70,7 +71,7 @@ class _Item:
         self.done = False
 
 
-class StreamDecoder:
+class StreamDecoder(StreamMarks):
     def __init__(self, notes: Notes) -> None:
         self._frames = SseDecoder()
         self._notes = notes
@@ -118,6 +119,8 @@ class StreamDecoder:
             return
         body = load_object(frame.data)
         kind = body.get("type") or frame.event
+        if "sequence_number" not in body or "type" not in body or not _is_placed(kind, body):
+            self.irregular = True  # OpenAI's clients sort events by these
         match kind:
             case "response.output_text.delta":
                 self._delta(body, "content", "content_index", "output_text", events, block)
@@ -183,6 +186,7 @@ class StreamDecoder:
         if self._started:
             return
         self._started = True
+        self.irregular = self.irregular or not (response.get("id") and response.get("model"))
         for key in ("output", "usage", "status"):
             response.pop(key, None)  # still empty at the start
         head = take_response(response, "stop")
@@ -198,6 +202,8 @@ class StreamDecoder:
         if not self._started:
             self._start(copy_json(response), events)
         output = response.pop("output", None)
+        whole = type(output) is list and len(output) == len(self._opened) and all(item.done for item in self._opened)
+        self.irregular = self.irregular or not whole  # clients take the last event for the whole answer
         for place, item in enumerate(output if type(output) is list else ()):
             need_object(item)
             self._finish_item(self._items.get(_name_of(item)) or self._places.get(place), item, events)
@@ -232,6 +238,8 @@ class StreamDecoder:
         if not self._started:
             self._start({}, events)
         added = need_object(body.get("item"))
+        if not added.get("call_id" if added.get("type") in CALLS else "id") or not all(it.done for it in self._opened):
+            self.irregular = True
         item = _Item(added, self._previous)
         item.reserved = self._next_slot()
         self._latest = item
@@ -251,6 +259,7 @@ class StreamDecoder:
 
     def _imply(self, body: JsonObject, kind: str, events: list[Event]) -> _Item:
         """Make the item of a delta whose item was never announced."""
+        self.irregular = True
         added: JsonObject = {"type": "reasoning" if kind in REASONING_TEXTS.values() else "message"}
         added["id"] = body.get("item_id")
         self._add_item({"item": added} | {k: v for k, v in body.items() if k == "output_index"}, events)
@@ -272,6 +281,7 @@ class StreamDecoder:
         if known is None and name is None and self._latest is not None and not self._latest.done:
             known = self._latest
         if known is None:
+            self.irregular = True
             known = _Item({}, self._previous)
             self._places[len(self._places) if place is None else place] = known
             if name is not None:
@@ -386,6 +396,7 @@ class StreamDecoder:
 
     def _delta(self, body: JsonObject, where: str, place: str, kind: str, events: list[Event], block: bytes) -> None:
         item = self._find(body) or self._imply(body, kind, events)
+        self.irregular = self.irregular or item.part is None  # no part was announced
         if item.part is None or item.key != (where, body.get(place, item.key[1])):
             self._turn_to(item, (where, body.get(place, item.ended)), kind, events)
         text = body.get("delta")
@@ -458,6 +469,22 @@ class StreamDecoder:
         item, text = self._find(body), body.get(key)
         if item is not None and item.part is not None and type(text) is str:
             self._add_missing(item, "".join(item.pieces), text, events)
+
+
+_PLACED = {  # events -> what tells their place
+    "response.output_text.delta": ("item_id", "output_index", "content_index"),
+    "response.output_text.done": ("item_id", "output_index", "content_index"),
+    "response.content_part.added": ("item_id", "output_index", "content_index"),
+    "response.content_part.done": ("item_id", "output_index", "content_index"),
+    "response.function_call_arguments.delta": ("item_id", "output_index"),
+    "response.function_call_arguments.done": ("item_id", "output_index"),
+    "response.output_item.added": ("output_index",),
+    "response.output_item.done": ("output_index",),
+}
+
+
+def _is_placed(kind: object, body: JsonObject) -> bool:
+    return all(body.get(key) is not None for key in _PLACED.get(str(kind), ()))
 
 
 def _bare(block: bytes) -> bytes:

@@ -128,6 +128,13 @@ class StreamEncoder:
         out, self._out = b"".join(self._out), []
         return out
 
+    def flush(self) -> bytes:
+        """Ends the item whose parts have all ended, as OpenAI's server does at once."""
+        if self._growing is None:
+            self._close_item()
+        out, self._out = b"".join(self._out), []
+        return out
+
     def close(self) -> bytes:
         """A stream without its end event is a failure, never a success."""
         return b"" if self._done else self.feed([ReplyFailed(failure=CUT)])

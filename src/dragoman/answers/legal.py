@@ -1,0 +1,120 @@
+"""An answer that goes back in the dialect it came in, without the spellings that clients of this dialect cannot read.
+
+Decoders remember how a server spelled things, and encoders spell them so again. For a call without an id, or for the
+finish `stop` behind calls, that would repeat the server's mistake: official SDKs raise on it, or agents stop too early.
+"""
+
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from dragoman.fields import OMIT, ReplyRules
+from dragoman.jsontypes import JsonObject
+from dragoman.model.events import Event, PartStart, ReplyEnd, ReplyStart
+from dragoman.model.messages import Extras, ToolCall
+from dragoman.model.reply import Choice, Finish, Reply
+from dragoman.notes import ROOT, At, Notes
+
+MESSAGE = "~message"  # the spellings of a choice's message
+T = TypeVar("T", ReplyStart, ReplyEnd, Finish, ToolCall, Choice, Reply)
+
+
+class LegalAnswer:
+    """For one answer. `changed`: something was not legal."""
+
+    __slots__ = ("_called", "_dialect", "_notes", "_old", "_rules", "changed")
+
+    def __init__(self, dialect: str, rules: ReplyRules, notes: Notes) -> None:
+        self._dialect, self._rules, self._notes = dialect, rules, notes
+        self._called: set[int] = set()  # choices of a stream that have a call
+        self._old: set[int] = set()  # choices of a stream that have a call of the older form
+        self.changed = False
+
+    def reply(self, reply: Reply) -> Reply:
+        reply = self._clean(reply, ROOT)
+        choices = tuple(self._fit_choice(choice, ((ROOT, "choices"), i)) for i, choice in enumerate(reply.choices))
+        return reply if choices == reply.choices else replace(reply, choices=choices)
+
+    def _fit_choice(self, choice: Choice, at: At) -> Choice:
+        parts = tuple(
+            self._clean(part, ((at, "parts"), i)) if type(part) is ToolCall else part
+            for i, part in enumerate(choice.parts)
+        )
+        calls = [part for part in parts if type(part) is ToolCall]
+        finish = choice.finish
+        if not any(self._is_old(call) for call in calls):
+            finish = self._fit_finish(finish, bool(calls), at)
+        choice = self._clean(choice, at)
+        return (
+            choice if parts == choice.parts and finish == choice.finish else replace(choice, parts=parts, finish=finish)
+        )
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        return [self._fit_event(event) if type(event) in _HEADS else event for event in events]
+
+    def _fit_event(self, event: Event) -> Event:
+        match event:
+            case ReplyStart():
+                return self._clean(event, ROOT)
+            case PartStart(part=ToolCall() as call):
+                (self._old if self._is_old(call) else self._called).add(event.choice)
+                part = self._clean(call, ((((ROOT, "choices"), event.choice), "parts"), event.index))
+                return event if part is call else replace(event, part=part)
+            case ReplyEnd():
+                event = self._clean(event, ROOT)
+                finishes = tuple(
+                    finish if i in self._old else self._fit_finish(finish, i in self._called, ((ROOT, "choices"), i))
+                    for i, finish in enumerate(event.finishes)
+                )
+                extras = tuple(self._clean_extras(extras) for extras in event.choice_extras)
+                return replace(event, finishes=finishes, choice_extras=extras)
+            case _:
+                return event
+
+    def _fit_finish(self, finish: Finish | None, called: bool, at: At) -> Finish | None:
+        if self._rules.ends_calls and called and (finish is None or finish.reason == "stop"):
+            self._mend((at, "finish"), "an answer with calls does not end so")
+            return Finish(reason="tool_call")
+        return finish if finish is None else self._clean(finish, (at, "finish"))
+
+    def _is_old(self, call: ToolCall) -> bool:
+        return bool(call.extras) and self._rules.old_form in call.extras.get(self._dialect, ())
+
+    def _clean(self, value: T, at: At) -> T:
+        extras = self._clean_extras(value.extras) if value.extras else value.extras
+        if extras is value.extras:
+            return value
+        self._mend(at, f"not as {self._dialect} demands it")
+        return replace(value, extras=extras)
+
+    def _clean_extras(self, extras: Extras) -> Extras:
+        own = extras.get(self._dialect)
+        if own is None:
+            return extras
+        kept = self._keep(own)
+        if kept == own:
+            return extras
+        self.changed = True
+        return {**{name: keys for name, keys in extras.items() if name != self._dialect}, self._dialect: kept}
+
+    def _keep(self, own: JsonObject) -> JsonObject:
+        """Without what is wrong."""
+        kept: JsonObject = {}
+        for key, value in own.items():
+            if key == OMIT:
+                value = [name for name in value if name not in self._rules.required]
+                if not value:
+                    continue
+            elif key == MESSAGE:
+                value = self._keep(value)
+            elif key in self._rules.wrong and value not in self._rules.wrong[key]:
+                continue
+            kept[key] = value
+        return kept
+
+    def _mend(self, at: At, why: str) -> None:
+        self.changed = True
+        self._notes.repaired(at, why)
+
+
+_HEADS = (ReplyStart, PartStart, ReplyEnd)
