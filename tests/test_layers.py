@@ -42,6 +42,7 @@ RANKS = {
     "child_process": 5,
     "console": 5,
     "network": 5,
+    "accounts": 5,
     "upstream": 5,
     "tools": 5,
     "mcp": 5,
@@ -66,6 +67,7 @@ CLOSED = {
     "demo": {"dialects"},
     "dialects": {"answers", "demo"},
     "upstream": {"tools", "mcp"},
+    "accounts": {"upstream", "tools", "mcp"},
     "tools": {"upstream", "mcp"},
     "mcp": {"upstream"},
     "client": {"gateway", "conformance"},
@@ -80,7 +82,7 @@ IMPURE = {"asyncio", "socket", "ssl", "aiohttp", "time", "random", "os", "thread
 CORE = "core"
 EXTRAS = {
     CORE: {room for room, rank in RANKS.items() if rank <= LAST_PURE_RANK}
-    | {"tools", "child_process", "network", "cli", "__main__", ""},
+    | {"tools", "child_process", "network", "accounts", "cli", "__main__", ""},
     "": {"upstream", "agent", "client", "console", "gateway", "conformance"},
     "fast": set(),
     "mcp": {"mcp"},

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from dragoman.accounts.grants import NO_GRANT, make_holder
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.gateway import client_keys, key_store, reload, startup
 from dragoman.gateway.app import App
@@ -259,7 +260,8 @@ def own_by_place(patch: pytest.MonkeyPatch) -> None:
 
     def number(self: ClientKeys, table: KeyTable) -> None:
         take(self, table)
-        self._owners = {table.digest(key): f"config-{i}" for i, key in enumerate(self._literal)}
+        holders = [make_holder(f"config-{i}", "", NO_GRANT) for i, _ in enumerate(self._literal)]
+        self._owners = {table.digest(key.secret): (holders[i], None) for i, key in enumerate(self._literal)}
 
     patch.setattr(ClientKeys, "_take", number)
 

@@ -17,6 +17,7 @@ from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.key_store import SqliteKeyStore
 
 A, B = "the-first-key-of-all", "the-second-key-of-all"
+GRANTED = ("team", "granted", "expires", "old_until")
 MEMORY = "/dev/shm"  # noqa: S108  # no disk to wait for
 
 
@@ -128,7 +129,7 @@ def test_an_owner_is_the_key_and_not_its_place(store: SqliteKeyStore) -> None:
 def test_a_key_of_the_configuration_is_no_admin(store: SqliteKeyStore) -> None:
     found = ClientKeys(store, (A,)).check(A)
     assert found is not None
-    assert found[1] is False
+    assert found.admin is False
 
 
 # ---------------------------------------------------------------- any bytes
@@ -160,13 +161,16 @@ def test_no_bytes_in_the_file_are_an_error_of_ours(edits: list[tuple[int, bytes]
         running = ClientKeys(SqliteKeyStore(path), clock=Clock())
         path.write_bytes(bytes(changed)[:size])
         for known in (running, ClientKeys(SqliteKeyStore(path), needed=True, clock=Clock())):
-            assert known.check(key) in (None, (key.split("-")[1], False), (key.split("-")[1], True))
+            found = known.check(key)
+            assert found is None or found.id == key.split("-")[1]
             assert known.check("dk-aaaaaaaa-" + "A" * 43) is None
             assert known.needed
 
 
 @pytest.mark.parametrize("value", ODD_VALUES)
-@pytest.mark.parametrize("column", ["digest", "name", "admin", "created", "revoked"])
+@pytest.mark.parametrize(
+    "column", ["digest", "name", "admin", "created", "revoked", "team", "granted", "expires", "old_until"]
+)
 def test_no_value_in_the_table_is_an_error_of_ours(column: str, value: str, store: SqliteKeyStore) -> None:
     key = store.new("a", admin=False)
     with closing(sqlite3.connect(store.path)) as db:
@@ -176,7 +180,8 @@ def test_no_value_in_the_table_is_an_error_of_ours(column: str, value: str, stor
             return
         db.commit()
     known = ClientKeys(store, clock=Clock())
-    assert known.check(key) in (None, (key.split("-")[1], False), (key.split("-")[1], True))
+    found = known.check(key)
+    assert found is None or found.id == key.split("-")[1]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from dragoman import cli
+from dragoman.accounts.grants import Grant
 from dragoman.errors import ConfigError
 from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.key_store import FILE, OLD_FILE, SqliteKeyStore, open_key_store
 
 FORK = multiprocessing.get_context("fork")
 WAIT_S = 30
+OLD_FIELDS = ("id", "digest", "name", "admin", "created", "revoked")
 
 
 @pytest.fixture
@@ -114,7 +116,7 @@ def test_a_disk_that_is_full_says_so_and_keeps_what_was_there(store: SqliteKeySt
         resource.setrlimit(resource.RLIMIT_FSIZE, (store.path.stat().st_size, resource.RLIM_INFINITY))
         try:
             while True:
-                store.new("x" * 5000, admin=False)
+                store.new("x" * 100, grant=Grant(models=("m" * 200,) * 25))
         except ConfigError as error:
             return error.why
 
@@ -145,11 +147,13 @@ def test_an_old_key_file_is_taken_over_once(tmp_path: Path) -> None:
     source.revoke(id_of(gone))
     table = source.read()
     assert table is not None
-    rows = [{name: getattr(row, name) for name in row.__struct_fields__} for row in table.rows]
+    rows = [{name: getattr(row, name) for name in OLD_FIELDS} for row in table.rows]
     (tmp_path / OLD_FILE).write_text(json.dumps({"pepper": table.pepper, "keys": rows}))
 
     known = ClientKeys(open_key_store(tmp_path))
-    assert known.check(good) == (id_of(good), False)
+    found = known.check(good)
+    assert found is not None
+    assert found.id == id_of(good)
     assert known.check(gone) is None
     assert not (tmp_path / OLD_FILE).exists()
     assert (tmp_path / f"{OLD_FILE}.imported").exists()

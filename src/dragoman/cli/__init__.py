@@ -28,6 +28,8 @@ COMMANDS = (
     "xray",
     "mcp",
     "keys",
+    "teams",
+    "usage",
     "check",
 )  # module names, in the order `--help` shows them
 

@@ -1,66 +1,237 @@
 """`dragoman keys`: client and admin keys of the gateway. A key is shown once; only its digest is stored."""
 
 import argparse
-import os
 import sys
+import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.style import paint
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.gateway.key_store import KeyStore
+    from dragoman.accounts.grants import Grant, GrantChange
+    from dragoman.gateway.key_store import KeyRow, KeyStore
 
 NAME = "keys"
-HELP = "make, list and revoke the gateway's client keys"
+HELP = "make, list, change and revoke the gateway's client keys"
+LIMITS = ("rpm", "tpm", "at_once", "soft")
+NONE = "none"  # takes a limit away
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(title="actions", metavar="new|list|revoke", required=True, dest="what")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True, dest="what")
     new = actions.add_parser("new", help="make a key and show it once")
-    new.add_argument("--name", default="", help="a name, to find it in the list")
-    new.add_argument("--admin", action="store_true", help="for /metrics and /xray, not for models")
+    new.add_argument("--name", default="", help="a name, for lists, the log and reports")
+    new.add_argument("--admin", action="store_true", help="for /metrics, /xray and /admin, not for models")
+    edit = actions.add_parser("edit", help="change what a key may use; `none` takes a limit away")
+    edit.add_argument("id")
+    edit.add_argument("--name", help="a name, for lists, the log and reports")
+    for action in (new, edit):
+        action.add_argument("--team", help="the team whose limits hold too")
+        action.add_argument("--expires", metavar="90d", help="when it ends: 90d, 12h, or a day as 2027-01-31")
+        add_limits(action)
     actions.add_parser("list", help="list the keys by id")
+    show = actions.add_parser("show", help="show one key: what it may use, and what it has spent")
+    show.add_argument("id")
+    rotate = actions.add_parser("rotate", help="make a new secret for a key; its id and limits stay")
+    rotate.add_argument("id")
+    rotate.add_argument("--grace", default="0s", metavar="1h", help="how long the old secret stays good (0s)")
     revoke = actions.add_parser("revoke", help="revoke a key; a running gateway refuses it within a second")
     revoke.add_argument("id", help="its id, as `list` shows it")
 
 
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--models", metavar="'gpt-*,fast'", help="models that may be used, as patterns")
+    parser.add_argument("--tools", metavar="'files/*'", help="MCP tools that may be used, as server/tool patterns")
+    parser.add_argument("--rpm", metavar="60", help="requests a minute")
+    parser.add_argument("--tpm", metavar="200000", help="tokens a minute")
+    parser.add_argument("--at-once", metavar="5", help="requests at the same time")
+    parser.add_argument("--budget", metavar="'20 USD/month'", help="per hour, day, week, month or total")
+    parser.add_argument("--soft", metavar="80", help="percent of the budget at which a header and the webhook say so")
+    parser.add_argument("--bodies", choices=("on", "off"), help="keep requests and answers in the ledger, masked")
+
+
 def run(args: argparse.Namespace) -> int:
-    from dragoman.gateway.config import state_folder
-    from dragoman.gateway.key_store import open_key_store
+    from dragoman.cli.admin import open_store
 
     try:
-        return act(args, open_key_store(state_folder(os.environ)))
-    except ConfigError as error:
-        print(f"{paint('dragoman keys:', 'red', sys.stderr)} {error}", file=sys.stderr)
+        return act(args, open_store())
+    except (ConfigError, ValueError) as error:
+        print(f"{paint(f'dragoman {NAME}:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return 1
 
 
 def act(args: argparse.Namespace, store: "KeyStore") -> int:
     match args.what:
         case "new":
-            print(store.new(args.name, admin=args.admin), flush=True)
+            key = store.new(
+                args.name,
+                admin=args.admin,
+                team=args.team or "",
+                grant=make_grant(args),
+                expires=read_end(args.expires) if args.expires else None,
+            )
+            print(key, flush=True)
             print(f"stored as a digest in {store.name}; it is not shown again", file=sys.stderr)
         case "list":
-            show(store)
+            show_all(store)
+        case "show":
+            return show_one(args.id, store)
+        case "edit":
+            return edit(args, store)
+        case "rotate":
+            return rotate(args, store)
         case _:
-            if not store.revoke(args.id):
-                print(f"{paint('dragoman keys:', 'red', sys.stderr)} no such key: {args.id}", file=sys.stderr)
-                return 1
-            print(f"{args.id} is revoked")
-            table = store.read()
-            if table is not None and all(row.revoked for row in table.rows):
-                print("no key is left; keys stay needed: `dragoman keys new` makes one", file=sys.stderr)
+            return revoke(args.id, store)
     return 0
 
 
-def show(store: "KeyStore") -> None:
+def edit(args: argparse.Namespace, store: "KeyStore") -> int:
+    from dragoman.gateway.key_store import KeyChange
+
+    expires = None if args.expires is None else 0.0 if args.expires == NONE else read_end(args.expires)
+    team = "" if args.team == NONE else args.team
+    change = KeyChange(name=args.name, team=team, expires=expires, grant=read_change(args))
+    row = store.edit(args.id, change)
+    if row is None:
+        return no_such(args.id)
+    print(describe(row))
+    return 0
+
+
+def rotate(args: argparse.Namespace, store: "KeyStore") -> int:
+    from dragoman.accounts.money import read_duration_s
+
+    key = store.rotate(args.id, read_duration_s(args.grace))
+    if key is None:
+        return no_such(args.id)
+    print(key, flush=True)
+    print(f"the old secret is good for {args.grace} more", file=sys.stderr)
+    return 0
+
+
+def revoke(key_id: str, store: "KeyStore") -> int:
+    if not store.revoke(key_id):
+        return no_such(key_id)
+    print(f"{key_id} is revoked")
+    table = store.read()
+    if table is not None and all(row.revoked for row in table.rows):
+        print("no key is left; keys stay needed: `dragoman keys new` makes one", file=sys.stderr)
+    return 0
+
+
+def no_such(key_id: str) -> int:
+    print(f"{paint('dragoman keys:', 'red', sys.stderr)} no such key: {key_id}", file=sys.stderr)
+    return 1
+
+
+# ---------------------------------------------------------------- what the options say
+
+
+def read_change(args: argparse.Namespace) -> "GrantChange":
+    """Only what was said; a ValueError names the option that is wrong."""
+    from dragoman.accounts.grants import GrantChange
+
+    said: dict[str, Any] = {}
+    for name in ("models", "tools"):
+        value = getattr(args, name)
+        if value is not None:
+            words = tuple(word.strip() for word in value.split(",") if word.strip())
+            said[name] = None if value == NONE else words
+    for name in LIMITS:
+        value = getattr(args, name)
+        if value is not None:
+            said[name] = None if value == NONE and name != "soft" else _whole(value, name)
+    if args.budget is not None:
+        said["budget"] = None if args.budget == NONE else args.budget
+    if args.bodies is not None:
+        said["bodies"] = args.bodies == "on"
+    return GrantChange(**said)
+
+
+def make_grant(args: argparse.Namespace) -> "Grant":
+    from dragoman.accounts.grants import NO_GRANT, change_grant
+
+    return change_grant(NO_GRANT, read_change(args))
+
+
+def _whole(value: str, name: str) -> int:
+    plain = value.replace("_", "").rstrip("%")
+    if not plain.isdigit():
+        raise ValueError(f"--{name.replace('_', '-')}: expected a whole number, found {value!r}")
+    return int(plain)
+
+
+def read_end(text: str) -> float:
+    """`90d` from now, or a day."""
+    from dragoman.accounts.money import read_duration_s
+
+    try:
+        return time.time() + read_duration_s(text)
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"--expires: expected 90d, 12h or a day as 2027-01-31, found {text!r}") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+# ---------------------------------------------------------------- for people
+
+
+def show_all(store: "KeyStore") -> None:
     table = store.read()
     if table is None or not table.rows:
         print("no keys. On this machine none is needed; `dragoman keys new` makes one", file=sys.stderr)
         return
     for row in table.rows:
-        made = datetime.fromtimestamp(row.created, UTC).strftime("%Y-%m-%d")
-        state = paint("revoked", "red", sys.stdout) if row.revoked else "good"
-        print(f"{row.id}  {'admin ' if row.admin else 'client'}  {made}  {state}  {row.name}")
+        print(describe(row))
+
+
+def describe(row: "KeyRow") -> str:
+    kind = "admin " if row.admin else "client"
+    parts = [row.id, kind, _day(row.created), _state(row), row.name, *_limits(row)]
+    return "  ".join(part for part in parts if part)
+
+
+def _state(row: "KeyRow") -> str:
+    if row.revoked:
+        return paint("revoked", "red", sys.stdout)
+    if row.expires is not None and row.expires <= time.time():
+        return paint("expired", "red", sys.stdout)
+    return "good"
+
+
+def _limits(row: "KeyRow") -> list[str]:
+    ends = [f"until {_day(row.expires)}"] if row.expires is not None else []
+    return [*([f"team {row.team}"] if row.team else []), *describe_grant(row.grant), *ends]
+
+
+def describe_grant(grant: "Grant") -> list[str]:
+    words = [
+        f"{name} {','.join(said) or 'none'}"
+        for name in ("models", "tools")
+        if (said := getattr(grant, name)) is not None
+    ]
+    numbers = {"rpm": grant.rpm, "tpm": grant.tpm, "at once": grant.at_once}
+    words += [f"{name} {limit}" for name, limit in numbers.items() if limit is not None]
+    return words + ([grant.budget] if grant.budget else []) + (["keeps bodies"] if grant.bodies else [])
+
+
+def show_one(key_id: str, store: "KeyStore") -> int:
+    from dragoman.cli.admin import read_spent
+
+    table = store.read()
+    row = next((row for row in table.rows if row.id == key_id), None) if table is not None else None
+    if row is None or table is None:
+        return no_such(key_id)
+    print(describe(row))
+    for line in read_spent(row, table):
+        print(line)
+    return 0
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")

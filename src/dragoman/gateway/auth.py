@@ -116,9 +116,8 @@ class Access:
         key = find_key(http)
         found = self.keys.check(key) if key else None
         if found is not None:
-            key_id, admin = found
-            if admin == (access == "admin"):
-                http.key_id = key_id
+            if found.admin == (access == "admin"):
+                http.key_id, http.holder = found.id, found
                 return None
             if access == "admin":
                 return 403, "an admin key is needed here"

@@ -8,9 +8,10 @@ import hmac
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from mmap import mmap
 
+from dragoman.accounts.grants import NO_GRANT, FileKey, Grant, Holder, make_holder
 from dragoman.errors import ConfigError
 from dragoman.gateway.key_store import KeyRow, KeyStore, KeyTable, new_pepper
 from dragoman.log_line import LogLine
@@ -39,18 +40,22 @@ class ClientKeys:
     def __init__(
         self,
         store: KeyStore | None = None,
-        literal: Iterable[str] = (),
+        literal: Iterable[str | FileKey] = (),
         *,
+        teams: Mapping[str, Grant] | None = None,
         needed: bool = False,
         latch: Latch | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
-        """`literal` are the keys of the configuration. `needed`: no request goes without one, even if there is none."""
+        """`literal` and `teams` are those of the configuration; a team of the store with the same name counts less.
+        `needed`: no request goes without a key, even if there is none."""
         self.store = store
         self.away = ""  # why the store cannot be read; "" if it can
-        self._literal = tuple(literal)
+        self._literal = tuple(FileKey(secret=key) if isinstance(key, str) else key for key in literal)
+        self._file_teams = dict(teams or {})
         self._latch = latch or Latch()
-        self._clock = clock
+        self._clock, self._wall = clock, wall
         self._looked = -REFRESH_S
         self._revoked: frozenset[str] = frozenset()  # digests, for good
         self.has_read = False  # the store, at least once
@@ -59,12 +64,14 @@ class ClientKeys:
             self._latch.close()
         self._read()
 
-    def renew(self, literal: Iterable[str], *, forget: bool = False) -> "ClientKeys":
+    def renew(
+        self, literal: Iterable[str | FileKey], *, teams: Mapping[str, Grant] | None = None, forget: bool = False
+    ) -> "ClientKeys":
         """For a new configuration of this process. With `forget`, for a new process: it asks the store only.
 
         A new process does not know what was revoked since its parent read the store, so it cannot use the old copy.
         """
-        other = ClientKeys(None, literal, latch=self._latch, clock=self._clock)
+        other = ClientKeys(None, literal, teams=teams, latch=self._latch, clock=self._clock, wall=self._wall)
         other.store, other.away, other.has_read = self.store, self.away, self.has_read
         other._revoked = self._revoked
         other._take(KeyTable(pepper=self._table.pepper) if forget else self._table)
@@ -82,10 +89,16 @@ class ClientKeys:
     def any_good(self) -> bool:
         """Whether there is a key that opens something."""
         self._refresh()
-        return bool(self._literal) or any(not self._is_revoked(row) for row in self._rows.values())
+        return bool(self._literal) or any(not self._has_ended(row) for row in self._rows.values())
 
-    def check(self, key: str) -> tuple[str, bool] | None:
-        """The owner that a key stands for, and whether it is an admin key; None for an unknown one.
+    @property
+    def table(self) -> KeyTable:
+        """The copy that is in use."""
+        self._refresh()
+        return self._table
+
+    def check(self, key: str) -> Holder | None:
+        """The owner that a key stands for; None for an unknown one.
 
         An owner is made of the key itself: another key never gets it, wherever the two stand in a file.
         """
@@ -96,16 +109,39 @@ class ClientKeys:
             found = self._find(key)
         return found
 
-    def _find(self, key: str) -> tuple[str, bool] | None:
+    def _find(self, key: str) -> Holder | None:
         digest = self._table.digest(key)
-        owner = self._owners.get(digest)
-        if owner is not None:
-            return owner, False
+        written = self._owners.get(digest)
+        if written is not None:
+            holder, expires = written
+            return holder if expires is None or self._wall() < expires else None
         if not _SHAPE.fullmatch(key):
             return None
         row = self._rows.get(key.split("-", 2)[1])
         same = hmac.compare_digest(digest.encode(), row.digest.encode() if row else digest[::-1].encode())
-        return (row.id, row.admin) if row and same and not self._is_revoked(row) else None
+        if row is None or not (same or self._is_good_old(row, digest)) or self._has_ended(row):
+            return None
+        return self._holder(row)
+
+    def _is_good_old(self, row: KeyRow, digest: str) -> bool:
+        """Whether it is the key before the last rotation, in its days of grace."""
+        if row.old_until is None or self._wall() >= row.old_until:
+            return False
+        return hmac.compare_digest(digest.encode(), row.old_digest.encode())
+
+    def _has_ended(self, row: KeyRow) -> bool:
+        return self._is_revoked(row) or (row.expires is not None and self._wall() >= row.expires)
+
+    def _holder(self, row: KeyRow) -> Holder:
+        found = self._holders.get(row.id)
+        if found is None:
+            team = self._team(row.team)
+            found = make_holder(row.id, row.name, row.grant, team=row.team, team_grant=team, admin=row.admin)
+            self._holders[row.id] = found
+        return found
+
+    def _team(self, name: str) -> Grant:
+        return self._file_teams.get(name) or self._table.teams.get(name, NO_GRANT)
 
     def _is_revoked(self, row: KeyRow) -> bool:
         return row.revoked is not None or row.digest in self._revoked
@@ -149,7 +185,12 @@ class ClientKeys:
         self._table = table
         self._rows = {row.id: row for row in table.rows}
         self._revoked |= {row.digest for row in table.rows if row.revoked is not None}
-        digests = [table.digest(key) for key in self._literal]
-        self._owners = {digest: f"config-{digest[:OWNER_CHARS]}" for digest in digests}
+        self._holders: dict[str, Holder] = {}  # made when first asked for
+        self._owners: dict[str, tuple[Holder, float | None]] = {}
+        for key in self._literal:
+            digest = table.digest(key.secret)
+            owner = f"config-{digest[:OWNER_CHARS]}"
+            holder = make_holder(owner, key.name, key.grant, team=key.team, team_grant=self._team(key.team))
+            self._owners[digest] = (holder, key.expires)
         if self._rows or self._literal:
             self._latch.close()

@@ -22,6 +22,7 @@ from dragoman.errors import ConfigError
 from dragoman.gateway.auth import weak_secret
 from dragoman.gateway.mcp_settings import read_mcp
 from dragoman.gateway.settings import PORT, RequestLimits, Settings
+from dragoman.gateway.team_settings import TABLES, read_teams
 from dragoman.jsontypes import kind_of
 from dragoman.network import (
     DIRECT,
@@ -59,7 +60,7 @@ _TOP = {
     "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
     "all_models", "model_provider_map", "mcp", "limits", "kind", "family", "state_secret",
     "state", "state_prefix", "on_state_loss",
-    "ask_models", "proxy", "tls_cert", "tls_key",
+    "ask_models", "proxy", "tls_cert", "tls_key", "admin_port", *TABLES,
 }  # fmt: skip
 _PROVIDER = {
     "api_key", "api_keys", "keys", "models", "rpm", "tpm", "at_once", "concurrency", "queue", "base_url", "kind",
@@ -196,9 +197,10 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
     if not upstreams:
         raise ConfigError(file, "providers", "there is none")
     keys = top.texts("client_keys") or top.texts("keys")
-    for key in keys:
+    teams = read_teams(merged, file, top.expand)
+    for at, key in [*(("client_keys", key) for key in keys), *((f"key.{key.name}", key.secret) for key in teams.keys)]:
         if weak := weak_secret(key):
-            raise ConfigError(file, "client_keys", f"a key {weak}")
+            raise ConfigError(file, at, f"a key {weak}")
     settings = Settings(
         upstreams=tuple(upstreams),
         aliases=_aliases(top),
@@ -224,9 +226,11 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         proxies=top.flag("proxy", default=True),
         tls_cert=top.text("tls_cert"),
         tls_key=top.text("tls_key"),
+        teams=teams,
+        admin_port=top.count("admin_port", 1),
         source=file,
         says_providers=bool(providers) or "demo" in merged,
-        says_keys="client_keys" in merged or "keys" in merged,
+        says_keys="client_keys" in merged or "keys" in merged or "key" in merged,
     )
     if settings.log not in ("human", "json"):
         raise ConfigError(file, "log", f"expected human or json, found {settings.log!r}")

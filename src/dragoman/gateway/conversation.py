@@ -16,6 +16,7 @@ from dragoman.errors import DecodeError, LossError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
+from dragoman.gateway.charge import begin_charge
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.kept_turns import keep_turn, recall_turns
 from dragoman.gateway.request_size import check_size, is_large
@@ -80,7 +81,9 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
     scope.size = len(raw)
     scope.large = is_large(raw)
     scope.client_request = await off_loop(scope.large, decode, scope, raw, path, to_sent)
-    scope.model = scope.client_request.request.model
+    request = scope.client_request.request
+    scope.model = request.model
+    await begin_charge(scope, scope.size // CHARS_PER_TOKEN, request.max_output, request.choices or 1)
     if scope.keeps_turns:
         scope.client_request = await recall_turns(scope, scope.client_request)
     if scope.dialect.stores_replies:
@@ -223,8 +226,11 @@ async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
     body = await whole(scope, scope.answer)
     headers = reply_headers(scope)  # last: encoding the answer may add notes
     headers["content-type"] = JSON_TYPE
+    if (cost := scope.cost) is not None:
+        headers["x-dragoman-cost"] = str(cost)
     if scope.keep:
         scope.sent.append(body)
+    scope.record()
     return HttpResponse(200, body, headers=headers, close=scope.finish)
 
 
@@ -272,6 +278,8 @@ def reply_headers(scope: Scope) -> dict[str, str]:
     if answer is None:
         return headers
     headers["x-dragoman-upstream"] = f"{answer.target.upstream.name}/{answer.target.model}"
+    if scope.charge is not None and scope.charge.warning:
+        headers["x-dragoman-budget"] = scope.charge.warning
     if answer.dialect.name == scope.dialect.name:
         headers.update(rate_headers(answer.headers, scope.dialect))
     notes = scope.notes

@@ -11,6 +11,7 @@ from dragoman.dialects._services import CountCodec, read_count
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import put_model
 from dragoman.gateway.bodies import load_body, read_body
+from dragoman.gateway.charge import check_model
 from dragoman.gateway.conversation import count_estimate, need_messages, no_model, own_headers
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes import Match
@@ -49,6 +50,7 @@ async def count(
     own = own_headers(dialect, http)
     request = codec.decode_request(WireRequest(body=body, path=path, headers=own), Notes())
     need_messages(request, dialect)
+    check_model(gateway.now, http.holder, request.model)
     targets = gateway.now.targets(request.model, lambda: 0.0)
     if not targets:
         raise UpstreamError(no_model(request.model))

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sized
 from typing import Protocol, TypeAlias
 
+from dragoman.accounts.grants import Holder
 from dragoman.failure import Failure
 from dragoman.jsontypes import Json, dump_json
 
@@ -31,6 +32,7 @@ class HttpRequest:
         "_given",
         "client",
         "headers",
+        "holder",
         "id",
         "key_id",
         "method",
@@ -63,6 +65,7 @@ class HttpRequest:
         self.id = ""  # in the log; a client may choose it
         self.unique_id = ""
         self.scope: Ending | None = None  # released when the request ends
+        self.holder: Holder | None = None  # the owner of the client's key
         self.key_id = ""  # the id of the client's key; "" where no key is needed
         self.read = read or self._read_given
         self._given = body

@@ -63,7 +63,8 @@ async def _answer(
     if isinstance(call, RpcFault):
         return None if call.notification else encode_error(call.id, call.error)
     own = HttpRequest(http.method, http.path, headers=http.headers, client=http.client)
-    own.id, own.key_id = f"{http.id}.{number}", http.key_id
+    own.unique_id = f"{http.unique_id}{number:02x}"
+    own.id, own.key_id, own.holder = f"{http.id}.{number}", http.key_id, http.holder
     whole = {key: value for key, value in call.params.items() if key != "stream"}
     try:
         response = await serve(gateway, own, RpcCall(method=call.method, params=whole, id=call.id))

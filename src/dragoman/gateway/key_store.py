@@ -1,7 +1,7 @@
-"""Where the gateway's keys are kept: one SQLite file that all processes of a machine share.
+"""Where the gateway's keys and teams are kept: one SQLite file that all processes of a machine share.
 
 It holds digests, never a key. A change is one transaction and on disk before the call returns, so that parallel writers
-lose nothing and a process that is killed loses nothing that it has printed.
+lose nothing and a process that is killed loses nothing that it has printed. The same transaction writes the audit log.
 """
 
 import hashlib
@@ -19,7 +19,9 @@ from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
+from dragoman.accounts.grants import NO_GRANT, Grant, GrantChange, change_grant, check_grant, check_name
 from dragoman.errors import ConfigError
 
 FILE = "keys.db"
@@ -27,7 +29,7 @@ OLD_FILE = "keys.json"  # of dragoman 0.1; imported once
 READ_BUSY_S = 0.02  # the event loop waits for a read
 WRITE_BUSY_S = 30.0  # a person waits for a write
 SETTLED_S = 1.0  # file times are coarse: a file this young may change again without a new time
-VERSION = 1  # of the tables, in `pragma user_version`
+VERSION = 2  # of the tables, in `pragma user_version`
 _ID_LETTERS = string.ascii_lowercase + string.digits
 _SCHEMA = """
 create table install (pepper text not null);
@@ -36,6 +38,22 @@ create table keys (
     revoked real
 ) without rowid;
 """
+# To version 2: what each key may use, teams, and a log of changes that is only ever added to.
+_GRANTS = """
+alter table keys add column team text not null default '';
+alter table keys add column granted text not null default '{}';
+alter table keys add column expires real;
+alter table keys add column old_digest text not null default '';
+alter table keys add column old_until real;
+create table teams (name text primary key, granted text not null) without rowid;
+create table audit (
+    number integer primary key autoincrement, at real not null, who text not null, what text not null,
+    subject text not null, before text, after text
+);
+create trigger audit_stays before update on audit begin select raise(abort, 'the audit log is only added to'); end;
+create trigger audit_keeps before delete on audit begin select raise(abort, 'the audit log is only added to'); end;
+"""
+_COLUMNS = "id, digest, name, admin, created, revoked, team, granted, expires, old_digest, old_until"
 
 
 class KeyRow(Struct, frozen=True, kw_only=True):
@@ -45,6 +63,36 @@ class KeyRow(Struct, frozen=True, kw_only=True):
     admin: bool = False
     created: float = 0.0
     revoked: float | None = None
+    team: str = ""
+    grant: Grant = NO_GRANT
+    expires: float | None = None
+    old_digest: str = ""  # of the key before it was rotated
+    old_until: float | None = None
+
+    def show(self) -> dict[str, object]:
+        """For people and the audit log: without digests."""
+        return {name: value for name, value in asdict(self).items() if "digest" not in name}
+
+
+class KeyChange(Struct, frozen=True, kw_only=True):
+    """What `edit` changes; None stays as it is. `expires` 0 takes the end away."""
+
+    name: str | None = None
+    team: str | None = None
+    expires: float | None = None
+    grant: GrantChange = GrantChange()
+
+
+class AuditRow(Struct, frozen=True, kw_only=True):
+    """One change: who did what, and how it was before and after."""
+
+    number: int
+    at: float
+    who: str
+    what: str
+    subject: str
+    before: msgspec.Raw
+    after: msgspec.Raw
 
 
 class KeyTable(Struct, frozen=True, kw_only=True):
@@ -52,6 +100,7 @@ class KeyTable(Struct, frozen=True, kw_only=True):
 
     pepper: str  # makes the digests of two installations differ
     rows: tuple[KeyRow, ...] = ()
+    teams: dict[str, Grant] = {}
 
     def digest(self, key: str) -> str:
         return hmac.new(self.pepper.encode(), key.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
@@ -71,20 +120,47 @@ class KeyStore(Protocol):
     def prepare(self) -> None:
         """Makes the store if there is none yet."""
 
-    def new(self, name: str, *, admin: bool) -> str:
+    def new(
+        self,
+        name: str,
+        *,
+        admin: bool = False,
+        team: str = "",
+        grant: Grant = NO_GRANT,
+        expires: float | None = None,
+        who: str = "",
+    ) -> str:
         """Makes a key. This is the only time it can be read."""
 
-    def revoke(self, key_id: str) -> bool:
+    def edit(self, key_id: str, change: KeyChange, who: str = "") -> KeyRow | None:
+        """The key as it is now; None if there is no such key."""
+
+    def rotate(self, key_id: str, grace_s: float = 0.0, who: str = "") -> str | None:
+        """A new key with the old one's id and grants. The old one is good for `grace_s` more. None: no such key."""
+
+    def revoke(self, key_id: str, who: str = "") -> bool:
         """Ends a key for ever. False if there is no such key, or it was revoked before."""
+
+    def set_team(self, name: str, change: GrantChange, who: str = "") -> Grant:
+        """Makes a team or changes its grant."""
+
+    def drop_team(self, name: str, who: str = "") -> bool:
+        """Its keys keep its name, without its limits. False if there is no such team."""
+
+    def note(self, who: str, what: str, subject: str, before: object = None, after: object = None) -> None:
+        """Writes an act that changes no key into the audit log."""
+
+    def read_audit(self, most: int = 100, before: int | None = None) -> list[AuditRow]:
+        """The newest acts first; `before` is the number of the last one seen."""
 
 
 def new_pepper() -> str:
     return secrets.token_hex(32)
 
 
-def new_key(*, admin: bool) -> tuple[str, str]:
+def new_key(*, admin: bool, key_id: str = "") -> tuple[str, str]:
     """The id of a new key, and the key."""
-    key_id = "".join(secrets.choice(_ID_LETTERS) for _ in range(8))
+    key_id = key_id or "".join(secrets.choice(_ID_LETTERS) for _ in range(8))
     return key_id, f"{'dka' if admin else 'dk'}-{key_id}-{secrets.token_urlsafe(32)}"
 
 
@@ -112,21 +188,120 @@ class SqliteKeyStore:
         if not self._is_there():
             self._make(KeyTable(pepper=new_pepper()))
 
-    def new(self, name: str, *, admin: bool) -> str:
+    def new(
+        self,
+        name: str,
+        *,
+        admin: bool = False,
+        team: str = "",
+        grant: Grant = NO_GRANT,
+        expires: float | None = None,
+        who: str = "",
+    ) -> str:
+        row = KeyRow(id="", digest="", name=check_name(name), admin=admin, team=check_name(team), expires=expires)
+        row = replace(row, grant=check_grant(grant))
         self.prepare()
         key_id, key = new_key(admin=admin)
-        with self._open(WRITE_BUSY_S) as db, _transaction(db):
-            digest = _read_table(db).digest(key)
-            row = (key_id, digest, name, admin, self._clock(), None)
-            db.execute("insert into keys values (?, ?, ?, ?, ?, ?)", row)
+        with self._write() as db:
+            row = replace(row, id=key_id, digest=_read_table(db).digest(key), created=self._clock())
+            _put(db, row)
+            self._note(db, who, "key new", key_id, None, row.show())
         return key
 
-    def revoke(self, key_id: str) -> bool:
+    def edit(self, key_id: str, change: KeyChange, who: str = "") -> KeyRow | None:
+        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
+            name = row.name if change.name is None else check_name(change.name)
+            team = row.team if change.team is None else check_name(change.team)
+            expires = row.expires if change.expires is None else change.expires or None
+            return replace(row, name=name, team=team, expires=expires, grant=change_grant(row.grant, change.grant))
+
+        return self._change(key_id, who, "key edit", apply)
+
+    def rotate(self, key_id: str, grace_s: float = 0.0, who: str = "") -> str | None:
+        made: list[str] = []
+
+        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
+            made.append(new_key(admin=row.admin, key_id=key_id)[1])
+            digest = table.digest(made[0])
+            return replace(row, digest=digest, old_digest=row.digest, old_until=self._clock() + grace_s)
+
+        return made[0] if self._change(key_id, who, "key rotate", apply) else None
+
+    def revoke(self, key_id: str, who: str = "") -> bool:
+        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
+            return replace(row, revoked=self._clock())
+
+        return self._change(key_id, who, "key revoke", apply) is not None
+
+    def set_team(self, name: str, change: GrantChange, who: str = "") -> Grant:
+        if not check_name(name).strip():
+            raise ValueError("name: a team needs one")
+        self.prepare()
+        with self._write() as db:
+            old = _read_table(db).teams.get(name)
+            grant = change_grant(old or NO_GRANT, change)
+            db.execute("insert or replace into teams values (?, ?)", (name, msgspec.json.encode(grant).decode()))
+            self._note(db, who, "team edit" if old is not None else "team new", name, old, grant)
+        return grant
+
+    def drop_team(self, name: str, who: str = "") -> bool:
         if not self._is_there():
             return False
+        with self._write() as db:
+            old = _read_table(db).teams.get(name)
+            if old is None:
+                return False
+            db.execute("delete from teams where name = ?", (name,))
+            self._note(db, who, "team drop", name, old, None)
+        return True
+
+    def note(self, who: str, what: str, subject: str, before: object = None, after: object = None) -> None:
+        self.prepare()
+        with self._write() as db:
+            self._note(db, who, what, subject, before, after)
+
+    def read_audit(self, most: int = 100, before: int | None = None) -> list[AuditRow]:
+        if not self._is_there():
+            return []
+        with self._open(WRITE_BUSY_S) as db:
+            asked = "select * from audit where ? is null or number < ? order by number desc limit ?"
+            rows = db.execute(asked, (before, before, most)).fetchall()
+        return [_audit_row(row) for row in rows]
+
+    def _change(self, key_id: str, who: str, what: str, apply: Callable[[KeyRow, KeyTable], KeyRow]) -> KeyRow | None:
+        """Changes a key that is not revoked, in one transaction."""
+        if not self._is_there():
+            return None
+        with self._write() as db:
+            table = _read_table(db)
+            old = next((row for row in table.rows if row.id == key_id and row.revoked is None), None)
+            if old is None:
+                return None
+            row = apply(old, table)
+            _put(db, row)
+            self._note(db, who, what, key_id, old.show(), row.show())
+        return row
+
+    def _note(self, db: sqlite3.Connection, who: str, what: str, subject: str, before: object, after: object) -> None:
+        told = [msgspec.json.encode(value).decode() for value in (before, after)]
+        asked = "insert into audit (at, who, what, subject, before, after) values (?, ?, ?, ?, ?, ?)"
+        db.execute(asked, (self._clock(), who or _person(), what, subject, *told))
+
+    @contextmanager
+    def _write(self) -> Iterator[sqlite3.Connection]:
         with self._open(WRITE_BUSY_S) as db, _transaction(db):
-            asked = "update keys set revoked = ? where id = ? and revoked is null"
-            return db.execute(asked, (self._clock(), key_id)).rowcount > 0
+            yield db
+
+    def upgrade(self) -> None:
+        """Gives a store of an older version today's tables."""
+        if not self._is_there():
+            return
+        with self._open(WRITE_BUSY_S, version=None) as db:
+            if _version(db) == 1:
+                with _transaction(db):
+                    if _version(db) == 1:  # no other process was faster
+                        _run_all(db, _GRANTS)
+                        db.execute("pragma user_version = 2")
 
     def import_json(self, old: Path) -> None:
         """Takes over the keys of a keys.json, once. The file is kept under another name."""
@@ -174,21 +349,19 @@ class SqliteKeyStore:
             raise ConfigError(self.name, "", f"cannot be made: {error}") from error
 
     @contextmanager
-    def _open(self, busy_s: float) -> Iterator[sqlite3.Connection]:
+    def _open(self, busy_s: float, version: int | None = VERSION) -> Iterator[sqlite3.Connection]:
         try:
             db = sqlite3.connect(f"file:{quote(self.name)}?mode=rw", uri=True, timeout=busy_s, isolation_level=None)
             try:
                 db.execute("pragma synchronous = full")
-                (version,) = db.execute("pragma user_version").fetchone()
-                if version != VERSION:
-                    words = (
-                        f"is of version {version}, not {VERSION}" if version else "is no key store: was it cut short?"
-                    )
+                found = _version(db)
+                if version is not None and found != version:
+                    words = f"is of version {found}, not {version}" if found else "is no key store: was it cut short?"
                     raise ConfigError(self.name, "", words)
                 yield db
             finally:
                 db.close()
-        except (sqlite3.Error, msgspec.ValidationError) as error:
+        except (sqlite3.Error, msgspec.DecodeError) as error:
             raise ConfigError(self.name, "", f"the keys cannot be read or written now: {error}") from error
 
 
@@ -204,6 +377,7 @@ def open_key_store(folder: Path) -> SqliteKeyStore:
     """The store in the folder of dragoman's state. It is made when the first key is."""
     store = SqliteKeyStore(folder / FILE)
     store.import_json(folder / OLD_FILE)
+    store.upgrade()
     return store
 
 
@@ -219,15 +393,61 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
     db.commit()
 
 
+def _version(db: sqlite3.Connection) -> int:
+    return int(db.execute("pragma user_version").fetchone()[0])
+
+
 def _read_table(db: sqlite3.Connection) -> KeyTable:
     """Each value is of its type, or it is a ValidationError: SQLite keeps whatever stands in a damaged file."""
     peppers = db.execute("select pepper from install").fetchall()
-    rows = db.execute("select id, digest, name, admin, created, revoked from keys order by created, id").fetchall()
-    names = KeyRow.__struct_fields__
-    found = [{**dict(zip(names, row, strict=True)), "admin": bool(row[3])} for row in rows]
+    rows = db.execute(f"select {_COLUMNS} from keys order by created, id").fetchall()  # noqa: S608  # our own names
+    teams = db.execute("select name, granted from teams order by name").fetchall()
     if len(peppers) != 1 or not peppers[0][0]:
         raise sqlite3.DatabaseError("the pepper is missing")
-    return msgspec.convert({"pepper": peppers[0][0], "rows": found}, KeyTable)
+    found = [_key_row(row) for row in rows]
+    grants = {name: _read_grant(granted) for name, granted in teams}
+    return msgspec.convert({"pepper": peppers[0][0], "rows": found, "teams": grants}, KeyTable)
+
+
+def _key_row(row: tuple[object, ...]) -> dict[str, object]:
+    names = KeyRow.__struct_fields__
+    return {**dict(zip(names, row, strict=True)), "admin": bool(row[3]), "grant": _read_grant(row[7])}
+
+
+def _read_grant(text: object) -> Grant:
+    try:
+        return check_grant(msgspec.json.decode(str(text), type=Grant))
+    except ValueError as error:
+        raise sqlite3.DatabaseError(f"a grant that is none: {error}") from error
+
+
+def _put(db: sqlite3.Connection, row: KeyRow) -> None:
+    granted = msgspec.json.encode(row.grant).decode()
+    values = [granted if name == "grant" else value for name, value in asdict(row).items()]
+    places = ", ".join("?" * len(values))
+    db.execute(f"insert or replace into keys ({_COLUMNS}) values ({places})", values)  # noqa: S608  # our own names
+
+
+def _audit_row(row: tuple[object, ...]) -> AuditRow:
+    names = AuditRow.__struct_fields__
+    raw = [msgspec.Raw(str(value).encode()) for value in row[5:7]]
+    return AuditRow(**dict(zip(names, (*row[:5], *raw), strict=True)))  # type: ignore[arg-type]  # as the table has them
+
+
+def _person() -> str:
+    """Whose command this is."""
+    return os.environ.get("USER") or os.environ.get("USERNAME") or "unknown"
+
+
+def _run_all(db: sqlite3.Connection, script: str) -> None:
+    """Within the transaction: `executescript` would end it. Triggers hold a `;` of their own."""
+    statement = ""
+    for piece in script.split(";"):
+        statement += f"{piece};"
+        if sqlite3.complete_statement(statement):
+            if statement.strip(" ;\n"):
+                db.execute(statement)
+            statement = ""
 
 
 def _fill(draft: Path, table: KeyTable) -> None:
@@ -235,11 +455,11 @@ def _fill(draft: Path, table: KeyTable) -> None:
     try:
         db.execute("pragma journal_mode = wal")
         db.execute("pragma synchronous = full")
-        db.executescript(_SCHEMA)
+        db.executescript(_SCHEMA + _GRANTS)
         db.execute("insert into install values (?)", (table.pepper,))
-        rows = [(row.id, row.digest, row.name, row.admin, row.created, row.revoked) for row in table.rows]
-        db.executemany("insert into keys values (?, ?, ?, ?, ?, ?)", rows)
-        db.execute("pragma user_version = 1")  # VERSION: what is not complete has none
+        for row in table.rows:
+            _put(db, row)
+        db.execute(f"pragma user_version = {VERSION}")  # what is not complete has none
     finally:
         db.close()
 

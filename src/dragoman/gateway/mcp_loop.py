@@ -116,7 +116,13 @@ async def find_toolbox(scope: Scope, names: tuple[str, ...] | None) -> McpToolbo
         if names == () or not (names or servers.list_specs()):
             return None
         await servers.load_package()
-        return servers.make_toolbox(names)
+        holder = scope.http.holder
+        if holder is None or holder.free_tools:
+            return servers.make_toolbox(names)
+        reached = [
+            name for name in names or servers.list_specs() if name not in servers.list_specs() or holder.may_reach(name)
+        ]
+        return servers.make_toolbox(reached, holder.may_call) if reached else None
     except ConfigError as error:
         raise UpstreamError(
             Failure(kind="server_error", status=500, code="mcp_registry", message=str(error))

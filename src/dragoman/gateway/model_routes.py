@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from dragoman.dialects._services import ListedModel, ModelsCodec
 from dragoman.dialects.ollama.services import SERVER_VERSION, encode_running, encode_shown
 from dragoman.errors import DecodeError, UpstreamError
+from dragoman.gateway.charge import may_use
 from dragoman.gateway.conversation import no_model
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.non_chat_routes import read_object
@@ -22,14 +23,15 @@ async def serve_models(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
     await gateway.look_for_models(FRESH_S)
     rows = []
     for name in gateway.now.models:
-        rows.append(_describe(name, gateway))
+        if may_use(gateway.now, http.holder, name):
+            rows.append(_describe(name, gateway))
         if not len(rows) % 100:
             await asyncio.sleep(0)  # lists are long at first, and others are served too
     return json_response(_codec(http, match).encode(rows, http.query))
 
 
 async def serve_model(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    name = await _find(gateway, match.groups["model"])
+    name = await _find(gateway, http, match.groups["model"])
     return json_response(_codec(http, match).encode_one(_describe(name, gateway)))
 
 
@@ -43,14 +45,15 @@ def _codec(http: HttpRequest, match: Match) -> ModelsCodec:
 
 async def serve_running(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     busy = {name for name, state in gateway.now.upstream_states.items() if state.admission.running}
-    rows = [_describe(name, gateway) for name, upstream in gateway.now.models.items() if upstream in busy]
+    known = [name for name, upstream in gateway.now.models.items() if upstream in busy]
+    rows = [_describe(name, gateway) for name in known if may_use(gateway.now, http.holder, name)]
     return json_response(encode_running(rows, gateway.wall() + RUNNING_S))
 
 
 async def serve_show(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     body = await read_object(gateway, http)
     asked = body.get("model") or body.get("name") or ""
-    name = await _find(gateway, asked if isinstance(asked, str) else "")
+    name = await _find(gateway, http, asked if isinstance(asked, str) else "")
     return json_response(encode_shown(_describe(name, gateway)))
 
 
@@ -69,15 +72,18 @@ def _describe(name: str, gateway: Gateway) -> ListedModel:
     return replace(card, name=name, owner=owner, created=card.created or gateway.started)
 
 
-async def _find(gateway: Gateway, asked: str) -> str:
+async def _find(gateway: Gateway, http: HttpRequest, asked: str) -> str:
     try:
-        return _known(gateway, asked)
+        return _known(gateway, http, asked)
     except UpstreamError:
         await gateway.look_for_models(FRESH_S)
-        return _known(gateway, asked)
+        return _known(gateway, http, asked)
 
 
-def _known(gateway: Gateway, asked: str) -> str:
+def _known(gateway: Gateway, http: HttpRequest, asked: str) -> str:
+    """The name of a model that there is, for this key."""
+    if not may_use(gateway.now, http.holder, asked):
+        raise UpstreamError(no_model(asked))
     plain = asked.removeprefix("models/")
     for name in (plain, plain.removesuffix(":latest")):
         if name in gateway.now.models:

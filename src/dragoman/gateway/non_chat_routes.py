@@ -13,12 +13,14 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
+from dragoman.gateway.charge import begin_charge, check_model
 from dragoman.gateway.conversation import no_model
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes import Match
-from dragoman.gateway.scope import Scope
+from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, dump_json, load_json
+from dragoman.model.reply import Usage
 from dragoman.notes import Notes
 from dragoman.upstream.answer import UpstreamAnswer
 from dragoman.upstream.attempts import Job
@@ -38,11 +40,12 @@ async def read_object(gateway: Gateway, http: HttpRequest) -> JsonObject:
 
 
 async def ask(
-    gateway: Gateway, http: HttpRequest, door: str, dialect: Dialect, model: str, form: Form
+    gateway: Gateway, http: HttpRequest, door: str, dialect: Dialect, model: str, form: Form, tokens: int = 0
 ) -> UpstreamAnswer:
-    """The answer of the first upstream that gives one; its body is in `raw`."""
+    """The answer of the first upstream that gives one; its body is in `raw`. `tokens`: about how many are sent."""
     scope = http.scope = Scope(gateway, http, dialect, door)
     scope.model = model
+    await begin_charge(scope, tokens, 0)
     targets = gateway.now.targets(model, gateway.dice)
     if not targets:
         raise UpstreamError(no_model(model))
@@ -82,6 +85,7 @@ async def serve_embeddings(gateway: Gateway, http: HttpRequest, match: Match) ->
 
 
 async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, asked: EmbeddingRequest) -> Vectors:
+    check_model(gateway.now, http.holder, asked.model)
     targets = gateway.now.targets(asked.model, lambda: 0.0)
     if targets and targets[0][0].spec.kind == DEMO:
         rows = [list(demo_embedding(str(text), asked.size or 8)) for text in asked.inputs]
@@ -92,7 +96,8 @@ async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, asked: Em
             raise unsupported(f"{there.name} has no embeddings")
         return there.embeddings.encode_request(replace(asked, model=model))
 
-    answer = await ask(gateway, http, "embeddings", dialect, asked.model, form)
+    tokens = sum(len(str(text)) for text in asked.inputs) // CHARS_PER_TOKEN
+    answer = await ask(gateway, http, "embeddings", dialect, asked.model, form, tokens)
     try:
         codec = answer.dialect.embeddings
         if codec is None:
@@ -100,6 +105,8 @@ async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, asked: Em
         found = codec.decode_reply(load_json(answer.raw), answer.target.model)
         if len(found.rows) != len(asked.inputs):
             raise ValueError("not one for each")
+        if isinstance(http.scope, Scope) and found.tokens is not None:
+            http.scope.usage = Usage(input=found.tokens, output=0)
         return found
     except (DecodeError, KeyError, TypeError, ValueError, IndexError, struct.error) as error:
         raise UpstreamError(malformed("the upstream's embeddings cannot be read")) from error
@@ -118,6 +125,7 @@ async def serve_speech(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
         raise DecodeError("expected `model` and `input` as strings")
     if wanted is not None and wanted not in FORMS:
         raise DecodeError(f"expected one of {', '.join(FORMS)}", "response_format")
+    check_model(gateway.now, http.holder, model)
     targets = gateway.now.targets(model, lambda: 0.0)
     if targets and targets[0][0].spec.kind == DEMO:
         _check_whole(body)

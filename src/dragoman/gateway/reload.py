@@ -29,6 +29,7 @@ FIXED = (
     "state",
     "state_prefix",
     "on_state_loss",
+    "admin_port",
 )
 
 
@@ -47,7 +48,7 @@ def check_drops(old: Settings, new: Settings) -> None:
     """Refuses a file that no longer mentions its providers or its keys: most likely it was cut short."""
     if old.says_providers and not new.says_providers:
         raise ConfigError(new.source, "providers", "there is none any more; if you mean that, say `demo = true`")
-    if old.client_keys and not new.says_keys:
+    if old.all_keys and not new.says_keys:
         raise ConfigError(new.source, "client_keys", "there is none any more; if you mean that, say `client_keys = []`")
 
 
@@ -94,7 +95,7 @@ def _needs_restart(old: Settings, new: Settings, access: Access) -> list[str]:
     late = [name for name in FIXED if getattr(new, name) != getattr(old, name)]
     if bool(old.tls_cert) != bool(new.tls_cert):
         late.append("tls_cert")  # a socket speaks HTTP or HTTPS as long as it lives
-    if old.client_keys and not new.client_keys and not access.keys.any_good:
+    if old.all_keys and not new.all_keys and not access.keys.any_good:
         late.append("client_keys")  # keys stay needed while this process runs, and now there is none
     return late
 

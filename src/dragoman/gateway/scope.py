@@ -6,15 +6,18 @@ from typing import TypeVar, cast
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from dragoman.accounts.prices import Cost
 from dragoman.convert import open_carrier
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
+from dragoman.gateway.charge import Charge, end_charge, find_cost, find_usage, make_row
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.response_routes import Resolved
 from dragoman.gateway.state import Gateway, Generation
-from dragoman.gateway.xray import Xray, keep, keep_try
+from dragoman.gateway.xray import Xray, keep, keep_try, show
+from dragoman.jsontypes import dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyStart
 from dragoman.model.reply import Reply, Usage
@@ -59,6 +62,9 @@ class Scope:
         self.usage: Usage | None = None
         self.failure: Failure | None = None
         self.first_s: float | None = None
+        self.charge: Charge | None = None  # what it holds of its key
+        self.events = self.streamed = 0  # of a stream so far, and its bytes: for an estimate if it breaks
+        self._cost: tuple[Cost | None] | None = None  # once it is known
         self.sent: list[bytes] = []  # for X-ray
         self.ending: Failure | None = None  # why it is being ended from outside
         self._over = False
@@ -129,11 +135,36 @@ class Scope:
             self.client_request.request = replace(self.client_request.request, messages=())
             self.client_request.decoded = None
 
+    @property
+    def cost(self) -> Cost | None:
+        """None is unknown."""
+        if self._cost is None:
+            self._cost = (find_cost(self, find_usage(self)[0]),)
+        return self._cost[0]
+
+    def record(self) -> None:
+        """Writes the request down, before its client has read the end of its answer. Only the first call counts."""
+        charge = self.charge
+        if charge is None or charge.books is None or charge.recorded:
+            return
+        charge.recorded = True
+        usage, estimated = find_usage(self)
+        charge.books.record(make_row(self, charge, usage, self.cost, estimated=estimated))
+
+    def show_bodies(self) -> str:
+        """What was asked and answered, masked as X-ray masks."""
+        asked = show(self.client_request.raw) if self.client_request is not None else None
+        said = show(b"".join(self.sent) or (self.answer.raw if self.answer is not None else b""))
+        return dump_json({"asked": asked, "reply": said}).decode()
+
     def finish(self) -> None:
         """Gives back what the request uses and reports it. Only the first call counts."""
         if self._over:
             return
         self._over = True
+        self.record()
+        if self.charge is not None:
+            end_charge(self, self.charge)
         if self.answer is not None:
             self.usage = self.usage or self.answer.usage
             self.failure = self.failure or self.answer.failure
@@ -168,9 +199,11 @@ class Scope:
             status=self.status or "left",
             model=self.model,
             upstream=upstream,
-            key=self.http.key_id,
+            key=(self.http.holder.name if self.http.holder is not None else "") or self.http.key_id,
+            team=self.http.holder.team if self.http.holder is not None else None,
             input=_sum(usage.input, usage.cache_read, usage.cache_write),
             output=_sum(usage.output, usage.reasoning),
+            cost=self.cost if self.answer is not None else None,
             first_ms=None if self.first_s is None else round(self.first_s * 1000),
             ms=round(seconds * 1000),
             waited_ms=round(sum([a.waited_s for a in self.attempts]) * 1000),

@@ -4,7 +4,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from dragoman.accounts.grants import FileKey
 from dragoman.gateway.mcp_settings import McpSettings
+from dragoman.gateway.team_settings import TeamSettings
 from dragoman.upstream.profiles import Rows
 from dragoman.upstream.spec import Upstream
 
@@ -56,7 +58,14 @@ class Settings(Struct, frozen=True, kw_only=True):
     tls_cert: str = ""  # this gateway's own certificate: then it speaks HTTPS
     tls_key: str = ""  # its key, if it is not in the same file
     mcp: McpSettings = McpSettings()
+    teams: TeamSettings = TeamSettings()  # keys with limits, teams, prices, budgets, the ledger
+    admin_port: int | None = None  # a loopback port for /admin, /metrics and /xray, which are then only there
     source: str = ""  # the file it comes from
     says_providers: bool = False  # the file names providers, or asks for the demo model
     says_keys: bool = False  # the file has `client_keys`, even if it is empty
     found: tuple[str, ...] = ()  # what was found without a file
+
+    @property
+    def all_keys(self) -> tuple[str | FileKey, ...]:
+        """Every key of the configuration."""
+        return (*self.client_keys, *self.teams.keys)

@@ -93,7 +93,7 @@ def make_access(settings: Settings, env: Mapping[str, str], bound: str = "") -> 
     store = open_key_store(state_folder(env))
     if bound:
         _keep_pepper(store, settings)
-    keys = ClientKeys(store, settings.client_keys, needed=public)
+    keys = ClientKeys(store, settings.all_keys, teams=settings.teams.teams, needed=public)
     if keys.away:
         raise ConfigError(store.name, "", keys.away)
     return _fill_access(settings, keys, public=public)
@@ -103,14 +103,15 @@ def renew_access(old: Access, settings: Settings, *, forget: bool = False) -> Ac
     """For a new configuration. The socket stays what it is, whatever the configuration says now."""
     if old.keys.store is not None and not old.keys.has_read:  # one that vanished is not made anew
         _keep_pepper(old.keys.store, settings)
-    access = _fill_access(settings, old.keys.renew(settings.client_keys, forget=forget), public=old.public)
+    keys = old.keys.renew(settings.all_keys, teams=settings.teams.teams, forget=forget)
+    access = _fill_access(settings, keys, public=old.public)
     access.count_on(old)
     return access
 
 
 def _keep_pepper(store: KeyStore, settings: Settings) -> None:
     """Stored responses of a key of the configuration are found again after a restart only if the pepper is kept."""
-    if settings.client_keys:
+    if settings.all_keys:
         with suppress(ConfigError):  # without a place for it nothing is stored either
             store.prepare()
 

@@ -1,5 +1,6 @@
 """Gateway: the state of a running process. Routes are functions on it (app.py lists them)."""
 
+import asyncio
 import random
 import secrets
 import time
@@ -8,7 +9,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from dragoman.accounts import budgets, journal, ledger
+from dragoman.accounts.bookkeeper import Bookkeeper
+from dragoman.accounts.grants import Holder
+from dragoman.accounts.prices import Price, PriceTable
 from dragoman.gateway.auth import Access
+from dragoman.gateway.charge import KeyLimits, tell_webhook
 from dragoman.gateway.log import Log
 from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.response_store import ResponseStore
@@ -20,7 +26,7 @@ from dragoman.upstream import learned_file, model_lists
 from dragoman.upstream.admission import LimitedQueue, Limits, ProcessLimits
 from dragoman.upstream.learned_file import LearnedFile
 from dragoman.upstream.model_lists import ModelLists
-from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models
+from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models, plain_name
 from dragoman.upstream.send import Sender
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.transport import Transport
@@ -47,6 +53,7 @@ class Generation:
         self.upstream_states = upstream_states
         self.access = access
         self.models: dict[str, str] = {}
+        self.prices = PriceTable(settings.teams.prices)
         self._weighted = (
             len({upstream.weight for upstream in routes.upstreams}) > 1
         )  # then each request chooses at random
@@ -74,6 +81,18 @@ class Generation:
             self._known[model] = pairs
         return pairs
 
+    def plain_name(self, model: str) -> str:
+        """As the configuration names it: Gemini says models/x, Ollama x:latest."""
+        return plain_name(model, self.routes)
+
+    def price_of(self, model: str) -> Price | None:
+        """The price where a model is asked for first; None if it is unknown."""
+        targets = self.targets(model, lambda: 0.0)
+        if not targets:
+            return None
+        target = targets[0][1]
+        return self.prices.find(target.upstream.name, target.upstream.kind, target.model)
+
 
 class Gateway:
     def __init__(self, settings: Settings, access: Access, *, log: Log, limits: Limits | None = None) -> None:
@@ -83,6 +102,8 @@ class Gateway:
         self.log = log
         self._own_limits = ProcessLimits(self.clock)
         self.limits: Limits = limits or self._own_limits
+        self.key_limits = KeyLimits(self.limits, self.clock)
+        self.books: Bookkeeper | None = None  # made when a request needs it
         self.transport = Transport()
         self.sender = Sender(self.transport)
         self.metrics = Metrics()
@@ -135,6 +156,32 @@ class Gateway:
         limited = (upstream.at_once, upstream.rpm, upstream.tpm) != (None, None, None)
         return open_queue(upstream, self.limits if limited else self._own_limits)
 
+    def find_books(self, holder: Holder | None) -> Bookkeeper | None:
+        """Where the requests of a key are written down; None if they are not."""
+        settings = self.now.settings
+        wanted = settings.teams.ledger.on
+        if wanted is None:
+            wanted = holder is not None
+        if not wanted and (holder is None or not holder.budgeted):
+            return None
+        if self.books is None and settings.store_path is not None:
+            self.books = self._open_books(settings)
+        return self.books
+
+    def _open_books(self, settings: Settings) -> Bookkeeper:
+        folder = settings.store_path.parent if settings.store_path is not None else Path()
+        rules = settings.teams
+        return Bookkeeper(
+            journal.Journal(folder / journal.FOLDER),
+            ledger.SqliteLedger(folder / ledger.FILE) if rules.ledger.on is not False else None,
+            budgets.SqliteBudgets(folder / budgets.FILE),
+            budgets.SqliteBudgets(folder / budgets.FILE),
+            keep_days=rules.ledger.keep_days,
+            lease_s=rules.budgets.lease_s,
+            tell=lambda passed: tell_webhook(self.now.settings.teams.budgets.webhook, passed),
+            wall=self.wall,
+        )
+
     def replace(self, settings: Settings, access: Access) -> None:
         """Takes a new configuration. Upstreams that did not change keep their limits, keys and breakers."""
         new = self.build(settings, access, self.now.number + 1)
@@ -162,5 +209,7 @@ class Gateway:
             await self.closers.pop()()
         await self.model_lists.close()
         await self.transport.close()
+        if self.books is not None:
+            await asyncio.to_thread(self.books.close)
         self.store.close()
         self.state_store.close()

@@ -90,8 +90,11 @@ class StreamWriter:
                 if piece is None:
                     break
                 out = self._out(piece)
+                scope.events += len(piece.events)
+                scope.streamed += len(out)
                 if self._finished and not self._stored:
                     await self._store(answer)
+                    scope.record()
                 if out:
                     if scope.first_s is None:
                         scope.first_s = scope.gateway.clock() - scope.started

@@ -105,7 +105,7 @@ def make_row(seq: int, scope: "Scope", notes: tuple[Note, ...], seconds: float) 
         seq=seq,
         id=scope.http.id,
         time=round(scope.gateway.wall() * 1000),
-        key=scope.http.key_id,
+        key=(scope.http.holder.name if scope.http.holder is not None else "") or scope.http.key_id,
         program=scope.http.headers.get("user-agent", "").partition(" ")[0][:LONGEST_NAME],
         door=scope.door,
         asked=scope.model,
@@ -117,7 +117,7 @@ def make_row(seq: int, scope: "Scope", notes: tuple[Note, ...], seconds: float) 
         ms=round(seconds * 1000),
         input=_sum(usage.input, usage.cache_read, usage.cache_write) if usage else None,
         output=_sum(usage.output, usage.reasoning) if usage else None,
-        cost=None,
+        cost=str(cost) if scope.answer is not None and (cost := scope.cost) is not None else None,
         notes=ranks,
     )
 

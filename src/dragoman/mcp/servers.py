@@ -7,7 +7,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,14 +158,16 @@ class ServerPool:
             await asyncio.to_thread(_load_package)
             self._package_loaded = True
 
-    def make_toolbox(self, names: Sequence[str] | None = None) -> McpToolbox:
-        """The tools of these servers, or of all servers."""
+    def make_toolbox(
+        self, names: Sequence[str] | None = None, allows: Callable[[str, str], bool] = lambda server, tool: True
+    ) -> McpToolbox:
+        """The tools of these servers, or of all servers, that may be used."""
         specs = self.list_specs()
         chosen = list(specs) if names is None else list(dict.fromkeys(names))
         if missing := [name for name in chosen if name not in specs]:
             known_names = ", ".join(specs) or "none"
             raise UnknownServerError(f"there is no MCP server {missing[0][:100]!r}; the servers are: {known_names}")
-        return McpToolbox([self._connection(specs[name]) for name in chosen if not specs[name].disabled])
+        return McpToolbox([self._connection(specs[name]) for name in chosen if not specs[name].disabled], allows)
 
     async def list_new_servers(self, timeout_s: float = FIRST_LIST_S) -> None:
         """Connects to all servers that were not used yet, at the same time, and waits at most `timeout_s`."""

@@ -6,7 +6,7 @@ Providers see a tool as `server__tool`. People and the text protocol see `server
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from dragoman.errors import DecodeError
@@ -25,7 +25,11 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class McpToolbox:
-    def __init__(self, connections: "Sequence[ServerConnection]") -> None:
+    def __init__(
+        self, connections: "Sequence[ServerConnection]", allows: Callable[[str, str], bool] = lambda server, tool: True
+    ) -> None:
+        """`allows`: whether a tool of a server may be listed and called."""
+        self._allows = allows
         self._connections = {connection.spec.name: connection for connection in connections}
         self._tool_ids: dict[str, ToolId] = {}
         self._known_ids: dict[str, ToolId] = {}  # including tools that are not listed any more
@@ -47,6 +51,7 @@ class McpToolbox:
             for server, found in zip(self._connections, lists, strict=True)
             if not isinstance(found, BaseException)
             for tool in found
+            if self._allows(server, tool.name)
         }
 
     def make_label(self, name: str) -> str:
@@ -65,6 +70,8 @@ class McpToolbox:
         except DecodeError as error:
             return make_failed_result(call, f"{call.name} was not called: its arguments are {error}")
         server, tool = tool_id
+        if not self._allows(server, tool):
+            return self._explain_unknown(call)
         return await self._connections[server].call(call, tool, arguments)
 
     def _explain_unknown(self, call: ToolCall) -> ToolResult:

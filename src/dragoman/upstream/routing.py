@@ -45,7 +45,7 @@ def is_legal_model(name: str) -> bool:
 
 def find_targets(routes: Routes, model: str, dice: Callable[[], float]) -> list[Target]:
     """Every target for a model, best first. Empty only when there is no upstream at all."""
-    name = _plain(model, routes)
+    name = plain_name(model, routes)
     found: list[Target] = []
     for word in routes.aliases.get(name, (name,)):
         found += [target for target in _find(routes, word, dice) if target not in found]
@@ -65,7 +65,7 @@ def list_models(routes: Routes) -> dict[str, str]:
     return names
 
 
-def _plain(model: str, routes: Routes) -> str:
+def plain_name(model: str, routes: Routes) -> str:
     """Without what dialects add: Gemini says models/x, Ollama x:latest."""
     name = model.removeprefix("models/")
     if not name:

@@ -1,0 +1,1 @@
+"""Who may spend what, what it costs, and what was spent."""

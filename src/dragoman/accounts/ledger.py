@@ -1,0 +1,264 @@
+"""The ledger: one row for each request and each of its attempts, and sums by the hour.
+
+A row is first one line of a journal file (journal.py), then a row of SQLite. It is known by its id, so that a journal
+that is read twice counts once. Single rows are kept for some days; the sums stay.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from dragoman.accounts.budgets import Line
+
+FILE = "ledger.db"
+BUSY_S = 30.0
+COUNTERS = ("input", "cache_read", "cache_write", "output", "reasoning")
+# What sums can be grouped by. `day` and `hour` are made of the time.
+SUMMED = ("team", "key", "door", "upstream", "model", "currency", "day", "hour")
+DETAILS = ("client", "asked", "status", "tags")  # only as long as single rows are kept
+MOST_ROWS = 10_000  # of one answer to a query
+_FORGET_AT_ONCE = 5000
+
+
+class AttemptRow(Struct, frozen=True, array_like=True):
+    upstream: str
+    model: str
+    status: int | None
+    failure: str | None
+    waited_ms: int
+
+
+class LedgerRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    id: str
+    at: float  # when it began
+    key: str = ""  # the key's name, or its id if it has none
+    key_id: str = ""
+    team: str = ""
+    tags: str = ""
+    client: str = ""  # the program that asked
+    door: str = ""
+    asked: str = ""  # the model, as the client named it
+    upstream: str = ""
+    model: str = ""  # that answered
+    input: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+    cost: int | None = None  # micro-units; None is unknown
+    currency: str = ""
+    status: int = 0  # 0: the client left
+    failure: str = ""
+    first_ms: int | None = None
+    total_ms: int = 0
+    tries: int = 0
+    harmless: int = 0  # notes, by rank
+    changed: int = 0
+    lost: int = 0
+    estimated: bool = False  # the counters are ours, not the provider's
+    bodies: str = ""  # masked; only for keys that ask for it
+    attempts: tuple[AttemptRow, ...] = ()
+    charged: tuple[Line, ...] = ()  # the budgets that it counts against
+
+
+class Sums(Struct, frozen=True, kw_only=True):
+    """One line of a usage report."""
+
+    by: dict[str, str | int]
+    requests: int
+    failed: int
+    unpriced: int  # requests whose cost is unknown
+    input: int
+    cache_read: int
+    cache_write: int
+    output: int
+    reasoning: int
+    cost: int  # micro-units, of the requests whose cost is known
+    total_ms: int
+
+
+class Page(Struct, frozen=True, kw_only=True):
+    rows: tuple[LedgerRow, ...]
+    cursor: str = ""  # where the next page begins; "" at the end
+
+
+class Ledger(Protocol):
+    """An OSError: it cannot be used now. Its rows then wait in the journal."""
+
+    def add(self, rows: Sequence[LedgerRow]) -> None:
+        """In one transaction. A row that is known is left as it is."""
+
+    def sum(self, by: Sequence[str], since: float, until: float, where: dict[str, str]) -> list[Sums]: ...
+
+    def page(self, since: float, until: float, where: dict[str, str], cursor: str, most: int) -> Page:
+        """Rows from the newest to the oldest."""
+
+    def forget(self, before: float) -> int:
+        """Deletes single rows; how many."""
+
+    def close(self) -> None: ...
+
+
+_TEXTS = ("key", "key_id", "team", "tags", "client", "door", "asked", "upstream", "model")
+_REST = (*COUNTERS, "cost", "currency", "status", "failure", "first_ms", "total_ms", "tries")
+_LAST = ("harmless", "changed", "lost", "estimated", "bodies")
+COLUMNS = ("id", "at", *_TEXTS, *_REST, *_LAST)
+_NUMBERS = {*COUNTERS, "cost", "status", "first_ms", "total_ms", "tries", "harmless", "changed", "lost", "estimated"}
+_KEYS = ("hour", "key", "team", "door", "upstream", "model", "currency")
+_ADDED = ("requests", "failed", "unpriced", *COUNTERS, "cost", "total_ms")
+_SCHEMA = f"""
+create table if not exists requests (
+    id text primary key, at real not null,
+    {", ".join(f"{name} {'integer' if name in _NUMBERS else 'text'}" for name in COLUMNS[2:])}
+);
+create index if not exists requests_at on requests (at, id);
+create table if not exists attempts (
+    request text, number integer, upstream text, model text, status integer, failure text, waited_ms integer,
+    primary key (request, number)
+) without rowid;
+create table if not exists sums (
+    hour integer, {", ".join(f"{name} text" for name in _KEYS[1:])},
+    {", ".join(f"{name} integer not null default 0" for name in _ADDED)},
+    primary key ({", ".join(_KEYS)})
+) without rowid;
+create trigger if not exists requests_sum after insert on requests begin
+    insert into sums values (
+        cast(new.at / 3600 as integer), new.key, new.team, new.door, new.upstream,
+        case when new.status between 1 and 399 then new.model else '' end, new.currency,
+        1, new.status >= 400, new.cost is null, {", ".join(f"coalesce(new.{name}, 0)" for name in COUNTERS)},
+        coalesce(new.cost, 0), new.total_ms
+    ) on conflict do update set {", ".join(f"{name} = {name} + excluded.{name}" for name in _ADDED)};
+end;
+"""  # noqa: S608  # our own names
+_INSERT = f"insert or ignore into requests values ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # our own names
+_TRY = "insert or ignore into attempts values (?, ?, ?, ?, ?, ?, ?)"
+_DAY = {"day": "strftime('%Y-%m-%d', {time}, 'unixepoch')", "hour": "strftime('%Y-%m-%d %H:00', {time}, 'unixepoch')"}
+
+
+class SqliteLedger:
+    def __init__(self, path: Path, read_only: bool = False) -> None:
+        self._path = path
+        self._read_only = read_only
+        self._db: sqlite3.Connection | None = None
+
+    def add(self, rows: Sequence[LedgerRow]) -> None:
+        tries = [
+            (row.id, number, *(getattr(one, name) for name in AttemptRow.__struct_fields__))
+            for row in rows
+            for number, one in enumerate(row.attempts, 1)
+        ]
+        with self._use() as db:
+            db.execute("begin immediate")
+            try:
+                db.executemany(_INSERT, [[getattr(row, name) for name in COLUMNS] for row in rows])
+                db.executemany(_TRY, tries)
+            except BaseException:
+                db.rollback()
+                raise
+            db.execute("commit")
+
+    def sum(self, by: Sequence[str], since: float, until: float, where: dict[str, str]) -> list[Sums]:
+        if unknown := [word for word in (*by, *where) if word not in (*SUMMED, *DETAILS)]:
+            raise ValueError(f"{unknown[0]}: expected some of {', '.join((*SUMMED, *DETAILS))}")
+        details = any(word in DETAILS for word in (*by, *where))
+        names = [_DAY[word].format(time="at" if details else "hour * 3600") if word in _DAY else word for word in by]
+        source = _DETAILED if details else _SUMMED_FROM
+        what = ", ".join((*names, *source.sums))
+        asked = f"select {what} from {source.table} where {source.time}"  # noqa: S608  # our own names
+        asked += "".join(f" and {word} = ?" for word in where) + (f" group by {', '.join(names)}" if names else "")
+        first, last = (since, until) if details else (int(since // 3600), int(until // 3600))
+        with self._use() as db:
+            found = db.execute(asked, (first, last, *where.values())).fetchall()
+        size = len(names)
+        sums = [
+            Sums(by=dict(zip(by, row[:size], strict=True)), **dict(zip(_ADDED, row[size:], strict=True)))
+            for row in found
+            if row[size]
+        ]
+        return sorted(sums, key=lambda line: (-line.cost, -line.requests, str(line.by)))
+
+    def page(self, since: float, until: float, where: dict[str, str], cursor: str, most: int) -> Page:
+        if unknown := [word for word in where if word not in COLUMNS]:
+            raise ValueError(f"{unknown[0]}: expected some of {', '.join(COLUMNS)}")
+        at, _, row_id = cursor.partition(",")
+        last = (float(at), row_id) if cursor else (until, "\U0010ffff")
+        most = min(max(most, 1), MOST_ROWS)
+        what = ", ".join(COLUMNS)
+        asked = f"select {what} from requests where at >= ? and (at, id) < (?, ?)"  # noqa: S608  # our own names
+        asked += "".join(f" and {word} = ?" for word in where) + " order by at desc, id desc limit ?"
+        with self._use() as db:
+            found = db.execute(asked, (since, *last, *where.values(), most)).fetchall()
+            rows = tuple(_row(values, db) for values in found)
+        return Page(rows=rows, cursor=f"{rows[-1].at!r},{rows[-1].id}" if len(rows) == most else "")
+
+    def forget(self, before: float) -> int:
+        """In small steps, so that no writer waits for long."""
+        gone = 0
+        while True:
+            with self._use() as db:
+                asked = "select id from requests where at < ? order by at limit ?"
+                ids = db.execute(asked, (before, _FORGET_AT_ONCE)).fetchall()
+                db.execute("begin immediate")
+                db.executemany("delete from attempts where request = ?", ids)
+                db.executemany("delete from requests where id = ?", ids)
+                db.execute("commit")
+            gone += len(ids)
+            if len(ids) < _FORGET_AT_ONCE:
+                return gone
+
+    def close(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    @contextmanager
+    def _use(self) -> Iterator[sqlite3.Connection]:
+        try:
+            yield self._db or self._open()
+        except sqlite3.Error as error:
+            raise OSError(f"{self._path}: {error}") from error
+
+    def _open(self) -> sqlite3.Connection:
+        if self._read_only and not self._path.exists():
+            raise OSError(f"{self._path}: there is no ledger yet")
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+        try:
+            db.execute("pragma journal_mode = wal")
+            db.execute("pragma synchronous = full")  # a journal file is deleted after this commit
+            db.executescript(_SCHEMA)
+        except BaseException:
+            db.close()
+            raise
+        self._path.chmod(0o600)
+        self._db = db
+        return db
+
+
+class _Source(Struct, frozen=True):
+    table: str
+    time: str
+    sums: tuple[str, ...]
+
+
+_SUMMED_FROM = _Source("sums", "hour >= ? and hour <= ?", tuple(f"sum({name})" for name in _ADDED))
+_DETAILED = _Source(
+    "requests",
+    "at >= ? and at <= ?",
+    (
+        *("count(*)", "sum(status >= 400)", "sum(cost is null)"),
+        *(f"coalesce(sum({name}), 0)" for name in (*COUNTERS, "cost", "total_ms")),
+    ),
+)
+
+
+def _row(values: tuple[object, ...], db: sqlite3.Connection) -> LedgerRow:
+    said = dict(zip(COLUMNS, values, strict=True))
+    said["estimated"] = bool(said["estimated"])
+    asked = "select upstream, model, status, failure, waited_ms from attempts where request = ? order by number"
+    tries = tuple(AttemptRow(*one) for one in db.execute(asked, (said["id"],)))
+    return LedgerRow(**said, attempts=tries)  # type: ignore[arg-type]  # as the table has them

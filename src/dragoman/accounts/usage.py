@@ -1,0 +1,168 @@
+"""Reports on the ledger: who used how much, as a table with small charts, and exports to CSV, JSON and Parquet."""
+
+import csv
+import io
+import re
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from dragoman.accounts.ledger import COLUMNS, COUNTERS, Ledger, LedgerRow, Sums
+from dragoman.accounts.money import read_duration_s, write_amount
+
+BARS = "▁▂▃▄▅▆▇█"
+CHART = 14  # columns of a chart
+FIELDS = ("requests", "failed", "unpriced", *COUNTERS, "cost", "total_ms")
+PAGE = 5000
+
+
+class ReportLine(Struct, frozen=True, kw_only=True):
+    sums: Sums
+    chart: tuple[int, ...]  # requests in equal parts of the time
+
+
+def read_since(text: str, now: float) -> float:
+    """`7d` before now, or a day as 2026-11-01."""
+    try:
+        return now - read_duration_s(text)
+    except ValueError:
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"expected 7d, 12h or a day as 2026-11-01, found {text[:50]!r}") from None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def make_report(
+    ledger: Ledger, by: Sequence[str], since: float, until: float | None = None, where: dict[str, str] | None = None
+) -> list[ReportLine]:
+    """Money of two currencies is never added up: there is a line for each."""
+    until = time.time() if until is None else until
+    groups = [word for word in dict.fromkeys((*by, "currency")) if word]
+    sums = ledger.sum(groups, since, until, where or {})
+    clock = "hour" if until - since <= 3 * 86_400 else "day"
+    charts: dict[tuple[object, ...], dict[str, int]] = {}
+    if clock not in groups:
+        for line in ledger.sum([*groups, clock], since, until, where or {}):
+            at = tuple(line.by[word] for word in groups)
+            charts.setdefault(at, {})[str(line.by[clock])] = line.requests
+    return [ReportLine(sums=line, chart=_chart(charts.get(tuple(line.by.values()), {}), since, until)) for line in sums]
+
+
+def _chart(counts: dict[str, int], since: float, until: float) -> tuple[int, ...]:
+    parts = [0] * CHART
+    for word, count in counts.items():
+        at = datetime.fromisoformat(word).replace(tzinfo=UTC).timestamp()
+        place = int((at - since) / max(until - since, 1) * CHART)
+        parts[min(max(place, 0), CHART - 1)] += count
+    return tuple(parts)
+
+
+def draw(chart: Sequence[int]) -> str:
+    most = max(chart, default=0)
+    return "".join(BARS[count * (len(BARS) - 1) // most] if count else " " for count in chart) if most else ""
+
+
+def write_table(report: Sequence[ReportLine], by: Sequence[str]) -> str:
+    """For a terminal. A cost that is unknown for some requests says so."""
+    head = [*by, "requests", "failed", "input", "output", "cost", ""]
+    rows = [head]
+    for line in report:
+        sums = line.sums
+        groups = [str(sums.by[word]) or "-" for word in by]
+        given, made = sums.input + sums.cache_read + sums.cache_write, sums.output + sums.reasoning
+        numbers = [f"{number:,}" for number in (sums.requests, sums.failed, given, made)]
+        rows.append([*groups, *numbers, write_cost(sums), draw(line.chart)])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    texts = len(by)
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i < texts or i == len(head) - 1 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def write_cost(sums: Sums) -> str:
+    known = (
+        f"{write_amount(sums.cost)} {sums.by.get('currency') or ''}".strip() if sums.unpriced < sums.requests else ""
+    )
+    unknown = f"{sums.unpriced} unknown" if sums.unpriced else ""
+    return " + ".join(part for part in (known, unknown) if part)
+
+
+def write_csv(report: Sequence[ReportLine], by: Sequence[str]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([*by, "currency", *FIELDS])
+    for line in report:
+        values = [getattr(line.sums, name) for name in FIELDS]
+        writer.writerow([*(line.sums.by[word] for word in by), line.sums.by["currency"], *values])
+    return out.getvalue()
+
+
+# ---------------------------------------------------------------- single rows
+
+
+def all_rows(ledger: Ledger, since: float, until: float, where: dict[str, str]) -> Iterator[LedgerRow]:
+    cursor = ""
+    while True:
+        page = ledger.page(since, until, where, cursor, PAGE)
+        yield from page.rows
+        cursor = page.cursor
+        if not cursor:
+            return
+
+
+def export(rows: Iterator[LedgerRow], path: Path) -> int:
+    """To a file of the kind that its name says: .csv, .jsonl or .parquet. How many rows there are."""
+    match path.suffix:
+        case ".csv":
+            return _export_csv(rows, path)
+        case ".jsonl" | ".json":
+            return _export_json(rows, path)
+        case ".parquet":
+            return _export_parquet(rows, path)
+        case _:
+            raise ValueError(f"expected a name that ends in .csv, .jsonl or .parquet, found {path.name!r}")
+
+
+def _export_csv(rows: Iterator[LedgerRow], path: Path) -> int:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        count = 0
+        for row in rows:
+            writer.writerow([getattr(row, name) for name in COLUMNS])
+            count += 1
+    return count
+
+
+def _export_json(rows: Iterator[LedgerRow], path: Path) -> int:
+    with path.open("wb") as file:
+        count = 0
+        for row in rows:
+            file.write(msgspec.json.encode(row) + b"\n")
+            count += 1
+    return count
+
+
+def _export_parquet(rows: Iterator[LedgerRow], path: Path) -> int:
+    """By pyarrow, if it is installed."""
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise ValueError("Parquet needs pyarrow: pip install pyarrow") from None
+    kinds = {"int": arrow.int64(), "float": arrow.float64(), "bool": arrow.bool_()}
+    hints = {name: str(LedgerRow.__annotations__[name]).replace("<class '", "") for name in COLUMNS}
+    schema = [(name, kinds.get(re.split(r"[^a-z]", hints[name])[0], arrow.string())) for name in COLUMNS]
+    found = [{name: getattr(row, name) for name in COLUMNS} for row in rows]
+    parquet.write_table(arrow.Table.from_pylist(found, arrow.schema(schema)), path)
+    return len(found)

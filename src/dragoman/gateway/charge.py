@@ -1,0 +1,360 @@
+"""What a request costs its key: models it may use, limits by the minute, its budget, and its row in the ledger."""
+
+import logging
+import re
+import urllib.request
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from dragoman.accounts.budgets import Line, Passed, Refused, Spent, find_reset, make_lines
+from dragoman.accounts.grants import Account, Holder
+from dragoman.accounts.ledger import AttemptRow, LedgerRow
+from dragoman.accounts.money import write_amount, write_time
+from dragoman.accounts.prices import Cost, Price, count_cost
+from dragoman.errors import UpstreamError
+from dragoman.failure import Failure
+from dragoman.jsontypes import dump_json
+from dragoman.log_line import LogLine
+from dragoman.model.messages import Image
+from dragoman.model.reply import Usage
+from dragoman.upstream.admission import LimitedQueue, Limits, Ticket
+
+if TYPE_CHECKING:
+    from dragoman.accounts.bookkeeper import Bookkeeper
+    from dragoman.gateway.scope import Scope
+    from dragoman.gateway.state import Generation
+
+log = logging.getLogger(__name__)
+CHARS_PER_TOKEN = 4
+WEBHOOK_S = 10.0
+USUAL_OUTPUT = 4096  # tokens that are reserved; most answers are far shorter than what a client allows
+FRAME_BYTES = 250  # of a stream's frame, around its text
+LONGEST_TAGS = 200
+_PROGRAM = re.compile(r"[A-Za-z0-9._@-]{1,40}")
+Place: TypeAlias = tuple[LimitedQueue, Ticket]
+FULL = ("queue_full", "queue_timeout")
+_PER = {"rpm": "requests a minute", "tpm": "tokens a minute", "at_once": "requests at once"}
+
+
+# ---------------------------------------------------------------- models
+
+
+def check_model(now: "Generation", holder: Holder | None, model: str) -> None:
+    """A 403 if the key may not use a model of this name."""
+    if holder is not None and not holder.free_models and not may_use(now, holder, model):
+        words = f"this key may not use the model {model[:200]!r}"
+        raise UpstreamError(
+            Failure(kind="forbidden", status=403, code="model_not_allowed", param="model", message=words)
+        )
+
+
+def may_use(now: "Generation", holder: Holder | None, model: str) -> bool:
+    return holder is None or holder.free_models or holder.may_use(now.plain_name(model))
+
+
+# ---------------------------------------------------------------- limits by the minute
+
+
+class KeyLimits:
+    """The limits of keys and teams. A request that does not fit is refused at once; the queue is for upstreams."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
+        self._limits, self._clock = limits, clock
+        self._queues: dict[str, tuple[Account, LimitedQueue]] = {}
+
+    async def enter(self, holder: Holder, tokens: int) -> list[Place]:
+        """Places at all limits, or at none and a 429."""
+        entered: list[Place] = []
+        try:
+            for account in holder.limited:
+                queue, ticket = self._find(account), Ticket(holder.id, tokens)
+                try:
+                    await queue.enter(ticket, 0.0)
+                except UpstreamError as error:
+                    if error.failure.code not in FULL:
+                        raise
+                    raise UpstreamError(_over(account, queue, tokens, self._clock())) from error
+                entered.append((queue, ticket))
+        except BaseException:
+            self.leave(entered, sent=False)
+            raise
+        return entered
+
+    def leave(self, entered: Sequence[Place], *, sent: bool, tokens: int | None = None) -> None:
+        for queue, ticket in entered:
+            queue.leave(ticket, sent=sent, tokens=tokens)
+
+    def _find(self, account: Account) -> LimitedQueue:
+        known = self._queues.get(account.name)
+        if known is not None and known[0] is account:
+            return known[1]
+        grant = account.grant
+        numbers = {"at_once": grant.at_once, "rpm": grant.rpm, "tpm": grant.tpm}
+        made = self._limits.open_queue(account.name, account.label, **numbers, queue=0)
+        self._queues[account.name] = (account, made)
+        return made
+
+
+def _over(account: Account, queue: LimitedQueue, tokens: int, now: float) -> Failure:
+    rpm, tpm = queue.admission.rpm, queue.admission.tpm
+    waits = {
+        "rpm": 0.0 if rpm is None else rpm.wait_s(now),
+        "tpm": 0.0 if tpm is None else tpm.wait_s(now, tokens),
+    }
+    name = max(waits, key=lambda kind: waits[kind])
+    if not waits[name]:
+        name = "at_once"
+    limit = getattr(account.grant, name)
+    return Failure(
+        kind="rate_limited",
+        status=429,
+        code=f"key_{name}",
+        message=f"{account.label} may have {limit} {_PER[name]}",
+        retry_after_s=max(1.0, waits.get(name, 0.0)),
+    )
+
+
+# ---------------------------------------------------------------- the budget
+
+
+class Charge(Struct):
+    """What a request holds of its key until it ends."""
+
+    holder: Holder | None = None
+    books: "Bookkeeper | None" = None
+    places: list[Place] = []
+    lines: tuple[Line, ...] = ()
+    warning: str = ""  # for a header: an account is past its soft limit
+    recorded: bool = False
+
+
+async def begin_charge(scope: "Scope", tokens: int, output: int | None, choices: int = 1) -> None:
+    """Checks the model, the limits and the budget of the key, before anything is sent."""
+    holder, gateway = scope.http.holder, scope.gateway
+    books = gateway.find_books(holder)
+    if holder is None:
+        if books is not None:
+            scope.charge = Charge(books=books)
+        return
+    check_model(scope.now, holder, scope.model)
+    charge = Charge(holder=holder, books=books)
+    if holder.limited:
+        charge.places = await gateway.key_limits.enter(holder, tokens + (output or 0))
+    scope.charge = charge
+    if holder.budgeted:
+        reserve(scope, charge, holder, books, tokens, output, choices)
+
+
+def reserve(
+    scope: "Scope",
+    charge: Charge,
+    holder: Holder,
+    books: "Bookkeeper | None",
+    tokens: int,
+    output: int | None,
+    choices: int,
+) -> None:
+    rules, now = scope.now.settings.teams.budgets, scope.gateway.wall()
+    price = scope.now.price_of(scope.model)
+    others = [one for one in holder.budgeted if one.budget and price and one.budget.currency != price.currency]
+    if price is None or others:
+        if rules.unknown_price == "refuse":
+            raise UpstreamError(_no_price(scope.model, holder, price))
+        return
+    cap = rules.policy == "cap"
+    most = USUAL_OUTPUT if output is None else min(output, USUAL_OUTPUT) if cap else output
+    estimate = count_cost(price, Usage(input=tokens, output=most * choices))
+    if estimate is None or not estimate.micros:
+        return  # it costs nothing
+    if books is None:
+        raise UpstreamError(_no_books("the state folder cannot be used"))
+    lines = make_lines(holder.budgeted, now)
+    try:
+        found = books.reserve(scope.http.unique_id, lines, estimate.micros, cap=cap)
+    except OSError as error:
+        raise UpstreamError(_no_books(type(error).__name__)) from error
+    if isinstance(found, Refused):
+        raise UpstreamError(_spent(found.spent, holder.budgeted, now))
+    charge.lines = lines
+    charge.warning = _warn(found, holder.budgeted, now)
+
+
+def _spent(spent: Spent, accounts: Sequence[Account], now: float) -> Failure:
+    """Spent is spent until the next period. What only running requests hold is free again soon."""
+    account = next(one for one in accounts if one.name == spent.account)
+    budget = account.budget
+    if spent.micros + 1 <= spent.limit and spent.reserved:
+        words = f"running requests hold the rest of the budget of {account.label} ({budget})"
+        return Failure(kind="rate_limited", status=429, code="budget_reserved", message=words, retry_after_s=2.0)
+    reset = find_reset(budget, now) if budget is not None else None
+    when = f"; it begins anew at {write_time(reset)}" if reset is not None else ""
+    return Failure(
+        kind="no_credit",
+        code="budget_exceeded",
+        message=f"the budget of {account.label} is spent ({budget}){when}",
+        retry_after_s=None if reset is None else max(reset - now, 1.0),
+    )
+
+
+def _warn(found: Sequence[Spent], accounts: Sequence[Account], now: float) -> str:
+    words = []
+    for spent, account in zip(found, accounts, strict=True):
+        if account.budget is not None and spent.percent >= account.grant.soft:
+            reset = find_reset(account.budget, now)
+            until = f", until {write_time(reset)}" if reset is not None else ""
+            words.append(f"{account.name.partition(':')[0]} {spent.percent}% of {account.budget}{until}")
+    return "; ".join(words)
+
+
+def _no_price(model: str, holder: Holder, price: Price | None) -> Failure:
+    why = "is not known" if price is None else f"is in {price.currency}, and the budget is not"
+    words = f"the price of {model[:200]!r} {why}, but {holder.budgeted[0].label} has a budget: see [prices] in the docs"
+    return Failure(kind="forbidden", status=403, code="unknown_price", param="model", message=words)
+
+
+def _no_books(why: str) -> Failure:
+    words = f"the budget of this key cannot be checked now: {why}"
+    return Failure(kind="overloaded", status=503, code="budget_unavailable", message=words, retry_after_s=2.0)
+
+
+# ---------------------------------------------------------------- the end
+
+
+def end_charge(scope: "Scope", charge: Charge) -> None:
+    """Gives back the places at the limits."""
+    if charge.places:
+        usage, _ = find_usage(scope)
+        known = [count for count in (getattr(usage, name) for name in _TOKENS) if count] if usage is not None else []
+        tokens = sum(known) if known else None
+        scope.gateway.key_limits.leave(charge.places, sent=bool(scope.attempts), tokens=tokens)
+        charge.places = []
+
+
+_TOKENS = ("input", "cache_read", "cache_write", "output", "reasoning")
+
+
+def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
+    """What a request has used, and whether that is our estimate. What was generated before a stream broke counts."""
+    answer = scope.answer
+    if answer is None:
+        return None, False
+    usage = scope.usage or answer.usage
+    whole = scope.usage is not None or answer.reply is not None
+    if whole and usage is not None and (usage.input is not None or usage.output is not None):
+        return usage, False
+    used = usage or Usage()
+    text = max(scope.events, (scope.streamed - FRAME_BYTES * scope.events) // CHARS_PER_TOKEN)
+    if answer.reply is not None:
+        text = len(answer.raw) // CHARS_PER_TOKEN
+    read = used.input if used.input is not None else max(scope.size // CHARS_PER_TOKEN, 1)
+    return replace(used, input=read, output=max(used.output or 0, text)), True
+
+
+def find_cost(scope: "Scope", usage: Usage | None) -> Cost | None:
+    """None is unknown. A request that no upstream has answered costs nothing."""
+    answer = scope.answer
+    if answer is None:
+        return None if scope.attempts and not scope.status else Cost(0, "")
+    target = answer.target
+    price = scope.now.prices.find(target.upstream.name, target.upstream.kind, target.model)
+    if price is None:
+        return None
+    images = count_images(scope) if price.image is not None else 0
+    return count_cost(price, usage, images)
+
+
+def count_images(scope: "Scope") -> int:
+    reply = scope.answer.reply if scope.answer is not None else None
+    parts = [part for choice in reply.choices for part in choice.parts] if reply is not None else []
+    return sum(isinstance(part, Image) for part in parts)
+
+
+def make_row(scope: "Scope", charge: Charge, usage: Usage | None, cost: Cost | None, *, estimated: bool) -> LedgerRow:
+    http, holder, answer, used = scope.http, charge.holder, scope.answer, usage or Usage()
+    ranks = {"harmless": 0, "changed": 0, "lost": 0}
+    for note in scope.notes:
+        ranks[note.rank] += 1
+    elapsed = scope.gateway.clock() - scope.started
+    last = scope.attempts[-1] if scope.attempts else None
+    return LedgerRow(
+        id=http.unique_id or http.id,
+        at=scope.gateway.wall() - elapsed,
+        key=(holder.name or holder.id) if holder is not None else "",
+        key_id=holder.id if holder is not None else "",
+        team=holder.team if holder is not None else "",
+        tags=read_tags(scope),
+        client=read_program(http.headers.get("user-agent", "")),
+        door=scope.door,
+        asked=scope.model[:200],
+        upstream=answer.target.upstream.name if answer is not None else last.upstream if last else "",
+        model=answer.target.model if answer is not None else last.model if last else "",
+        input=used.input,
+        cache_read=used.cache_read,
+        cache_write=used.cache_write,
+        output=used.output,
+        reasoning=used.reasoning,
+        cost=None if cost is None else cost.micros,
+        currency="" if cost is None else cost.currency,
+        status=scope.status,
+        failure=(scope.failure.code or scope.failure.kind) if scope.failure is not None else "",
+        first_ms=None if scope.first_s is None else round(scope.first_s * 1000),
+        total_ms=round(elapsed * 1000),
+        tries=len(scope.attempts),
+        harmless=ranks["harmless"],
+        changed=ranks["changed"],
+        lost=ranks["lost"],
+        estimated=estimated,
+        bodies=scope.show_bodies() if holder is not None and holder.keeps_bodies else "",
+        attempts=tuple(
+            AttemptRow(one.upstream, one.model, one.status, one.failure, round(one.waited_s * 1000))
+            for one in scope.attempts
+        ),
+        charged=charge.lines,
+    )
+
+
+def read_tags(scope: "Scope") -> str:
+    """`x-dragoman-tags`, and the parts of `metadata` that the configuration names."""
+    said = scope.http.headers.get("x-dragoman-tags", "")
+    words = [word.strip() for word in said.split(",") if word.strip()]
+    names = scope.now.settings.teams.ledger.tags
+    if names and scope.client_request is not None:
+        metadata = scope.client_request.request.metadata or {}
+        words += [f"{name}={metadata[name]}" for name in names if isinstance(metadata.get(name), str | int)]
+    tags = ",".join(sorted(set(words)))[:LONGEST_TAGS]
+    return tags if tags.isprintable() else ""
+
+
+def read_program(agent: str) -> str:
+    """The name of the program, without its version."""
+    found = _PROGRAM.match(agent)
+    return found[0] if found else ""
+
+
+def tell_webhook(url: str, passed: Sequence[Passed]) -> None:
+    """In the bookkeeper's thread. A webhook that does not answer is told once, and no request waits for it."""
+    for one in passed:
+        body = say_passed(one)
+        log.warning(LogLine(str(body["event"]), {name: value for name, value in body.items() if name != "event"}))
+        if url:
+            headers = {"content-type": "application/json", "user-agent": "dragoman"}
+            request = urllib.request.Request(url, dump_json(body), headers, method="POST")  # noqa: S310  # checked http
+            try:
+                urllib.request.urlopen(request, timeout=WEBHOOK_S).close()  # noqa: S310  # checked http
+            except (OSError, ValueError) as error:
+                log.warning(LogLine("webhook_failed", {"why": type(error).__name__}))
+
+
+def say_passed(passed: Passed) -> dict[str, object]:
+    line = passed.line
+    return {
+        "event": "budget_spent" if passed.percent >= 100 else "budget_soft_limit",
+        "account": line.account,
+        "percent": passed.percent,
+        "spent": write_amount(passed.micros),
+        "limit": write_amount(line.limit),
+        "period_began": write_time(line.period),
+    }

@@ -1,0 +1,167 @@
+"""The ledger: rows survive `kill -9`, count once, and add up."""
+
+import csv
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from dragoman.accounts import usage
+from dragoman.accounts.bookkeeper import Bookkeeper
+from dragoman.accounts.budgets import Line, SqliteBudgets
+from dragoman.accounts.journal import Journal, read_rows
+from dragoman.accounts.ledger import AttemptRow, LedgerRow, SqliteLedger
+from tests.waiting import wait_until
+
+FORK = multiprocessing.get_context("fork")
+NOON = 1_794_830_400.0
+ROW = LedgerRow(
+    id="a", at=NOON, key="ada", team="web", upstream="openai", model="gpt-5", status=200, cost=5, currency="USD"
+)
+
+
+def rows(count: int, **more: object) -> list[LedgerRow]:
+    base = {name: getattr(ROW, name) for name in ROW.__struct_fields__} | more
+    return [LedgerRow(**{**base, "id": f"{base['id']}{i}"}) for i in range(count)]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> SqliteLedger:
+    return SqliteLedger(tmp_path / "ledger.db")
+
+
+def make_books(folder: Path, ledger: SqliteLedger | None) -> Bookkeeper:
+    stores = [SqliteBudgets(folder / "budgets.db") for _ in range(2)]
+    return Bookkeeper(Journal(folder / "journal"), ledger, *stores)
+
+
+def test_a_row_counts_once_however_often_it_is_added(ledger: SqliteLedger) -> None:
+    for _ in range(3):
+        ledger.add(rows(2, input=10))
+    (sums,) = ledger.sum(["team", "day"], NOON - 60, NOON + 60, {})
+    assert sums.by == {"team": "web", "day": "2026-11-16"}
+    assert (sums.requests, sums.cost, sums.input, sums.unpriced) == (2, 10, 20, 0)
+
+
+def test_a_cost_that_is_unknown_is_counted_and_not_added(ledger: SqliteLedger) -> None:
+    ledger.add([*rows(1), *rows(2, id="b", cost=None, currency="")])
+    report = usage.make_report(ledger, ["team"], NOON - 60, NOON + 60)
+    lines = usage.write_table(report, ["team"]).splitlines()
+    assert [line.split("  ")[0] for line in lines] == ["team", "web", "web"]
+    assert "0.000005 USD" in lines[1]
+    assert "2 unknown" in lines[2]
+
+
+def test_sums_stay_when_single_rows_are_forgotten(ledger: SqliteLedger) -> None:
+    ledger.add(rows(3, attempts=(AttemptRow("openai", "gpt-5", 200, None, 0),)))
+    assert ledger.forget(NOON + 1) == 3
+    assert ledger.page(0, NOON + 60, {}, "", 10).rows == ()
+    assert ledger.sum(["key"], NOON, NOON, {})[0].requests == 3
+
+
+def test_pages_hold_every_row_once(ledger: SqliteLedger) -> None:
+    ledger.add([*rows(5, attempts=(AttemptRow("x", "m", 429, "rate_limited", 3),)), *rows(5, id="b", at=NOON + 1)])
+    found: list[LedgerRow] = []
+    cursor = ""
+    while True:
+        page = ledger.page(0, NOON + 60, {}, cursor, 3)
+        found += page.rows
+        cursor = page.cursor
+        if not cursor:
+            break
+    assert len({row.id for row in found}) == len(found) == 10
+    assert found[-1].attempts[0].failure == "rate_limited"
+    assert [row.at for row in found] == sorted((row.at for row in found), reverse=True)
+
+
+@pytest.mark.parametrize("word", ["nonsense", "id; drop table requests"])
+def test_a_name_that_is_none_is_refused(ledger: SqliteLedger, word: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        ledger.sum([word], 0, 1, {})
+    with pytest.raises(ValueError, match="expected"):
+        ledger.page(0, 1, {word: "x"}, "", 1)
+
+
+def test_rows_of_a_killed_process_are_taken_over_once_and_its_budgets_settled(
+    tmp_path: Path, ledger: SqliteLedger
+) -> None:
+    line = Line("key:a", 0, 1000)
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        books = make_books(tmp_path, SqliteLedger(tmp_path / "away" / "never.db"))
+        books._start = lambda: None  # type: ignore[method-assign]  # it dies before its first batch
+        for row in rows(20, charged=(line,)):
+            books.reserve(row.id, [line], 9, cap=True)
+            books.record(row)
+        os.write(writing, b"x")
+        signal.pause()
+
+    child = FORK.Process(target=work)
+    child.start()
+    os.read(reading, 1)
+    assert child.pid is not None
+    live = make_books(tmp_path, ledger)
+    live._take_over()
+    assert ledger.page(0, NOON + 60, {}, "", 100).rows == (), "its process lives"
+    os.kill(child.pid, signal.SIGKILL)
+    child.join(30)
+    for path in (tmp_path / "journal").iterdir():
+        with path.open("ab") as file:
+            file.write(b'{"id": "torn')
+    for _ in range(2):
+        live._take_over()
+    assert len(ledger.page(0, NOON + 60, {}, "", 100).rows) == 20
+    assert list((tmp_path / "journal").iterdir()) == []
+    (spent,) = SqliteBudgets(tmp_path / "budgets.db").read([line])
+    assert (spent.micros, spent.reserved) == (100, 0)
+    live.close()
+
+
+def test_rows_wait_in_the_journal_while_the_database_is_away(tmp_path: Path) -> None:
+    (tmp_path / "db").write_text("no folder")
+    books = make_books(tmp_path, SqliteLedger(tmp_path / "db" / "ledger.db"))
+    for row in rows(3):
+        books.record(row)
+    wait_until(lambda: books.away, "a word that rows wait")
+    assert books.waiting == 3
+    books.close()
+    kept = [row for path in (tmp_path / "journal").glob("*.jsonl") for row in read_rows(path)]
+    assert len(kept) == 3
+    healed = SqliteLedger(tmp_path / "ledger.db")
+    again = make_books(tmp_path, healed)
+    again.start()
+    wait_until(lambda: not list((tmp_path / "journal").iterdir()), "the rows in the database")
+    assert len(healed.page(0, NOON + 60, {}, "", 100).rows) == 3
+    again.close()
+
+
+def test_a_disk_that_is_full_loses_no_row_of_a_living_process(
+    tmp_path: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books = make_books(tmp_path, ledger)
+    monkeypatch.setattr("dragoman.accounts.journal.os.write", lambda file, data: 3)
+    for row in rows(3):
+        books.record(row)
+    assert books._journal.trouble == "the disk is full"
+    books.close()
+    assert len(SqliteLedger(tmp_path / "ledger.db").page(0, NOON + 60, {}, "", 100).rows) == 3
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl"])
+def test_single_rows_are_exported(tmp_path: Path, ledger: SqliteLedger, name: str) -> None:
+    ledger.add(rows(7))
+    path = tmp_path / name
+    assert usage.export(usage.all_rows(ledger, 0, NOON + 60, {"team": "web"}), path) == 7
+    if name == "out.csv":
+        with path.open(newline="") as file:
+            assert {row["key"] for row in csv.DictReader(file)} == {"ada"}
+    else:
+        assert len(read_rows(path)) == 7
+
+
+def test_a_chart_shows_when_requests_came() -> None:
+    assert usage.draw((0, 1, 4, 8)) == " ▁▄█"
+    assert usage.draw(()) == ""

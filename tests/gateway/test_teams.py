@@ -1,0 +1,369 @@
+"""Keys with limits, prices and budgets, as a client of the gateway meets them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dragoman import cli
+from dragoman.accounts import bookkeeper
+from dragoman.accounts.grants import Grant, GrantChange
+from dragoman.accounts.ledger import LedgerRow, SqliteLedger
+from dragoman.accounts.prices import read_price
+from dragoman.errors import ConfigError
+from dragoman.gateway.config import read_settings
+from dragoman.gateway.key_store import KeyChange, SqliteKeyStore
+from dragoman.gateway.team_settings import BudgetSettings, LedgerSettings, TeamSettings
+from tests.gateway.house import Script, faultline, open_house, say, stream, upstream
+from tests.gateway.test_faults import chunk
+from tests.gateway.web import Got, get, post
+from tests.waiting import wait_until
+
+PRICES = {"*": read_price({"input": 1000, "output": 1000})}
+ANSWER = {
+    "id": "x",
+    "object": "chat.completion",
+    "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},
+}
+SAID = say(200, json.dumps(ANSWER).encode())
+COST = "0.015 USD"  # fifteen tokens
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SqliteKeyStore:
+    return SqliteKeyStore(tmp_path / "keys.db")
+
+
+@pytest.fixture(autouse=True)
+def write_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bookkeeper, "WRITE_S", 0.01)
+    monkeypatch.setattr(bookkeeper, "SETTLE_S", 0.001)
+
+
+def chat(url: str, key: str, model: str = "up-model", **more: Any) -> Got:
+    body = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, **more}
+    return post(url, "/v1/chat/completions", body, {"authorization": f"Bearer {key}", "user-agent": "test/1.0"})
+
+
+class Office:
+    """A gateway with a scripted upstream, keys and a ledger."""
+
+    def __init__(self, url: str, folder: Path, store: SqliteKeyStore) -> None:
+        self.url, self.folder, self.store = url, folder, store
+
+    def rows(self, count: int) -> tuple[LedgerRow, ...]:
+        ledger = SqliteLedger(self.folder / "ledger.db")
+        wait_until(lambda: len(ledger.page(0, 1e11, {}, "", 100).rows) >= count, "rows in the ledger")
+        return ledger.page(0, 1e11, {}, "", 100).rows
+
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def office(tmp_path: Path, store: SqliteKeyStore) -> Open:
+    from contextlib import contextmanager
+
+    @contextmanager
+    def make(*scripts: Script, **rules: Any) -> Any:
+        teams = TeamSettings(prices=rules.pop("prices", PRICES), **rules)
+        with faultline(*(scripts or (SAID,) * 20)) as line:
+            up = upstream("up", "openai_chat", f"{line.url}/v1", models=("up-model", "gpt-x", "other"))
+            with open_house(up, keys=store, store_path=tmp_path / "responses.db", teams=teams) as house:
+                yield Office(house.url, tmp_path, store)
+
+    return make
+
+
+# ---------------------------------------------------------------- models
+
+
+def test_a_key_sees_and_uses_only_its_models(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada", grant=Grant(models=("gpt-*",)))
+    with office() as here:
+        listed = get(here.url, "/v1/models", {"authorization": f"Bearer {key}"}).json["data"]
+        assert [row["id"] for row in listed] == ["gpt-x"]
+        assert chat(here.url, key, "gpt-x").status == 200
+        refused = chat(here.url, key, "other")
+        assert refused.status == 403
+        assert "this key may not use the model 'other'" in refused.text
+        assert get(here.url, "/v1/models/other", {"authorization": f"Bearer {key}"}).status == 404
+        assert chat(here.url, key, "up/other").status == 403, "an upstream's name in front opens nothing"
+        claude = {"model": "other", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
+        said = post(here.url, "/v1/messages", claude, {"x-api-key": key})
+        assert (said.status, said.json["error"]["type"]) == (403, "permission_error")
+
+
+def test_a_team_narrows_what_its_keys_may_use(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada", team="web", grant=Grant(models=("gpt-*", "other")))
+    store.set_team("web", GrantChange(models=("other",)))
+    with office() as here:
+        assert chat(here.url, key, "gpt-x").status == 403
+        assert chat(here.url, key, "other").status == 200
+
+
+# ---------------------------------------------------------------- limits
+
+
+@pytest.mark.parametrize(
+    ("grant", "words"), [(Grant(rpm=2), "2 requests a minute"), (Grant(tpm=50), "50 tokens a minute")]
+)
+def test_a_key_over_its_limit_is_told_when_to_come_again(
+    office: Open, store: SqliteKeyStore, grant: Grant, words: str
+) -> None:
+    key = store.new("ada", grant=grant)
+    with office() as here:
+        got = [chat(here.url, key) for _ in range(4)]
+        assert [one.status for one in got] == [200, 200, 429, 429]
+        assert f"the key ada may have {words}" in got[2].text
+        assert 1 <= float(got[2].headers["retry-after"]) <= 61
+        store.edit(key.split("-")[1], KeyChange(grant=GrantChange(rpm=None, tpm=None)))
+        wait_until(lambda: chat(here.url, key).status == 200, "the new limits")
+
+
+def test_a_team_over_its_limit_costs_its_keys_nothing(office: Open, store: SqliteKeyStore) -> None:
+    ada, bob = (store.new(name, team="web", grant=Grant(rpm=3)) for name in ("ada", "bob"))
+    store.set_team("web", GrantChange(rpm=2))
+    with office() as here:
+        assert [chat(here.url, key).status for key in (ada, bob, ada, bob)] == [200, 200, 429, 429]
+        assert "team web" in chat(here.url, ada).json["error"]["message"]
+
+
+def test_an_expired_and_a_rotated_key_are_refused(office: Open, store: SqliteKeyStore) -> None:
+    gone = store.new("gone", expires=1.0)
+    old = store.new("ada")
+    new = store.rotate(old.split("-")[1])
+    kept = store.new("bob")
+    both = store.rotate(kept.split("-")[1], grace_s=1000)
+    assert new is not None
+    assert both is not None
+    with office() as here:
+        assert [chat(here.url, key).status for key in (gone, old, new, kept, both)] == [401, 401, 200, 200, 200]
+
+
+# ---------------------------------------------------------------- cost and ledger
+
+
+def test_the_cost_of_an_answer_is_in_its_header_and_in_the_ledger(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada", team="web")
+    with office() as here:
+        got = chat(here.url, key)
+        assert got.headers["x-dragoman-cost"] == COST
+        (row,) = here.rows(1)
+        assert (row.key, row.team, row.client, row.asked) == ("ada", "web", "test", "up-model")
+        assert (row.upstream, row.model, row.input, row.output) == ("up", "up-model", 10, 5)
+        assert (row.cost, row.currency, row.status, row.estimated) == (15_000, "USD", 200, False)
+        assert (row.tries, len(row.attempts), row.bodies) == (1, 1, "")
+
+
+def test_an_unknown_price_is_no_cost_at_all(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada")
+    with office(prices={}) as here:
+        assert "x-dragoman-cost" not in chat(here.url, key).headers
+        assert here.rows(1)[0].cost is None
+
+
+def test_bodies_are_kept_for_keys_that_ask_and_masked(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada", grant=Grant(bodies=True))
+    with office() as here:
+        chat(here.url, key, messages=[{"role": "user", "content": "my key is sk-abcdefghijklmnop"}])
+        kept = json.loads(here.rows(1)[0].bodies)
+        assert kept["asked"]["messages"][0]["content"] == "my key is [redacted]"
+        assert kept["reply"]["choices"][0]["message"]["content"] == "hi"
+
+
+def test_a_refused_request_costs_nothing_and_is_written_down(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada", grant=Grant(budget="1 USD/day"))
+    with office(*[say(400, b'{"error": {"message": "no", "type": "invalid_request_error"}}')] * 3) as here:
+        assert chat(here.url, key).status == 400
+        (row,) = here.rows(1)
+        assert (row.status, row.cost, row.failure != "") == (400, 0, True)
+
+
+def test_without_keys_nothing_is_written_unless_it_is_asked_for(tmp_path: Path, store: SqliteKeyStore) -> None:
+    for on, there in ((None, False), (True, True)):
+        folder = tmp_path / str(on)
+        rules = TeamSettings(ledger=LedgerSettings(on=on))
+        with faultline(SAID) as line:
+            up = upstream("up", "openai_chat", f"{line.url}/v1")
+            with open_house(up, keys=store, store_path=folder / "responses.db", teams=rules) as house:
+                assert chat(house.url, "").status == 200
+        assert (folder / "ledger.db").exists() is there
+
+
+# ---------------------------------------------------------------- budgets
+
+
+def test_a_budget_is_spent_and_says_when_it_begins_anew(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada", grant=Grant(budget="0.04 USD/month", soft=30))
+    with office() as here:
+        first = chat(here.url, key)
+        assert "x-dragoman-budget" not in first.headers
+        wait_until(lambda: here.rows(1), "the first one settled")
+        second = chat(here.url, key)
+        assert second.headers["x-dragoman-budget"].startswith("key 37% of 0.04 USD/month, until 20")
+        here.rows(2)
+        wait_until(lambda: "is spent" in chat(here.url, key).text, "an empty budget")
+        spent = chat(here.url, key)
+        assert spent.status in (402, 429)
+        assert "the budget of the key ada is spent (0.04 USD/month); it begins anew at 20" in spent.text
+
+
+def test_a_model_without_a_price_is_refused_for_a_key_with_a_budget(office: Open, store: SqliteKeyStore) -> None:
+    key, free = store.new("ada", grant=Grant(budget="1 USD/day")), store.new("bob")
+    with office(prices={}) as here:
+        assert "the price of 'up-model' is not known" in chat(here.url, key).text
+        assert chat(here.url, free).status == 200
+    with office(prices={}, budgets=BudgetSettings(unknown_price="allow")) as here:
+        assert chat(here.url, key).status == 200
+
+
+def test_a_stream_that_breaks_is_paid_for(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada", grant=Grant(budget="1 USD/day"))
+    broken = stream(*[chunk("word ")] * 30, end="reset")
+    with office(broken) as here:
+        chat(here.url, key, stream=True)
+        (row,) = here.rows(1)
+        assert row.estimated
+        assert row.output is not None
+        assert 20 <= row.output <= 100
+        assert row.cost is not None
+        assert row.cost > 20_000
+
+
+def test_the_webhook_hears_of_a_soft_limit_once(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada", grant=Grant(budget="1 USD/day", soft=1))
+    with faultline(*[say(204, b"")] * 9) as hook, office(budgets=BudgetSettings(webhook=f"{hook.url}/x")) as here:
+        for _ in range(3):
+            chat(here.url, key)
+        wait_until(lambda: hook.seen, "the webhook")
+        here.rows(3)
+    told = [json.loads(seen.body) for seen in hook.seen]
+    assert [(one["event"], one["limit"]) for one in told] == [("budget_soft_limit", "1")]
+    assert told[0]["account"] == f"key:{key.split('-')[1]}"
+
+
+# ---------------------------------------------------------------- the file and the commands
+
+FILE = """
+[providers.up]
+base_url = "http://127.0.0.1:1/v1"
+[team.web]
+budget = "500 USD/month"
+[key.ada]
+secret = "${ADA_KEY}"
+team = "web"
+models = "gpt-*"
+rpm = 60
+[prices."gpt-*"]
+input = 1.25
+output = 10
+[ledger]
+keep_days = 30
+"""
+
+
+def test_keys_and_teams_can_stand_in_the_file() -> None:
+    import tomllib
+
+    settings = read_settings(tomllib.loads(FILE), "f", {"ADA_KEY": "a-secret-that-is-long"})
+    (ada,) = settings.teams.keys
+    assert (ada.name, ada.team, ada.grant) == ("ada", "web", Grant(models=("gpt-*",), rpm=60))
+    assert settings.teams.teams["web"].budget == "500 USD/month"
+    assert settings.teams.prices["gpt-*"] == read_price({"input": "1.25", "output": 10})
+    assert settings.teams.ledger.keep_days == 30
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ("rpm = 60", "rpm = 0", "key.ada.rpm"),
+        ("rpm = 60", "rmp = 60", "key.ada"),
+        ("500 USD/month", "500", "team.web.budget"),
+        ("${ADA_KEY}", "short", "key.ada"),
+        ("input = 1.25", "input = -1", "prices.gpt-*"),
+        ("keep_days = 30", "keep = 30", "ledger"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_named(old: str, new: str, key: str) -> None:
+    import tomllib
+
+    with pytest.raises(ConfigError) as caught:
+        read_settings(tomllib.loads(FILE.replace(old, new)), "f", {"ADA_KEY": "a-secret-that-is-long"})
+    assert caught.value.key == key
+
+
+def test_the_commands_make_change_and_show_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path))
+
+    def run(*words: str) -> str:
+        assert cli.main(list(words)) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    limits = [
+        "--models",
+        "gpt-*,fast",
+        "--rpm",
+        "60",
+        "--tpm",
+        "200000",
+        "--at-once",
+        "5",
+        "--expires",
+        "90d",
+        "--tools",
+        "files/*",
+    ]
+    key = run("keys", "new", "--name", "ada", "--team", "web", "--budget", "20 USD/month", *limits).strip()
+    key_id = key.split("-")[1]
+    run("teams", "set", "web", "--rpm", "600", "--budget", "100 USD/month")
+    assert "web  1 key  rpm 600  100 USD/month" in run("teams", "list")
+    shown = run("keys", "show", key_id)
+    assert "models gpt-*,fast  tools files/*  rpm 60  tpm 200000  at once 5  20 USD/month" in shown
+    assert "the team web: 0 of 100 USD/month spent, 0 reserved" in shown
+    assert "rpm" not in run("keys", "edit", key_id, "--rpm", "none")
+    assert run("keys", "rotate", key_id, "--grace", "1h").startswith(f"dk-{key_id}-")
+    assert cli.main(["keys", "edit", key_id, "--budget", "lots"]) == 1
+    audit = run("usage", "--audit")
+    assert [line.split("  ")[2] for line in audit.splitlines()] == ["key rotate", "key edit", "team new", "key new"]
+    assert key not in audit
+
+
+def test_an_older_store_gets_todays_tables(tmp_path: Path) -> None:
+    import sqlite3
+
+    from dragoman.gateway import key_store
+
+    path = tmp_path / key_store.FILE
+    db = sqlite3.connect(path)
+    db.executescript(key_store._SCHEMA)
+    db.execute("insert into install values ('pepper')")
+    db.execute("insert into keys values ('abcdefgh', 'd', 'old', 0, 1.0, null)")
+    db.execute("pragma user_version = 1")
+    db.commit()
+    db.close()
+    table = key_store.open_key_store(tmp_path).read()
+    assert table is not None
+    assert [replace(row, digest="") for row in table.rows] == [
+        key_store.KeyRow(id="abcdefgh", digest="", name="old", created=1.0)
+    ]
+
+
+def test_the_audit_log_cannot_be_rewritten(store: SqliteKeyStore) -> None:
+    import sqlite3
+
+    store.new("ada", who="eve")
+    db = sqlite3.connect(store.path)
+    for words in ("update audit set who = 'bob'", "delete from audit"):
+        with pytest.raises(sqlite3.IntegrityError):
+            db.execute(words)
+    db.close()
+    (row,) = store.read_audit()
+    assert (row.who, row.what) == ("eve", "key new")
