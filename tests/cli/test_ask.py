@@ -191,6 +191,17 @@ def test_an_answer_that_is_not_what_the_schema_says_is_none(
     assert 'does not match its schema: /city: expected string, found number; it says: {"city": 5}' in err
 
 
+def test_an_answer_without_text_says_what_happened(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serve("openai", key=CANARY) as provider:
+        monkeypatch.setenv("OPENAI_API_KEY", CANARY)
+        monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
+        provider.say("", "")
+        assert cli.main(["ask", "x", "--model", "gpt-4o", "--json-schema", SCHEMA]) == 1
+    assert "the model gave no text: it ended with stop, " in capsys.readouterr().err
+
+
 def test_a_refused_key_is_said_without_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     with serve("anthropic", key=CANARY) as provider:
         monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-another-secret")

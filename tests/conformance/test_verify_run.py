@@ -57,7 +57,7 @@ def play(kind: str, *names: str, **settings: Any) -> tuple[VerifyRun, Provider]:
             for said in settings.get("says", ()):
                 provider.say(said)
             options = settings.get("options", PATIENT)
-            return await verify([target_of(provider)], pick(*names), options), provider
+            return await verify([target_of(provider, *settings.get("model", ()))], pick(*names), options), provider
 
     return asyncio.run(work())
 
@@ -197,6 +197,19 @@ def test_a_used_up_account_is_no_failure() -> None:
     run, _ = play("openai", "basic", always=faults.rate_limited(form="openai_quota"))
     assert only(run).outcome == "SKIP"
     assert "exceeded your current quota" in only(run).words
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "gemini", "vllm"])
+def test_a_blind_model_that_guesses_the_colour_is_grey(kind: str) -> None:
+    run, _ = play(kind, "image", says=["It is red."] * 8)
+    assert only(run).outcome == "SKIP"
+    assert "another picture does not change the answer" in only(run).words
+
+
+@pytest.mark.parametrize(("kind", "outcome"), [("vllm", "SKIP"), ("compatible", "SKIP"), ("anthropic", "FAIL")])
+def test_a_model_that_may_not_think_is_grey_when_it_does_not(kind: str, outcome: str) -> None:
+    run, _ = play(kind, "think_high", says=["pong"] * 8, model=() if kind == "anthropic" else ("tiny",))
+    assert only(run).outcome == outcome
 
 
 def test_what_a_target_cannot_be_told_is_grey_with_the_note() -> None:

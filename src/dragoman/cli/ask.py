@@ -196,7 +196,16 @@ def parsed(answer: "Answer") -> Any:
     try:
         return answer.parsed
     except DecodeError as error:
-        raise NoAnswerError(f"{error}; it says: {answer.text[:200]}") from error
+        if answer.text.strip():
+            raise NoAnswerError(f"{error}; it says: {answer.text[:200]}") from error
+        raise NoAnswerError(f"the model gave no text: {explain_silence(answer)}") from error
+
+
+def explain_silence(answer: "Answer") -> str:
+    usage = answer.usage
+    spent = f"{usage.output or 0} tokens out" + (f", {usage.reasoning} of them thinking" if usage.reasoning else "")
+    why = f"it ended with {answer.finish or 'nothing'}, {spent}"
+    return f"{why}; try a larger --max-output" if answer.finish == "length" else why
 
 
 def report(answer: "Answer") -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -12,7 +12,14 @@ from dragoman.conformance.runner_jsonrpc import JSONRPC, is_error
 from dragoman.conformance.runner_targets import VerifyTarget
 from dragoman.conformance.runner_wire import WireExchange, WireLine, WireRequestToSend
 from dragoman.conformance.scenario import Expect, Mode, Results, Scenario, ScenarioTurn, build_request, say_turn
-from dragoman.conformance.scenario_checks import ScenarioRequest, check_events, check_failure, check_reply
+from dragoman.conformance.scenario_checks import (
+    NO_THOUGHT,
+    ScenarioRequest,
+    check_events,
+    check_failure,
+    check_reply,
+    text_of,
+)
 from dragoman.dialects import find_dialect
 from dragoman.errors import DecodeError, LossError, UpstreamError
 from dragoman.exchange import (
@@ -32,10 +39,11 @@ from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.learner import add_lesson
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyFailed
 from dragoman.model.fold import GrammarError, fold
-from dragoman.model.messages import Image, Message
+from dragoman.model.messages import Image, Message, Part
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
+from dragoman.upstream.model_lists import find_known
 from dragoman.upstream.read_reply import says_something
 from dragoman.wire import WireReply
 
@@ -44,6 +52,7 @@ UNKNOWN_MODEL = "no-such-model-4711"
 AGAIN = 2  # times a busy server is asked again
 LONGEST_WAIT_S = 20.0
 VENDORS = ("openai", "anthropic", "gemini")  # they do have a token count
+ANY_MODEL = ("", "compatible", "llamacpp", "lmstudio", "vllm", "sglang", "gpustack", "litellm")  # whatever it can
 ONE_MODEL = ("llamacpp", "lmstudio", "vllm", "sglang")  # often serve one model, whatever it is called
 
 
@@ -51,6 +60,9 @@ ONE_MODEL = ("llamacpp", "lmstudio", "vllm", "sglang")  # often serve one model,
 _BLIND = re.compile(
     r"(image|vision|multimodal|picture).*(not support|unsupported|not enabled|no support)|not support.*image", re.I
 )
+
+
+_LEFT_OUT = re.compile(r'[^"]*only its absence is told')  # of a note
 
 
 class Try(Struct, kw_only=True):
@@ -102,7 +114,9 @@ class Player:
                 raise Skipped("it asks for no key")
             match self.scenario.kind:
                 case "talk":
-                    await self._talk()
+                    text = await self._talk()
+                    if self.scenario.other_picture:
+                        await self._show_other(text)
                 case "cancel":
                     await self._cancel()
                 case "count":
@@ -122,16 +136,27 @@ class Player:
 
     # -- conversations
 
-    async def _talk(self, turns: Sequence[ScenarioTurn] | None = None) -> None:
+    async def _talk(self, turns: Sequence[ScenarioTurn] | None = None) -> str:
+        """The text of the last answer."""
         said: tuple[Message, ...] = ()
         before: Usage | None = None
+        text = ""
         for number, turn in enumerate(turns if turns is not None else self.scenario.turn):
             said = say_turn(turn, said)
             reply = await self._turn(turn, said, number, before)
             if reply is None:
-                return
-            before = reply.usage
+                return text
+            before, text = reply.usage, text_of(reply.choices[0])
             said = (*said, Message(role="assistant", parts=reply.choices[0].parts))
+        return text
+
+    async def _show_other(self, text: str) -> None:
+        """A model that cannot see may guess. It says the same to another picture."""
+        if self.line.offline:
+            return  # only what was recorded can be asked
+        turns = [_with_picture(turn, self.scenario.other_picture) for turn in self.scenario.turn]
+        if await self._talk(turns) == text:
+            raise Skipped("another picture does not change the answer: it is not seen")
 
     async def _turn(
         self, turn: ScenarioTurn, said: tuple[Message, ...], number: int, before: Usage | None
@@ -152,6 +177,8 @@ class Player:
         if not self.meaning and _stopped_short(answer.reply, turn.expect):
             raise Skipped("the model ended by itself, before the limit")
         complaints = check_reply(answer.reply, asked)
+        if complaints == [NO_THOUGHT] and self._may_not_think():
+            raise Skipped("it did not think, and whether this model can is not known")
         if self.mode == "streamed":
             complaints += check_events(answer.events, turn.expect)
         if complaints:
@@ -171,6 +198,11 @@ class Player:
             raise Skipped(f"it says: {failure.message}")
         status = f"{failure.status} " if failure.status is not None else ""
         raise PlayFailed(f"{status}{failure.kind}: {failure.message}")
+
+    def _may_not_think(self) -> bool:
+        """Servers of any model do not say which of them think."""
+        known = find_known(self.target.kind, self.model, self.target.rows) if self.target.kind else None
+        return self.target.kind in ANY_MODEL and (known is None or not known.thinking)
 
     def _shows_pictures(self) -> bool:
         shown = [
@@ -336,6 +368,7 @@ class Player:
             hang_up=hang_up if callable(hang_up) else None,
         )
         exchange = await self.line.send(self.target, ask, self.timeout_s)
+        self._look_for_lost_pictures(exchange)
         for again in range(1, AGAIN + 1):
             wait = None if self._is_spent(exchange) else _busy_s(exchange)
             if wait is None or wait > LONGEST_WAIT_S or ask.wrong_key or self.line.offline:
@@ -347,12 +380,33 @@ class Player:
             raise Skipped(exchange.failure.message)
         return exchange
 
+    def _look_for_lost_pictures(self, exchange: WireExchange) -> None:
+        """A dragoman says in a header that it told a picture in words."""
+        told = exchange.headers.get("x-dragoman-notes", "")
+        if self._shows_pictures() and (found := _LEFT_OUT.search(told)):
+            self.done.exchanges.append(exchange)
+            raise Skipped(f"the gateway left the picture out: {found.group(0)}")
+
     def _is_spent(self, exchange: WireExchange) -> bool:
         """No credit is left: waiting does not help."""
         if exchange.status not in (402, 403, 429):
             return False
         wire = WireReply(body=_load(exchange.reply), status=exchange.status, headers=exchange.headers)
         return self.dialect.decode_failure(wire).kind == "no_credit"
+
+
+def _with_picture(turn: ScenarioTurn, other: Mapping[str, str]) -> ScenarioTurn:
+    """The same turn with another picture. Which words the answer has then is not judged."""
+
+    def swap(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        return tuple(replace(part, **other) if isinstance(part, Image) else part for part in parts)
+
+    results = {
+        name: said if isinstance(said, str) else replace(said, parts=swap(said.parts))
+        for name, said in turn.results.items()
+    }
+    user = turn.user if isinstance(turn.user, str) else swap(turn.user)
+    return replace(turn, user=user, results=results, expect=replace(turn.expect, says=(), says_any=()))
 
 
 def _busy_s(exchange: WireExchange) -> float | None:

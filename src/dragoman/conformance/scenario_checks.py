@@ -20,6 +20,8 @@ from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Choice, Reply, Usage
 from dragoman.model.request import Tool
 
+NO_THOUGHT = "no sign of a thought: neither shown nor counted"
+
 
 class ScenarioRequest(Struct, frozen=True, kw_only=True):
     """What the checks need to know besides the answer."""
@@ -179,7 +181,7 @@ def _check_thoughts(choice: Choice, usage: Usage | None, asked: ScenarioRequest)
     if wanted is False and thought:
         yield "it has thought, though told not to"
     if wanted and asked.meaning and not thought:
-        yield "no sign of a thought: neither shown nor counted"
+        yield NO_THOUGHT
 
 
 def _check_usage(usage: Usage | None, asked: ScenarioRequest) -> Iterator[str]:

@@ -277,6 +277,9 @@ def _report_results(request: Request, results: list[ToolResult]) -> str:
         media = _describe_media(result.parts)
         answer = " ".join(piece for piece in (_shorten(text), media) if piece) or "nothing"
         lines.append(f"The {name} tool {'failed' if result.failed else 'answered'}: {answer}")
+    beside = _describe_media(tuple(find_last_parts(request)))  # some servers take pictures only behind results
+    if beside:
+        lines.append(beside)
     return "\n".join(lines)
 
 

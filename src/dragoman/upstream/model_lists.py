@@ -27,7 +27,7 @@ from dragoman.jsontypes import Json, dump_json, load_json
 from dragoman.log_line import LogLine
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.kept_file import read_kept, write_kept
-from dragoman.upstream.profiles import find_kind, kinds_of_model, plain_model
+from dragoman.upstream.profiles import Rows, find_kind, kinds_of_model, plain_model
 from dragoman.upstream.render import choose_dialect, find_profile
 from dragoman.upstream.spec import DEMO, Upstream
 from dragoman.upstream.transport import Transport
@@ -272,7 +272,7 @@ def _describe(state: UpstreamState, model: str) -> ListedModel:
         thinking=True if profile.thinking is not None else None,
         vision=True if kinds_of_model(model, spec.rows) else None,
     )
-    return _fill(_fill(_fill(card, cannot), find_known(spec.kind, model, spec)), can)
+    return _fill(_fill(_fill(card, cannot), find_known(spec.kind, model, spec.rows)), can)
 
 
 def _fill(card: ListedModel, other: ListedModel | None) -> ListedModel:
@@ -294,9 +294,9 @@ def load_known() -> dict[str, dict[str, dict[str, Any]]]:
     return found
 
 
-def find_known(kind: str, model: str, spec: Upstream) -> ListedModel | None:
+def find_known(kind: str, model: str, known: Rows | None = None) -> ListedModel | None:
     """By the table of its server, else of the vendor whose models have such names."""
-    for name in (kind, *kinds_of_model(model, spec.rows)):
+    for name in (kind, *kinds_of_model(model, known)):
         rows = load_known().get(name, {})
         facts = rows.get(model) or rows.get(plain_model(model))
         if facts is not None:
