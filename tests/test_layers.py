@@ -39,6 +39,7 @@ RANKS = {
     "learner": 4,
     "learner_rules": 4,
     "exchange": 4,
+    "known_turns": 4,
     "child_process": 5,
     "console": 5,
     "network": 5,

@@ -28,6 +28,15 @@ from dragoman.errors import LossError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.framing.surrogates import PairJoiner
 from dragoman.jsontypes import dump_json, load_json, top_spans
+from dragoman.known_turns import (
+    Hit,
+    Known,
+    Written,
+    add_taken,
+    is_undone_apart,
+    leaves_apart,
+    write_known,
+)
 from dragoman.learner import add_lesson, learn
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.fold import StartedParts
@@ -61,6 +70,7 @@ class ClientRequest(Struct, kw_only=True):
     notes: tuple[Note, ...] = ()  # of decoding it
     same_wire: bool = True  # whether `raw` still says what `request` says
     hops: int = 0  # gateways of ours it has been through
+    known: Known | None = None  # its turns that came in an earlier request too
     locate: Locate | None = None  # finds places in the client's body, if that is not the body that was read
     id: str = ""  # of this request only; "" where nothing may depend on chance
     path: str = ""  # the plain path of its route; Gemini's with what its query says
@@ -312,9 +322,12 @@ class UpstreamCall(Struct, kw_only=True):
     exchange: "Exchange | None" = None
     corrections_left: int = MOST_CORRECTIONS
     encoder_notes: tuple[int, int] = (0, 0)  # which of `notes` its encoder made: a corrected call is encoded anew
+    write_long: "Callable[[], UpstreamCall] | None" = None  # if `request` lacks the turns that were known
 
     def correct(self, error: UpstreamError) -> "UpstreamCall | None":
         """What to send instead of this, if the error tells what is wrong with it."""
+        if self.write_long is not None:
+            return self.write_long().correct(error)
         exchange, request, left = self.exchange, self.request, self.corrections_left - 1
         if exchange is None or request is None or left < 0:
             return None
@@ -387,13 +400,16 @@ class Exchange(Struct, frozen=True, kw_only=True):
         corrections_left: int = MOST_CORRECTIONS,
         learned: dict[str, object] | None = None,
         spent: Usage | None = None,
+        written: Written | None = None,
     ) -> UpstreamCall:
-        """`spent`: by an answer that was wrong and is asked for once more."""
+        """`spent`: by an answer that was wrong and is asked for once more. `written`: turns that `request` lacks."""
         to, undo, asked = self.to, self.undo, self.client_request.request
         noted = len(self.notes)
         self.notes.write_for(to.dialect.locate_request)
         wire = to.dialect.encode_request(self.notes.stage(request), self.notes)
         encoder_notes = (noted, len(self.notes))
+        if written is not None:
+            self.notes.write_for(written.put_into(wire.body, to.dialect))
         if self.stream and to.asks_usage and to.dialect.usage_option is not None:
             key, inside = to.dialect.usage_option
             options = wire.body.get(key)
@@ -431,8 +447,9 @@ class Exchange(Struct, frozen=True, kw_only=True):
 
     def copy_bytes(self, client_request: ClientRequest, request: Request) -> UpstreamCall:
         """The client's own bytes, with the model's name as the only change."""
-        dialect, model = self.to.dialect, self.to.model
-        path, body = client_request.path, put_model(client_request.raw, model, client_request.request.model)
+        dialect, model, known = self.to.dialect, self.to.model, client_request.known
+        hit = None if known is None else known.hit
+        path, body = client_request.path, put_model(client_request.raw, model, client_request.request.model, hit)
         if dialect.put_model is not None:
             path = dialect.put_model(path, model)
         asked, fresh_ids = client_request.request, None
@@ -462,16 +479,79 @@ def write_call(
         request = replace(asked, model=to.model, stream=stream or asked.stream)
     if asked.reasoning is not None:
         request = ask_for_thoughts(request, client_request.dialect.profile, to.profile)
-    client_request.begin_notes(notes)
-    prepared = prepare(request, to.profile, notes)
-    exchange = Exchange(to=to, notes=notes, undo=prepared.undo, stream=stream, client_request=client_request)
-    own = client_request.same_wire and to.profile.native and not to.profile.think_tags
-    if own and asked.model == "":  # the body names no model: it can be named only in the path
-        own = to.model == "" or to.dialect.put_model is not None
-    own = own and (prepared.request is request or prepared.request == request)
-    if own:  # fast path: own bytes
-        return exchange.copy_bytes(client_request, prepared.request)
-    return exchange.encode(prepared.request, corrections_left=corrections)
+    writer = CallWriter(client_request, request, to, notes, stream, corrections)
+    known = client_request.known
+    if known is not None and leaves_apart(known, request, to.profile):  # fast path: known turns
+        call = writer.write_short(known)
+        if call is not None:
+            return call
+    return writer.write()
+
+
+class CallWriter(Struct, frozen=True):
+    """Writes one call of a client's request."""
+
+    client_request: ClientRequest
+    request: Request
+    to: Destination
+    notes: Notes
+    stream: bool
+    corrections: int
+
+    def write(self) -> UpstreamCall:
+        """The long way: all turns go through the passes."""
+        self.client_request.begin_notes(self.notes)
+        prepared = prepare(self.request, self.to.profile, self.notes)
+        exchange = self._exchange(prepared.undo)
+        if self._is_own(prepared.request, self.request):  # fast path: own bytes
+            return exchange.copy_bytes(self.client_request, prepared.request)
+        return exchange.encode(prepared.request, corrections_left=self.corrections)
+
+    def write_short(self, known: Known) -> UpstreamCall | None:
+        """Without the turns that are known; None if that is not the same."""
+        start = len(self.notes)
+        self.client_request.begin_notes(self.notes)
+        call = self._write_short(known, known.leave_out(self.request))
+        if call is None:
+            self.notes.forget(start, len(self.notes))
+        elif not call.as_is:
+            end = len(self.notes)
+            call.write_long = lambda: self._write_long(start, end)
+        return call
+
+    def _write_short(self, known: Known, short: Request) -> UpstreamCall | None:
+        try:
+            prepared = prepare(short, self.to.profile, self.notes)
+        except LossError:
+            return None
+        if not is_undone_apart(prepared.undo):
+            return None
+        written = write_known(known, self.request, self.to, self.to.dialect, self.to.profile)
+        if written is None:
+            return None
+        exchange = self._exchange(add_taken(prepared, known))
+        if written.same and self._is_own(prepared.request, short):
+            return exchange.copy_bytes(self.client_request, self.request)
+        try:
+            return exchange.encode(prepared.request, corrections_left=self.corrections, written=written)
+        except LossError:
+            return None
+
+    def _write_long(self, start: int, end: int) -> UpstreamCall:
+        self.notes.forget(start, end)
+        return self.write()
+
+    def _exchange(self, undo: Undo) -> Exchange:
+        return Exchange(to=self.to, notes=self.notes, undo=undo, stream=self.stream, client_request=self.client_request)
+
+    def _is_own(self, prepared: Request, request: Request) -> bool:
+        """Whether the client's own bytes say what is to be sent."""
+        asked, to = self.client_request, self.to
+        if not asked.same_wire or not to.profile.native or to.profile.think_tags:
+            return False
+        if asked.request.model == "" and to.model != "" and to.dialect.put_model is None:
+            return False  # the body names no model: it can be named only in the path
+        return prepared is request or prepared == request
 
 
 def write_wire(
@@ -484,12 +564,13 @@ def write_wire(
     return encode(request, notes)
 
 
-def put_model(data: bytes, model: str, old: str) -> bytes:
-    """Replaces the model's name and keeps every other byte. What stands before a `/` in front of the name stays too."""
-    spans = {} if model == old else top_spans(data)
+def put_model(data: bytes, model: str, old: str, hit: Hit | None = None) -> bytes:
+    """Replaces the model's name and keeps every other byte. What stands before a `/` in front of the name stays too.
+    `hit`: what is known of the body, so that not all of it is searched."""
+    spans = {} if model == old else top_spans(data if hit is None else hit.short)
     if "model" not in spans:
         return data
-    start, end = spans["model"]
+    start, end = spans["model"] if hit is None else hit.in_whole(*spans["model"])
     said = load_json(data[start:end])
     if said != old and not (type(said) is str and said.endswith(f"/{old}")):
         return data

@@ -181,6 +181,10 @@ class Notes:
         """What was noted before, of something that is the same again and stands at the same canonical place."""
         self._add(note.kind, unspell(note.canonical), note.why)
 
+    def is_about(self, field: str) -> bool:
+        """Whether a note that was not read yet is about something in this field of the value."""
+        return any(type(note) is _Unread and flatten(note.at)[:1] == (field,) for note in self._all)
+
     def extend(self, notes: Iterable[Note]) -> None:
         """Notes that were made elsewhere, as they are."""
         self._all.extend(notes)

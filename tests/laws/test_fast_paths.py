@@ -117,6 +117,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "known tools": ("send requests any",),
     "no side field": ("send requests any",),
     "no state brought back": (),
+    "known turns": (),
     "nothing to undo": ("undo answers any",),
     "only names to undo": ("undo answers any",),
     "plain spelling": ("check bodies any",),

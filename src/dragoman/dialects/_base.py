@@ -112,6 +112,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
 
     # its API
     messages_key: str = "messages"  # of a request
+    reads_turns_apart: bool = False  # each entry of that list is read by itself, and is one message
+    made_ids: str = ""  # how the ids begin that are made for calls without one
     kept_state: tuple[KeptState, ...] = ()
     doors: tuple[Door, ...] = ()
     other_bases: tuple[str, ...] = ()  # paths under which other servers offer this dialect; clients may keep them

@@ -24,6 +24,7 @@ from dragoman.gateway.mcp_settings import read_mcp
 from dragoman.gateway.settings import PORT, RequestLimits, Settings
 from dragoman.gateway.team_settings import TABLES, read_teams
 from dragoman.jsontypes import kind_of
+from dragoman.known_turns import MOST_BYTES
 from dragoman.network import (
     DIRECT,
     CertificateError,
@@ -60,7 +61,7 @@ _TOP = {
     "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
     "all_models", "model_provider_map", "mcp", "limits", "kind", "family", "state_secret",
     "state", "state_prefix", "on_state_loss",
-    "ask_models", "proxy", "tls_cert", "tls_key", "admin_port", *TABLES,
+    "ask_models", "known_turns_mb", "proxy", "tls_cert", "tls_key", "admin_port", *TABLES,
 }  # fmt: skip
 _PROVIDER = {
     "api_key", "api_keys", "keys", "models", "rpm", "tpm", "at_once", "concurrency", "queue", "base_url", "kind",
@@ -217,6 +218,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         grace_s=grace if (grace := top.number("grace_s")) is not None else 30.0,
         log=top.text("log", "human"),
         xray_keep=top.count("xray", 0) or 0,
+        known_turns_bytes=_known_turns(top),
         store_rows=_store_rows(top),
         state_secret=top.text("state_secret").encode(),
         state=top.text("state"),
@@ -239,6 +241,11 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", settings.state_prefix):
         raise ConfigError(file, "state_prefix", "expected letters, digits, _ . and -")
     return settings
+
+
+def _known_turns(top: _Reader) -> int:
+    said = top.count("known_turns_mb", 0)
+    return MOST_BYTES if said is None else said * 1024 * 1024
 
 
 def _store_rows(top: _Reader) -> int:

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from dragoman.dialects._base import Dialect
-from dragoman.errors import DecodeError, LossError, UpstreamError
+from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
-from dragoman.gateway.bodies import load_body, read_body
+from dragoman.gateway.bodies import MOST_VALUES, load_body, read_body
 from dragoman.gateway.charge import begin_charge
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.kept_turns import keep_turn, recall_turns
@@ -25,6 +26,7 @@ from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stream_writer import StreamWriter, write_notes
 from dragoman.jsontypes import JsonObject, dump_json, find_surrogates, mend_surrogates
+from dragoman.known_turns import History, Hit, count_values, join, know, make_history
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.note_places import Place
@@ -43,6 +45,7 @@ Targets: TypeAlias = list[tuple[UpstreamState, Target]]
 ToSent: TypeAlias = Callable[[Place], Place]
 HALF = "half of a surrogate pair became U+FFFD"
 MOST_RATE_HEADERS = 32  # Anthropic has some twenty
+LEAST_TURNS = 3  # in a shorter request nothing can be left out of the next one
 _NAME = re.compile(r"[a-z0-9-]{1,80}")
 _VALUE = re.compile(r"[ -~]{1,200}")
 
@@ -79,8 +82,11 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
     if raw is None:
         raw = await read_body(http, scope.now.settings)
     scope.size = len(raw)
-    scope.large = is_large(raw)
-    scope.client_request = await off_loop(scope.large, decode, scope, raw, path, to_sent)
+    if to_sent is None and scope.dialect.reads_turns_apart:
+        scope.client_request = await take_in_turns(scope, path, raw)
+    else:
+        scope.large = is_large(raw)
+        scope.client_request = await off_loop(scope.large, decode, scope, raw, path, to_sent)
     request = scope.client_request.request
     scope.model = request.model
     await begin_charge(scope, scope.size // CHARS_PER_TOKEN, request.max_output, request.choices or 1)
@@ -89,6 +95,44 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
     if scope.dialect.stores_replies:
         scope.resolved = await resolve(scope.gateway, http.key_id, scope.client_request, scope.now)
         scope.client_request = scope.resolved.client_request
+
+
+async def take_in_turns(scope: Scope, path: str, raw: bytes) -> ClientRequest:
+    """Reads a request, but not the turns that came in an earlier one of the same client."""
+    gateway, owner = scope.gateway, (scope.http.key_id, scope.dialect.name)
+    hit = gateway.known_turns.find(owner, raw, gateway.clock())
+    scope.large = is_large(raw if hit is None else hit.short)
+    client_request, history = await off_loop(scope.large, decode_turns, scope, raw, path, hit)
+    if history is not None:
+        gateway.known_turns.keep(owner, history, gateway.clock(), instead=None if hit is None else hit.history)
+    return client_request
+
+
+def decode_turns(scope: Scope, raw: bytes, path: str, hit: Hit | None) -> tuple[ClientRequest, History | None]:
+    """A request, and what the next one may begin with."""
+    client_request = decode_known(scope, raw, path, hit) if hit is not None else None
+    if client_request is None:
+        client_request, hit = decode(scope, raw, path), None
+    request = client_request.request
+    if not client_request.same_wire or client_request.notes or len(request.messages) < LEAST_TURNS:
+        return client_request, None
+    history = make_history(client_request.raw, request, scope.dialect, hit)
+    client_request.known = know(hit, history, request)
+    return client_request, history
+
+
+def decode_known(scope: Scope, raw: bytes, path: str, hit: Hit) -> ClientRequest | None:
+    """A request without its known turns, and these put back. None: all of it must be read."""
+    limits = scope.now.settings.limits
+    try:
+        short = decode(scope, hit.short, path)
+    except DragomanError:  # the error must name its place in the whole body
+        return None
+    request = join(hit, short.request, scope.dialect) if short.same_wire and not short.notes else None
+    if request is None or len(request.messages) > limits.entries or count_values(raw, hit) > MOST_VALUES:
+        return None
+    check_size(request, limits)
+    return replace(short, request=request, decoded=request, raw=raw)
 
 
 def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -> ClientRequest:

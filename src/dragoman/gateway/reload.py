@@ -29,6 +29,7 @@ FIXED = (
     "state",
     "state_prefix",
     "on_state_loss",
+    "known_turns_bytes",
     "admin_port",
 )
 

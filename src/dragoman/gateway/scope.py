@@ -133,7 +133,7 @@ class Scope:
         self.client_request.raw = b""
         if self.resolved is None or not self.resolved.store:
             self.client_request.request = replace(self.client_request.request, messages=())
-            self.client_request.decoded = None
+            self.client_request.decoded = self.client_request.known = None
 
     @property
     def cost(self) -> Cost | None:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from dragoman.accounts.grants import FileKey
 from dragoman.gateway.mcp_settings import McpSettings
 from dragoman.gateway.team_settings import TeamSettings
+from dragoman.known_turns import MOST_BYTES
 from dragoman.upstream.profiles import Rows
 from dragoman.upstream.spec import Upstream
 
@@ -47,6 +48,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     deadline_s: float = 600.0
     grace_s: float = 30.0
     log: str = "human"  # or json
+    known_turns_bytes: int = MOST_BYTES  # for turns that agents send again and again; 0: each is read anew
     xray_keep: int = 0  # requests kept for X-ray; 0: only those that ask for it
     store_path: Path | None = None  # of stored responses; None: in memory
     store_rows: int = 10_000

@@ -22,6 +22,7 @@ from dragoman.gateway.settings import Settings
 from dragoman.gateway.state_store import SqliteStateStore, StateStore
 from dragoman.gateway.traffic import Traffic
 from dragoman.gateway.xray import XrayRing
+from dragoman.known_turns import KnownTurns
 from dragoman.upstream import learned_file, model_lists
 from dragoman.upstream.admission import LimitedQueue, Limits, ProcessLimits
 from dragoman.upstream.learned_file import LearnedFile
@@ -112,6 +113,7 @@ class Gateway:
         self.state_secret = settings.state_secret or secrets.token_bytes(32)
         self.xray = XrayRing(settings.xray_keep)
         self.traffic = Traffic()
+        self.known_turns = KnownTurns(settings.known_turns_bytes)
         self.started = self.wall()
         self.rejected = 0  # bad configurations that were refused
         self.leaving = False  # not ready: load balancers should choose another process

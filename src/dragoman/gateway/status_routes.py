@@ -107,6 +107,10 @@ async def serve_metrics(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
     gauges.append(("dragoman_state_away", {}, float(bool(gateway.limits.away))))
     gauges.append(("dragoman_config_rejected", {}, gateway.rejected))
     gauges.append(("dragoman_log_dropped", {}, gateway.log.sink.dropped if gateway.log.sink else 0))
+    known = gateway.known_turns
+    gauges.append(("dragoman_known_turns_bytes", {}, known.bytes))
+    gauges.append(("dragoman_known_turns_found", {"found": "yes"}, known.hits))
+    gauges.append(("dragoman_known_turns_found", {"found": "no"}, known.misses))
     gauges += _process()
     text = gateway.metrics.text(sorted(gauges, key=lambda gauge: gauge[0]), HELP)
     return text_response(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
@@ -123,6 +127,8 @@ HELP = {
     "dragoman_config_generation": "how often a configuration was read",
     "dragoman_config_rejected": "configurations that were no good",
     "dragoman_log_dropped": "log lines dropped because the log reader stalled",
+    "dragoman_known_turns_bytes": "memory for turns that came before",
+    "dragoman_known_turns_found": "requests that began with turns that came before, and others",
     "dragoman_tasks": "tasks of the event loop",
     "process_resident_memory_bytes": "memory in use",
     "process_open_fds": "open files and sockets",

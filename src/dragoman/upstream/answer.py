@@ -363,7 +363,7 @@ class UpstreamAnswer:
 
     def release_request(self) -> None:
         self._request_hash, self._request = hash(self._request) if self._request else None, b""
-        self.call.body, self.call.request, self.call.exchange = b"", None, None
+        self.call.body, self.call.request, self.call.exchange, self.call.write_long = b"", None, None, None
         self.notes.settle(MOST_PLACES)
 
     def close(self) -> None:

@@ -74,6 +74,7 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     locate_request=locate_request,
+    reads_turns_apart=True,
     locate_reply=locate_reply,
     recognise=recognise,
     kept_state=KEPT_STATE,

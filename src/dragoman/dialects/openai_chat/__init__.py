@@ -3,6 +3,7 @@ https://platform.openai.com/docs/api-reference/chat (digest read 2026-11-15)"""
 
 from dragoman.dialects._base import Dialect, Door, What
 from dragoman.dialects._openai_services import DOORS, EMBEDDINGS, MODELS, SPEECH
+from dragoman.dialects.openai_chat.calls import MADE_IDS
 from dragoman.dialects.openai_chat.failure import decode_failure, encode_failure
 from dragoman.dialects.openai_chat.note_places import locate_reply, locate_request
 from dragoman.dialects.openai_chat.profile import PROFILE
@@ -82,6 +83,8 @@ DIALECT = Dialect(
     decode_failure=decode_failure,
     encode_failure=encode_failure,
     locate_request=locate_request,
+    reads_turns_apart=True,
+    made_ids=MADE_IDS,
     locate_reply=locate_reply,
     recognise=recognise,
     doors=(Door(path=PATH, name="chat"), *DOORS),

@@ -38,13 +38,16 @@ _ODD = re.compile("[^a-zA-Z0-9_-]")
 OPAQUE_CALL = "tool_calls"  # our type for a call of an unknown kind: it says under which key the call stood
 
 
+MADE_IDS = "call_legacy_"
+
+
 class CallIds:
     """Makes ids for calls that came without one. The same conversation gets the same ids. Results are paired by
     position."""
 
     __slots__ = ("_count", "_prefix", "_waiting", "unpaired")
 
-    def __init__(self, prefix: str = "call_legacy_") -> None:
+    def __init__(self, prefix: str = MADE_IDS) -> None:
         self._prefix = prefix
         self._count = 0
         self._waiting: list[tuple[str, str]] = []

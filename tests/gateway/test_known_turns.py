@@ -1,0 +1,48 @@
+"""Turns that came before are not read and written again, and servers get the same bytes."""
+
+from typing import Any
+
+from dragoman.testing import serve
+from tests.gateway.house import CANARY, open_house, upstream
+from tests.gateway.web import get, post
+
+TOOL = {"name": "look", "description": "d", "input_schema": {"type": "object", "properties": {}}}
+
+
+def turns(count: int) -> list[dict[str, Any]]:
+    said: list[dict[str, Any]] = [{"role": "user", "content": "Look at all files, please. " * 8}]
+    for i in range(count):
+        call = {"type": "tool_use", "id": f"toolu_{i}", "name": "look", "input": {}}
+        said.append({"role": "assistant", "content": [call]})
+        said.append(
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": f"toolu_{i}", "content": "ok"}]}
+        )
+    return said
+
+
+def send_all(dialect: str, known_turns_bytes: int) -> tuple[list[bytes], str]:
+    with (
+        serve(dialect, key=CANARY) as provider,
+        open_house(
+            upstream("far", dialect, provider.base_url, models=("m",)), known_turns_bytes=known_turns_bytes
+        ) as house,
+    ):
+        for count in range(6):
+            body = {
+                "model": "far/m",
+                "max_tokens": 99,
+                "messages": turns(count),
+                "system": "Be brief.",
+                "tools": [TOOL],
+            }
+            assert post(house.url, "/v1/messages", body).status == 200
+        assert provider.refusals == []
+        return [request.body for request in provider.requests], get(house.url, "/metrics").text
+
+
+def test_servers_get_the_same_bytes() -> None:
+    for dialect in ("openai_chat", "anthropic", "gemini"):
+        known, metrics = send_all(dialect, 1_000_000)
+        assert known == send_all(dialect, 0)[0]
+        assert 'dragoman_known_turns_found{found="yes"} 4' in metrics
+        assert "dragoman_known_turns_bytes 0\n" not in metrics
