@@ -12,8 +12,6 @@ from tests.gateway.house import CANARY, open_house, upstream
 from tests.gateway.web import get, post
 from tests.mcp.servers import bad
 
-# A browser keeps idle connections open; a gateway that ends leaves their sockets to the collector.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 EVIL = "<img src=x onerror=document.title='hurt'><script>document.title='hurt'</script>"
 SECTIONS = ("traffic", "xray", "playground", "translate", "providers", "mcp")
 ASKED = {

@@ -117,9 +117,18 @@ def open_house(*upstreams: Upstream, keys: KeyStore | None = None, **settings: A
         server.should_exit = True
         server.force_exit = True
         serving.result(NEVER_S)
+        loop.run(hang_up(server))
         loop.run(gateway.close())
         loop.stop()
         listener.close()
+
+
+async def hang_up(server: Server) -> None:
+    """Closes the idle connections that a browser keeps."""
+    for connection in list(server.server_state.connections):
+        if (transport := getattr(connection, "transport", None)) is not None:
+            transport.abort()
+    await asyncio.sleep(0)
 
 
 async def until_exit(server: Server) -> None:
