@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-clients test-console check bench fuzz docs lock sbom release clean
+.PHONY: help serve test test-clients test-console check bench fuzz docs pictures lock sbom release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -47,6 +47,9 @@ sbom: ## write dist/sbom.json: what runs, with its hashes, in the form of Cyclon
 
 release: .venv/.release ## build, check and describe what would be uploaded, in dist/; ARGS=--bump for the next version
 	$(BIN)/python tools/release.py $(ARGS)
+
+pictures: .venv/.console ## the pictures of the console in docs/pictures
+	$(BIN)/python tools/pictures.py
 
 lock: ## pin requirements/*.in again (needs uv); add UPGRADE=--upgrade for newer versions
 	$(LOCK) $(UPGRADE) requirements/dev.in -o requirements/dev.txt

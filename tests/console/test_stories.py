@@ -73,6 +73,7 @@ def test_one_prompt_in_three_columns(tab: Any) -> None:
         page = one.open("playground")
         page.get_by_role("button", name="Add a column").click()
         page.get_by_label("Message").fill("Count to three.")
+        page.wait_for_function("[...document.querySelectorAll('[list=all-models]')].every((field) => field.value)")
         page.get_by_role("button", name="Send").click()
         page.wait_for_function("document.querySelectorAll('main a[href*=xray]').length == 3")
         said = page.locator(".said").all_inner_texts()

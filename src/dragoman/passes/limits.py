@@ -199,7 +199,7 @@ def _limit(request: Request, most: int, notes: Notes) -> Request:
     if over <= 0:
         return request
     for i, j in places[:over]:
-        notes.dropped(_at(i, j), f"at most {most} cache marks")
+        notes.dropped(_at(i, j), f"at most {most} cache marks" if most else "it takes no cache marks")
     return _mark(request, dict.fromkeys(places[:over]))
 
 
