@@ -362,19 +362,25 @@ class UpstreamCall(Struct, kw_only=True):
         return reply if way_back is None else replace(way_back, asked=None).reply(reply)
 
 
+async def _correct(call: UpstreamCall, error: UpstreamError) -> UpstreamCall | None:
+    return call.correct(error)
+
+
 async def send_corrected(
     call: UpstreamCall,
     send: Callable[[UpstreamCall], Awaitable[T]],
     keep: Callable[[UpstreamCall, Reply], T],
+    correct: Callable[[UpstreamCall, UpstreamError], Awaitable[UpstreamCall | None]] = _correct,
 ) -> T:
     """Sends a call, and again as long as the errors tell what to send instead. `keep` makes the result of an answer
-    that came before: an answer in the wrong form is better than the error of asking for it once more."""
+    that came before: an answer in the wrong form is better than the error of asking for it once more. `correct`: a
+    gateway does it off its loop if the request is large."""
     first: tuple[UpstreamCall, Reply] | None = None
     while True:
         try:
             return await send(call)
         except UpstreamError as error:
-            corrected = call.correct(error) if first is None else None
+            corrected = await correct(call, error) if first is None else None
             if isinstance(error, InvalidAnswer):
                 first = call, error.reply
             if corrected is None and first is not None:

@@ -10,12 +10,13 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.settings import RequestLimits, Settings
-from dragoman.jsontypes import JsonObject, check_keys, has_more_values, kind_of, load_json
+from dragoman.jsontypes import MOST_VALUES, JsonObject, check_keys, has_more_values, kind_of, load_json
 
 RATIO_FREE_BYTES = 1024 * 1024
 SMALL_BYTES = 16 * 1024  # compressed; more is decompressed off the loop
 PIECE_BYTES = 64 * 1024
-MOST_VALUES = 400_000  # of a JSON body: to read that many takes about 40 ms, in which no other request is served
+MOST_ESCAPES = 4_000_000  # backslashes of a JSON body: to read that many takes about 30 ms
+MOST_KEYS = 1_000  # of the outermost object: each is looked at by itself
 MOST_FRAMES = 1000  # gzip calls them members; programs that compress in parallel write a few dozen
 ZSTD_WINDOW_BITS = 23  # "an encoder must not use a window of more than 8 MB" (RFC 9659, section 3)
 
@@ -95,11 +96,12 @@ def _find_zstd() -> Any:
 
 def load_body(data: bytes, limits: RequestLimits) -> JsonObject:
     """Parses the client's JSON object. Refuses duplicate keys and keys that name a destination."""
-    if len(data) > MOST_VALUES and has_more_values(data, MOST_VALUES):
-        raise DecodeError(f"more than {MOST_VALUES} values")
+    check_cost(data)
     body = load_json(data, strict=True)
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
+    if len(body) > MOST_KEYS:
+        raise DecodeError(f"more than {MOST_KEYS} keys")
     check_keys(data)  # with two `model` keys, we might read one and the provider the other
     found = _DESTINATIONS & body.keys()
     if found:
@@ -108,6 +110,14 @@ def load_body(data: bytes, limits: RequestLimits) -> JsonObject:
         if type(body.get(key)) is list and len(body[key]) > limits.entries:
             raise DecodeError(f"more than {limits.entries} entries", key)
     return body
+
+
+def check_cost(data: bytes) -> None:
+    """Refuses JSON that takes too long to read: the reader is one call, in which no other request is served."""
+    if len(data) > MOST_VALUES and has_more_values(data, MOST_VALUES):
+        raise DecodeError(f"more than {MOST_VALUES} values")
+    if len(data) > MOST_ESCAPES and data.count(b"\\") > MOST_ESCAPES:
+        raise DecodeError(f"more than {MOST_ESCAPES} backslashes")
 
 
 def too_large(limit: int) -> Failure:

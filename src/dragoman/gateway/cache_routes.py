@@ -24,6 +24,7 @@ from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.note_places import Place
 from dragoman.notes import Notes
+from dragoman.upstream.attempts import is_large, off_loop
 from dragoman.wire import WireRequest
 
 ROOM = "cachedContents/"
@@ -44,9 +45,7 @@ async def serve_cache_new(gateway: Gateway, http: HttpRequest, match: Match) -> 
     model = body.get("model")
     if type(model) is not str:
         raise DecodeError("expected the name of a model", "model")
-    kept = {name: value for name, other in KEPT.items() if (value := body.get(name, body.get(other))) is not None}
-    data = dump_json(kept)
-    tokens = _count(match.route.dialect, model, data)
+    data, tokens = await asyncio.to_thread(_read_kept, match.route.dialect, model, body)
     now = gateway.wall()
     shown: JsonObject = {
         "name": f"{ROOM}{secrets.token_hex(12)}",
@@ -104,7 +103,8 @@ async def read_with_cache(gateway: Gateway, http: HttpRequest) -> tuple[bytes, T
     raw = await read_body(http, settings)
     if not any(name in raw for name in _NAMES):
         return raw, None
-    body = load_body(raw, settings.limits)
+    large = is_large(raw)
+    body = await off_loop(large, load_body, raw, settings.limits)
     name = body.get("cachedContent", body.get("cached_content"))
     if type(name) is not str or not name.startswith(ROOM):
         return raw, None
@@ -113,14 +113,15 @@ async def read_with_cache(gateway: Gateway, http: HttpRequest) -> tuple[bytes, T
         return raw, None  # not ours: its provider may know it
     if _time(load_json(found.wire)["expireTime"]) <= gateway.wall():
         raise UpstreamError(_unknown(name))
-    kept = load_json(found.input)
-    return dump_json(_joined(kept, body)), partial(_place_in, kept, body)
+    large = large or is_large(found.input)
+    kept = await off_loop(large, load_json, found.input)
+    return await off_loop(large, _joined, kept, body), partial(_place_in, kept, body)
 
 
-def _joined(kept: JsonObject, body: JsonObject) -> JsonObject:
+def _joined(kept: JsonObject, body: JsonObject) -> bytes:
     rest = {key: value for key, value in body.items() if key not in ("cachedContent", "cached_content")}
     first, then = kept.get("contents"), rest.get("contents")
-    return {**rest, **kept, "contents": [*_turns(first), *_turns(then)]}
+    return dump_json({**rest, **kept, "contents": [*_turns(first), *_turns(then)]})
 
 
 def _place_in(kept: JsonObject, body: JsonObject, place: Place) -> Place:
@@ -142,11 +143,14 @@ def _turns(value: Any) -> list[Any]:
     return value if type(value) is list else [] if value is None else [value]
 
 
-def _count(dialect: Dialect, model: str, data: bytes) -> int:
-    """Also the check that it can be read at all, while its client still listens."""
+def _read_kept(dialect: Dialect, model: str, body: JsonObject) -> tuple[bytes, int]:
+    """What to keep, and its tokens: also the check that it can be read at all, while its client still listens."""
+    data = dump_json(
+        {name: value for name, other in KEPT.items() if (value := body.get(name, body.get(other))) is not None}
+    )
     path = f"/v1beta/models/{model.removeprefix('models/')}:generateContent"
     wire = WireRequest(body={"contents": [], **load_json(data)}, path=path)  # decoding takes a body apart
-    return count_estimate(dialect.decode_request(wire, Notes()))
+    return data, count_estimate(dialect.decode_request(wire, Notes()))
 
 
 def _expiry(body: JsonObject, now: float) -> float:

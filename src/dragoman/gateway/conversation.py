@@ -20,7 +20,7 @@ from dragoman.gateway.bodies import MOST_VALUES, load_body, read_body
 from dragoman.gateway.charge import begin_charge
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.kept_turns import keep_turn, recall_turns
-from dragoman.gateway.request_size import check_size, is_large
+from dragoman.gateway.request_size import check_size
 from dragoman.gateway.response_routes import remember, resolve
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway
@@ -34,7 +34,7 @@ from dragoman.notes import MOST_PLACES, Locate, Note, Notes
 from dragoman.reasoning_state.carry import carry_reply, take_back_state
 from dragoman.reasoning_state.envelope import MARK_BYTES
 from dragoman.upstream.answer import OpenAnswer
-from dragoman.upstream.attempts import BIG_BYTES, Job, off_loop
+from dragoman.upstream.attempts import Job, is_large, off_loop
 from dragoman.upstream.fan_out import ask_each
 from dragoman.upstream.render import choose_dialect, render, split
 from dragoman.upstream.spec import Target
@@ -93,7 +93,8 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
     if scope.keeps_turns:
         scope.client_request = await recall_turns(scope, scope.client_request)
     if scope.dialect.stores_replies:
-        scope.resolved = await resolve(scope.gateway, http.key_id, scope.client_request, scope.now)
+        kept = scope.gateway, http.key_id, scope.client_request, scope.now
+        scope.resolved = await resolve(*kept, large=scope.large)
         scope.client_request = scope.resolved.client_request
 
 
@@ -303,7 +304,7 @@ async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
         reply = scope.time(scope.stamp(reply))
         carrier = scope.open_carrier()
         said = reply if carrier is None else answer.notes.stage(carry_reply(reply, carrier, answer.notes))
-        large = len(answer.raw) > BIG_BYTES
+        large = scope.large or is_large(answer.raw)  # Responses repeats the request's tools in its reply
         body = await off_loop(large, encode, scope.dialect, said, answer.notes, client_request.request)
     await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)
     if scope.keeps_turns:

@@ -14,12 +14,14 @@ from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.charge import check_model
 from dragoman.gateway.conversation import count_estimate, need_messages, no_model, own_headers
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
+from dragoman.gateway.request_size import check_size
 from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
-from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
+from dragoman.jsontypes import Json, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
+from dragoman.upstream.attempts import is_large, off_loop
 from dragoman.upstream.http.request import build_headers, join_url, quote_segment
 from dragoman.upstream.model_lists import put_at_root
 from dragoman.upstream.profiles import find_kind
@@ -46,9 +48,15 @@ async def count(
     gateway: Gateway, http: HttpRequest, dialect: Dialect, codec: CountCodec, path: str
 ) -> tuple[int, dict[str, str]]:
     raw = await read_body(http, gateway.now.settings)
-    body = load_body(raw, gateway.now.settings.limits)
-    own = own_headers(dialect, http)
-    request = codec.decode_request(WireRequest(body=body, path=path, headers=own), Notes())
+    large, own, limits = is_large(raw), own_headers(dialect, http), gateway.now.settings.limits
+
+    def decode() -> Request:
+        wire = WireRequest(body=load_body(raw, limits), path=path, headers=own)
+        request = codec.decode_request(wire, Notes())
+        check_size(request, limits)
+        return request
+
+    request = await off_loop(large, decode)
     need_messages(request, dialect)
     check_model(gateway.now, http.holder, request.model)
     targets = gateway.now.targets(request.model, lambda: 0.0)
@@ -61,29 +69,30 @@ async def count(
     if dialect.name in spoken:
         own = {**dialect.default_headers, **own}
         url = _find_url(state, target, codec)
-        same = put_model(raw, target.model, request.model)
+        same = await off_loop(large, put_model, raw, target.model, request.model)
         found = await _ask(gateway, state, url, same, own, codec.decode_reply)
         if found is not None:
             return found, {}
     for other in (find_dialect(name) for name in spoken if name != dialect.name):
-        found = await _ask_converted(gateway, state, target, other, request)
+        found = await _ask_converted(gateway, state, target, other, request, large=large)
         if found is not None:
             return found, {}
     if path := find_kind(state.spec.kind, state.spec.rows).tokenize:
         url = put_at_root(state.spec.base_url, path)
-        found = await _ask(gateway, state, url, dump_json(_write_tokenize(state, target, request)), {}, _read_tokens)
+        body = await off_loop(large, _write_tokenize, state, target, request)
+        found = await _ask(gateway, state, url, body, {}, _read_tokens)
         if found is not None:
             return found, {}
-    return count_estimate(replace(request, model=target.model)), ESTIMATED
+    return await off_loop(large, count_estimate, replace(request, model=target.model)), ESTIMATED
 
 
 async def _ask_converted(
-    gateway: Gateway, state: UpstreamState, target: Target, there: Dialect, request: Request
+    gateway: Gateway, state: UpstreamState, target: Target, there: Dialect, request: Request, *, large: bool
 ) -> int | None:
     """The count of a provider that counts in another dialect than the client's."""
     if there.counts is None:
         return None
-    wire = _write(state, target, there, request, there.counts.encode_request)
+    wire = await off_loop(large, _write, state, target, there, request, there.counts.encode_request)
     headers = {**there.default_headers, **wire.headers}
     url = _find_url(state, target, there.counts)
     return await _ask(gateway, state, url, dump_json(wire.body), headers, there.counts.decode_reply)
@@ -100,11 +109,11 @@ def _write(
     return encode(legalise(asked, find_profile(state, there.name, target.model), notes), notes)
 
 
-def _write_tokenize(state: UpstreamState, target: Target, request: Request) -> JsonObject:
+def _write_tokenize(state: UpstreamState, target: Target, request: Request) -> bytes:
     """vLLM counts what its template makes of a conversation of Chat."""
     chat = find_dialect(USUAL)
     body = _write(state, target, chat, request, chat.encode_request).body
-    return {key: body[key] for key in ("model", "messages", "tools") if key in body}
+    return dump_json({key: body[key] for key in ("model", "messages", "tools") if key in body})
 
 
 def _read_tokens(body: Json) -> int:

@@ -35,6 +35,7 @@ class HttpRequest:
         "holder",
         "id",
         "key_id",
+        "large",
         "method",
         "path",
         "query",
@@ -57,6 +58,7 @@ class HttpRequest:
         client: str = "",
     ) -> None:
         self.method = method
+        self.large = False  # its body is worked on off the loop
         self.path = path
         self.query = query
         self.headers = headers or {}

@@ -5,17 +5,17 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from dragoman.dialects._base import Dialect
-from dragoman.dialects.jsonrpc import RpcCall, RpcFault, decode_calls, dialect_for, encode_answers, encode_error
+from dragoman.dialects.jsonrpc import Batch, RpcCall, RpcFault, decode_calls, dialect_for, encode_answers, encode_error
 from dragoman.dialects.jsonrpc.words import METHOD
 from dragoman.errors import DecodeError
-from dragoman.gateway.bodies import MOST_VALUES, read_body
+from dragoman.gateway.bodies import check_cost, read_body
 from dragoman.gateway.conversation import converse
 from dragoman.gateway.error_responses import refuse
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
-from dragoman.jsontypes import dump_json, has_more_values
-from dragoman.upstream.attempts import BIG_BYTES, off_loop
+from dragoman.jsontypes import dump_json
+from dragoman.upstream.attempts import is_large, off_loop
 
 PATH = "/generate"
 ServeCall: TypeAlias = Callable[[Gateway, HttpRequest, RpcCall], Awaitable[HttpResponse]]
@@ -30,15 +30,18 @@ async def serve_calls(
 ) -> HttpResponse:
     """A body of calls, each served by `serve`; only a call that stands alone may stream."""
     raw = await read_body(http, gateway.now.settings)
-    if len(raw) > MOST_VALUES and await asyncio.to_thread(has_more_values, raw, MOST_VALUES):
-        raise DecodeError(f"more than {MOST_VALUES} values")
-    batch = await off_loop(len(raw) > BIG_BYTES, decode_calls, raw, methods)
+    batch = await off_loop(is_large(raw), read_calls, raw, methods)
     first = batch.calls[0]
     if batch.single and isinstance(first, RpcCall) and not first.notification:
         return await serve(gateway, http, first)
     answers = await asyncio.gather(*(_answer(gateway, http, call, i, serve) for i, call in enumerate(batch.calls)))
     body = encode_answers(batch, answers)
     return HttpResponse(204) if body is None else HttpResponse(200, body, headers={"content-type": JSON_TYPE})
+
+
+def read_calls(raw: bytes, methods: tuple[str, ...]) -> Batch:
+    check_cost(raw)
+    return decode_calls(raw, methods)
 
 
 async def serve_call(gateway: Gateway, http: HttpRequest, call: RpcCall) -> HttpResponse:

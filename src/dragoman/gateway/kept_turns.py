@@ -6,9 +6,17 @@ from msgspec.structs import replace
 
 from dragoman.exchange import ClientRequest
 from dragoman.gateway.scope import Scope
+from dragoman.gateway.state_store import StateStore
 from dragoman.model.reply import Reply
+from dragoman.model.request import Request
 from dragoman.reasoning_state.envelope import dump_state, load_state
-from dragoman.reasoning_state.stored import find_bare_turns, make_state, read_conversation, restore_turns
+from dragoman.reasoning_state.stored import (
+    Conversation,
+    find_bare_turns,
+    make_state,
+    read_conversation,
+    restore_turns,
+)
 
 
 async def recall_turns(scope: Scope, client_request: ClientRequest) -> ClientRequest:
@@ -17,11 +25,15 @@ async def recall_turns(scope: Scope, client_request: ClientRequest) -> ClientReq
     scope.conversation = read_conversation(request, by_id=scope.dialect.repeats_call_ids)
     if not scope.conversation.turns or store.is_empty():  # fast path: no thoughts
         return client_request
-    bare = find_bare_turns(request, scope.conversation)
-    found = await asyncio.to_thread(store.get, scope.http.key_id, list(bare.values()))
-    loaded = ((i, load_state(found[key])) for i, key in bare.items() if key in found)
-    restored = restore_turns(request, [(i, state) for i, state in loaded if state is not None])
+    restored = await asyncio.to_thread(_restore, store, scope.http.key_id, request, scope.conversation)
     return client_request if restored is request else replace(client_request, request=restored, same_wire=False)
+
+
+def _restore(store: StateStore, owner: str, request: Request, conversation: Conversation) -> Request:
+    bare = find_bare_turns(request, conversation)
+    found = store.get(owner, list(bare.values()))
+    loaded = ((i, load_state(found[key])) for i, key in bare.items() if key in found)
+    return restore_turns(request, [(i, state) for i, state in loaded if state is not None])
 
 
 async def keep_turn(scope: Scope, reply: Reply) -> None:

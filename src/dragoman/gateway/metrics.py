@@ -4,8 +4,12 @@ Labels are names from the configuration and closed sets, never what a client say
 """
 
 from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from operator import attrgetter
 
 from dragoman.model.reply import Usage
+from dragoman.notes import Note
 
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 MOST_TOKENS = 10_000_000  # of one reply
@@ -54,8 +58,10 @@ class Metrics:
             if count and 0 < count < MOST_TOKENS:  # a counter only grows; upstreams may report nonsense
                 self.tokens[upstream, kind] = self.tokens.get((upstream, kind), 0) + count
 
-    def note(self, kind: str) -> None:
-        self.notes[kind] = self.notes.get(kind, 0) + 1
+    def note_kinds(self, notes: Sequence[Note]) -> None:
+        if notes:
+            for kind, count in Counter(map(attrgetter("kind"), notes)).items():
+                self.notes[kind] = self.notes.get(kind, 0) + count
 
     def _histogram(self, table: dict[str, Histogram], door: str) -> Histogram:
         found = table.get(door)

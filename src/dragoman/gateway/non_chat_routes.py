@@ -23,7 +23,7 @@ from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.reply import Usage
 from dragoman.notes import Notes
 from dragoman.upstream.answer import UpstreamAnswer
-from dragoman.upstream.attempts import Job
+from dragoman.upstream.attempts import BIG_BYTES, Job, is_large, off_loop
 from dragoman.upstream.failures import malformed
 from dragoman.upstream.render import choose_dialect
 from dragoman.upstream.spec import DEMO, Target
@@ -31,12 +31,14 @@ from dragoman.upstream.speech import FORMS, Sound, find_speech, hear_answer, sha
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
 
+MANY_NUMBERS = 50_000  # of vectors: to write them takes some 5 ms
 Form = Callable[[Dialect, str], WireRequest]  # what to send for a dialect and a model
 
 
 async def read_object(gateway: Gateway, http: HttpRequest) -> JsonObject:
     raw = await read_body(http, gateway.now.settings)
-    return load_body(raw, gateway.now.settings.limits)
+    http.large = is_large(raw)
+    return await off_loop(http.large, load_body, raw, gateway.now.settings.limits)
 
 
 async def ask(
@@ -65,6 +67,7 @@ async def ask(
         deadline=scope.started + gateway.now.settings.deadline_s,
         client=http.key_id or http.client,
         attempts=scope.attempts,
+        large=http.large,
     )
     scope.answer = answer = await gateway.sender.ask(job)
     scope.status = 200
@@ -78,10 +81,12 @@ async def serve_embeddings(gateway: Gateway, http: HttpRequest, match: Match) ->
     dialect = match.route.dialect
     if dialect.embeddings is None:
         raise unsupported(f"{dialect.name} has no embeddings")
-    wire = WireRequest(body=await read_object(gateway, http), path=match.path(http.query))
-    asked = dialect.embeddings.decode_request(wire)
+    body = await read_object(gateway, http)
+    wire = WireRequest(body=body, path=match.path(http.query))
+    asked = await off_loop(http.large, dialect.embeddings.decode_request, wire)
     found = await embed(gateway, http, dialect, asked)
-    return json_response(dialect.embeddings.encode_reply(found, asked))
+    many = sum(map(len, found.rows)) > MANY_NUMBERS
+    return json_response(await off_loop(many, dialect.embeddings.encode_reply, found, asked))
 
 
 async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, asked: EmbeddingRequest) -> Vectors:
@@ -102,7 +107,8 @@ async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, asked: Em
         codec = answer.dialect.embeddings
         if codec is None:
             raise ValueError("no embeddings")
-        found = codec.decode_reply(load_json(answer.raw), answer.target.model)
+        big = len(answer.raw) > BIG_BYTES
+        found = await off_loop(big, lambda: codec.decode_reply(load_json(answer.raw), answer.target.model))
         if len(found.rows) != len(asked.inputs):
             raise ValueError("not one for each")
         if isinstance(http.scope, Scope) and found.tokens is not None:

@@ -17,6 +17,7 @@ from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.messages import Message
 from dragoman.model.reply import Reply
 from dragoman.upstream.answer import OpenAnswer
+from dragoman.upstream.attempts import off_loop
 from dragoman.upstream.render import choose_dialect
 
 RESPONSES = "openai_responses"
@@ -32,15 +33,15 @@ class Resolved(Struct, kw_only=True):
     instructed: bool = False  # its first message is `instructions`, which the next request does not inherit
 
 
-async def resolve(gateway: Gateway, owner: str, client_request: ClientRequest, now: Generation) -> Resolved:
+async def resolve(
+    gateway: Gateway, owner: str, client_request: ClientRequest, now: Generation, *, large: bool = False
+) -> Resolved:
     own = client_request.request.extras.get(RESPONSES, {})
     previous = own.get(PREVIOUS)
     store = client_request.request.store is not False
     resolved = Resolved(client_request=client_request, store=store)
     if store or isinstance(previous, str):
-        body = load_json(client_request.raw)
-        resolved.input = dump_json(body.get("input", []))
-        resolved.instructed = bool(body.get("instructions"))
+        resolved.input, resolved.instructed = await off_loop(large, _read_input, client_request.raw)
     if not isinstance(previous, str):
         return resolved
     found = await asyncio.to_thread(gateway.store.get, owner, previous)
@@ -59,6 +60,12 @@ async def resolve(gateway: Gateway, owner: str, client_request: ClientRequest, n
     lead = 1 if resolved.instructed else 0
     request = replace(client_request.request, messages=(*said[:lead], *found.messages, *said[lead:]), extras=extras)
     return replace(resolved, client_request=replace(client_request, request=request, same_wire=False))
+
+
+def _read_input(raw: bytes) -> tuple[bytes, bool]:
+    """The items of a request, and whether it has instructions."""
+    body = load_json(raw)
+    return dump_json(body.get("input", [])), bool(body.get("instructions"))
 
 
 def _goes_to_responses(client_request: ClientRequest, now: Generation, upstream: str) -> bool:

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import socket as socket_module
+import sys
 import time
 from collections.abc import Callable, Mapping
 from socket import socket
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from dragoman.upstream.admission import Limits
 
 MISCONFIGURED = 78  # EX_CONFIG of sysexits.h
+SWITCH_S = 0.001  # how long a thread that converts a large request may run while the loop has something to do
 
 
 class CannotListen(DragomanError):
@@ -121,6 +123,7 @@ async def _main(
     gc.collect()
     gc.freeze()  # these objects live as long as the process: the collector need not look at them
     gc.set_threshold(10_000, 10, 10)
+    sys.setswitchinterval(SWITCH_S)
     background = [asyncio.ensure_future(gateway.keep_models())]
     if options.watch:
         background.append(asyncio.ensure_future(watch(gateway, load)))

@@ -188,8 +188,7 @@ class Scope:
         usage = self.usage or NO_USAGE
         if self.usage is not None:
             metrics.usage(upstream, usage)
-        for note in notes:
-            metrics.note(note.kind)
+        metrics.note_kinds(notes)
         gateway.traffic.put(self, notes, seconds)
         gateway.log.say(
             log,
@@ -210,11 +209,11 @@ class Scope:
             attempts=len(self.attempts) if len(self.attempts) > 1 else None,
             failure=(self.failure.code or self.failure.kind) if self.failure else None,
             notes=len(notes),
-            lost=say_lost(notes),
-            mended=say_mended(notes),
+            lost=say_lost(notes[:MOST_PLACES]),
+            mended=say_mended(notes[:MOST_PLACES]),
         )
         if log.isEnabledFor(logging.DEBUG):
-            for note in notes:
+            for note in notes[:MOST_PLACES]:  # the others do not say where; a request may have 100,000 of them
                 log.debug(LogLine("note", {"id": self.http.id, "rank": note.rank, **to_builtins(note)}))
 
     def _keep(self) -> None:

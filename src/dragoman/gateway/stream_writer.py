@@ -22,6 +22,7 @@ from dragoman.log_line import own_error
 from dragoman.model.events import Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import ReplyBuilder
 from dragoman.model.reply import Reply
+from dragoman.model.request import Request
 from dragoman.note_ranks import FoldedNote, fold_notes
 from dragoman.notes import Note, Notes
 from dragoman.reasoning_state.carry import carry_reply
@@ -89,7 +90,7 @@ class StreamWriter:
                     piece = Piece(b"", [ReplyFailed(failure=OWN_ERROR)])
                 if piece is None:
                     break
-                out = self._out(piece)
+                out = await self._out_off_loop(piece) if self._is_large(piece) else self._out(piece)
                 scope.events += len(piece.events)
                 scope.streamed += len(out)
                 if self._finished and not self._stored:
@@ -108,6 +109,25 @@ class StreamWriter:
                 await write(out)
         finally:
             self._clean_up()
+
+    def _is_large(self, piece: Piece) -> bool:
+        """Whether to write it off the loop: Responses repeats the request's tools where a reply starts and ends."""
+        events = piece.events
+        if piece.large or not events or not self.scope.large:
+            return piece.large
+        return type(events[0]) is ReplyStart or type(events[-1]) is ReplyEnd
+
+    async def _out_off_loop(self, piece: Piece) -> bytes:
+        """A thread that has begun goes on when this is cancelled: its end is waited for, as both use one encoder."""
+        work = asyncio.ensure_future(asyncio.to_thread(self._out, piece))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            out = await work
+            if self.scope.ending is None or self._task is None:
+                raise
+            self._task.uncancel()
+            return out if self._ended else out + self._out(Piece(b"", [ReplyFailed(failure=self.scope.ending)]))
 
     async def _store(self, answer: OpenAnswer) -> None:
         """Before the client has read the end: its next request may come at once and need what is kept here."""
@@ -235,10 +255,13 @@ class StreamWriter:
             return
         reply = builder.reply()
         if isinstance(reply, Reply):
-            carrier = scope.open_carrier()
-            said = reply if carrier is None else carry_reply(reply, carrier, Notes())
-            wire = scope.dialect.encode_reply(said, Notes(), scope.client_request.request)
-            await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, dump_json(wire.body))
+            body = await asyncio.to_thread(self._encode_whole, reply, scope.client_request.request)
+            await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)
+
+    def _encode_whole(self, reply: Reply, request: Request) -> bytes:
+        carrier = self.scope.open_carrier()
+        said = reply if carrier is None else carry_reply(reply, carrier, Notes())
+        return dump_json(self.scope.dialect.encode_reply(said, Notes(), request).body)
 
     # ---- ending it from outside
 

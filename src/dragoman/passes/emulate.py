@@ -291,6 +291,6 @@ def _emulate_stop(
 def _cut_untaken_stops(stop: tuple[str, ...], profile: Profile, undo: Undo) -> Undo:
     """Blank sequences where the target takes none, and more than it takes: parameters.py sends the others."""
     taken = [sequence for sequence in stop if profile.blank_stops or sequence.strip()]
-    sent = taken if profile.stops is None else taken[: profile.stops]
+    sent = set(taken if profile.stops is None else taken[: profile.stops])
     rest = tuple(sequence for sequence in stop if sequence and sequence not in sent)
     return replace(undo, stops=rest) if rest and profile.policy_of("stop") == "emulate" else undo

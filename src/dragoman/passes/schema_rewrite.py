@@ -39,11 +39,14 @@ class Adapted(Struct, frozen=True):
     lost: tuple[Lost, ...] = ()
     strict: bool = True  # the schema keeps what strict promises in its language
     names: dict[str, str] = {}  # properties that had to be renamed: the target's word -> the schema's own
+    written_out: int = 0  # nodes that stand where references stood
 
 
 class Rewriter:
-    def __init__(self, root: JsonObject, language: SchemaTarget) -> None:
+    def __init__(self, root: JsonObject, language: SchemaTarget, *, write_out: bool = True) -> None:
         self.root, self.language = root, language
+        self.write_out = write_out  # False: references are cut off where the target has none
+        self.written_out = 0
         self.lost: list[Lost] = []
         self.strict = True
         self.nodes = 0
@@ -64,7 +67,7 @@ class Rewriter:
             self.strict = False  # "schema must be a JSON Schema of 'type: \"object\"'"
         if not self.language.recursion and is_recursive(self.root):
             self.strict = False
-        return Adapted(adapted, tuple(self.lost), self.strict, self.names)
+        return Adapted(adapted, tuple(self.lost), self.strict, self.names, self.written_out)
 
     # ------------------------------------------------------------ roots
 
@@ -142,6 +145,8 @@ class Rewriter:
 
     def node(self, schema: object, path: Path, trail: tuple[str, ...], depth: int) -> JsonObject:
         self.nodes += 1
+        if trail:
+            self.written_out += 1
         if schema is True or schema == {}:
             return self._anything()
         if not isinstance(schema, dict):
@@ -431,8 +436,9 @@ class Rewriter:
     def _inline(self, schema: JsonObject, path: Path, trail: tuple[str, ...], depth: int) -> JsonObject:
         ref = schema["$ref"]
         beside = {k: v for k, v in schema.items() if k != "$ref"}
-        if not isinstance(ref, str) or trail.count(ref) >= UNROLLED:
-            self._lose(path, "a schema that contains itself: cut off", gone=False)
+        if not isinstance(ref, str) or trail.count(ref) >= UNROLLED or not self.write_out:
+            why = "a schema that contains itself" if self.write_out else "too many references in all these tools"
+            self._lose(path, f"{why}: cut off", gone=False)
             made = {"type": "object"} if self.language.null == "nullable" or "type" not in beside else {}
             return made | {k: v for k, v in beside.items() if k == "description"}
         target = self._resolve(ref)

@@ -4,7 +4,7 @@ One keyword in one of eighty tools ends every request of an agent (FIELD-CASES 1
 resend their tools with every turn, so each distinct schema is adapted once per language and remembered by content.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,29 +16,45 @@ from dragoman.passes.profile import Profile
 from dragoman.passes.schema_rewrite import Adapted, Path, Rewriter
 from dragoman.passes.schema_targets import LANGUAGES
 
-REMEMBERED = 2_000  # the answer does not depend on it: a schema forgotten is adapted again
-REMEMBERED_LISTS = 50
-LARGEST_LIST = 500_000  # bytes
-_remembered: dict[tuple[str, str, bytes], Adapted] = {}
+REMEMBERED_BYTES = 4_000_000  # of schemas, and of lists; the answer does not depend on it: one forgotten is made again
+LARGEST = 500_000  # bytes of one that is remembered
+MOST_WRITTEN_OUT = 100_000  # nodes of one list of tools that stand where references stood
+_remembered: dict[tuple[str, str, bool, bytes], Adapted] = {}
+_bytes = {"schemas": 0, "lists": 0}  # remembered
+K = TypeVar("K", bound=tuple[Any, ...])
+V = TypeVar("V")
 
 
-def adapt_schema(schema: JsonObject | None, language: str, root: Literal["tool", "output"] = "tool") -> Adapted:
+def adapt_schema(
+    schema: JsonObject | None, language: str, root: Literal["tool", "output"] = "tool", *, write_out: bool = True
+) -> Adapted:
     """A schema in a target's language. A tool's is an object, whatever it said; an answer's may be anything."""
-    key = (language, root, b"" if schema is None else dump_json(schema))
+    key = (language, root, write_out, b"" if schema is None else dump_json(schema))
     found = _remembered.get(key)  # fast path: known schema
     if found is None:
-        found = Rewriter(schema or {}, LANGUAGES[language]).run(root)
-        if len(_remembered) >= REMEMBERED:
-            _remembered.clear()
-        _remembered[key] = found
+        found = Rewriter(schema or {}, LANGUAGES[language], write_out=write_out).run(root)
+        _remember(_remembered, key, found, "schemas")
     return found
 
 
+def _remember(table: dict[K, V], key: K, value: V, what: str) -> None:
+    """Forgets everything when there is too much: the text is the last thing of a key."""
+    size = len(key[-1])
+    if size > LARGEST:
+        return
+    if _bytes[what] + size > REMEMBERED_BYTES:
+        table.clear()
+        _bytes[what] = 0
+    table[key] = value
+    _bytes[what] += size
+
+
 class Aliases(Struct):
-    """Property names that the target refuses: its word -> the client's."""
+    """Property names that the target refuses: its word -> the client's. And what was spent on writing schemas out."""
 
     tools: dict[str, dict[str, str]] = {}  # by the tool's name
     answer: dict[str, str] = {}
+    written_out: int = 0  # nodes of all tools so far that stand where references stood
 
 
 def adapt_schemas(request: Request, profile: Profile, notes: Notes) -> tuple[Request, Aliases]:
@@ -86,10 +102,7 @@ def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
             changed = _alike(changed, notes)
         same = all(a is b for a, b in zip(tools, changed, strict=True))
         known = _Known(None if same else changed, aliases.tools, tuple(notes))
-        if len(said) <= LARGEST_LIST:
-            if len(_lists) >= REMEMBERED_LISTS:
-                _lists.clear()
-            _lists[key] = known
+        _remember(_lists, key, known, "lists")
     return known
 
 
@@ -119,7 +132,9 @@ def adapt_tool(tool: Tool, profile: Profile, at: At, notes: Notes, aliases: Alia
             notes.altered((at, "strict"), "this schema cannot keep it: strict is off")
             strict, adapted = False, None
     if adapted is None:
-        adapted = adapt_schema(parameters, profile.schema)
+        room = aliases.written_out < MOST_WRITTEN_OUT
+        adapted = adapt_schema(parameters, profile.schema, write_out=room)
+    aliases.written_out += adapted.written_out
     if adapted.names:
         aliases.tools[tool.name] = adapted.names
     if adapted.schema == parameters and strict == tool.strict:

@@ -20,11 +20,13 @@ from dragoman.model.request import Request
 from dragoman.reasoning_state.carry import StateSource, has_state, place_thoughts
 from dragoman.reasoning_state.envelope import CarriedState
 
+LONG = 100  # characters
+
 
 class Conversation(Struct, frozen=True):
     """What tells a conversation from others of the same client."""
 
-    first: str  # said by the user
+    first: str  # said by the user; of a long text its hash, because each turn's key has it in it
     turns: int  # of the assistant, so far
     by_id: bool  # the client repeats the ids of calls
 
@@ -36,7 +38,11 @@ class Conversation(Struct, frozen=True):
         else:
             words = "".join(part.text for part in parts if type(part) is Text).strip()
             said = [str(turn), *(_spell(call) for call in calls)] if calls else [str(turn), "text", words]
-        return sha256("\0".join([self.first, *said]).encode("utf-8", "surrogatepass")).hexdigest()
+        return _digest("\0".join([self.first, *said]))
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _spell(call: ToolCall) -> str:
@@ -54,7 +60,7 @@ def read_conversation(request: Request, *, by_id: bool) -> Conversation:
             turns += 1
         elif message.role == "user" and not first:
             first = next((part.text for part in message.parts if type(part) is Text), "")
-    return Conversation(first, turns, by_id)
+    return Conversation(_digest(first) if len(first) > LONG else first, turns, by_id)
 
 
 # ---------------------------------------------------------------- in

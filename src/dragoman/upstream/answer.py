@@ -23,7 +23,7 @@ from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import MOST_PLACES, Notes
 from dragoman.upstream.admission import Ticket
-from dragoman.upstream.attempts import BIG_BYTES, Attempt, Attempts, Job, off_loop
+from dragoman.upstream.attempts import Attempt, Attempts, Job, is_large, off_loop
 from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, redact_error, too_late, unreadable
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.keys import Key
@@ -45,6 +45,9 @@ from dragoman.upstream.upstream_state import UpstreamState
 log = logging.getLogger(__name__)
 # A stream that has started but says nothing is committed after this, so that its client gets pings.
 QUIET_START_S = 15.0
+BIG_EVENT = 64 * 1024  # bytes; one that is larger is decoded off the loop
+SLICE_BYTES = 16 * 1024  # of a stream that are worked on at once: in more there may be thousands of events
+SLICE_EVENTS = 100
 
 
 class Piece(Struct):
@@ -52,6 +55,7 @@ class Piece(Struct):
 
     raw: bytes
     events: list[Event]
+    large: bool = False  # to write it takes long, too
 
 
 class OpenAnswer(Protocol):
@@ -134,6 +138,8 @@ class UpstreamAnswer:
         self._sent = False
         self._ended = False
         self._whole = False  # the connection was read to its end
+        self._unread = 0  # bytes since the last event: about as large is the next one
+        self._decoding: asyncio.Future[Piece] | None = None  # a large event, off the loop
         self._closed = False
 
     # ---------------------------------------------------------------- to its first words
@@ -228,7 +234,7 @@ class UpstreamAnswer:
 
     async def _opens_document(self, opened: Opened, deadline: float) -> bool:
         """Whether one JSON document begins, although a stream was asked for. What was read for this stands first."""
-        while (found := is_document(self._peeked, self.dialect)) is None:
+        while (found := await off_loop(len(self._peeked) > BIG_EVENT, is_document, self._peeked, self.dialect)) is None:
             piece = await opened.next()
             if not piece:
                 return False
@@ -291,16 +297,19 @@ class UpstreamAnswer:
             self.raw, self._ended = raw, True
             return
         self.as_is = self.as_is and not job.stream and is_document(raw, self.dialect) is not False
+        large = is_large(raw)
         reply, whole = await off_loop(
-            len(raw) > BIG_BYTES, decode_whole, opened.headers, raw, self.dialect, self.notes, as_is=self.as_is
+            large, decode_whole, opened.headers, raw, self.dialect, self.notes, as_is=self.as_is
         )
         self.raw, self.as_is = raw, self.as_is and whole
         if job.stream:
-            self._reader = self.call.open_reader()
-            self._read_ahead = [Piece(b"", self._take(self._reader, list(unfold(reply))))]
+            self._reader = reader = self.call.open_reader()
+            events = await off_loop(large, lambda: self._take(reader, list(unfold(reply))))
+            slices = [events[at : at + SLICE_EVENTS] for at in range(0, len(events), SLICE_EVENTS)]
+            self._read_ahead = [Piece(b"", events, large) for events in slices]
             self._ended = True
         else:
-            self._take_reply(reply)
+            await off_loop(large, self._take_reply, reply)
 
     def _take_reply(self, reply: Reply) -> None:
         self.usage = reply.usage
@@ -312,6 +321,7 @@ class UpstreamAnswer:
 
     async def next(self) -> Piece | None:
         if self._read_ahead:
+            await asyncio.sleep(0)  # others have their turn between two pieces
             return self._read_ahead.pop(0)
         reader = self._reader
         if self._ended or reader is None:
@@ -321,9 +331,18 @@ class UpstreamAnswer:
         if self._opened is None:
             return None
         try:
-            raw, self._peeked = self._peeked or await self._opened.next(), b""
+            if self._decoding is not None:
+                return await self._end_decoding(self._decoding)
+            raw = await self._next_slice(self._opened)
             if raw:
-                return self._read(reader, raw)
+                self._unread += len(raw)
+                if self._unread > BIG_EVENT:
+                    self._decoding = asyncio.ensure_future(asyncio.to_thread(self._read, reader, raw))
+                    return await self._end_decoding(self._decoding)
+                piece = self._read(reader, raw)
+                if piece.events:
+                    self._unread = 0
+                return piece
             self._whole = self._ended = True
             events = self._take(reader, reader.decode_rest())
             return Piece(b"", events) if events else None
@@ -333,6 +352,27 @@ class UpstreamAnswer:
             failure = unreadable(error)
         self._ended = True
         return Piece(b"", self._take(reader, [ReplyFailed(failure=failure)]))
+
+    async def _next_slice(self, opened: Opened) -> bytes:
+        if self._peeked:
+            await asyncio.sleep(0)  # others have their turn between two slices
+        raw = self._peeked or await opened.next()
+        if len(raw) > SLICE_BYTES and self._unread + len(raw) <= BIG_EVENT:
+            raw, self._peeked = raw[:SLICE_BYTES], raw[SLICE_BYTES:]
+        else:
+            self._peeked = b""
+        return raw
+
+    async def _end_decoding(self, decoding: "asyncio.Future[Piece]") -> Piece:
+        """Its reader may stop waiting, for a time: then the next call has the piece."""
+        try:
+            piece = await asyncio.shield(decoding)
+        finally:
+            if decoding.done():
+                self._decoding = None
+        if piece.events:
+            self._unread, piece.large = 0, True
+        return piece
 
     def _next_of_demo(self, reader: StreamReader, demo: Iterator[Event]) -> Piece | None:
         events: list[Event] = []

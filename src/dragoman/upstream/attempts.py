@@ -17,8 +17,19 @@ from dragoman.upstream.upstream_state import UpstreamState
 
 Pair = tuple[UpstreamState, Target]
 NO_KEYS: frozenset[int] = frozenset()
-BIG_BYTES = 1024 * 1024
+BIG_BYTES = 512 * 1024
+MANY_BRACES = 1500  # about as many objects, which take some 5 ms
+MANY_COMMAS = 10_000  # about as many values that are no objects
+MANY_REFERENCES = 8  # of schemas: a few that lead to each other become thousands of nodes where they are written out
 T = TypeVar("T")
+
+
+def is_large(raw: bytes) -> bool:
+    """Whether a body is so large, or in so many pieces, that it must not be worked on between two others. Signs are
+    counted instead of values: some stand in texts, and that does no harm."""
+    if len(raw) > BIG_BYTES or (len(raw) > MANY_BRACES and raw.count(b"{") > MANY_BRACES):
+        return True
+    return raw.count(b",") > MANY_COMMAS or raw.count(b'"$ref"') > MANY_REFERENCES
 
 
 async def off_loop(large: bool, work: Callable[..., T], *args: Any, **named: Any) -> T:

@@ -13,7 +13,7 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import StreamReader, read_checked_reply
 from dragoman.failure import Failure
 from dragoman.framing.ndjson import MAX_LINE_BYTES
-from dragoman.jsontypes import Json, load_json
+from dragoman.jsontypes import MOST_VALUES, Json, has_more_values, load_json
 from dragoman.learner_rules import REQUESTS_OWN
 from dragoman.log_line import own_error
 from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd
@@ -80,6 +80,8 @@ def decode_whole(
         if is_document(raw, dialect) is False:
             reader = StreamReader(dialect, notes)
             return notes.stage(fold_events(reader.feed(raw) + reader.close())), False
+        if len(raw) > MOST_VALUES and has_more_values(raw, MOST_VALUES):
+            raise DecodeError(f"more than {MOST_VALUES} values")
         body = load_json(raw)
         if _is_error(body, dialect):
             raise UpstreamError(dialect.decode_failure(WireReply(body=body, headers=headers)))

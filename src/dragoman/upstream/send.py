@@ -142,7 +142,10 @@ class Sender:
             answer.keep(reply)
             return answer
 
-        return await send_corrected(await off_loop(job.large, _render, job, state, target), begin, keep)
+        async def correct(call: UpstreamCall, error: UpstreamError) -> UpstreamCall | None:
+            return await off_loop(job.large, call.correct, error)
+
+        return await send_corrected(await off_loop(job.large, _render, job, state, target), begin, keep, correct)
 
 
 def _render(job: Job, state: UpstreamState, target: Target) -> UpstreamCall:
