@@ -16,6 +16,7 @@ from dragoman.passes.profile import Profile
 from dragoman.passes.schema_rewrite import Adapted, Path, Rewriter
 from dragoman.passes.schema_targets import LANGUAGES
 
+REMEMBERED = {"schemas": 2_000, "lists": 50}
 REMEMBERED_BYTES = 4_000_000  # of schemas, and of lists; the answer does not depend on it: one forgotten is made again
 LARGEST = 500_000  # bytes of one that is remembered
 MOST_WRITTEN_OUT = 100_000  # nodes of one list of tools that stand where references stood
@@ -42,7 +43,7 @@ def _remember(table: dict[K, V], key: K, value: V, what: str) -> None:
     size = len(key[-1])
     if size > LARGEST:
         return
-    if _bytes[what] + size > REMEMBERED_BYTES:
+    if len(table) >= REMEMBERED[what] or _bytes[what] + size > REMEMBERED_BYTES:
         table.clear()
         _bytes[what] = 0
     table[key] = value
