@@ -134,6 +134,13 @@ def open_calls(door: str, count: int = 5_000) -> JsonObject:
     return said
 
 
+def unknown_keys(door: str) -> JsonObject:
+    said = talk(door, [("user", ["x"])] * 9_000)
+    for turn in said.get("messages") or said.get("input") or said["contents"]:
+        turn |= {f"k{i}": 1 for i in range(15)}
+    return said
+
+
 def pointing(count: int) -> JsonObject:
     """Definitions that lead to each other: written out they have no end."""
     places = {
@@ -174,6 +181,7 @@ REQUESTS: dict[str, Make] = {
         "stop_sequences": [f"s{i}" for i in range(50_000)],
     },
     "200,000 keys": lambda door: {**ask(door), **{f"k{i}": 1 for i in range(190_000)}},
+    "130,000 unknown keys of turns": unknown_keys,
     "400,000 values": lambda door: {**ask(door), "metadata": [[] for _ in range(390_000)]},
     "30,000 required names": lambda door: talk(
         door, [("user", ["x"])], [("f", {**SCHEMA, "required": [f"r{i}" for i in range(30_000)]})]

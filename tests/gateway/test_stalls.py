@@ -24,6 +24,7 @@ BOUND_S = 3 * PROMISE_S
     ("kind", "door", "target", "status"),
     [
         ("5,000 open calls", "openai_responses", "anthropic", 200),
+        ("130,000 unknown keys of turns", "openai_responses", "openai_chat", 200),
         ("10,000 tools", "openai_responses", "openai_chat", 200),
         ("50,000 stop sequences", "openai_chat", "anthropic", 400),
         ("200,000 keys", "openai_chat", "gemini", 400),

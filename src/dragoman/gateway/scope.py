@@ -32,6 +32,7 @@ from dragoman.upstream.attempts import Attempt
 
 log = logging.getLogger(__name__)
 MOST_MENDED = 5  # in one line of the log
+MOST_NOTES = 1000  # of one request that are told and counted: each is looked at, and some have 100,000
 CHARS_PER_TOKEN = 4
 NO_USAGE = Usage()
 H = TypeVar("H", Reply, ReplyStart)
@@ -72,8 +73,8 @@ class Scope:
     @property
     def notes(self) -> tuple[Note, ...]:
         if self.answer is not None:
-            return tuple(self.answer.notes.read(MOST_PLACES))
-        return self.client_request.notes if self.client_request is not None else ()
+            return tuple(self.answer.notes.read(MOST_PLACES)[:MOST_NOTES])
+        return self.client_request.notes[:MOST_NOTES] if self.client_request is not None else ()
 
     @property
     def state_key(self) -> StateKey:
@@ -213,7 +214,7 @@ class Scope:
             mended=say_mended(notes[:MOST_PLACES]),
         )
         if log.isEnabledFor(logging.DEBUG):
-            for note in notes[:MOST_PLACES]:  # the others do not say where; a request may have 100,000 of them
+            for note in notes[:MOST_PLACES]:  # the others do not say where
                 log.debug(LogLine("note", {"id": self.http.id, "rank": note.rank, **to_builtins(note)}))
 
     def _keep(self) -> None:
