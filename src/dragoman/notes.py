@@ -123,13 +123,16 @@ class Notes:
         """The notes so far, with their places in the caller's body and in what was written."""
         return self.read(targets=True)
 
-    def read(self, most_places: int | None = None, *, targets: bool = False) -> list[Note]:
+    def read(
+        self, most_places: int | None = None, *, targets: bool = False, most_notes: int | None = None
+    ) -> list[Note]:
         """The notes so far. Only the first `most_places` say where: to find a place takes longer in a longer request,
-        and somebody may send one with a hundred thousand faults. `targets`: also where it is in what was written."""
+        and somebody may send one with a hundred thousand faults. `targets`: also where it is in what was written.
+        `most_notes`: only so many."""
         most = len(self._all) if most_places is None else most_places
         return [
             note if isinstance(note, Note) else note.read(places=i < most, targets=targets and i < most)
-            for i, note in enumerate(self._all)
+            for i, note in enumerate(self._all[:most_notes])
         ]
 
     def begin(self, body: BodyKind, locate: Locate | None, *forms: Any) -> None:

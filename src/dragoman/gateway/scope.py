@@ -73,7 +73,7 @@ class Scope:
     @property
     def notes(self) -> tuple[Note, ...]:
         if self.answer is not None:
-            return tuple(self.answer.notes.read(MOST_PLACES)[:MOST_NOTES])
+            return tuple(self.answer.notes.read(MOST_PLACES, most_notes=MOST_NOTES))
         return self.client_request.notes[:MOST_NOTES] if self.client_request is not None else ()
 
     @property
