@@ -16,7 +16,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
-from dragoman.gateway.bodies import MOST_VALUES, load_body, read_body
+from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.charge import begin_charge
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.kept_turns import keep_turn, recall_turns
@@ -25,7 +25,7 @@ from dragoman.gateway.response_routes import remember, resolve
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stream_writer import StreamWriter, write_notes
-from dragoman.jsontypes import JsonObject, dump_json, find_surrogates, mend_surrogates
+from dragoman.jsontypes import MOST_VALUES, JsonObject, dump_json, find_surrogates, mend_surrogates
 from dragoman.known_turns import History, Hit, count_values, join, know, make_history
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
