@@ -51,6 +51,7 @@ RANKS = {
     "valkey": 6,
     "client": 7,
     "gateway": 7,
+    "postgres": 7,
     "conformance": 7,
     "testing": 7,
     "cli": 8,
@@ -89,6 +90,7 @@ EXTRAS = {
     "mcp": {"mcp"},
     "testing": {"testing"},
     "valkey": {"valkey"},
+    "postgres": {"postgres"},
 }
 # Verification against scripted providers: the one module that needs two extras, and the commands load it when asked.
 NEEDS_TESTING_TOO = "conformance.verification"
@@ -219,7 +221,7 @@ def test_an_extra_holds_nothing_that_its_rooms_do_not_import() -> None:
     for path in (SOURCE / PACKAGE).rglob("*.py"):
         used_by[name_module(path).split(".")[0]] |= {said.path[0] for said in read_imports(path.read_text("utf-8"))}
     assert used_by["gateway"] >= packages("fast") - packages("")
-    for extra in ("", "mcp", "testing", "valkey"):
+    for extra in ("", "mcp", "testing", "valkey", "postgres"):
         rooms = EXTRAS[extra]
         used = set().union(*(used_by[room] for room in rooms))
         spare = packages(extra) - (packages("") if extra else packages(CORE)) - used - {"jsonschema_rs"}  # core's own

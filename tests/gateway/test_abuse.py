@@ -28,7 +28,7 @@ from dragoman.gateway.bodies import inflate
 from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.config import load_settings
 from dragoman.gateway.key_store import KeyStore, SqliteKeyStore
-from dragoman.gateway.response_store import ResponseStore, StoredResponse
+from dragoman.gateway.response_store import SqliteResponseStore, StoredResponse
 from dragoman.gateway.settings import RequestLimits
 from dragoman.gateway.startup import open_secrets
 from dragoman.upstream import upstream_state
@@ -298,7 +298,7 @@ def test_t17_no_key_writes_over_the_response_of_another(keys: KeyStore) -> None:
 
 def test_t33_what_is_kept_is_the_owners_alone_and_holds_no_key(tmp_path: Path) -> None:
     path = tmp_path / "state" / "responses.db"
-    store = ResponseStore(path, 10)
+    store = SqliteResponseStore(path, 10)
     store.put("a", StoredResponse(id="resp_1", messages=(), wire=b"{}"))
     store.close()
     assert path.stat().st_mode & 0o077 == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dragoman.gateway import response_store as store_module
-from dragoman.gateway.response_store import ResponseStore, StoredResponse, StoreUnavailable
+from dragoman.gateway.response_store import SqliteResponseStore, StoredResponse, StoreUnavailable
 from tests.gateway.house import open_house
 from tests.gateway.web import get, post
 
@@ -19,7 +19,7 @@ def row(number: int, size: int = 10) -> StoredResponse:
 
 @pytest.mark.parametrize("kept", [True, False], ids=["in a file", "in memory"])
 def test_only_the_youngest_stay(kept: bool, tmp_path: Path) -> None:
-    store = ResponseStore(tmp_path / "x.db" if kept else None, 5)
+    store = SqliteResponseStore(tmp_path / "x.db" if kept else None, 5)
     for number in range(20):
         assert store.put("me", row(number))
     found = [number for number in range(20) if store.get("me", f"r{number}")]
@@ -33,7 +33,7 @@ def test_only_the_youngest_stay(kept: bool, tmp_path: Path) -> None:
 
 
 def test_another_process_reads_what_one_wrote(tmp_path: Path) -> None:
-    one, two = (ResponseStore(tmp_path / "x.db", 5) for _ in range(2))
+    one, two = (SqliteResponseStore(tmp_path / "x.db", 5) for _ in range(2))
     one.put("me", row(1))
     assert two.get("me", "r1") is not None
     one.close()
@@ -43,7 +43,7 @@ def test_another_process_reads_what_one_wrote(tmp_path: Path) -> None:
 def test_f47_a_locked_database_is_not_waited_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "BUSY_S", 0.2)
     path = tmp_path / "x.db"
-    store = ResponseStore(path, 5)
+    store = SqliteResponseStore(path, 5)
     assert store.put("me", row(1))
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("begin immediate")
@@ -61,7 +61,9 @@ def test_f48_a_disk_that_is_full_costs_the_row_not_the_request(tmp_path: Path) -
     with open_house(store_path=path) as house:
         ask = {"model": "demo", "input": "say hi"}
         kept = post(house.url, "/v1/responses", ask).json["id"]
-        db = house.gateway.store._open()
+        store = house.gateway.store
+        assert isinstance(store, SqliteResponseStore)
+        db = store._open()
         (pages,) = db.execute("pragma page_count").fetchone()
         db.execute(f"pragma max_page_count = {pages}")
         for streamed in (False, True):
@@ -76,7 +78,7 @@ def test_f48_a_disk_that_is_full_costs_the_row_not_the_request(tmp_path: Path) -
 
 
 def test_what_is_too_much_is_not_kept(tmp_path: Path) -> None:
-    store = ResponseStore(tmp_path / "x.db", 5)
+    store = SqliteResponseStore(tmp_path / "x.db", 5)
     assert not store.put("me", row(1, store_module.MAX_ROW_BYTES))
     store.close()
 

@@ -30,10 +30,16 @@ COMMANDS = (
     "keys",
     "teams",
     "usage",
+    "db",
     "check",
 )  # module names, in the order `--help` shows them
 
-EXTRAS = {"aiohttp": "testing", "mcp": "mcp"}  # packages that only an extra installs
+EXTRAS = {
+    "aiohttp": "testing",
+    "mcp": "mcp",
+    "asyncpg": "postgres",
+    "redis": "valkey",
+}  # packages that only an extra installs
 
 DONE = 0
 FAILED = 1

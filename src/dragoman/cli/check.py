@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     for line in describe_rows(settings.rows):
         print(f"  {line}")
     for place, away in asyncio.run(probe_engines(settings)):
-        print(f"  {place}: {paint(f'does not answer: {away}', 'red', sys.stdout) if away else 'answers'}")
+        print(f"  {place}: {paint(away, 'red', sys.stdout) if away else 'answers'}")
         bad = bad or bool(away)
     for alias, models in settings.aliases.items():
         print(f"  {alias} -> {', then '.join(models)}")

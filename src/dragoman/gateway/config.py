@@ -60,7 +60,7 @@ _TOP = {
     "providers", "upstreams", "api_key", "models", "rpm", "http_port", "port", "host", "aliases", "server", "keys",
     "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
     "all_models", "model_provider_map", "mcp", "limits", "kind", "family", "state_secret",
-    "state", "state_prefix", "on_state_loss",
+    "state", "state_prefix", "on_state_loss", "database",
     "ask_models", "known_turns_mb", "proxy", "tls_cert", "tls_key", "admin_port", *TABLES,
 }  # fmt: skip
 _PROVIDER = {
@@ -221,6 +221,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         known_turns_bytes=_known_turns(top),
         store_rows=_store_rows(top),
         state_secret=top.text("state_secret").encode(),
+        database=top.text("database"),
         state=top.text("state"),
         state_prefix=top.text("state_prefix", "dragoman"),
         on_state_loss=top.text("on_state_loss", "local_share"),

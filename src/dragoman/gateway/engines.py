@@ -1,18 +1,29 @@
-"""The servers that gateways of many machines share: Valkey for limits. Each is an extra, loaded when configured."""
+"""The servers that gateways of many machines share: Valkey for limits, PostgreSQL for all that is kept.
 
+Each is an extra, and is loaded when it is configured.
+"""
+
+import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dragoman.errors import ConfigError
+from dragoman.gateway.config import find_file, load_settings
+from dragoman.gateway.response_store import ResponseStore, SqliteResponseStore
 from dragoman.gateway.settings import Settings
+from dragoman.gateway.state_store import SqliteStateStore, StateStore
 
 if TYPE_CHECKING:
+    from dragoman.postgres.database import Database
     from dragoman.valkey.limits import ValkeyLimits
 
 STATE_VARIABLE = "DRAGOMAN_STATE"
+DATABASE_VARIABLE = "DRAGOMAN_DATABASE"
+DATABASE_SCHEMES = ("postgresql", "postgres")
 STATE_SCHEMES = ("valkey", "valkeys", "redis", "rediss", "unix")
 
 
@@ -20,6 +31,8 @@ def check_engines(settings: Settings) -> None:
     """A ConfigError if an engine is configured that cannot be used."""
     if settings.state:
         _check(settings, "state", settings.state, STATE_SCHEMES, "redis", "valkey")
+    if settings.database:
+        _check(settings, "database", settings.database, DATABASE_SCHEMES, "asyncpg", "postgres")
 
 
 def _check(settings: Settings, key: str, url: str, schemes: tuple[str, ...], package: str, extra: str) -> None:
@@ -29,6 +42,43 @@ def _check(settings: Settings, key: str, url: str, schemes: tuple[str, ...], pac
         raise ConfigError(file, key, f"expected {schemes[0]}://host:port/..., found {parts.scheme[:20]!r}")
     if find_spec(package) is None:
         raise ConfigError(file, key, f"needs a package that is not installed: pip install 'dragoman[{extra}]'")
+
+
+def find_database(env: Mapping[str, str]) -> str:
+    """As `serve` would find it; a ConfigError if there is none."""
+    file = find_file(Path.cwd(), env)
+    said = load_settings(file, env).database if file is not None else ""
+    url = said or env.get(DATABASE_VARIABLE, "")
+    if not url:
+        raise ConfigError(str(file or DATABASE_VARIABLE), "database", "there is none")
+    return url
+
+
+def open_database(settings: Settings) -> "Database | None":
+    """A ConfigError if its tables are not those of this version. One that does not answer may come back."""
+    if not settings.database:
+        return None
+    from dragoman.postgres.database import Database, DatabaseAwayError, find_mismatch, read_applied
+
+    database = Database(settings.database)
+    try:
+        wrong = find_mismatch(read_applied(database))
+    except DatabaseAwayError:
+        return database
+    if wrong:
+        database.close()
+        raise ConfigError(show_url(settings.database), "", wrong)
+    return database
+
+
+def open_kept(settings: Settings, database: "Database | None") -> tuple[ResponseStore, StateStore]:
+    """Where responses and reasoning state are kept."""
+    if database is None:
+        path, rows = settings.store_path, settings.store_rows
+        return SqliteResponseStore(path, rows), SqliteStateStore(path, rows)
+    from dragoman.postgres.kept import PostgresResponseStore, PostgresStateStore
+
+    return PostgresResponseStore(database, settings.store_rows), PostgresStateStore(database, settings.store_rows)
 
 
 def name_replica(port: int, worker: int) -> str:
@@ -63,5 +113,19 @@ async def probe_engines(settings: Settings) -> list[tuple[str, str]]:
             pass
         finally:
             await server.close()
-        found.append((show_url(settings.state), server.away))
+        found.append((show_url(settings.state), f"does not answer: {server.away}" if server.away else ""))
+    if settings.database:
+        found.append((show_url(settings.database), await asyncio.to_thread(_probe_database, settings.database)))
     return found
+
+
+def _probe_database(url: str) -> str:
+    from dragoman.postgres.database import Database, DatabaseAwayError, find_mismatch, read_applied
+
+    database = Database(url)
+    try:
+        return find_mismatch(read_applied(database))
+    except DatabaseAwayError as error:
+        return f"does not answer: {error}"
+    finally:
+        database.close()

@@ -31,6 +31,7 @@ FIXED = (
     "on_state_loss",
     "known_turns_bytes",
     "admin_port",
+    "database",
 )
 
 

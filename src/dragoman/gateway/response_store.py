@@ -8,7 +8,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -50,8 +50,28 @@ class StoreUnavailable(UpstreamError):
     """Nothing can be kept or found now: the disk is full, the folder cannot be made, the file is locked or broken."""
 
 
-class ResponseStore:
-    """SQLite, in a file or in memory; calls are short and may be made from any thread."""
+def store_unavailable() -> Failure:
+    words = "stored responses cannot be read or written now"
+    return Failure(kind="overloaded", status=503, code="store_unavailable", message=words, retry_after_s=5.0)
+
+
+class ResponseStore(Protocol):
+    """Where responses are kept. Calls may be made from any thread; a StoreUnavailable: not now."""
+
+    def put(self, owner: str, stored: StoredResponse) -> bool:
+        """False if it is too large to be kept."""
+
+    def get(self, owner: str, response_id: str) -> StoredResponse | None: ...
+
+    def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
+        """Those whose id begins so, the youngest first."""
+
+    def delete(self, owner: str, response_id: str) -> bool: ...
+    def close(self) -> None: ...
+
+
+class SqliteResponseStore:
+    """In a file or in memory; calls are short."""
 
     def __init__(self, path: Path | None, rows: int) -> None:
         self._rows = rows
@@ -106,10 +126,7 @@ class ResponseStore:
                 return work(self._open())
             except (sqlite3.Error, OSError) as error:
                 self._recover(error)
-                words = "stored responses cannot be read or written now"
-                raise StoreUnavailable(
-                    Failure(kind="overloaded", status=503, code="store_unavailable", message=words, retry_after_s=5.0)
-                ) from error
+                raise StoreUnavailable(store_unavailable()) from error
 
     def _recover(self, error: Exception) -> None:
         """After a full disk or a lock the connection is still good. After anything else the next call opens anew."""

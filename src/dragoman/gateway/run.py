@@ -17,7 +17,7 @@ from dragoman.errors import ConfigError, DragomanError
 from dragoman.gateway.app import App
 from dragoman.gateway.auth import Access
 from dragoman.gateway.banner import banner
-from dragoman.gateway.engines import name_replica, open_limits
+from dragoman.gateway.engines import name_replica, open_database, open_limits
 from dragoman.gateway.log import Log
 from dragoman.gateway.reload import LastGood, reload, watch
 from dragoman.gateway.server import bind, make_server, run_loop, take_over
@@ -43,6 +43,8 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
     try:
         check_system(options)
         settings = settle(options, env)
+        if (database := open_database(settings)) is not None:
+            database.close()
         check_exposure(settings, make_access(settings, env))
         listener, access = _listen(settings, options, env)
     except ConfigError as error:
@@ -109,7 +111,8 @@ async def _main(
     shared = None
     if settings.state:
         limits = shared = open_limits(settings, name_replica(listener.getsockname()[1], worker), time.monotonic)
-    gateway = Gateway(settings, access, log=journal, limits=limits)
+    database = open_database(settings)
+    gateway = Gateway(settings, access, log=journal, limits=limits, database=database)
     if shared is not None:
         await shared.start()
         gateway.closers.append(shared.close)

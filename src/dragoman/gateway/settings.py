@@ -53,6 +53,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     store_path: Path | None = None  # of stored responses; None: in memory
     store_rows: int = 10_000
     state_secret: bytes = b""  # authenticates reasoning state that clients keep; b"": one that ends with the process
+    database: str = ""  # PostgreSQL, which keeps keys, budgets, the ledger and responses for many gateways
     state: str = ""  # Valkey or Redis, which keeps limits for gateways of many machines
     state_prefix: str = "dragoman"  # gateways with the same one share their limits
     on_state_loss: str = "local_share"  # or refuse

@@ -16,7 +16,7 @@ from dragoman.errors import ConfigError
 from dragoman.gateway.auth import Access
 from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.config import find_file, load_settings, state_folder
-from dragoman.gateway.engines import STATE_VARIABLE, check_engines
+from dragoman.gateway.engines import DATABASE_VARIABLE, STATE_VARIABLE, check_engines
 from dragoman.gateway.key_store import KeyStore, open_key_store
 from dragoman.gateway.settings import LOOPBACK, Settings
 from dragoman.gateway.state_secret import read_secret
@@ -47,7 +47,8 @@ def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> S
     folder = state_folder(env)
     secret = read_secret(settings.state_secret.decode(), folder, env)
     settings = replace(settings, store_path=folder / "responses.db", state_secret=secret, **changes)
-    settings = replace(settings, state=settings.state or env.get(STATE_VARIABLE, ""))
+    state, database = settings.state or env.get(STATE_VARIABLE, ""), settings.database or env.get(DATABASE_VARIABLE, "")
+    settings = replace(settings, state=state, database=database)
     check_engines(settings)
     if settings.tls_cert:
         check_certificate(settings)

@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -15,11 +16,10 @@ from dragoman.accounts.grants import Holder
 from dragoman.accounts.prices import Price, PriceTable
 from dragoman.gateway.auth import Access
 from dragoman.gateway.charge import KeyLimits, tell_webhook
+from dragoman.gateway.engines import open_kept
 from dragoman.gateway.log import Log
 from dragoman.gateway.metrics import Metrics
-from dragoman.gateway.response_store import ResponseStore
 from dragoman.gateway.settings import Settings
-from dragoman.gateway.state_store import SqliteStateStore, StateStore
 from dragoman.gateway.traffic import Traffic
 from dragoman.gateway.xray import XrayRing
 from dragoman.known_turns import KnownTurns
@@ -32,6 +32,9 @@ from dragoman.upstream.send import Sender
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState, open_queue
+
+if TYPE_CHECKING:
+    from dragoman.postgres.database import Database
 
 MOST_KNOWN = 1000  # model names come from clients
 LOOK_S = 2.0  # how long a request waits for lists of models
@@ -96,7 +99,15 @@ class Generation:
 
 
 class Gateway:
-    def __init__(self, settings: Settings, access: Access, *, log: Log, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        access: Access,
+        *,
+        log: Log,
+        limits: Limits | None = None,
+        database: "Database | None" = None,
+    ) -> None:
         self.clock = time.monotonic
         self.wall = time.time
         self.dice = random.random
@@ -108,8 +119,8 @@ class Gateway:
         self.transport = Transport()
         self.sender = Sender(self.transport)
         self.metrics = Metrics()
-        self.store = ResponseStore(settings.store_path, settings.store_rows)
-        self.state_store: StateStore = SqliteStateStore(settings.store_path, settings.store_rows)
+        self.database = database
+        self.store, self.state_store = open_kept(settings, database)
         self.state_secret = settings.state_secret or secrets.token_bytes(32)
         self.xray = XrayRing(settings.xray_keep)
         self.traffic = Traffic()
@@ -215,3 +226,5 @@ class Gateway:
             await asyncio.to_thread(self.books.close)
         self.store.close()
         self.state_store.close()
+        if self.database is not None:
+            self.database.close()

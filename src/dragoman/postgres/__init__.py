@@ -1,0 +1,1 @@
+"""PostgreSQL: keys, teams, budgets, the ledger and stored responses of gateways on many machines."""

@@ -1,0 +1,187 @@
+"""Database: PostgreSQL for code that is not async, in a thread with an event loop of its own.
+
+When the server does not answer, calls fail at once for a second: a request never waits twice for one that is away.
+"""
+
+import asyncio
+import os
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import TimeoutError as LateError
+from importlib.resources import files
+from typing import Any, TypeAlias, TypeVar
+
+import asyncpg
+from msgspec import Struct
+
+T = TypeVar("T")
+ANSWER_S = 2.0
+AGAIN_S = 1.0
+POOL = 8
+MIGRATE_S = 600.0
+_LOCK = 0x647261676F6D616E  # "dragoman": one process migrates at a time
+_FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
+Connection: TypeAlias = Any  # asyncpg's, whose queries return rows of any type
+
+
+class DatabaseAwayError(OSError):
+    """The database cannot be asked now, or is not the one we need."""
+
+
+class Migration(Struct, frozen=True):
+    number: int
+    name: str
+    sql: str
+
+
+class Database:
+    """Calls may be made from any thread. It works again in a process that was forked."""
+
+    def __init__(self, url: str, answer_s: float = ANSWER_S) -> None:
+        self._url, self._answer_s = url, answer_s
+        self.away = ""  # why it cannot be asked; "" if it can, or has not been asked yet
+        self._failed_at = 0.0
+        self._start_lock = threading.Lock()
+        self._process = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pool: Any = None
+
+    def run(self, work: Callable[[Connection], Awaitable[T]], answer_s: float | None = None) -> T:
+        """Runs `work` in one transaction; a DatabaseAwayError if the server does not answer."""
+        if self.away and time.monotonic() - self._failed_at < AGAIN_S:
+            raise DatabaseAwayError(self.away)
+        limit_s = answer_s or self._answer_s
+        future = asyncio.run_coroutine_threadsafe(self._work(work, limit_s), self._find_loop())
+        try:
+            found = future.result(limit_s + 1.0)
+        except (LateError, *AWAY) as error:
+            future.cancel()
+            self._fail(error)
+            raise DatabaseAwayError(self.away) from error
+        self.away = ""
+        return found
+
+    async def run_here(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """The same for a task that `start` began; any of AWAY if the server does not answer."""
+        try:
+            found = await self._work(work, self._answer_s)
+        except AWAY as error:
+            self._fail(error)
+            raise
+        self.away = ""
+        return found
+
+    def start(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Runs a task in the background, as long as this process lives."""
+        asyncio.run_coroutine_threadsafe(_as_coroutine(work), self._find_loop())
+
+    async def _work(self, work: Callable[[Connection], Awaitable[T]], limit_s: float) -> T:
+        async with asyncio.timeout(limit_s):
+            if self._pool is None:
+                self._pool = await asyncpg.create_pool(
+                    self._url, min_size=0, max_size=POOL, timeout=limit_s, command_timeout=MIGRATE_S
+                )
+            async with self._pool.acquire() as connection, connection.transaction():
+                return await work(connection)
+
+    async def listen(self, channel: str, hear: Callable[[], None]) -> Connection:
+        """A connection of its own, that hears the messages of a channel."""
+        connection = await asyncpg.connect(self._url, timeout=self._answer_s)
+        await connection.add_listener(channel, lambda *_: hear())
+        return connection
+
+    def _fail(self, error: BaseException) -> None:
+        self._failed_at = time.monotonic()
+        self.away = str(error) or type(error).__name__
+
+    def _find_loop(self) -> asyncio.AbstractEventLoop:
+        with self._start_lock:
+            if self._loop is None or self._process != os.getpid():
+                self._process, self._pool = os.getpid(), None
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="postgres", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def close(self) -> None:
+        with self._start_lock:
+            loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None and self._process == os.getpid():
+            asyncio.run_coroutine_threadsafe(self._close(loop), loop)
+            self._thread.join(self._answer_s)
+
+    async def _close(self, loop: asyncio.AbstractEventLoop) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._pool is not None:
+            self._pool.terminate()
+            await asyncio.sleep(0)  # its sockets are closed in the next turn
+        loop.call_soon(loop.stop)
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+async def _as_coroutine(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+
+
+# ---------------------------------------------------------------- migrations
+
+
+def list_migrations() -> list[Migration]:
+    """In their order. A file that was released never changes: a new one changes its tables."""
+    found = [
+        Migration(int(match[1]), match[2], file.read_text("utf-8"))
+        for file in files("dragoman.postgres").joinpath("migrations").iterdir()
+        if (match := _FILE.fullmatch(file.name))
+    ]
+    return sorted(found, key=lambda one: one.number)
+
+
+def read_applied(database: Database) -> list[int]:
+    async def work(connection: Connection) -> list[int]:
+        if await connection.fetchval("select to_regclass('dragoman.migrations')") is None:
+            return []
+        return [row[0] for row in await connection.fetch("select number from dragoman.migrations order by number")]
+
+    return database.run(work)
+
+
+def migrate(database: Database) -> list[Migration]:
+    """Applies what is missing, all or nothing; what was applied."""
+    wanted = list_migrations()
+
+    async def work(connection: Connection) -> list[Migration]:
+        await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
+        await connection.execute("create schema if not exists dragoman")
+        await connection.execute(
+            "create table if not exists dragoman.migrations"
+            " (number integer primary key, name text not null, at timestamptz not null default now())"
+        )
+        known = {row[0] for row in await connection.fetch("select number from dragoman.migrations")}
+        missing = [one for one in wanted if one.number not in known]
+        for one in missing:
+            await connection.execute(one.sql)
+            await connection.execute("insert into dragoman.migrations values ($1, $2)", one.number, one.name)
+        return missing
+
+    return database.run(work, MIGRATE_S)
+
+
+def find_mismatch(applied: list[int]) -> str:
+    """Why this version of dragoman cannot use the tables; "" if it can. Newer tables are fine: they only add."""
+    missing = [one for one in list_migrations() if one.number not in applied]
+    if not missing:
+        return ""
+    return f"{len(missing)} migrations are missing (the first is {missing[0].name}): run `dragoman db migrate`"

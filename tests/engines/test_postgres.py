@@ -1,0 +1,145 @@
+"""PostgreSQL: migrations, stored responses and kept state, and what happens while it is away."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.cli.test_serve import COMMAND, environment, serving
+from tests.engines.servers import Engine, TcpProxy
+from tests.gateway.web import post, send
+from tests.waiting import NEVER_S, wait_until
+
+pytest.importorskip("asyncpg", reason="the extra `postgres` is not installed")
+
+from dragoman.gateway.response_store import StoredResponse, StoreUnavailable
+from dragoman.postgres.database import Database, find_mismatch, list_migrations, migrate, read_applied
+from dragoman.postgres.kept import PostgresResponseStore, PostgresStateStore
+
+
+@pytest.fixture(scope="module")
+def database(postgres: Engine) -> Iterator[Database]:
+    found = Database(postgres.url, answer_s=1.0)
+    migrate(found)
+    yield found
+    found.close()
+
+
+def stored(name: str, created: float) -> StoredResponse:
+    return StoredResponse(id=name, messages=(), wire=b"{}", created=created)
+
+
+def test_migrations_are_numbered_without_a_gap_and_applied_once(postgres: Engine) -> None:
+    numbers = [one.number for one in list_migrations()]
+    assert numbers == list(range(1, len(numbers) + 1))
+    databases = [Database(postgres.url) for _ in range(3)]
+    at_once = [Thread(target=migrate, args=(one,)) for one in databases]
+    for thread in at_once:
+        thread.start()
+    for thread in at_once:
+        thread.join(NEVER_S)
+    found = databases[0]
+    assert read_applied(found) == numbers
+    assert migrate(found) == []
+    assert find_mismatch(numbers) == ""
+    assert "db migrate" in find_mismatch(numbers[:-1])
+    for one in databases:
+        one.close()
+
+
+def test_db_migrate_and_status(postgres: Engine, tmp_path: Path) -> None:
+    admin = subprocess.run([*COMMAND, "db", "status"], cwd=tmp_path, env=environment(tmp_path), capture_output=True)
+    assert admin.returncode == 1, "no database is configured"
+    env = {**environment(tmp_path), "DRAGOMAN_DATABASE": postgres.url}
+    for words, says in ((("migrate",), ""), (("migrate",), "nothing to do"), (("status",), "0001 keys: applied")):
+        done = subprocess.run(
+            [*COMMAND, "db", *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=NEVER_S
+        )
+        assert (done.returncode, says in done.stdout) == (0, True), done.stderr
+
+
+def test_responses_are_kept_for_their_owner(database: Database) -> None:
+    store = PostgresResponseStore(database, 1000)
+    assert store.put("a", stored("resp_1", 1.0))
+    assert store.put("a", stored("resp_2", 2.0))
+    assert store.put("a", stored("conv_1", 3.0))
+    assert store.put("b", stored("resp_1", 4.0))
+    found = store.get("a", "resp_1")
+    assert found is not None
+    assert found.created == 1.0
+    assert store.get("c", "resp_1") is None
+    assert [row.id for row in store.list("a", "resp_", 10)] == ["resp_2", "resp_1"]
+    assert store.delete("a", "resp_1")
+    assert not store.delete("a", "resp_1")
+    assert store.get("b", "resp_1") is not None
+
+
+def test_the_oldest_responses_go_first(database: Database) -> None:
+    store = PostgresResponseStore(database, 3)
+    for number in range(6):
+        store.put("many", stored(f"resp_{number}", 100.0 + number))
+    assert [row.id for row in store.list("many", "", 10)] == ["resp_5", "resp_4", "resp_3"]
+
+
+def test_state_is_found_by_another_gateway(database: Database) -> None:
+    one, two = PostgresStateStore(database, 10), PostgresStateStore(database, 10)
+    one.put("a", "k", b"state")
+    assert not one.is_empty()
+    wait_until(lambda: not two.is_empty(), "a look in the background")
+    assert two.get("a", ["k", "other"]) == {"k": b"state"}
+    assert two.get("b", ["k"]) == {}
+
+
+def test_a_database_that_is_away_is_told_apart_and_heals(postgres: Engine, database: Database) -> None:
+    proxy = TcpProxy(postgres.port)
+    proxy.start()
+    database = Database(postgres.url.replace(str(postgres.port), str(proxy.port)), answer_s=0.5)
+    store, state = PostgresResponseStore(database, 10), PostgresStateStore(database, 10)
+    assert store.get("a", "resp_9") is None
+    proxy.cut()
+    try:
+        with pytest.raises(StoreUnavailable):
+            store.get("a", "resp_1")
+        assert database.away
+        assert state.get("a", ["k"]) == {}
+        with pytest.raises(StoreUnavailable):
+            store.put("a", stored("x", 1.0))
+    finally:
+        proxy.mend()
+
+    def works() -> bool:
+        try:
+            return store.put("a", stored("later", 1.0))
+        except StoreUnavailable:
+            return False
+
+    wait_until(works, "the database to be asked again")
+    assert not database.away
+    database.close()
+    proxy.stop()
+
+
+def test_a_response_of_one_gateway_is_found_at_another(postgres: Engine, database: Database, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({"demo": True, "database": postgres.url}))
+    with serving(folders[0]) as one, serving(folders[1]) as two:
+        made = post(one.url, "/v1/responses", {"model": "echo", "input": "hello"}).json
+        found = send(two.url, "GET", f"/v1/responses/{made['id']}").json
+        assert found["output"] == made["output"]
+
+
+def test_a_gateway_does_not_start_on_tables_of_an_older_version(postgres: Engine, tmp_path: Path) -> None:
+    url = f"{postgres.url.rpartition('/')[0]}/template1"
+    env = {**environment(tmp_path), "DRAGOMAN_DATABASE": url}
+    done = subprocess.run(
+        [*COMMAND, "serve", "--port", "0"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=NEVER_S
+    )
+    assert done.returncode == 78
+    assert "dragoman db migrate" in done.stderr
+    done = subprocess.run([*COMMAND, "check"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=NEVER_S)
+    assert "dragoman db migrate" in done.stdout
