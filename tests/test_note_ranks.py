@@ -55,6 +55,6 @@ def test_a_word_that_is_no_kind_and_no_rank_is_an_error() -> None:
     with pytest.raises(ValueError, match="found loss"):
         convert(ASKED, source="anthropic", to="gemini", refuse={"loss"})  # type: ignore[arg-type]
     with pytest.raises(DragomanError, match="found loss"):
-        Client("demo", refuse={"loss"})
+        Client("demo", refuse={"loss"})  # type: ignore[arg-type]
     with Client("demo") as client, pytest.raises(DragomanError, match="found loss"):
         client.chat("demo", "hi", refuse={"loss"})  # type: ignore[arg-type]

@@ -7,7 +7,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dragoman.convert import Converted, StreamConverter, convert, convert_failure, convert_reply, convert_stream
-from dragoman.errors import ConfigError, DecodeError, DragomanError, LossError, ToolError, UpstreamError
+from dragoman.errors import (
+    AuthenticationError,
+    BadRequestError,
+    ConfigError,
+    ConnectionFailedError,
+    ContentFilterError,
+    ContextTooLongError,
+    DecodeError,
+    DragomanError,
+    LossError,
+    ModelNotFoundError,
+    NoCreditError,
+    RateLimitError,
+    RequestTimeoutError,
+    ServerFailedError,
+    ToolError,
+    UpstreamError,
+)
 from dragoman.failure import Failure
 from dragoman.model.fold import fold, unfold
 from dragoman.model.reply import Reply
@@ -40,8 +57,13 @@ _HOMES = {
 __all__ = [
     "Answer",
     "AsyncClient",
+    "AuthenticationError",
+    "BadRequestError",
     "Client",
     "ConfigError",
+    "ConnectionFailedError",
+    "ContentFilterError",
+    "ContextTooLongError",
     "Converted",
     "DecodeError",
     "DragomanError",
@@ -51,11 +73,16 @@ __all__ = [
     "Limits",
     "LossError",
     "McpServers",
+    "ModelNotFoundError",
+    "NoCreditError",
     "Note",
     "Notes",
     "Price",
+    "RateLimitError",
     "Reply",
     "Request",
+    "RequestTimeoutError",
+    "ServerFailedError",
     "Sound",
     "StreamConverter",
     "ToolCollection",

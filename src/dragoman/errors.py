@@ -1,5 +1,7 @@
 """Every exception that dragoman raises on purpose, as one tree."""
 
+from typing import Any
+
 from dragoman.failure import Failure
 
 
@@ -39,11 +41,97 @@ class LossError(DragomanError):
 
 
 class UpstreamError(DragomanError):
-    """An upstream refused, failed or did not answer."""
+    """An upstream refused, failed or did not answer. `UpstreamError(failure)` makes the subclass for its kind."""
+
+    def __new__(cls, *args: Any) -> "UpstreamError":
+        return super().__new__(_class_for(args[0]) if cls is UpstreamError else cls)
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
         self.failure = failure
+
+    def __reduce__(self) -> tuple[type, tuple[Failure]]:
+        return type(self), (self.failure,)
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status, if there was one."""
+        return self.failure.status
+
+    @property
+    def code(self) -> str | None:
+        return self.failure.code
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """How long the server asks us to wait."""
+        return self.failure.retry_after_s
+
+
+class AuthenticationError(UpstreamError):
+    """The key is missing, wrong or not allowed to do this."""
+
+
+class RateLimitError(UpstreamError):
+    """Too many requests or tokens. `retry_after_s` says when to try again, if the server told."""
+
+
+class NoCreditError(UpstreamError):
+    """The quota or the balance is used up. Waiting does not help."""
+
+
+class RequestTimeoutError(UpstreamError):
+    """No answer in time."""
+
+
+class ConnectionFailedError(UpstreamError):
+    """The server was not reached, or the connection broke."""
+
+
+class ContextTooLongError(UpstreamError):
+    """The conversation does not fit the model's context window."""
+
+
+class ContentFilterError(UpstreamError):
+    """The provider's policy refuses the request."""
+
+
+class ModelNotFoundError(UpstreamError):
+    """There is no such model, or no such thing, at this server."""
+
+
+class BadRequestError(UpstreamError):
+    """The request is wrong: it would fail again."""
+
+
+class ServerFailedError(UpstreamError):
+    """The server failed or is overloaded."""
+
+
+_CLASSES: dict[str, type[UpstreamError]] = {
+    "invalid_request": BadRequestError,
+    "too_large": BadRequestError,
+    "conflict": BadRequestError,
+    "too_long": ContextTooLongError,
+    "unauthenticated": AuthenticationError,
+    "forbidden": AuthenticationError,
+    "no_credit": NoCreditError,
+    "not_found": ModelNotFoundError,
+    "rate_limited": RateLimitError,
+    "refused": ContentFilterError,
+    "timed_out": RequestTimeoutError,
+    "cut_off": ConnectionFailedError,
+    "server_error": ServerFailedError,
+    "overloaded": ServerFailedError,
+}
+# Codes of our own for a server that we did not get through to (upstream/transport.py).
+_NOT_REACHED = frozenset(("upstream_unreachable", "upstream_disconnected", "upstream_tls", "upstream_proxy"))
+
+
+def _class_for(failure: Failure) -> type[UpstreamError]:
+    if failure.code in _NOT_REACHED:
+        return ConnectionFailedError
+    return _CLASSES.get(failure.kind, UpstreamError)
 
 
 class ToolError(DragomanError):

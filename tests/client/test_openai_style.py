@@ -1,12 +1,14 @@
 """Mission A6: a request in OpenAI's form served by anybody, the answer always in OpenAI's form. Its own types judge."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
 
+from dragoman.client.openai_style import make_object
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.testing import faults
 from tests.client.rooms import DIALECTS, ROOMS, room
@@ -33,7 +35,7 @@ def test_a_completion(name: str) -> None:
         async with room(name) as (client, _, model):
             made = await client.openai.chat(model=model, messages=ask("say pong"), max_tokens=100)
             ChatCompletion.model_validate(made.model_dump())
-            assert made.choices[0].message.content == made["choices"][0]["message"]["content"] == "pong"
+            assert made.choices[0].message.content == "pong"
             assert made.choices[0].finish_reason == "stop"
             assert made.usage.total_tokens > 0
             assert made.created > 1_700_000_000
@@ -89,7 +91,8 @@ def test_the_responses_api_too(name: str) -> None:
         async with room(name) as (client, _, model):
             made = await client.openai.responses.create(model=model, input="say pong")
             Response.model_validate(made.model_dump())
-            assert made.output[0].content[0].text == "pong"
+            assert made.output[0].content[0].text == made.output_text == "pong"
+            assert isinstance(made, Response)
             kinds = [
                 event.type async for event in await client.openai.responses(model=model, input="say x", stream=True)
             ]
@@ -127,3 +130,14 @@ def test_a_request_is_not_changed() -> None:
             assert repr(body) == before
 
     asyncio.run(main())
+
+
+def test_without_the_package_an_answer_behaves_alike() -> None:
+    content = [{"type": "output_text", "text": "pong", "annotations": []}]
+    made = make_object({"id": "r", "output": [{"type": "message", "content": content}], "usage": None})
+    assert made.output_text == made["output"][0]["content"][0]["text"] == "pong"
+    assert json.loads(made.model_dump_json()) == made.model_dump()
+    assert "usage" not in made.model_dump(exclude_none=True)
+    assert made.error is None
+    with pytest.raises(AttributeError, match="did you mean output"):
+        _ = made.outputtext

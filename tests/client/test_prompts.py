@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from dragoman.client.answers import Answer
 from dragoman.client.outputs import parse, schema_of
-from dragoman.client.prompts import ChatOptions, build
+from dragoman.client.prompts import build
 from dragoman.errors import DragomanError
 from dragoman.model.messages import Document, Image, Message, Text, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply
@@ -20,15 +20,16 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 
 
 def made(prompt: Any = "hi", **asking: Any) -> Request:
-    said: ChatOptions = asking  # type: ignore[assignment]
-    return build("m", prompt, said).request
+    said: Any = asking  # type: ignore[assignment]
+    output = said.pop("output", None)
+    return build("m", prompt, said, output).request
 
 
 def user(text: str) -> Message:
     return Message(role="user", parts=(Text(text=text),))
 
 
-ANSWER = Answer(Reply(id="r", model="m", choices=(Choice(parts=(Text(text="yes"),)),)))
+ANSWER: Answer[Any] = Answer(Reply(id="r", model="m", choices=(Choice(parts=(Text(text="yes"),)),)))
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def print_answer(
     return 0
 
 
-def parsed(answer: "Answer") -> Any:
+def parsed(answer: "Answer[Any]") -> Any:
     try:
         return answer.parsed
     except DecodeError as error:
@@ -208,7 +208,7 @@ def explain_silence(answer: "Answer") -> str:
     return f"{why}; try a larger --max-output" if answer.finish == "length" else why
 
 
-def report(answer: "Answer") -> None:
+def report(answer: "Answer[Any]") -> None:
     usage = answer.usage
     lines = [f"{note.kind}: {note.where or '/'}: {note.why}" for note in answer.notes]
     lines.append(f"{answer.upstream}, {answer.model}, {answer.finish}, {usage.input or 0} in, {usage.output or 0} out")

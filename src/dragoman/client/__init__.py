@@ -7,8 +7,18 @@ async_client.py  AsyncClient                           sync_client.py   Client: 
 """
 
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
-from dragoman.client.async_client import AsyncClient
+from dragoman.client.async_client import AsyncClient, ClientEvent
 from dragoman.client.sync_client import Client, Stream
 from dragoman.upstream.speech import Sound
 
-__all__ = ["Answer", "AsyncClient", "AsyncStream", "Client", "RunAnswer", "Sound", "Stream", "StreamEvent"]
+__all__ = [
+    "Answer",
+    "AsyncClient",
+    "AsyncStream",
+    "Client",
+    "ClientEvent",
+    "RunAnswer",
+    "Sound",
+    "Stream",
+    "StreamEvent",
+]

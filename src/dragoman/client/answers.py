@@ -2,24 +2,28 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from dragoman.agent.steps import Stopped, StopReason
 from dragoman.client.outputs import parse
 from dragoman.errors import DragomanError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyFailed
 from dragoman.model.fold import ReplyBuilder, merge_extras
 from dragoman.model.messages import Message, Part, Reasoning, Text, ToolCall
 from dragoman.model.reply import Choice, FinishReason, Reply, Usage
 from dragoman.notes import Note
 
+T_co = TypeVar("T_co", covariant=True)
 
-class Answer:
-    """One answer. `reply` holds all of it. The other properties are shortcuts to its parts."""
+
+class Answer(Generic[T_co]):
+    """One answer. `reply` holds all of it. The other properties are shortcuts to its parts. `Answer[City]` is what
+    `chat(..., output=City)` returns: its `parsed` is a City."""
 
     def __init__(self, reply: Reply, *, notes: tuple[Note, ...] = (), upstream: str = "", output: Any = None) -> None:
         self.reply = reply
@@ -70,11 +74,21 @@ class Answer:
         return Message(role="assistant", parts=self.parts)
 
     @property
-    def parsed(self) -> Any:
+    def parsed(self) -> T_co:
         """The text as a value of `output`. Raises DecodeError if the text does not fit."""
         if self._output is None:
             raise DragomanError("nothing to parse: ask with output=")
-        return parse(self._output, self.text)
+        return cast(T_co, parse(self._output, self.text))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values, for JSON: the reply in dragoman's own form, the notes and the upstream."""
+        return {
+            "text": self.text,
+            "reply": load_json(dump_json(self.reply)),
+            "usage": {**to_builtins(self.usage), "total": self.usage.total},
+            "upstream": self.upstream,
+            "notes": [{"rank": note.rank, **to_builtins(note)} for note in self.notes],
+        }
 
     def __str__(self) -> str:
         return self.text
@@ -83,7 +97,7 @@ class Answer:
         return f"<{type(self).__name__} {self.model} {self.finish}: {self.text[:60]!r}, {len(self.calls)} calls>"
 
 
-class RunAnswer(Answer):
+class RunAnswer(Answer[T_co]):
     """The last answer of a tool loop, with the conversation that led to it."""
 
     def __init__(self, stopped: Stopped, **more: Any) -> None:
@@ -173,7 +187,7 @@ class AsyncStream:
         self,
         events: AsyncIterator[list[Event]],
         close: Callable[[], Awaitable[None]],
-        finish: Callable[[Reply], Answer],
+        finish: Callable[[Reply], Answer[Any]],
     ) -> None:
         self._events = events
         self._close = close
@@ -221,7 +235,7 @@ class AsyncStream:
             if stream_event.text:
                 yield stream_event.text
 
-    async def answer(self) -> Answer:
+    async def answer(self) -> Answer[Any]:
         """Reads the rest of the stream and returns the whole answer."""
         async for _ in self:
             pass

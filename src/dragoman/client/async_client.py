@@ -6,8 +6,9 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import TracebackType
-from typing import Literal, Unpack, overload
+from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.agent.driver import run_loop
@@ -15,7 +16,7 @@ from dragoman.agent.steps import Limits, Step, Stopped
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer
 from dragoman.client.openai_style import AsyncOpenAI
 from dragoman.client.prompts import BuiltRequest, ChatOptions, Prompt, build, read_refuse
-from dragoman.client.services import Count, ListedModel, count_tokens, list_models, speak
+from dragoman.client.services import Count, ListedModel, count_tokens, embed, list_models, speak
 from dragoman.client.upstreams import GATEWAY, ClientUpstreams, NetworkOptions, choose_upstreams
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
@@ -25,7 +26,7 @@ from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject, load_json
 from dragoman.model.events import Event
 from dragoman.model.fold import unfold
-from dragoman.model.reply import Reply
+from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Refusable
 from dragoman.upstream.answer import OpenAnswer
@@ -38,8 +39,21 @@ from dragoman.upstream.speech import Sound
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
 
+T = TypeVar("T")
+Texts: TypeAlias = str | list[str] | tuple[str, ...]
 TIMEOUT_S = 600.0
 OUR_MESSAGE_START = "the upstream"  # our own messages about an upstream begin with this
+
+
+class ClientEvent(Struct, frozen=True, kw_only=True):
+    """What `on_event` is called with. A streamed answer is `answered` when it begins, so its usage is not known yet."""
+
+    kind: Literal["sent", "answered", "failed"]
+    model: str
+    upstream: str = ""
+    seconds: float = 0.0  # since it was sent
+    usage: Usage | None = None
+    failure: Failure | None = None
 
 
 class AsyncClient:
@@ -65,7 +79,9 @@ class AsyncClient:
         env: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
         timeouts: Timeouts | None = None,
+        max_retries: int | None = None,
         refuse: Iterable[Refusable] = (),
+        on_event: Callable[[ClientEvent], object] | None = None,
         proxy: str | bool | None = None,
         ca_file: str | None = None,
         client_cert: str | None = None,
@@ -73,11 +89,15 @@ class AsyncClient:
     ) -> None:
         """`aliases`: a name for one model, or for several that are tried in turn. `headers`: sent with every request;
         they need a `provider` or a `base_url`. `env`: used instead of the process's environment. `proxy`: its URL, or
-        False for a direct connection (default: HTTPS_PROXY and the like). `ca_file`: trusted certificates."""
+        False for a direct connection (default: HTTPS_PROXY and the like). `ca_file`: trusted certificates.
+        `max_retries`: how often a request that failed is sent again (default: 2; a gateway retries by itself).
+        `on_event`: called with every request that is sent, answered or failed."""
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._transport = Transport()
         self._sender = Sender(self._transport)
         self._timeout_s = timeout_s
+        self._most = None if max_retries is None else max(1, 1 + max_retries)
+        self._on_event = on_event
         self._refuse = read_refuse(refuse)
         self._open_answers: set[OpenAnswer] = set()
         self.upstreams: ClientUpstreams = choose_upstreams(
@@ -110,29 +130,53 @@ class AsyncClient:
 
     @overload
     async def chat(
-        self, model: str, prompt: Prompt, *, stream: Literal[False] = False, **chat_options: Unpack[ChatOptions]
-    ) -> Answer: ...
+        self,
+        model: str,
+        prompt: Prompt,
+        *,
+        output: type[T],
+        stream: Literal[False] = False,
+        **more: Unpack[ChatOptions],
+    ) -> Answer[T]: ...
     @overload
     async def chat(
-        self, model: str, prompt: Prompt, *, stream: Literal[True], **chat_options: Unpack[ChatOptions]
+        self, model: str, prompt: Prompt, *, output: Any = None, stream: Literal[False] = False,
+        **more: Unpack[ChatOptions],
+    ) -> Answer[Any]: ...  # fmt: skip
+    @overload
+    async def chat(
+        self, model: str, prompt: Prompt, *, output: Any = None, stream: Literal[True], **more: Unpack[ChatOptions]
     ) -> AsyncStream: ...
     async def chat(
-        self, model: str, prompt: Prompt, *, stream: bool = False, **chat_options: Unpack[ChatOptions]
-    ) -> Answer | AsyncStream:
-        """One answer. The model may call tools, but they are not run: read `.calls`, or use `run`."""
-        built = build(model, prompt, chat_options)
+        self, model: str, prompt: Prompt, *, output: Any = None, stream: bool = False, **more: Unpack[ChatOptions]
+    ) -> Answer[Any] | AsyncStream:
+        """One answer. The model may call tools, but they are not run: read `.calls`, or use `run`. `output`: a type, a
+        JSON Schema or "json"; then `.parsed` is the answer as a value."""
+        built = build(model, prompt, more, output)
         request = await self._add_tools(built)
         return await (self._chat_stream(request, built) if stream else self._chat_whole(request, built))
 
-    async def stream(self, model: str, prompt: Prompt, **chat_options: Unpack[ChatOptions]) -> AsyncStream:
+    async def stream(
+        self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]
+    ) -> AsyncStream:
         """The same as `chat(..., stream=True)`."""
-        return await self.chat(model, prompt, stream=True, **chat_options)
+        return await self.chat(model, prompt, output=output, stream=True, **more)
 
+    @overload
     async def run(
-        self, model: str, prompt: Prompt, *, limits: Limits | None = None, **chat_options: Unpack[ChatOptions]
-    ) -> RunAnswer:
+        self, model: str, prompt: Prompt, *, output: type[T], limits: Limits | None = None, **more: Unpack[ChatOptions]
+    ) -> RunAnswer[T]: ...
+    @overload
+    async def run(
+        self, model: str, prompt: Prompt, *, output: Any = None, limits: Limits | None = None,
+        **more: Unpack[ChatOptions],
+    ) -> RunAnswer[Any]: ...  # fmt: skip
+    async def run(
+        self, model: str, prompt: Prompt, *, output: Any = None, limits: Limits | None = None,
+        **more: Unpack[ChatOptions],
+    ) -> RunAnswer[Any]:  # fmt: skip
         """The tool loop: asks the model, runs the tools it calls, sends the results, until it calls no more."""
-        built = build(model, prompt, chat_options)
+        built = build(model, prompt, more, output)
         notes: list[Note] = []
         async with aclosing(self._loop(built, limits, notes, stream=False)) as steps:
             async for step in steps:
@@ -141,10 +185,11 @@ class AsyncClient:
         raise UpstreamError(Failure(kind="unknown", message="the tool loop ended without a result"))
 
     async def run_steps(
-        self, model: str, prompt: Prompt, *, limits: Limits | None = None, **chat_options: Unpack[ChatOptions]
-    ) -> AsyncGenerator[Step, None]:
+        self, model: str, prompt: Prompt, *, output: Any = None, limits: Limits | None = None,
+        **more: Unpack[ChatOptions],
+    ) -> AsyncGenerator[Step, None]:  # fmt: skip
         """The tool loop step by step: model events, calls, results, and the reason it stopped."""
-        async with aclosing(self._loop(build(model, prompt, chat_options), limits, [], stream=True)) as steps:
+        async with aclosing(self._loop(build(model, prompt, more, output), limits, [], stream=True)) as steps:
             async for step in steps:
                 yield step
 
@@ -168,6 +213,27 @@ class AsyncClient:
         self._bind_loop()
         return await speak(self, model, text, voice=voice, instructions=instructions, form=form, timeout_s=timeout_s)
 
+    @overload
+    async def embed(
+        self, model: str, text: str, *, size: int | None = None, timeout_s: float | None = None
+    ) -> list[float]: ...
+    @overload
+    async def embed(
+        self, model: str, text: list[str] | tuple[str, ...], *, size: int | None = None, timeout_s: float | None = None
+    ) -> list[list[float]]: ...
+    async def embed(
+        self,
+        model: str,
+        text: str | list[str] | tuple[str, ...],
+        *,
+        size: int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[float] | list[list[float]]:
+        """The vector of a text, or those of several texts. `size`: numbers in a vector, if there is a choice."""
+        self._bind_loop()
+        rows = await embed(self, model, [text] if isinstance(text, str) else list(text), size=size, timeout_s=timeout_s)
+        return rows[0] if isinstance(text, str) else rows
+
     async def _add_tools(self, built: BuiltRequest) -> Request:
         tools = (*(built.request.tools or ()), *await built.toolbox.list_tools())
         return replace(built.request, tools=tools) if tools else built.request
@@ -179,9 +245,11 @@ class AsyncClient:
         self._bind_loop()
         return await list_models(self.upstreams, self._transport, upstream)
 
-    async def count_tokens(self, model: str, prompt: Prompt, **chat_options: Unpack[ChatOptions]) -> Count:
+    async def count_tokens(
+        self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]
+    ) -> Count:
         """The number of tokens of a request. The provider counts them if it can; otherwise it is an estimate."""
-        request = await self._add_tools(build(model, prompt, chat_options))
+        request = await self._add_tools(build(model, prompt, more, output))
         self._bind_loop()
         return await count_tokens(self.upstreams, self._transport, request)
 
@@ -225,13 +293,25 @@ class AsyncClient:
 
     async def ask(self, job: Job, copies: int = 1) -> OpenAnswer:
         """The caller ends the answer with `close_answer`. A gateway retries by itself, so we ask it only once."""
-        job = replace(job, report=explain_refused_key, most=1 if self.upstreams.only == GATEWAY else job.most)
+        most = self._most or (1 if self.upstreams.only == GATEWAY else job.most)
+        job = replace(job, report=explain_refused_key, most=most)
+        began, model = self._sender.clock(), job.targets[0][1].model
+        self._tell(ClientEvent(kind="sent", model=model))
         try:
             open_answer = await (self._sender.ask(job) if copies == 1 else ask_each(self._sender, job, copies))
         except UpstreamError as error:
-            raise UpstreamError(name_upstream(error.failure, job)) from error
+            failure = name_upstream(error.failure, job)
+            self._tell(ClientEvent(kind="failed", model=model, failure=failure, seconds=self._sender.clock() - began))
+            raise UpstreamError(failure) from error
         self._open_answers.add(open_answer)
+        name, usage = open_answer.target.upstream.name, open_answer.reply.usage if open_answer.reply else None
+        seconds = self._sender.clock() - began
+        self._tell(ClientEvent(kind="answered", model=model, upstream=name, usage=usage, seconds=seconds))
         return open_answer
+
+    def _tell(self, event: ClientEvent) -> None:
+        if self._on_event is not None:
+            self._on_event(event)
 
     def close_answer(self, open_answer: OpenAnswer) -> None:
         open_answer.close()
@@ -242,7 +322,7 @@ class AsyncClient:
         loop = asyncio.get_running_loop()
         weakref.finalize(stream, _close_from_any_thread, loop, self.close_answer, open_answer).atexit = False
 
-    async def _chat_whole(self, request: Request, built: BuiltRequest) -> Answer:
+    async def _chat_whole(self, request: Request, built: BuiltRequest) -> Answer[Any]:
         open_answer = await self.send(request, stream=False, refuse=built.refuse, timeout_s=built.timeout_s)
         try:
             return finish_chat(whole_reply(open_answer), open_answer, built)
@@ -324,11 +404,11 @@ def whole_reply(open_answer: OpenAnswer) -> Reply:
     return open_answer.reply
 
 
-def finish_chat(reply: Reply, open_answer: OpenAnswer, built: BuiltRequest) -> Answer:
+def finish_chat(reply: Reply, open_answer: OpenAnswer, built: BuiltRequest) -> Answer[Any]:
     return Answer(reply, notes=notes_of(open_answer), upstream=open_answer.target.upstream.name, output=built.output)
 
 
-def finish_run(stopped: Stopped, notes: list[Note], built: BuiltRequest) -> RunAnswer:
+def finish_run(stopped: Stopped, notes: list[Note], built: BuiltRequest) -> RunAnswer[Any]:
     """A loop that reached a limit has an answer. A loop whose model failed raises."""
     if stopped.failure is not None:
         raise UpstreamError(stopped.failure)

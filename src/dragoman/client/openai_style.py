@@ -4,11 +4,17 @@
     client.openai.chat.completions.create(model=..., messages=[...])     the same, as the official client spells it
     client.openai.responses.create(model=..., input=...)                 the Responses API
 
-Answers are dicts whose keys can also be read as attributes: `answer.choices[0].message.content`.
+If the program has imported the package `openai`, answers are objects of its own classes. Otherwise they are dicts whose
+keys can also be read as attributes: `answer.choices[0].message.content`.
 """
 
+import json
+import sys
 import time
 from collections.abc import AsyncIterator
+from difflib import get_close_matches
+from functools import lru_cache
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     from dragoman.client.async_client import AsyncClient
 
 _DONE = b"[DONE]"
+_KINDS = {"openai_chat": "chat", "openai_responses": "responses"}
 
 
 class OpenAIObject(dict[str, Any]):
@@ -41,15 +48,95 @@ class OpenAIObject(dict[str, Any]):
     notes: tuple[Note, ...] = ()
 
     def __getattr__(self, name: str) -> Any:
-        try:
+        if name in self:
             return self[name]
-        except KeyError:
-            if name.startswith("__"):
-                raise AttributeError(name) from None
+        if name in _OPTIONAL:
             return None  # OpenAI's type has this field, the answer does not
+        near = get_close_matches(name, [*self, *_OPTIONAL], 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise AttributeError(f"this answer has no {name}{hint}")
 
-    def model_dump(self) -> dict[str, Any]:
-        return copy_json(dict(self))  # type: ignore[no-any-return]
+    @property
+    def output_text(self) -> str:
+        """All text of a response, as OpenAI's client says it."""
+        parts = [part for item in self.get("output", ()) for part in item.get("content") or ()]
+        return "".join(part["text"] for part in parts if part.get("type") == "output_text")
+
+    def model_dump(self, *, exclude_none: bool = False, **_: Any) -> dict[str, Any]:
+        return _without_none(self) if exclude_none else copy_json(dict(self))  # type: ignore[no-any-return]
+
+    def model_dump_json(self, *, indent: int | None = None, exclude_none: bool = False, **_: Any) -> str:
+        return json.dumps(self.model_dump(exclude_none=exclude_none), indent=indent, ensure_ascii=False)
+
+    to_dict = model_dump
+    to_json = model_dump_json
+
+
+# Fields of OpenAI's types that an answer may lack. Every other name is a mistake of the caller.
+_OPTIONAL = frozenset(
+    (
+        *(
+            "usage",
+            "system_fingerprint",
+            "service_tier",
+            "moderation",
+            "logprobs",
+            "finish_reason",
+            "refusal",
+            "content",
+        ),
+        *("tool_calls", "function_call", "audio", "annotations", "reasoning_content", "role", "id", "content"),
+        *("prompt_tokens_details", "completion_tokens_details", "input_tokens_details", "output_tokens_details"),
+        *("error", "incomplete_details", "instructions", "metadata", "temperature", "top_p", "max_output_tokens"),
+        *("previous_response_id", "reasoning", "text", "truncation", "user", "status", "encrypted_content", "delta"),
+        *("response", "item", "part", "item_id", "output_index", "content_index", "sequence_number", "obfuscation"),
+        *("cached_tokens", "reasoning_tokens", "audio_tokens", "summary", "name", "arguments", "call_id", "type"),
+    )
+)
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_none(item) for key, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list) else value
+
+
+def make_answer(value: JsonObject, kind: str, notes: tuple[Note, ...] = ()) -> Any:
+    """An answer as an object of OpenAI's own class, if the program uses the package `openai`, else an OpenAIObject."""
+    official = _find_class(kind) if "openai" in sys.modules else None
+    if official is None:
+        answer = make_object(value)
+        answer.__dict__["notes"] = notes
+        return answer
+    construct, cls = official
+    answer = construct(type_=cls, value=value)
+    if kind in _WHOLE:
+        answer._notes = notes
+    return answer
+
+
+# Where OpenAI's package keeps the classes of whole answers and of the pieces of streams.
+_WHOLE = {"chat": ("openai.types.chat", "ChatCompletion"), "responses": ("openai.types.responses", "Response")}
+_PIECES = {
+    "chat piece": ("openai.types.chat", "ChatCompletionChunk"),
+    "responses piece": ("openai.types.responses", "ResponseStreamEvent"),
+}
+
+
+@lru_cache
+def _find_class(kind: str) -> tuple[Any, Any] | None:
+    """OpenAI's function that makes its objects, and the class. A whole answer gets `notes` too."""
+    module, name = (_WHOLE | _PIECES)[kind]
+    try:
+        construct = import_module("openai._models").construct_type
+        cls = getattr(import_module(module), name)
+        private = import_module("pydantic").PrivateAttr
+    except (ImportError, AttributeError):  # another version of the package
+        return None
+    if kind in _WHOLE:
+        extra = {"__module__": __name__, "_notes": private(()), "notes": property(lambda answer: answer._notes)}
+        cls = type(name, (cls,), extra)
+    return construct, cls
 
 
 def make_object(value: Json) -> Any:
@@ -67,6 +154,7 @@ class OpenAIStream:
         if self._carrier is not None:
             self._carrier.stage(open_answer.notes)
         self._encoder = dialect.stream_encoder(open_answer.notes, request)
+        self._kind = f"{_KINDS[dialect.name]} piece"
         self._frames = SseDecoder()
         self._ready: list[OpenAIObject] = []
         self._failure: Failure | None = None
@@ -109,7 +197,7 @@ class OpenAIStream:
     def _take(self, data: bytes) -> None:
         for frame in self._frames.feed(data):
             if frame.data and frame.data != _DONE:
-                self._ready.append(make_object(load_json(frame.data)))
+                self._ready.append(make_answer(load_json(frame.data), self._kind))
 
     async def close(self) -> None:
         self._over = True
@@ -178,9 +266,8 @@ class AsyncEndpoint:
             carrier = _open_carrier(open_answer, dialect)
             if carrier is not None:
                 reply = open_answer.notes.stage(carry_reply(reply, carrier, open_answer.notes))
-            answer = make_object(dialect.encode_reply(reply, open_answer.notes, request).body)
-            answer.__dict__["notes"] = tuple(open_answer.notes)
-            return answer
+            body = dialect.encode_reply(reply, open_answer.notes, request).body
+            return make_answer(body, _KINDS[self._name], tuple(open_answer.notes))
         finally:
             self._client.close_answer(open_answer)
 

@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, cast, get_type_hints
@@ -44,12 +45,16 @@ class ChatOptions(TypedDict, total=False):
     system: str
     tools: Any  # callables, FunctionTools, toolboxes, Tool values, OpenAI tool objects; one or a list
     tool_choice: "str | ToolChoice"  # auto, none, required, or a tool's name
-    output: Any  # a type, a JSON Schema, or "json"
     images: "Sequence[Picture]"  # paths, URLs, bytes
     files: "Sequence[str | bytes | PathLike[str] | Document]"
     effort: "str | int | bool"  # a level such as "low", a budget in tokens, or False
     max_output: int
+    max_tokens: int  # the same as max_output
     temperature: float
+    top_p: float
+    top_k: int
+    seed: int
+    stop: "str | Sequence[str]"
     options: Mapping[str, Any]  # other fields of Request, and for a dialect's name a mapping of its own keys
     refuse: "Iterable[Refusable]"  # raise an error instead of losing or changing something
     timeout_s: float
@@ -65,13 +70,47 @@ class BuiltRequest(Struct, kw_only=True):
     timeout_s: float | None = None
 
 
-def build(model: str, prompt: Prompt, chat_options: ChatOptions) -> BuiltRequest:
-    unknown = set(chat_options) - set(ChatOptions.__annotations__)
-    if unknown:
-        message = f"no such option: {', '.join(sorted(unknown))}; there are {', '.join(ChatOptions.__annotations__)}"
-        raise DragomanError(f"{message}, and in `options` every field of Request")
+# Names that people know from OpenAI's and other clients, and what does the same here.
+_KNOWN_ELSEWHERE = {
+    "messages": "give the messages as the second argument",
+    "input": "give the text or the messages as the second argument",
+    "max_completion_tokens": "use max_output",
+    "max_output_tokens": "use max_output",
+    "response_format": "use output=TYPE, a JSON Schema or 'json'",
+    "text_format": "use output=TYPE",
+    "reasoning_effort": "use effort",
+    "reasoning": "use effort",
+    "thinking": "use effort: a level, a number of tokens, or False",
+    "stop_sequences": "use stop",
+    "functions": "use tools",
+    "function_call": "use tool_choice",
+    "timeout": "use timeout_s, in seconds",
+    "instructions": "use system",
+    "n": "use options={'choices': N}",
+    "user": "use options={'user': ...}",
+    "logprobs": "use options={'logprobs': True}",
+    "extra_body": "use options={'openai_chat': {...}}: keys of one dialect",
+    "extra_headers": "use Client(headers=...)",
+    "api_key": "use Client(api_key=...)",
+}
+
+
+def check_options(chat_options: ChatOptions) -> None:
+    for name in sorted(set(chat_options) - set(ChatOptions.__annotations__)):
+        if name in _KNOWN_ELSEWHERE:
+            raise DragomanError(f"no such option: {name}; {_KNOWN_ELSEWHERE[name]}")
+        known = [*ChatOptions.__annotations__, "output"]
+        near = get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+        raise DragomanError(f"no such option: {name}; {hint} (and in `options` every field of Request)")
+
+
+def build(model: str, prompt: Prompt, chat_options: ChatOptions, output: Any = None) -> BuiltRequest:
+    """`output`: a type, a JSON Schema, or "json"."""
+    check_options(chat_options)
     declared, toolbox = split_tools(chat_options.get("tools"))
-    output = chat_options.get("output")
+    stop = chat_options.get("stop")
+    max_output = chat_options.get("max_output")
     request = Request(
         model=model,
         messages=read_messages(prompt, chat_options),
@@ -79,8 +118,12 @@ def build(model: str, prompt: Prompt, chat_options: ChatOptions) -> BuiltRequest
         tool_choice=_choice(chat_options.get("tool_choice")),
         output=None if output is None else output_format(output),
         reasoning=_reasoning(chat_options.get("effort")),
-        max_output=chat_options.get("max_output"),
+        max_output=chat_options.get("max_tokens") if max_output is None else max_output,
         temperature=chat_options.get("temperature"),
+        top_p=chat_options.get("top_p"),
+        top_k=chat_options.get("top_k"),
+        seed=chat_options.get("seed"),
+        stop=None if stop is None else (stop,) if isinstance(stop, str) else tuple(stop),
     )
     return BuiltRequest(
         request=add_options(request, chat_options.get("options") or {}),

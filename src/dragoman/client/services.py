@@ -8,15 +8,17 @@ from msgspec.structs import replace
 
 from dragoman.client.upstreams import GATEWAY, ClientUpstreams
 from dragoman.demo.model import count_tokens as count_demo
+from dragoman.demo.model import demo_embedding
 from dragoman.dialects import SPOKEN, USUAL, find_dialect
 from dragoman.dialects._openai_services import SPEECH_PATH
-from dragoman.dialects._services import CountCodec
+from dragoman.dialects._services import CountCodec, EmbeddingRequest, unsupported
 from dragoman.errors import DecodeError, DragomanError, UpstreamError
 from dragoman.exchange import UpstreamCall, write_wire
 from dragoman.jsontypes import Json, JsonObject, dump_json, load_json
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.upstream.attempts import Job
+from dragoman.upstream.failures import malformed
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.profiles import profile_for
 from dragoman.upstream.spec import DEMO, Target, Upstream
@@ -195,6 +197,43 @@ def _render_speech(state: UpstreamState, target: Target, body: JsonObject) -> Up
     else:
         dialect = find_dialect((spec.dialects or (spec.dialect,))[0])
         wire = find_speech(dialect).encode_request(target.model, body)
+    return UpstreamCall(
+        dialect=dialect, path=wire.path, body=dump_json(wire.body), headers={}, notes=Notes(), opaque=True
+    )
+
+
+# ---------------------------------------------------------------- embeddings
+
+
+async def embed(
+    client: "AsyncClient", model: str, texts: list[str], *, size: int | None, timeout_s: float | None
+) -> list[list[float]]:
+    asked = EmbeddingRequest(model=model, inputs=list(texts), size=size)
+    targets = client.upstreams.targets(model)
+    if targets[0][0].spec.kind == DEMO:
+        return [list(demo_embedding(text, size or 8)) for text in texts]
+    job = Job(targets=targets, render=lambda state, target: _render_embedding(state, target, asked), stream=False,
+              deadline=client.deadline(timeout_s))  # fmt: skip
+    open_answer = await client.ask(job)
+    try:
+        codec = open_answer.dialect.embeddings
+        rows = [] if codec is None else codec.decode_reply(load_json(open_answer.raw or b""), model).rows
+    except (DecodeError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise UpstreamError(malformed("the upstream's embeddings cannot be read")) from error
+    finally:
+        client.close_answer(open_answer)
+    if len(rows) != len(texts):
+        raise UpstreamError(malformed("the upstream's embeddings are not one for each text"))
+    return rows
+
+
+def _render_embedding(state: UpstreamState, target: Target, asked: EmbeddingRequest) -> UpstreamCall:
+    spec = state.spec
+    own = USUAL if spec.name.startswith(GATEWAY) else (spec.dialects or (spec.dialect,))[0]
+    dialect = find_dialect(own)
+    if dialect.embeddings is None:
+        raise unsupported(f"{dialect.name} has no embeddings")
+    wire = dialect.embeddings.encode_request(replace(asked, model=target.model))
     return UpstreamCall(
         dialect=dialect, path=wire.path, body=dump_json(wire.body), headers={}, notes=Notes(), opaque=True
     )

@@ -9,16 +9,18 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
 from dragoman.agent.steps import Limits, Step
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
-from dragoman.client.async_client import AsyncClient
+from dragoman.client.async_client import TIMEOUT_S, AsyncClient, ClientEvent
 from dragoman.client.openai_style import AsyncEndpoint, OpenAIStream
 from dragoman.client.prompts import ChatOptions, Prompt
 from dragoman.client.services import Count, ListedModel
 from dragoman.errors import DragomanError
+from dragoman.notes import Refusable
+from dragoman.upstream.spec import Timeouts, Upstream
 from dragoman.upstream.speech import Sound
 
 T = TypeVar("T")
@@ -179,7 +181,7 @@ class Stream(Steps[StreamEvent]):
             if stream_event.text:
                 yield stream_event.text
 
-    def answer(self) -> Answer:
+    def answer(self) -> Answer[Any]:
         """Reads the rest of the stream and returns the whole answer."""
         return self._wait(self._stream.answer())
 
@@ -187,44 +189,129 @@ class Stream(Steps[StreamEvent]):
 class Client:
     """One API for every provider. It takes the same arguments as AsyncClient."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        provider: str | None = None,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        keys: Mapping[str, str] | None = None,
+        dialect: str | None = None,
+        upstreams: Sequence[Upstream] | None = None,
+        aliases: Mapping[str, str | Sequence[str]] | None = None,
+        headers: Mapping[str, str] | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
+        timeouts: Timeouts | None = None,
+        max_retries: int | None = None,
+        refuse: Iterable[Refusable] = (),
+        on_event: Callable[[ClientEvent], object] | None = None,
+        proxy: str | bool | None = None,
+        ca_file: str | None = None,
+        client_cert: str | None = None,
+        client_key: str | None = None,
+    ) -> None:
         self._loop_thread = LoopThread()
-        self._client = AsyncClient(*args, **kwargs)
+        self._client = AsyncClient(
+            provider,
+            api_key=api_key,
+            base_url=base_url,
+            keys=keys,
+            dialect=dialect,
+            upstreams=upstreams,
+            aliases=aliases,
+            headers=headers,
+            env=env,
+            timeout_s=timeout_s,
+            timeouts=timeouts,
+            max_retries=max_retries,
+            refuse=refuse,
+            on_event=on_event,
+            proxy=proxy,
+            ca_file=ca_file,
+            client_cert=client_cert,
+            client_key=client_key,
+        )
         self.upstreams = self._client.upstreams
         self.openai = OpenAI(self._loop_thread, self._client)
         self._finalizer = weakref.finalize(self, self._loop_thread.finish, self._client.close)
 
     @overload
     def chat(
-        self, model: str, prompt: Prompt, *, stream: Literal[False] = False, **chat_options: Unpack[ChatOptions]
-    ) -> Answer: ...
+        self,
+        model: str,
+        prompt: Prompt,
+        *,
+        output: type[T],
+        stream: Literal[False] = False,
+        **more: Unpack[ChatOptions],
+    ) -> Answer[T]: ...
     @overload
     def chat(
-        self, model: str, prompt: Prompt, *, stream: Literal[True], **chat_options: Unpack[ChatOptions]
+        self, model: str, prompt: Prompt, *, output: Any = None, stream: Literal[False] = False,
+        **more: Unpack[ChatOptions],
+    ) -> Answer[Any]: ...  # fmt: skip
+    @overload
+    def chat(
+        self, model: str, prompt: Prompt, *, output: Any = None, stream: Literal[True], **more: Unpack[ChatOptions]
     ) -> Stream: ...
     def chat(
-        self, model: str, prompt: Prompt, *, stream: bool = False, **chat_options: Unpack[ChatOptions]
-    ) -> Answer | Stream:
-        """One answer. The model may call tools, but they are not run: read `.calls`, or use `run`."""
+        self, model: str, prompt: Prompt, *, output: Any = None, stream: bool = False, **more: Unpack[ChatOptions]
+    ) -> Answer[Any] | Stream:
+        """One answer. The model may call tools, but they are not run: read `.calls`, or use `run`. `output`: a type, a
+        JSON Schema or "json"; then `.parsed` is the answer as a value."""
         if stream:
-            return self.stream(model, prompt, **chat_options)
-        return self._loop_thread.run(self._client.chat(model, prompt, **chat_options))
+            return self.stream(model, prompt, output=output, **more)
+        return self._loop_thread.run(self._client.chat(model, prompt, output=output, **more))
 
-    def stream(self, model: str, prompt: Prompt, **chat_options: Unpack[ChatOptions]) -> Stream:
+    def stream(self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]) -> Stream:
         """The same as `chat(..., stream=True)`."""
-        return Stream(self._loop_thread, self._loop_thread.run(self._client.stream(model, prompt, **chat_options)))
+        opened = self._loop_thread.run(self._client.stream(model, prompt, output=output, **more))
+        return Stream(self._loop_thread, opened)
 
+    @overload
     def run(
-        self, model: str, prompt: Prompt, *, limits: Limits | None = None, **chat_options: Unpack[ChatOptions]
-    ) -> RunAnswer:
+        self, model: str, prompt: Prompt, *, output: type[T], limits: Limits | None = None, **more: Unpack[ChatOptions]
+    ) -> RunAnswer[T]: ...
+    @overload
+    def run(
+        self, model: str, prompt: Prompt, *, output: Any = None, limits: Limits | None = None,
+        **more: Unpack[ChatOptions],
+    ) -> RunAnswer[Any]: ...  # fmt: skip
+    def run(
+        self, model: str, prompt: Prompt, *, output: Any = None, limits: Limits | None = None,
+        **more: Unpack[ChatOptions],
+    ) -> RunAnswer[Any]:  # fmt: skip
         """The tool loop: asks the model, runs the tools it calls, sends the results, until it calls no more."""
-        return self._loop_thread.run(self._client.run(model, prompt, limits=limits, **chat_options))
+        return self._loop_thread.run(self._client.run(model, prompt, output=output, limits=limits, **more))
 
     def run_steps(
-        self, model: str, prompt: Prompt, *, limits: Limits | None = None, **chat_options: Unpack[ChatOptions]
-    ) -> Steps[Step]:
+        self, model: str, prompt: Prompt, *, output: Any = None, limits: Limits | None = None,
+        **more: Unpack[ChatOptions],
+    ) -> Steps[Step]:  # fmt: skip
         """The tool loop step by step: model events, calls, results, and the reason it stopped."""
-        return Steps(self._loop_thread, self._client.run_steps(model, prompt, limits=limits, **chat_options))
+        steps = self._client.run_steps(model, prompt, output=output, limits=limits, **more)
+        return Steps(self._loop_thread, steps)
+
+    @overload
+    def embed(
+        self, model: str, text: str, *, size: int | None = None, timeout_s: float | None = None
+    ) -> list[float]: ...
+    @overload
+    def embed(
+        self, model: str, text: list[str] | tuple[str, ...], *, size: int | None = None, timeout_s: float | None = None
+    ) -> list[list[float]]: ...
+    def embed(
+        self,
+        model: str,
+        text: str | list[str] | tuple[str, ...],
+        *,
+        size: int | None = None,
+        timeout_s: float | None = None,
+    ) -> list[float] | list[list[float]]:
+        """The vector of a text, or those of several texts. `size`: numbers in a vector, if there is a choice."""
+        found: Any = self._loop_thread.run(self._client.embed(model, text, size=size, timeout_s=timeout_s))
+        return found  # type: ignore[no-any-return]  # as the overloads say
 
     def speak(
         self,
@@ -245,9 +332,9 @@ class Client:
         """The models of every upstream that answers. With `upstream`, its models, or an error if it does not answer."""
         return self._loop_thread.run(self._client.models(upstream))
 
-    def count_tokens(self, model: str, prompt: Prompt, **chat_options: Unpack[ChatOptions]) -> Count:
+    def count_tokens(self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]) -> Count:
         """The number of tokens of a request. The provider counts them if it can; otherwise it is an estimate."""
-        return self._loop_thread.run(self._client.count_tokens(model, prompt, **chat_options))
+        return self._loop_thread.run(self._client.count_tokens(model, prompt, output=output, **more))
 
     def close(self) -> None:
         """Ends all running answers and closes every connection."""

@@ -42,6 +42,11 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     output_audio: int | None = None
     extras: Extras = {}
 
+    @property
+    def total(self) -> int:
+        """All tokens, as far as they are known."""
+        return sum(n or 0 for n in (self.input, self.cache_read, self.cache_write, self.output, self.reasoning))
+
 
 class Choice(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One answer. Nearly every reply has exactly one."""
