@@ -20,7 +20,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 
 
 def made(prompt: Any = "hi", **asking: Any) -> Request:
-    said: Any = asking  # type: ignore[assignment]
+    said: Any = asking
     output = said.pop("output", None)
     return build("m", prompt, said, output).request
 

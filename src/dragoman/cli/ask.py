@@ -201,7 +201,7 @@ def parsed(answer: "Answer[Any]") -> Any:
         raise NoAnswerError(f"the model gave no text: {explain_silence(answer)}") from error
 
 
-def explain_silence(answer: "Answer") -> str:
+def explain_silence(answer: "Answer[Any]") -> str:
     usage = answer.usage
     spent = f"{usage.output or 0} tokens out" + (f", {usage.reasoning} of them thinking" if usage.reasoning else "")
     why = f"it ended with {answer.finish or 'nothing'}, {spent}"
