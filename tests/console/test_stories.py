@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.gateway.key_store import SqliteKeyStore
 from dragoman.gateway.mcp_settings import McpSettings
 from dragoman.testing import serve
 from tests.gateway.house import CANARY, open_house, upstream
@@ -119,6 +120,23 @@ def test_a_changed_tool_is_compared_approved_and_tried(tab: Any, tmp_path: Path)
         page.locator("summary").filter(has_text="work").click()
         page.get_by_role("button", name="Try it").click()
         page.get_by_role("status").get_by_text("done").wait_for()
+
+
+def test_a_key_is_asked_for_and_logging_out_forgets_it(tab: Any, tmp_path: Path) -> None:
+    store = SqliteKeyStore(tmp_path / "keys.db")
+    key = store.new("root", admin=True)
+    with open_house(keys=store) as house, tab(house.url) as one:
+        page = one.open("traffic")
+        page.get_by_label("Key").fill("dka-wrong")
+        page.get_by_role("button", name="Open").click()
+        page.get_by_role("alert").get_by_text("no valid key").wait_for()
+        page.get_by_label("Key").fill(key)
+        page.get_by_role("button", name="Open").click()
+        page.get_by_role("button", name="Log out").wait_for()
+        assert key not in page.evaluate("document.cookie + JSON.stringify({...localStorage, ...sessionStorage})")
+        page.get_by_role("button", name="Log out").click()
+        page.get_by_role("button", name="Open").wait_for()
+        one.wrong[:] = [words for words in one.wrong if "status of 401" not in words]
 
 
 def test_scripts_in_names_answers_and_errors_are_only_text(tab: Any) -> None:

@@ -13,6 +13,7 @@ import { mcp } from "./mcp.js";
 const SECTIONS = { traffic, xray, playground, translate, providers, mcp };
 const JUMPS = { t: "traffic", x: "xray", p: "playground", r: "translate", v: "providers", m: "mcp" };
 const helpOpen = signal(false);
+const loggedIn = signal(sessionStorage.getItem("session") === "open");
 
 document.documentElement.lang = language.peek();
 const theme = localStorage.getItem("theme");
@@ -41,6 +42,10 @@ function shell() {
         h("a", { href: link(name), "aria-current": () => (section.value === name ? "page" : null) }, () => t(name)))),
       h("button", { class: "plain", onclick: switchLanguage, lang: () => (language.value === "ko" ? "en" : "ko") }, () => t("language")),
       h("button", { class: "plain", onclick: switchTheme, "aria-label": () => t("theme"), title: () => t("theme") }, "◐"),
+      () => loggedIn.value && h("button", { class: "plain", onclick: () => call("/console/session", { method: "DELETE" }).then(() => {
+        sessionStorage.removeItem("session");
+        location.reload();
+      }) }, t("logout")),
       h("button", { class: "plain", onclick: () => (helpOpen.value = true), "aria-label": "?" }, "?")),
     main,
     () => helpOpen.value && help(),
@@ -62,7 +67,8 @@ function login() {
     onsubmit: async (event) => {
       event.preventDefault();
       try {
-        await call("/console/session", { body: { key: field.value } });
+        const found = await call("/console/session", { body: { key: field.value } });
+        if (found.needed) sessionStorage.setItem("session", "open");
         location.reload();
       } catch (error) {
         words.value = error.message;

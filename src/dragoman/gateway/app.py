@@ -21,7 +21,7 @@ from dragoman.gateway import (
     status_routes,
 )
 from dragoman.gateway.conversation import converse, read_hops
-from dragoman.gateway.error_responses import fail, refuse
+from dragoman.gateway.error_responses import fail, refuse, turned_away
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes import Match, Table, guess_client, tell_client
 from dragoman.gateway.state import Gateway
@@ -92,6 +92,8 @@ HANDLERS: dict[str, Handler] = {
     "xray_list": status_routes.serve_xray_list,
     "xray": status_routes.serve_xray,
     "console": console_routes.serve_console,
+    "login": console_routes.serve_login,
+    "logout": console_routes.serve_logout,
     "model_names": console_routes.serve_model_names,
     "translate": console_routes.serve_translate,
     "replay": console_routes.serve_replay,
@@ -155,7 +157,7 @@ class App:
         if verdict is None and match is not None:
             verdict = access.admit(http, match.route.access)
         if verdict is not None:
-            raise UpstreamError(_turned_away(*verdict))
+            raise UpstreamError(turned_away(*verdict))
         if match is None or match.route.access == "public":
             return
         if gateway.draining:
@@ -195,18 +197,6 @@ def dialect_of(match: Match | None, http: HttpRequest) -> Dialect:
         return guess_client(http)
     route = match.route
     return tell_client(http, route.dialect) if route.door.serves in SHARED else route.dialect
-
-
-def _turned_away(status: int, words: str) -> Failure:
-    match status:
-        case 401:
-            return Failure(kind="unauthenticated", status=401, code="invalid_api_key", message=words)
-        case 403:
-            return Failure(kind="forbidden", status=403, message=words)
-        case 429:
-            return Failure(kind="rate_limited", status=429, message=words, retry_after_s=60.0)
-        case _:
-            return Failure(kind="invalid_request", status=status, message=words)
 
 
 def _judge_type(http: HttpRequest, dialect: Dialect) -> None:

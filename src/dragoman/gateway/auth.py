@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from urllib.parse import parse_qs
 
+from dragoman.accounts.grants import Holder
 from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.routes import AccessClass, all_dialects
+from dragoman.gateway.sessions import Sessions
 
 _AZURE_HEADER = "api-key"  # clients of Azure speak OpenAI's dialects
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
@@ -73,6 +75,7 @@ class Access:
         self.wrong_keys = wrong_keys  # a minute and an address
         self._clock = clock
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self.sessions: Sessions | None = None  # of the console
 
     def count_on(self, before: "Access") -> None:
         """Goes on counting wrong keys where the access of an older configuration stopped."""
@@ -114,6 +117,9 @@ class Access:
         if not self.public and not self.keys.needed:
             return None
         key = find_key(http)
+        if key is None and (holder := self._find_session(http)) is not None:
+            http.key_id, http.holder = holder.id, holder
+            return None
         found = self.keys.check(key) if key else None
         if found is not None:
             if found.admin == (access == "admin"):
@@ -124,6 +130,14 @@ class Access:
         if self._too_many(http.client):
             return 429, "too many wrong keys from this address"
         return 401, "no valid key" if key is not None else "a key is needed: dragoman keys new"
+
+    def _find_session(self, http: HttpRequest) -> Holder | None:
+        """The admin whose browser this is. The console may ask at every door, for its playground."""
+        cookies = http.headers.get("cookie")
+        if cookies is None or self.sessions is None:
+            return None
+        key_id = self.sessions.find(cookies)
+        return None if key_id is None else self.keys.find_admin(key_id)
 
     def _too_many(self, client: str) -> bool:
         now = self._clock()

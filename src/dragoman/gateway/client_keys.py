@@ -123,6 +123,12 @@ class ClientKeys:
             return None
         return self._holder(row)
 
+    def find_admin(self, key_id: str) -> Holder | None:
+        """The owner of an admin key that is still good, by its id."""
+        self._refresh()
+        row = self._rows.get(key_id)
+        return self._holder(row) if row is not None and row.admin and not self._has_ended(row) else None
+
     def _is_good_old(self, row: KeyRow, digest: str) -> bool:
         """Whether it is the key before the last rotation, in its days of grace."""
         if row.old_until is None or self._wall() >= row.old_until:

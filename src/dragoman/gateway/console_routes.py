@@ -17,7 +17,7 @@ from dragoman.dialects import NAMES
 from dragoman.errors import DecodeError, DragomanError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.conversation import converse
-from dragoman.gateway.error_responses import refuse
+from dragoman.gateway.error_responses import refuse, turned_away
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write, json_response
 from dragoman.gateway.routes import Match, Table
 from dragoman.gateway.state import Gateway
@@ -55,6 +55,31 @@ async def serve_console(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
 
 async def serve_model_names(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     return json_response({"models": list(gateway.now.models)})
+
+
+# ---------------------------------------------------------------- login
+
+
+class Login(Struct, frozen=True, kw_only=True):
+    key: str
+
+
+async def serve_login(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    """An admin key for a cookie. A wrong key is counted and answered as at every other door."""
+    http.headers["authorization"] = f"Bearer {read_json(await http.read(), Login).key}"
+    access = gateway.now.access
+    verdict = access.admit(http, "admin")
+    if verdict is not None:
+        raise UpstreamError(turned_away(*verdict))
+    if access.sessions is None or not http.key_id:
+        return json_response({"needed": False})
+    secure = http.headers.get("origin", "").startswith("https://")
+    return json_response({"needed": True}, headers={"set-cookie": access.sessions.open(http.key_id, secure=secure)})
+
+
+async def serve_logout(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    sessions = gateway.now.access.sessions
+    return json_response({}, headers={"set-cookie": sessions.close()} if sessions is not None else {})
 
 
 # ---------------------------------------------------------------- traffic

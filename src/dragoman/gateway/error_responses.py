@@ -66,3 +66,15 @@ def fail(dialect: Dialect, failure: Failure) -> HttpResponse:
     if failure.kind in ("invalid_request", "too_long", "not_found", "too_large", "refused", "no_credit"):
         headers["x-should-retry"] = "false"
     return HttpResponse(status, dump_json(wire.body), headers=headers)
+
+
+def turned_away(status: int, words: str) -> Failure:
+    match status:
+        case 401:
+            return Failure(kind="unauthenticated", status=401, code="invalid_api_key", message=words)
+        case 403:
+            return Failure(kind="forbidden", status=403, message=words)
+        case 429:
+            return Failure(kind="rate_limited", status=429, message=words, retry_after_s=60.0)
+        case _:
+            return Failure(kind="invalid_request", status=status, message=words)

@@ -56,6 +56,8 @@ OWN: tuple[tuple[AccessClass, Door], ...] = (
     ("admin", Door(path=r"/xray/(?P<id>[\w.-]+)", methods=("GET",), serves="xray")),
     ("public", Door(path="/console", methods=_READ, serves="console")),
     ("public", Door(path=r"/console/(?P<file>[\w.-]+)", methods=_READ, serves="console")),
+    ("public", Door(path="/console/session", serves="login")),
+    ("public", Door(path="/console/session", methods=("DELETE",), serves="logout")),
     ("admin", Door(path="/admin/v1/xray", methods=("GET",), serves="xray_list")),
     ("admin", Door(path=r"/admin/v1/xray/(?P<id>[\w.-]+)", methods=("GET",), serves="xray")),
     ("admin", Door(path="/admin/v1/models", methods=("GET",), serves="model_names")),

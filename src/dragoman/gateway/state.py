@@ -19,6 +19,7 @@ from dragoman.gateway.charge import KeyLimits, tell_webhook
 from dragoman.gateway.engines import open_kept
 from dragoman.gateway.log import Log
 from dragoman.gateway.metrics import Metrics
+from dragoman.gateway.sessions import Sessions
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.traffic import Traffic
 from dragoman.gateway.xray import XrayRing
@@ -145,6 +146,7 @@ class Gateway:
         }
         if settings.ask_models:
             self.model_lists.recall(upstream_states.values())
+        access.sessions = Sessions(self.state_secret, self.wall)
         return Generation(number, settings, routes, upstream_states, access)
 
     @staticmethod

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from dragoman.gateway.charge import read_program
 from dragoman.notes import Note
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 KEEP = 5000  # rows in memory
 MOST_ROWS = 5000  # in one answer
 MOST_WAITING = 1000  # rows that wait for a slow reader
-LONGEST_NAME = 60
 
 
 class TrafficRow(Struct, frozen=True, kw_only=True):
@@ -106,7 +106,7 @@ def make_row(seq: int, scope: "Scope", notes: tuple[Note, ...], seconds: float) 
         id=scope.http.id,
         time=round(scope.gateway.wall() * 1000),
         key=(scope.http.holder.name if scope.http.holder is not None else "") or scope.http.key_id,
-        program=scope.http.headers.get("user-agent", "").partition(" ")[0][:LONGEST_NAME],
+        program=read_program(scope.http.headers.get("user-agent", "")),
         door=scope.door,
         asked=scope.model,
         upstream=last.upstream if last else "",
