@@ -8,6 +8,7 @@ from dragoman.jsontypes import JsonObject, load_json
 from dragoman.model.messages import Message, Opaque, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, CustomTool, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.server_tools import name_server_tool
 
 T = TypeVar("T", bound=Tool | CustomTool)
 Encode = Callable[[T, At, Notes], JsonObject]
@@ -25,7 +26,7 @@ def encode_any_tool(
         case ServerTool() if tool.dialect == dialect:
             return tool.body
         case ServerTool():
-            notes.dropped(at, f"only {tool.dialect} has the tool {tool.body.get('type', tool.body.get('name'))}")
+            notes.dropped(at, f"only {tool.dialect} has the tool {name_server_tool(tool.body)}")
             return None
         case _:
             assert_never(tool)

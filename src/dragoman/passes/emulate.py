@@ -70,8 +70,10 @@ def emulate(
         request = _emulate_choice(request, choice, profile, notes)
     elif lacks and choice is not None and ("named_choice" in lacks or _names_some(choice, profile)):
         request = _emulate_names(request, choice, profile, notes)
-    if "parallel_off" in lacks and request.parallel_calls is not None:
+    if "parallel_off" in lacks and request.parallel_calls is False:
         request = _leave_out(request, "parallel_calls", "parallel_off", profile, notes)
+    elif "parallel_off" in lacks and request.parallel_calls:
+        request = replace(request, parallel_calls=None)  # they are parallel unasked
     if "choices" in lacks and request.choices is not None:
         request, undo = _emulate_choices(request, request.choices, profile, undo, notes)
     if "stop" in lacks and request.stop is not None:

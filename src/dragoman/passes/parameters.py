@@ -111,8 +111,10 @@ def drop_lone_choice(request: Request, profile: Profile, notes: Notes) -> Reques
     lone = [name for name in ("tool_choice", "parallel_calls") if getattr(request, name) is not None]
     if request.tools or not lone:
         return request
-    for name in lone:
-        notes.dropped((ROOT, name), "there are no tools")
+    if request.tool_choice is not None:
+        notes.dropped((ROOT, "tool_choice"), "there are no tools")
+    if request.parallel_calls is False:
+        notes.dropped((ROOT, "parallel_calls"), "there are no tools")
     return replace(request, tool_choice=None, parallel_calls=None)
 
 

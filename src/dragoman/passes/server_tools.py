@@ -56,11 +56,16 @@ def _tell(tool: ServerTool, i: int, request: Request, profile: Profile, notes: N
     if is_told_apart(tool.body):
         notes.altered(at, "a group of tools: each is told by itself, with the group in its name")
         return None
-    what = tool.body.get("type", tool.body.get("name"))
+    what = name_server_tool(tool.body)
     if profile.policy_of("server_tools") == "refuse":
         raise notes.refuse(at, f"{profile.kind or profile.dialect} has no {what}")
     notes.dropped(at, f"only {tool.dialect} runs the tool {what}")
     return None
+
+
+def name_server_tool(body: dict[str, Any]) -> object:
+    """The word for a server's own tool. Gemini's is the only key of its tool (`codeExecution`)."""
+    return body.get("type") or body.get("name") or next((key for key in body if key[:1] != "~"), "")
 
 
 def is_told_apart(body: dict[str, Any]) -> bool:

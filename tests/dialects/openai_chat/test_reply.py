@@ -67,7 +67,12 @@ def test_a_plain_reply_becomes_an_anthropic_message() -> None:
         "content": [{"type": "text", "text": "Hi!"}],
         "stop_reason": "end_turn",
         "stop_sequence": None,
-        "usage": {"input_tokens": 10, "output_tokens": 5},
+        "usage": {
+            "input_tokens": 10,
+            "cache_creation_input_tokens": None,
+            "cache_read_input_tokens": None,
+            "output_tokens": 5,
+        },
     }
 
 

@@ -25,6 +25,9 @@ from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
 
+# Clients add these to the input. An unknown count is null: JavaScript adds null as 0, but a missing key makes it NaN.
+CACHE_COUNTS = ("cache_creation_input_tokens", "cache_read_input_tokens")
+
 # ---------------------------------------------------------------- decode
 
 
@@ -86,7 +89,9 @@ def take_finish(holder: JsonObject) -> Finish | None:
 
 def decode_usage(usage: JsonObject) -> Usage:
     """Anthropic counts cached input separately, and reasoning inside the output."""
-    note_omitted(usage, dict(usage), "input_tokens", "output_tokens")
+    note_omitted(usage, dict(usage), "input_tokens", "output_tokens", *CACHE_COUNTS)
+    for key in CACHE_COUNTS:
+        drop_constant(usage, key, None)
     output = take_integer_or_none(usage, "output_tokens")
     reasoning = _take_reasoning_count(usage)
     if output is not None and reasoning is not None:
@@ -189,10 +194,8 @@ def encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:
     body: JsonObject = {}
     if usage.input is not None:
         body["input_tokens"] = usage.input
-    if usage.cache_write is not None:
-        body["cache_creation_input_tokens"] = usage.cache_write
-    if usage.cache_read is not None:
-        body["cache_read_input_tokens"] = usage.cache_read
+    body["cache_creation_input_tokens"] = usage.cache_write
+    body["cache_read_input_tokens"] = usage.cache_read
     if usage.output is not None or usage.reasoning is not None:
         body["output_tokens"] = (usage.output or 0) + (usage.reasoning or 0)
     if usage.reasoning is not None:

@@ -45,6 +45,7 @@ class StreamDecoder(StreamMarks):
         self._turns: dict[int, StreamChoice] = {}
         self._parts = count()  # part indexes, shared by all choices
         self._extras: JsonObject = {}  # of the whole reply
+        self._told: JsonObject = {}  # those that the start had
         self._usage: JsonObject | None = None
         self._tier: str | None = None
         self._ids = CallIds()
@@ -190,7 +191,7 @@ class StreamDecoder(StreamMarks):
                 extras=leftovers(self._extras, NAME),
             )
         )
-        self._extras = {}
+        self._told, self._extras = self._extras, {}
 
     def _read_head(self, body: JsonObject) -> None:
         usage = body.get("usage")
@@ -226,7 +227,9 @@ class StreamDecoder(StreamMarks):
                 usage=self._take_usage(),
                 service_tier=self._tier,
                 choice_extras=tuple(extras) if any(extras) else (),
-                extras=leftovers(self._extras, NAME),
+                extras=leftovers(
+                    {key: value for key, value in self._extras.items() if self._told.get(key) != value}, NAME
+                ),
             )
         )
 

@@ -23,7 +23,7 @@ from dragoman.dialects.openai_responses.reply import decode_reply, natural_reaso
 from dragoman.dialects.openai_responses.stream_encoder import CUT, StreamEncoder
 from dragoman.dialects.openai_responses.tools import SPACE, flatten_name
 from dragoman.dialects.openai_responses.words import CALLS, NAME
-from dragoman.fields import decode_each, expected, need_object
+from dragoman.fields import SILENT, decode_each, expected, need_object
 from dragoman.framing.delta_template import DeltaTemplate, remove_between
 from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
 from dragoman.jsontypes import JsonObject, copy_json, load_object
@@ -191,7 +191,9 @@ class StreamDecoder(StreamMarks):
             response.pop(key, None)  # still empty at the start
         head = take_response(response, "stop")
         self._model, self._tier = head.model, head.service_tier
-        extras = {name: {k: v for k, v in keys.items() if k[:1] != "~"} for name, keys in head.extras.items()}
+        extras = {
+            name: {k: v for k, v in keys.items() if k[:1] != "~" or k == SILENT} for name, keys in head.extras.items()
+        }
         self._extras = {name: keys for name, keys in extras.items() if keys}
         events.append(ReplyStart(id=head.id, model=head.model, created=head.created, extras=self._extras))
 
@@ -500,4 +502,6 @@ def _news(then: Extras, now: Extras) -> Extras:
     """The extras of an end that differ from those of its start."""
     said, says = then.get(NAME, {}), now.get(NAME, {})
     fresh = {key: value for key, value in says.items() if key not in said or said[key] != value}
+    if fresh and SILENT in says:
+        fresh[SILENT] = says[SILENT]
     return {NAME: fresh} if fresh else {}
