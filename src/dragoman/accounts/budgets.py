@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from dragoman.accounts.grants import Account
@@ -24,22 +25,33 @@ create table if not exists spent (
     primary key (account, period)
 ) without rowid;
 create table if not exists reserved (
-    id text, account text, period integer, micros integer not null, until real not null, owner text not null,
-    primary key (id, account)
+    id text primary key, owner text not null, until real not null, held blob not null
 ) without rowid;
-create index if not exists reserved_until on reserved (until);
 create table if not exists settled (id text primary key, at real not null) without rowid;
 create table if not exists told (account text, period integer, percent integer, primary key (account, period, percent))
     without rowid;
 """
 _RESERVE = """
-insert into spent (account, period, reserved) values (?, ?, ?)
-on conflict do update set reserved = reserved + excluded.reserved
+update spent set reserved = reserved + :micros
+where account = :account and period = :period and micros + reserved + :micros <= :most returning micros, reserved
 """
-_SPEND = """
-insert into spent (account, period, micros) values (?, ?, ?)
-on conflict do update set micros = micros + excluded.micros
+_CHANGE = """
+insert into spent values (:account, :period, :micros, :reserved)
+on conflict do update set micros = micros + excluded.micros, reserved = reserved + excluded.reserved
+returning micros
 """
+
+
+class Held(Struct, frozen=True, array_like=True):
+    """What one request has reserved of one budget."""
+
+    account: str
+    period: int
+    micros: int
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[Held]).decode
 
 
 class Line(Struct, frozen=True):
@@ -133,31 +145,30 @@ class SqliteBudgets:
         self, request: str, owner: str, lines: Sequence[Line], estimate: int, *, now: float, until: float, cap: bool
     ) -> list[Spent] | Refused:
         with self._change() as db:
-            found = self._try(db, lines, estimate, cap=cap)
+            found = _take(db, lines, estimate, cap=cap)
             if isinstance(found, Refused) and _expire(db, now):
-                found = self._try(db, lines, estimate, cap=cap)
+                found = _take(db, lines, estimate, cap=cap)
             if isinstance(found, Refused):
                 return found
-            for spent, line in zip(found, lines, strict=True):
-                micros = min(estimate, spent.left) if cap else estimate
-                db.execute(_RESERVE, (line.account, line.period, micros))
-                row = (request, line.account, line.period, micros, until, owner)
-                db.execute("insert into reserved values (?, ?, ?, ?, ?, ?)", row)
-            return found
-
-    def _try(self, db: sqlite3.Connection, lines: Sequence[Line], estimate: int, *, cap: bool) -> list[Spent] | Refused:
-        found = [_look(db, line) for line in lines]
-        least = 1 if cap else max(estimate, 1)
-        return next((Refused(spent) for spent in found if spent.left < least), found)
+            held = [Held(line.account, line.period, micros) for line, (_, micros) in zip(lines, found, strict=True)]
+            db.execute("insert into reserved values (?, ?, ?, ?)", (request, owner, until, _encode(held)))
+            return [spent for spent, _ in found]
 
     def settle(self, settlements: Sequence[Settlement], now: float) -> list[Passed]:
-        passed: list[Passed] = []
+        changes: dict[tuple[str, int], list[int]] = {}  # spent and reserved, by account and period
+        lines: dict[tuple[str, int], Line] = {}
         with self._change() as db:
             for one in settlements:
-                known = db.execute("insert or ignore into settled values (?, ?)", (one.id, now)).rowcount == 0
-                if not known:
-                    _give_back(db, db.execute("select * from reserved where id = ?", (one.id,)).fetchall())
-                    passed += [found for line in one.lines if (found := _spend(db, line, one.micros))]
+                if not db.execute("insert or ignore into settled values (?, ?)", (one.id, now)).rowcount:
+                    continue  # it was settled before
+                for (held,) in db.execute("delete from reserved where id = ? returning held", (one.id,)).fetchall():
+                    for part in _decode(held):
+                        changes.setdefault((part.account, part.period), [0, 0])[1] -= part.micros
+                for line in one.lines:
+                    at = (line.account, line.period)
+                    changes.setdefault(at, [0, 0])[0] += one.micros
+                    lines[at] = line
+            passed = [found for at, change in changes.items() for found in _write(db, at, change, lines.get(at))]
             db.execute("delete from settled where at < ?", (now - SETTLED_KEPT_S,))
         return passed
 
@@ -209,30 +220,61 @@ class SqliteBudgets:
 def _look(db: sqlite3.Connection, line: Line) -> Spent:
     asked = "select micros, reserved from spent where account = ? and period = ?"
     row = db.execute(asked, (line.account, line.period)).fetchone() or (0, 0)
-    return Spent(account=line.account, period=line.period, limit=line.limit, micros=row[0], reserved=row[1])
+    return _spent(line, *row)
 
 
-def _spend(db: sqlite3.Connection, line: Line, micros: int) -> Passed | None:
-    """Adds to what is spent. A threshold is told of once, by the process that writes it down first."""
-    db.execute(_SPEND, (line.account, line.period, micros))
+def _take(
+    db: sqlite3.Connection, lines: Sequence[Line], estimate: int, *, cap: bool
+) -> list[tuple[Spent, int]] | Refused:
+    """How each budget stood, and how much of it is reserved now. What was taken is given back if one refuses."""
+    taken: list[tuple[Spent, int]] = []
+    for line in lines:
+        spent, micros = _take_one(db, line, estimate, cap=cap)
+        if micros is None:
+            for earlier, held in zip(lines, taken, strict=False):
+                _change_spent(db, (earlier.account, earlier.period), (0, -held[1]))
+            return Refused(spent)
+        taken.append((spent, micros))
+    return taken
+
+
+def _take_one(db: sqlite3.Connection, line: Line, estimate: int, *, cap: bool) -> tuple[Spent, int | None]:
+    said = {"micros": estimate, "account": line.account, "period": line.period, "most": line.limit}
+    for row in db.execute(_RESERVE, said).fetchall():  # mostly it fits
+        return _spent(line, row[0], row[1] - estimate), estimate
     spent = _look(db, line)
-    found = None
-    for percent in sorted({line.soft, 100}):
-        if spent.percent >= percent:
-            row = (line.account, line.period, percent)
-            if db.execute("insert or ignore into told values (?, ?, ?)", row).rowcount:
-                found = Passed(line, percent, spent.micros)
-    return found
+    micros = min(estimate, spent.left) if cap else estimate
+    if micros < 1 or spent.left < micros:
+        return spent, None
+    _change_spent(db, (line.account, line.period), (0, micros))
+    return spent, micros
+
+
+def _spent(line: Line, micros: int, reserved: int) -> Spent:
+    return Spent(account=line.account, period=line.period, limit=line.limit, micros=micros, reserved=reserved)
+
+
+def _change_spent(db: sqlite3.Connection, at: tuple[str, int], change: Sequence[int]) -> int:
+    """What is spent now."""
+    said = {"account": at[0], "period": at[1], "micros": change[0], "reserved": change[1]}
+    return int(db.execute(_CHANGE, said).fetchall()[0][0])
+
+
+def _write(db: sqlite3.Connection, at: tuple[str, int], change: Sequence[int], line: Line | None) -> list[Passed]:
+    """A threshold is told of once, by the process that writes it down first."""
+    micros = _change_spent(db, at, change)
+    if line is None:
+        return []
+    percent = _spent(line, micros, 0).percent
+    told = "insert or ignore into told values (?, ?, ?)"
+    reached = [mark for mark in sorted({line.soft, 100}) if percent >= mark]
+    new = [mark for mark in reached if db.execute(told, (*at, mark)).rowcount]
+    return [Passed(line, new[-1], micros)] if new else []
 
 
 def _expire(db: sqlite3.Connection, now: float) -> int:
-    rows = db.execute("select * from reserved where until < ?", (now,)).fetchall()
-    _give_back(db, rows)
+    rows = db.execute("delete from reserved where until < ? returning held", (now,)).fetchall()
+    for (held,) in rows:
+        for part in _decode(held):
+            _change_spent(db, (part.account, part.period), (0, -part.micros))
     return len(rows)
-
-
-def _give_back(db: sqlite3.Connection, rows: Sequence[tuple[str, str, int, int, float, str]]) -> None:
-    for request, account, period, micros, *_ in rows:
-        asked = "update spent set reserved = reserved - ? where account = ? and period = ?"
-        db.execute(asked, (micros, account, period))
-        db.execute("delete from reserved where id = ? and account = ?", (request, account))

@@ -1,12 +1,13 @@
 """The ledger: one row for each request and each of its attempts, and sums by the hour.
 
-A row is first one line of a journal file (journal.py), then a row of SQLite. It is known by its id, so that a journal
+A row is first one line of a journal file (journal.py), then one of SQLite. It is known by its id, so that a journal
 that is read twice counts once. Single rows are kept for some days; the sums stay.
 """
 
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -125,17 +126,15 @@ create table if not exists sums (
     {", ".join(f"{name} integer not null default 0" for name in _ADDED)},
     primary key ({", ".join(_KEYS)})
 ) without rowid;
-create trigger if not exists requests_sum after insert on requests begin
-    insert into sums values (
-        cast(new.at / 3600 as integer), new.key, new.team, new.door, new.upstream,
-        case when new.status between 1 and 399 then new.model else '' end, new.currency,
-        1, new.status >= 400, new.cost is null, {", ".join(f"coalesce(new.{name}, 0)" for name in COUNTERS)},
-        coalesce(new.cost, 0), new.total_ms
-    ) on conflict do update set {", ".join(f"{name} = {name} + excluded.{name}" for name in _ADDED)};
-end;
-"""  # noqa: S608  # our own names
+"""
 _INSERT = f"insert or ignore into requests values ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # our own names
 _TRY = "insert or ignore into attempts values (?, ?, ?, ?, ?, ?, ?)"
+_SUM = f"""
+insert into sums values ({", ".join("?" * (len(_KEYS) + len(_ADDED)))})
+on conflict do update set {", ".join(f"{name} = {name} + excluded.{name}" for name in _ADDED)}
+"""  # noqa: S608  # our own names
+_read = attrgetter(*COLUMNS)
+_count = attrgetter(*COUNTERS)
 _DAY = {"day": "strftime('%Y-%m-%d', {time}, 'unixepoch')", "hour": "strftime('%Y-%m-%d %H:00', {time}, 'unixepoch')"}
 
 
@@ -146,16 +145,17 @@ class SqliteLedger:
         self._db: sqlite3.Connection | None = None
 
     def add(self, rows: Sequence[LedgerRow]) -> None:
-        tries = [
-            (row.id, number, *(getattr(one, name) for name in AttemptRow.__struct_fields__))
-            for row in rows
-            for number, one in enumerate(row.attempts, 1)
-        ]
         with self._use() as db:
             db.execute("begin immediate")
             try:
-                db.executemany(_INSERT, [[getattr(row, name) for name in COLUMNS] for row in rows])
-                db.executemany(_TRY, tries)
+                if db.executemany(_INSERT, list(map(_read, rows))).rowcount == len(rows):
+                    new = rows
+                else:  # some are known: a journal is read again
+                    db.rollback()
+                    db.execute("begin immediate")
+                    new = [row for row in rows if db.execute(_INSERT, _read(row)).rowcount]
+                db.executemany(_SUM, _add_up(new))
+                db.executemany(_TRY, _list_tries(new))
             except BaseException:
                 db.rollback()
                 raise
@@ -256,9 +256,35 @@ _DETAILED = _Source(
 )
 
 
+def _add_up(rows: Sequence[LedgerRow]) -> list[tuple[object, ...]]:
+    """The rows of `sums` that these requests make: few, as many requests share an hour, a key and a model."""
+    found: dict[tuple[object, ...], list[int]] = {}
+    for row in rows:
+        model = row.model if 0 < row.status < 400 else ""
+        at = (int(row.at // 3600), row.key, row.team, row.door, row.upstream, model, row.currency)
+        sums = found.get(at)
+        if sums is None:
+            sums = found[at] = [0] * len(_ADDED)
+        failed, unpriced = row.status >= 400, row.cost is None
+        for i, value in enumerate((1, failed, unpriced, *_count(row), row.cost, row.total_ms)):
+            if value:
+                sums[i] += value
+    return [(*at, *sums) for at, sums in found.items()]
+
+
+def _list_tries(rows: Sequence[LedgerRow]) -> Iterator[tuple[object, ...]]:
+    """Only where there was more than one, or it failed: else the request's own row says it all."""
+    for row in rows:
+        if len(row.attempts) > 1 or (row.attempts and row.attempts[0].failure):
+            for number, one in enumerate(row.attempts, 1):
+                yield (row.id, number, one.upstream, one.model, one.status, one.failure, one.waited_ms)
+
+
 def _row(values: tuple[object, ...], db: sqlite3.Connection) -> LedgerRow:
     said = dict(zip(COLUMNS, values, strict=True))
     said["estimated"] = bool(said["estimated"])
     asked = "select upstream, model, status, failure, waited_ms from attempts where request = ? order by number"
     tries = tuple(AttemptRow(*one) for one in db.execute(asked, (said["id"],)))
+    if not tries and said["tries"]:
+        tries = (AttemptRow(str(said["upstream"]), str(said["model"]), 200, None, 0),)
     return LedgerRow(**said, attempts=tries)  # type: ignore[arg-type]  # as the table has them

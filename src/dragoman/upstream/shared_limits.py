@@ -17,9 +17,10 @@ from dragoman.upstream.admission import MARGIN_S, SPAN_S, Admission, AdmissionWa
 
 BUCKET_S = 0.5
 BUCKETS = 128  # in a ring: more than a minute has
-PLACES = 1024  # upstreams with a limit; beyond that, two share a place, which is only stricter
+PLACES = 4096  # upstreams, keys and teams with a limit; beyond that, two share a place, which is only stricter
 KINDS = ("rpm", "tpm")
-RING = 2 * BUCKETS  # the number of a bucket, and what is in it
+FLOOR, TOTAL = 2 * BUCKETS, 2 * BUCKETS + 1  # cells behind the buckets: the oldest that counts, and the sum from it on
+RING = 2 * BUCKETS + 2  # the number of each bucket and what is in it, and these two
 
 
 class SharedMemory:
@@ -130,8 +131,8 @@ class SharedWindow:
 
     def wait_s(self, now: float, weight: int = 1) -> float:
         with self._lock:
-            full = self._full_buckets(now)
-        over = sum([used for _, used in full]) + min(weight, self.limit) - self.limit
+            over = self._count(now) + min(weight, self.limit) - self.limit
+            full = self._full_buckets() if over > 0 else []
         if over <= 0:
             return 0.0
         for bucket, used in sorted(full):
@@ -163,20 +164,38 @@ class SharedWindow:
 
     def used(self, now: float) -> int:
         with self._lock:
-            return sum(used for _, used in self._full_buckets(now))
+            return self._count(now)
 
-    def _full_buckets(self, now: float) -> list[tuple[int, int]]:
-        cells = self._ring.tolist()
-        oldest = floor((now - SPAN_S - MARGIN_S) / BUCKET_S)
+    def _count(self, now: float) -> int:
+        """What the window holds. Buckets that have left it since the last call are taken off the sum."""
+        ring = self._ring
+        floor_, oldest = ring[FLOOR], floor((now - SPAN_S - MARGIN_S) / BUCKET_S)
+        if oldest > floor_:
+            for bucket in range(max(floor_, oldest - BUCKETS), oldest):
+                cell = bucket % BUCKETS * 2
+                if ring[cell] == bucket:
+                    ring[TOTAL] -= ring[cell + 1]
+                    ring[cell + 1] = 0
+            ring[FLOOR] = oldest
+        return int(ring[TOTAL])
+
+    def _full_buckets(self) -> list[tuple[int, int]]:
+        cells, oldest = self._ring[: 2 * BUCKETS].tolist(), self._ring[FLOOR]
         pairs = zip(cells[::2], cells[1::2], strict=True)
         return [pair for pair in pairs if pair[1] and pair[0] >= oldest]
 
     def _add(self, at: float, weight: int) -> None:
-        """A bucket that is older than the ring is long forgotten: it counts no more."""
+        """A bucket that has left the window counts no more."""
         bucket = int(at / BUCKET_S)
         cell = bucket % BUCKETS * 2
+        ring = self._ring
         with self._lock:
-            if self._ring[cell] < bucket:
-                self._ring[cell], self._ring[cell + 1] = bucket, 0
-            if self._ring[cell] == bucket:
-                self._ring[cell + 1] += weight
+            if bucket < ring[FLOOR]:
+                return
+            if ring[cell] < bucket:
+                if ring[cell] >= ring[FLOOR]:
+                    ring[TOTAL] -= ring[cell + 1]  # it is older than the ring is long
+                ring[cell], ring[cell + 1] = bucket, 0
+            if ring[cell] == bucket:
+                ring[cell + 1] += weight
+                ring[TOTAL] += weight
