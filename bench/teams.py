@@ -2,7 +2,7 @@
 
     python bench/teams.py [--rounds 5] [--seconds 1] [--connections 32] [--workers 1]
 
-"off" needs no key and writes no ledger. "on" checks a key with limits of its own and of its team, and writes the ledger.
+"off" needs no key and writes no ledger. "on" checks a key with limits of its own and of its team, and writes a ledger.
 "budget" also reserves and settles money. Rounds take turns; a ratio is the median of theirs.
 """
 

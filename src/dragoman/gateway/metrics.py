@@ -5,15 +5,40 @@ Labels are names from the configuration and closed sets, never what a client say
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
+from typing import TypeAlias, TypeVar
 
+from msgspec import Struct
+
+from dragoman.accounts.money import MICROS
+from dragoman.accounts.prices import Cost
 from dragoman.model.reply import Usage
 from dragoman.notes import Note
 
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 MOST_TOKENS = 10_000_000  # of one reply
 MOST_SERIES = 500  # names of failures come from upstreams, so their number is bounded
+
+
+Gauge: TypeAlias = tuple[str, dict[str, str], float]
+K = TypeVar("K")
+
+
+class Counts(Struct, kw_only=True):
+    """All counters of one process, and its gauges, for the worker that puts them together."""
+
+    worker: int = 0
+    requests: list[tuple[tuple[str, str, int], int]] = []
+    attempts: list[tuple[tuple[str, str], int]] = []
+    tokens: list[tuple[tuple[str, str], int]] = []
+    costs: list[tuple[tuple[str, str, str], int]] = []
+    keys: list[tuple[tuple[str, str], int]] = []
+    notes: list[tuple[str, int]] = []
+    seconds: list[tuple[str, list[int], float]] = []
+    first: list[tuple[str, list[int], float]] = []
+    left: int = 0
+    gauges: list[Gauge] = []
 
 
 class Histogram:
@@ -35,6 +60,8 @@ class Metrics:
         self.tokens: dict[tuple[str, str], int] = {}  # upstream, kind
         self.seconds: dict[str, Histogram] = {}  # door
         self.first: dict[str, Histogram] = {}
+        self.costs: dict[tuple[str, str, str], int] = {}  # upstream, team, currency: micro-units
+        self.keys: dict[tuple[str, str], int] = {}  # key, team
         self.notes: dict[str, int] = {}
         self.running = 0
         self.left = 0  # clients that left before their answer
@@ -63,13 +90,52 @@ class Metrics:
             for kind, count in Counter(map(attrgetter("kind"), notes)).items():
                 self.notes[kind] = self.notes.get(kind, 0) + count
 
+    def cost(self, upstream: str, team: str, cost: Cost) -> None:
+        at = (upstream, team, cost.currency)
+        if at not in self.costs and len(self.costs) >= MOST_SERIES:
+            at = (upstream, "other", cost.currency)
+        self.costs[at] = self.costs.get(at, 0) + cost.micros
+
+    def key(self, key: str, team: str) -> None:
+        """Requests by key. Keys are made by an admin, and beyond a number they are one."""
+        at = (key, team) if (key, team) in self.keys or len(self.keys) < MOST_SERIES else ("other", team)
+        self.keys[at] = self.keys.get(at, 0) + 1
+
+    def dump(self) -> Counts:
+        return Counts(
+            requests=list(self.requests.items()),
+            attempts=list(self.attempts.items()),
+            tokens=list(self.tokens.items()),
+            costs=list(self.costs.items()),
+            keys=list(self.keys.items()),
+            notes=list(self.notes.items()),
+            seconds=[(door, found.counts, found.total) for door, found in self.seconds.items()],
+            first=[(door, found.counts, found.total) for door, found in self.first.items()],
+            left=self.left,
+        )
+
+    def add(self, other: Counts) -> None:
+        """Counts of another process, or of the one before this."""
+        _add(self.requests, other.requests)
+        _add(self.attempts, other.attempts)
+        _add(self.tokens, other.tokens)
+        _add(self.costs, other.costs)
+        _add(self.keys, other.keys)
+        _add(self.notes, other.notes)
+        self.left += other.left
+        for table, rows in ((self.seconds, other.seconds), (self.first, other.first)):
+            for door, counts, total in rows:
+                found = self._histogram(table, door)
+                found.counts = [one + two for one, two in zip(found.counts, counts, strict=False)]
+                found.total += total
+
     def _histogram(self, table: dict[str, Histogram], door: str) -> Histogram:
         found = table.get(door)
         if found is None:
             found = table[door] = Histogram()
         return found
 
-    def text(self, gauges: list[tuple[str, dict[str, str], float]], words: dict[str, str]) -> str:
+    def text(self, gauges: Iterable[Gauge], words: dict[str, str]) -> str:
         lines: list[str] = []
         _counter(lines, "dragoman_requests_total", "requests answered", {
             _labels(door=d, upstream=u, status=str(s)): n for (d, u, s), n in self.requests.items()
@@ -83,11 +149,17 @@ class Metrics:
         _counter(lines, "dragoman_notes_total", "things lost, changed, made up or mended", {
             _labels(kind=k): n for k, n in self.notes.items()
         })  # fmt: skip
+        _counter(lines, "dragoman_cost_total", "money spent, as prices and counters tell", {
+            _labels(upstream=u, team=t, currency=c): n / MICROS for (u, t, c), n in self.costs.items()
+        })  # fmt: skip
+        _counter(lines, "dragoman_key_requests_total", "requests by key", {
+            _labels(key=k, team=t): n for (k, t), n in self.keys.items()
+        })  # fmt: skip
         _counter(lines, "dragoman_clients_left_total", "clients that did not wait", {"": self.left})
         _histogram(lines, "dragoman_request_seconds", "from request to last byte", self.seconds)
         _histogram(lines, "dragoman_first_byte_seconds", "from request to first byte of a stream", self.first)
         seen: set[str] = set()
-        for name, labels, value in [("dragoman_running", {}, float(self.running - 1)), *gauges]:
+        for name, labels, value in gauges:
             if name not in seen:
                 seen.add(name)
                 lines += [f"# HELP {name} {words.get(name, name)}", f"# TYPE {name} gauge"]
@@ -110,9 +182,14 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(round(value, 6))
 
 
-def _counter(lines: list[str], name: str, what: str, values: dict[str, int]) -> None:
+def _counter(lines: list[str], name: str, what: str, values: Mapping[str, float]) -> None:
     lines += [f"# HELP {name} {what}", f"# TYPE {name} counter"]
-    lines += [f"{name}{labels} {value}" for labels, value in values.items()]
+    lines += [f"{name}{labels} {_number(value)}" for labels, value in values.items()]
+
+
+def _add(table: dict[K, int], rows: list[tuple[K, int]]) -> None:
+    for key, count in rows:
+        table[key] = table.get(key, 0) + count
 
 
 def _histogram(lines: list[str], name: str, what: str, table: dict[str, Histogram]) -> None:

@@ -8,7 +8,9 @@ import socket as socket_module
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from socket import socket
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TextIO
 
 from msgspec.structs import replace
@@ -19,6 +21,7 @@ from dragoman.gateway.auth import Access
 from dragoman.gateway.banner import banner
 from dragoman.gateway.engines import name_replica, open_database, open_limits
 from dragoman.gateway.log import Log
+from dragoman.gateway.peers import Peers
 from dragoman.gateway.reload import LastGood, reload, watch
 from dragoman.gateway.server import bind, make_server, run_loop, take_over
 from dragoman.gateway.settings import Settings
@@ -70,12 +73,14 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
 
     last_good, memory = LastGood(options, env, settings, access), SharedMemory(options.workers)
 
-    def work(number: int, tell_supervisor: Callable[[], None]) -> None:
-        fresh, own = last_good.for_new_process()
-        limits = SharedLimits(memory, number)
-        run_loop(_main(options, fresh, own, journal, env, listener, limits, tell_supervisor, number))
+    with TemporaryDirectory(prefix="dragoman-") as folder:
 
-    return supervise(options.workers, work, last_good.follow)
+        def work(number: int, tell_supervisor: Callable[[], None]) -> None:
+            fresh, own = last_good.for_new_process()
+            limits, peers = SharedLimits(memory, number), Peers(Path(folder), number, options.workers)
+            run_loop(_main(options, fresh, own, journal, env, listener, limits, tell_supervisor, number, peers))
+
+        return supervise(options.workers, work, last_good.follow)
 
 
 def check_system(options: ServeOptions) -> None:
@@ -107,6 +112,7 @@ async def _main(
     limits: "Limits | None" = None,
     on_reload: Callable[[], None] = lambda: None,
     worker: int = 0,
+    peers: Peers | None = None,
 ) -> None:
     shared = None
     if settings.state:
@@ -122,7 +128,12 @@ async def _main(
             server.load_certificate()
             on_reload()
 
-    server = make_server(gateway, App(gateway), load)
+    app = App(gateway)
+    if peers is not None:
+        await peers.start(app.handle, gateway.metrics)
+        gateway.peers = peers
+        gateway.closers.append(peers.close)
+    server = make_server(gateway, app, load)
     gc.collect()
     gc.freeze()  # these objects live as long as the process: the collector need not look at them
     gc.set_threshold(10_000, 10, 10)

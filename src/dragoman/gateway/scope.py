@@ -189,6 +189,12 @@ class Scope:
         usage = self.usage or NO_USAGE
         if self.usage is not None:
             metrics.usage(upstream, usage)
+        holder = self.http.holder
+        if holder is not None:
+            metrics.key(holder.name or holder.id, holder.team)
+        cost = self.cost if self.answer is not None else None
+        if cost is not None and cost.micros:
+            metrics.cost(upstream, holder.team if holder is not None else "", cost)
         metrics.note_kinds(notes)
         gateway.traffic.put(self, notes, seconds)
         gateway.log.say(
@@ -199,11 +205,11 @@ class Scope:
             status=self.status or "left",
             model=self.model,
             upstream=upstream,
-            key=(self.http.holder.name if self.http.holder is not None else "") or self.http.key_id,
-            team=self.http.holder.team if self.http.holder is not None else None,
+            key=(holder.name if holder is not None else "") or self.http.key_id,
+            team=holder.team if holder is not None else None,
             input=_sum(usage.input, usage.cache_read, usage.cache_write),
             output=_sum(usage.output, usage.reasoning),
-            cost=self.cost if self.answer is not None else None,
+            cost=cost,
             first_ms=None if self.first_s is None else round(self.first_s * 1000),
             ms=round(seconds * 1000),
             waited_ms=round(sum([a.waited_s for a in self.attempts]) * 1000),

@@ -19,6 +19,7 @@ from dragoman.gateway.charge import KeyLimits, tell_webhook
 from dragoman.gateway.engines import open_kept
 from dragoman.gateway.log import Log
 from dragoman.gateway.metrics import Metrics
+from dragoman.gateway.peers import Peers
 from dragoman.gateway.sessions import Sessions
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.traffic import Traffic
@@ -117,6 +118,7 @@ class Gateway:
         self.limits: Limits = limits or self._own_limits
         self.key_limits = KeyLimits(self.limits, self.clock)
         self.books: Bookkeeper | None = None  # made when a request needs it
+        self.peers: Peers | None = None  # the other workers
         self.transport = Transport()
         self.sender = Sender(self.transport)
         self.metrics = Metrics()

@@ -6,13 +6,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
+from dragoman.gateway.auth import PEER
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response, text_response
+from dragoman.gateway.metrics import Counts, Gauge, Metrics
 from dragoman.gateway.routes import Match
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.xray import show_list, show_page, show_request
-from dragoman.jsontypes import JsonObject
+from dragoman.gateway.xray import Xray, show_list, show_page, show_request
+from dragoman.jsontypes import JsonObject, load_json
 from dragoman.upstream.upstream_state import UpstreamState
 
 
@@ -28,24 +32,47 @@ async def serve_ready(gateway: Gateway, http: HttpRequest, match: Match) -> Http
 
 async def serve_health(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     """All details with a key; without one only that the gateway is alive (T44)."""
-    if gateway.now.access.admit(http, "client") and gateway.now.access.admit(http, "admin"):
+    access = gateway.now.access
+    if http.client != PEER and access.admit(http, "client") and access.admit(http, "admin"):
         return json_response({"status": status_of(gateway)})
+    health = _health(gateway)
+    if gateway.peers is not None and http.client != PEER:
+        others = [load_json(answer.body) for answer in await gateway.peers.ask_all(http)]
+        health = _join_health(health, others, gateway.peers.count)
+    return json_response(health)
+
+
+def _join_health(health: JsonObject, others: list[JsonObject], count: int) -> JsonObject:
+    """What workers do at the same time is added up; the rest is this worker's word."""
+    for other in others:
+        health["running"] += other.get("running", 0) + 1  # it does not count the question
+        for name, size in other.get("queue_sizes", {}).items():
+            health["queue_sizes"][name] = health["queue_sizes"].get(name, 0) + size
+        for name, row in other.get("providers", {}).items():
+            own = health["providers"].get(name)
+            if own is not None:
+                for field in ("running", "sent", "failed"):
+                    own[field] += row[field]
+    health["workers"] = {"count": count, "answering": len(others) + 1}
+    return health
+
+
+def _health(gateway: Gateway) -> JsonObject:
     now = gateway.clock()
     upstream_states = gateway.now.upstream_states
-    return json_response(
-        {
-            "status": status_of(gateway),
-            "uptime_s": round(gateway.wall() - gateway.started, 1),
-            "running": gateway.metrics.running - 1,  # not counting this request
-            "queue_sizes": {name: len(state.admission.queue) for name, state in upstream_states.items()},
-            "rate_limits": {name: _limits(state, now) for name, state in upstream_states.items()},
-            "providers": {name: _provider(state, now) for name, state in upstream_states.items()},
-            "models": len(gateway.now.models),
-            "keys": {"needed": gateway.now.access.keys.needed, "store": gateway.now.access.keys.away or "ok"},
-            "state": _state(gateway),
-            "configuration": {"generation": gateway.now.number, "source": gateway.now.settings.source or None},
-        }
-    )
+    return {
+        "status": status_of(gateway),
+        "uptime_s": round(gateway.wall() - gateway.started, 1),
+        "running": gateway.metrics.running - 1,  # not counting this request
+        "queue_sizes": {name: len(state.admission.queue) for name, state in upstream_states.items()},
+        "rate_limits": {name: _limits(state, now) for name, state in upstream_states.items()},
+        "providers": {name: _provider(state, now) for name, state in upstream_states.items()},
+        "models": len(gateway.now.models),
+        "keys": {"needed": gateway.now.access.keys.needed, "store": gateway.now.access.keys.away or "ok"},
+        "state": _state(gateway),
+        "ledger": (gateway.books.away or "ok") if gateway.books is not None else "off",
+        "configuration": {"generation": gateway.now.number, "source": gateway.now.settings.source or None},
+    }
 
 
 def status_of(gateway: Gateway) -> str:
@@ -94,8 +121,52 @@ def _provider(state: UpstreamState, now: float) -> JsonObject:
 
 
 async def serve_metrics(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    """The sum over all workers of this gateway."""
+    peers = gateway.peers
+    if peers is None:
+        return _metrics_page(gateway.metrics, _gauges(gateway))
+    peers.save()
+    if http.client == PEER:
+        counts = gateway.metrics.dump()
+        counts.worker, counts.gauges = peers.number, _gauges(gateway, asked_by_client=0)
+        return HttpResponse(200, msgspec.json.encode(counts))
+    answers = [msgspec.json.decode(answer.body, type=Counts) for answer in await peers.ask_all(http)]
+    gauges = _gauges(gateway)
+    total = Metrics()
+    for counts in [gateway.metrics.dump(), *answers, *peers.dead_counts({counts.worker for counts in answers})]:
+        total.add(counts)
+        gauges += counts.gauges
+    return _metrics_page(total, _join(gauges))
+
+
+def _metrics_page(metrics: Metrics, gauges: list[Gauge]) -> HttpResponse:
+    text = metrics.text(sorted(gauges, key=lambda gauge: gauge[0]), HELP)
+    return text_response(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+def _join(gauges: list[Gauge]) -> list[Gauge]:
+    """What workers have together: a sum, or the highest where each of them says the same thing about one."""
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    for name, labels, value in gauges:
+        at = (name, tuple(labels.items()))
+        found[at] = max(found.get(at, value), value) if name in HIGHEST else found.get(at, 0.0) + value
+    return [(name, dict(labels), value) for (name, labels), value in found.items()]
+
+
+HIGHEST = {
+    "dragoman_breaker_open",
+    "dragoman_keys_resting",
+    "dragoman_config_generation",
+    "dragoman_config_rejected",
+    "dragoman_keys_not_read",
+    "dragoman_ledger_away",
+    "dragoman_state_away",
+}
+
+
+def _gauges(gateway: Gateway, asked_by_client: int = 1) -> list[Gauge]:
     now = gateway.clock()
-    gauges: list[tuple[str, dict[str, str], float]] = []
+    gauges: list[Gauge] = [("dragoman_running", {}, float(gateway.metrics.running - asked_by_client))]
     for name, state in gateway.now.upstream_states.items():
         label = {"upstream": name}
         gauges.append(("dragoman_queue", label, len(state.admission.queue)))
@@ -111,9 +182,10 @@ async def serve_metrics(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
     gauges.append(("dragoman_known_turns_bytes", {}, known.bytes))
     gauges.append(("dragoman_known_turns_found", {"found": "yes"}, known.hits))
     gauges.append(("dragoman_known_turns_found", {"found": "no"}, known.misses))
-    gauges += _process()
-    text = gateway.metrics.text(sorted(gauges, key=lambda gauge: gauge[0]), HELP)
-    return text_response(text, headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+    if gateway.books is not None:
+        gauges.append(("dragoman_ledger_waiting", {}, gateway.books.waiting))
+        gauges.append(("dragoman_ledger_away", {}, float(bool(gateway.books.away))))
+    return [*gauges, *_process()]
 
 
 HELP = {
@@ -129,6 +201,8 @@ HELP = {
     "dragoman_log_dropped": "log lines dropped because the log reader stalled",
     "dragoman_known_turns_bytes": "memory for turns that came before",
     "dragoman_known_turns_found": "requests that began with turns that came before, and others",
+    "dragoman_ledger_waiting": "requests that are in the journal and not in the ledger yet",
+    "dragoman_ledger_away": "1 while the ledger cannot be written and rows wait in the journal",
     "dragoman_tasks": "tasks of the event loop",
     "process_resident_memory_bytes": "memory in use",
     "process_open_fds": "open files and sockets",
@@ -136,7 +210,7 @@ HELP = {
 }
 
 
-def _process() -> Iterator[tuple[str, dict[str, str], float]]:
+def _process() -> Iterator[Gauge]:
     """The process, under the names of Prometheus' own clients; memory and files only where /proc exists."""
     yield "dragoman_tasks", {}, len(asyncio.all_tasks())
     for number, row in enumerate(gc.get_stats()):
@@ -157,21 +231,33 @@ def _is_browser(http: HttpRequest) -> bool:
 
 
 async def serve_xray_list(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    if _is_browser(http):
-        return show_list(gateway.xray.rows(), http.query)
     rows = [
         {"id": r.id, "door": r.door, "model": r.model, "upstream": r.upstream, "status": r.status, "s": r.seconds}
         for r in gateway.xray.rows()
     ]
-    return json_response({"requests": rows})
+    others: list[JsonObject] = []
+    if gateway.peers is not None and http.client != PEER:
+        plain = HttpRequest("GET", http.path, client=http.client)
+        for answer in await gateway.peers.ask_all(plain):
+            others += load_json(answer.body)["requests"]
+    if not _is_browser(http):
+        return json_response({"requests": [*rows, *others]})
+    foreign = [
+        Xray(path="", seconds=row["s"], **{name: row[name] for name in ("id", "door", "model", "upstream", "status")})
+        for row in others
+    ]
+    return show_list([*gateway.xray.rows(), *foreign], http.query)
 
 
 async def serve_xray(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     found = gateway.xray.get(match.groups["id"])
-    if found is None:
-        words_ = "no such request is kept: send `x-dragoman-xray: 1` with it, or start with --xray N"
-        raise UpstreamError(Failure(kind="not_found", status=404, message=words_))
-    return show_request(found) if _is_browser(http) else json_response(found.written())
+    if found is not None:
+        return show_request(found) if _is_browser(http) else json_response(found.written())
+    for answer in await gateway.peers.ask_all(http) if gateway.peers is not None else []:
+        if answer.status == 200:
+            return HttpResponse(200, answer.body, headers=answer.headers)
+    words_ = "no such request is kept: send `x-dragoman-xray: 1` with it, or start with --xray N"
+    raise UpstreamError(Failure(kind="not_found", status=404, message=words_))
 
 
 HOME = """
