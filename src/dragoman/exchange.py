@@ -412,6 +412,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
         to, undo, asked = self.to, self.undo, self.client_request.request
         noted = len(self.notes)
         self.notes.write_for(to.dialect.locate_request)
+        self.notes.sends = True
         wire = to.dialect.encode_request(self.notes.stage(request), self.notes)
         encoder_notes = (noted, len(self.notes))
         if written is not None:
@@ -423,7 +424,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
         body = dump_json(wire.body)
         fresh_ids: FreshIds | None = None
         if asked.tools or undo.renames.taken:  # else no call can come
-            fresh_ids = FreshIds(asked, to.dialect.name, self.client_request.id, self.notes)
+            fresh_ids = FreshIds(asked, to.dialect.name, self.client_request.id, self.notes, self.find_taken())
         native = to.dialect is self.client_request.dialect
         way_back: WayBack | None = None
         if to.profile.think_tags or spent is not None or not undo.is_nothing():
@@ -451,21 +452,26 @@ class Exchange(Struct, frozen=True, kw_only=True):
             encoder_notes=encoder_notes,
         )
 
+    def find_taken(self) -> set[str] | None:
+        """The ids of the client's calls, if they are known without a look at all turns."""
+        known, asked = self.client_request.known, self.client_request.request
+        return known.find_call_ids() if known is not None and asked.messages is known.messages else None
+
     def copy_bytes(self, client_request: ClientRequest, request: Request) -> UpstreamCall:
         """The client's own bytes, with the model's name as the only change."""
         dialect, model, known = self.to.dialect, self.to.model, client_request.known
-        hit = None if known is None else known.hit
+        hit = known.hit if known is not None else None
         path, body = client_request.path, put_model(client_request.raw, model, client_request.request.model, hit)
         if dialect.put_model is not None:
             path = dialect.put_model(path, model)
         asked, fresh_ids = client_request.request, None
         if asked.tools:  # else no call can come
             salt = client_request.id if "~id" in dialect.reply_rules.wrong else ""  # elsewhere a call needs no id
-            fresh_ids = FreshIds(asked, dialect.name, salt, self.notes)
+            fresh_ids = FreshIds(asked, dialect.name, salt, self.notes, self.find_taken())
         return UpstreamCall(
             dialect=dialect,
             path=path,
-            body=without_side(body),
+            body=body if known is not None and known.history.clean else without_side(body),
             headers={**dialect.default_headers, **client_request.headers, HOP: str(self.client_request.hops + 1)},
             notes=self.notes,
             fresh_ids=fresh_ids,

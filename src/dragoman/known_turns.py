@@ -14,15 +14,18 @@ the answer is None, and the caller goes the long way. `tests/laws/test_known_tur
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.answers.call_ids import find_call_ids
 from dragoman.dialects._base import Dialect
+from dragoman.dialects._seals import WORD
 from dragoman.errors import DragomanError
-from dragoman.jsontypes import JsonObject, dump_json, top_spans
+from dragoman.jsontypes import JsonObject, dump_json, load_json, top_spans
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.note_places import Place
@@ -32,6 +35,8 @@ from dragoman.passes.parameters import estimate
 from dragoman.passes.prepare import Prepared, prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import Renames
+from dragoman.reasoning_state.envelope import MARK_BYTES
+from dragoman.wire import WireRequest
 
 MOST_BYTES = 64 * 1024 * 1024
 MOST_AGE_S = 1800.0
@@ -63,7 +68,13 @@ class History(Struct, eq=False):
     plain: int  # so many of the turns hold nothing that a pass might move or change
     ids: dict[str, int]  # of calls and results, with the number of the turn
     names: frozenset[str]  # of tools
+    first: tuple[Message, ...] = ()  # the messages up to the first turn of the user
+    request: Request | None = None  # all that was asked but the turns
+    headers: dict[str, str] = {}  # those of the dialect
+    tail: int = 0  # where the list of turns ends in the body
     values: int = 0  # in the body, at most
+    parts: int = 0  # of all its turns, at most
+    clean: bool = False  # nothing in the body is ours, so that no server may see it
     chunks: dict[int, tuple[object, tuple[Chunk, ...]]] = {}  # by the identity of a destination, which is kept alive
 
     @property
@@ -71,13 +82,27 @@ class History(Struct, eq=False):
         return COST * len(self.raw)
 
 
-class Hit(Struct, frozen=True):
+class Hit(Struct, frozen=True, dict=True):
     """A body that begins as a known one does."""
 
     history: History
+    raw: bytes
     end: int  # the last byte that is known
     count: int  # of the turns that are known
-    short: bytes  # the body without them
+
+    @cached_property
+    def short(self) -> bytes:
+        """The body without the turns that are known."""
+        return self.raw[: self.history.cut] + self.raw[self.end :]
+
+    @cached_property
+    def new(self) -> bytes | None:
+        """The turns behind the known ones, if all that follows is known too."""
+        old = self.history
+        tail = old.raw[old.tail :]
+        if old.request is None or len(self.raw) - len(tail) < self.end or not self.raw.endswith(tail):
+            return None
+        return self.raw[self.end : len(self.raw) - len(tail)]
 
     def in_whole(self, start: int, end: int) -> tuple[int, int]:
         """A place in the short body as a place in the whole one."""
@@ -93,6 +118,17 @@ class Known(Struct, frozen=True):
     lead: int  # of the messages: instructions, before the first turn of the user
     count: int  # of the turns behind it that are known and may be left out
     hit: Hit
+
+    def find_call_ids(self) -> set[str]:
+        """Of all turns of the request."""
+        first = self.lead + 1
+        return find_call_ids(self.messages[:first] + self.messages[first + self.count :]).union(self.old_ids())
+
+    def old_ids(self) -> Iterable[str]:
+        old = self.hit.history
+        if old.counts[-1] == self.count:
+            return old.ids
+        return [key for key, i in self.history.ids.items() if i < self.count]
 
     def leave_out(self, request: Request) -> Request:
         first = self.lead + 1
@@ -211,43 +247,76 @@ def _match(history: History, raw: bytes) -> Hit | None:
     if not number:
         return None
     end = ends[number - 1]
-    return Hit(history, end, history.counts[number - 1], raw[: history.cut] + raw[end:])
+    return Hit(history, raw, end, history.counts[number - 1])
 
 
 # ---------------------------------------------------------------- reading
+
+
+def read_new(hit: Hit, dialect: Dialect) -> tuple[Request, list[int]] | None:
+    """The whole request, if only turns are new: nothing else is read. Also where each of them ends in the body."""
+    old, text = hit.history, hit.new
+    if text is None or old.request is None:
+        return None
+    turns = b"[" + text.lstrip(b" \t\r\n,") + b"]"
+    try:
+        ends = _list_ends(turns)
+        notes = Notes()
+        short = dialect.decode_request(WireRequest(body={dialect.messages_key: load_json(turns, strict=True)}), notes)
+    except (DragomanError, msgspec.DecodeError, RecursionError):
+        return None
+    if len(notes) or len(short.messages) != len(ends) or not _may_follow(hit, short.messages, dialect):
+        return None
+    start = hit.end + len(text) - (len(turns) - 2) - 1
+    messages = (*old.first, *old.turns[: hit.count], *short.messages)
+    return replace(old.request, messages=messages), [start + end for end in ends]
 
 
 def join(hit: Hit, short: Request, dialect: Dialect) -> Request | None:
     """The whole request, from the one that was read from the short body."""
     lead = _count_lead(short.messages)
     new = short.messages[lead + 1 :]
-    if not new or new[0].role != "assistant" or not _is_first(short.messages[lead]):
+    if not _is_first(short.messages[lead]) or not _may_follow(hit, new, dialect):
         return None
+    return replace(short, messages=(*short.messages[: lead + 1], *hit.history.turns[: hit.count], *new))
+
+
+def _may_follow(hit: Hit, new: Sequence[Message], dialect: Dialect) -> bool:
+    """Whether turns can be read apart from the known ones."""
+    if not new or new[0].role != "assistant":
+        return False
     ids = hit.history.ids
-    for call_id in _find_ids(new):
-        if ids.get(call_id, hit.count) < hit.count or _is_made(call_id, dialect):
-            return None
-    first = short.messages[: lead + 1]
-    return replace(short, messages=(*first, *hit.history.turns[: hit.count], *new))
+    return not any(ids.get(key, hit.count) < hit.count or _is_made(key, dialect) for key in _find_ids(new))
 
 
-def make_history(raw: bytes, request: Request, dialect: Dialect, hit: Hit | None) -> History | None:
-    """What the next request may begin with; None if nothing of this one can be left out."""
+def make_history(
+    raw: bytes, request: Request, dialect: Dialect, hit: Hit | None, ends: list[int] | None = None
+) -> History | None:
+    """What the next request may begin with; None if nothing of this one can be left out. `ends`: of the new turns, if
+    they are known."""
     lead = _count_lead(request.messages)
-    turns = request.messages[lead + 1 :]
+    turns, known = request.messages[lead + 1 :], 0 if hit is None else hit.count
     if not turns or turns[0].role != "assistant" or not _is_first(request.messages[lead]):
         return None
-    ends = _find_ends(raw if hit is None else hit.short, dialect.messages_key)
-    known = 0 if hit is None else hit.count
-    first = len(ends) - (len(turns) - known) - 1  # the entry that is the first turn; `system` may have a key of its own
-    if first < 0 or first not in (lead, lead - 1):
-        return None
-    cut = ends[first]
-    ends = ends[first + 1 :] if hit is None else [end + hit.end - hit.history.cut for end in ends[first + 1 :]]
-    history = History(raw, cut, turns, (), (), 0, {}, frozenset())
-    if hit is not None:
+    if hit is not None and ends is not None:
         history = _begin_from(hit, raw, turns)
+        history.tail = len(raw) - len(hit.history.raw) + hit.history.tail
+    else:
+        start, end = top_spans(raw if hit is None else hit.short).get(dialect.messages_key, (0, 0))
+        ends = _find_ends(raw if hit is None else hit.short, start, end)
+        first = len(ends) - (len(turns) - known) - 1  # the entry of the first turn; `system` may have its own key
+        if first < 0 or first not in (lead, lead - 1):
+            return None
+        history = History(raw, ends[first], turns, (), (), 0, {}, frozenset())
+        left_out = 0
+        if hit is not None:
+            history, left_out = _begin_from(hit, raw, turns), hit.end - hit.history.cut
+        history.tail = end - 1 + left_out
+        ends = [end + left_out for end in ends[first + 1 :]]
+    history.first, history.request = request.messages[: lead + 1], replace(request, messages=())
     history.values = count_values(raw, hit)
+    history.clean = is_clean(raw, hit)
+    history.parts += sum([len(turn.parts) for turn in turns[known:]])
     _go_on(history, known, ends, dialect)
     return history if history.ends else None
 
@@ -255,28 +324,37 @@ def make_history(raw: bytes, request: Request, dialect: Dialect, hit: Hit | None
 def count_values(raw: bytes, hit: Hit | None) -> int:
     """The values in a body, or somewhat more: commas and colons in texts are counted too."""
     if hit is not None:
-        return hit.history.values + count_values(hit.short, None)
+        return hit.history.values + count_values(hit.short if hit.new is None else hit.new, None)
     return raw.count(b",") + raw.count(b":")
+
+
+def is_clean(raw: bytes, hit: Hit | None) -> bool:
+    """Whether neither our side field nor an opaque value of ours is in a body."""
+    if hit is not None and hit.history.clean:
+        raw = hit.short if hit.new is None else hit.new
+    return WORD not in raw and MARK_BYTES not in raw
+
+
+def count_parts(request: Request, hit: Hit) -> int:
+    """The parts of all turns, or somewhat more."""
+    lead = _count_lead(request.messages) + 1
+    others = request.messages[:lead] + request.messages[lead + hit.count :]
+    return hit.history.parts + sum([len(message.parts) for message in others])
 
 
 def _begin_from(hit: Hit, raw: bytes, turns: tuple[Message, ...]) -> History:
     """As much of a history as a body has of it."""
     old, number = hit.history, bisect_right(hit.history.counts, hit.count)
-    ids = dict(old.ids) if old.counts[-1] == hit.count else {key: i for key, i in old.ids.items() if i < hit.count}
-    chunks = {
-        key: (at, tuple(chunk for chunk in known if chunk.end <= hit.count)) for key, (at, known) in old.chunks.items()
-    }
-    return History(
-        raw,
-        old.cut,
-        turns,
-        old.ends[:number],
-        old.counts[:number],
-        min(old.plain, hit.count),
-        ids,
-        old.names,
-        chunks=chunks,
-    )
+    if old.counts[-1] == hit.count:
+        ids, chunks = dict(old.ids), dict(old.chunks)
+    else:
+        ids = {key: i for key, i in old.ids.items() if i < hit.count}
+        chunks = {
+            key: (to, tuple([chunk for chunk in written if chunk.end <= hit.count]))
+            for key, (to, written) in old.chunks.items()
+        }
+    ends, counts, plain = old.ends[:number], old.counts[:number], min(old.plain, hit.count)
+    return History(raw, old.cut, turns, ends, counts, plain, ids, old.names, parts=old.parts, chunks=chunks)
 
 
 def _go_on(history: History, known: int, new_ends: list[int], dialect: Dialect) -> None:
@@ -306,14 +384,15 @@ def _go_on(history: History, known: int, new_ends: list[int], dialect: Dialect) 
             history.ends, history.counts, history.names = tuple(ends), tuple(counts), history.names | names
 
 
-def _find_ends(raw: bytes, key: str) -> list[int]:
-    """Where each entry of the list of turns ends."""
-    start, end = top_spans(raw).get(key, (0, 0))
-    if raw[start : start + 1] != b"[":
-        return []
-    ends, at = [], start + 1
-    for entry in _entries(raw[start:end]):
-        while raw[at] in b" \t\r\n,":
+def _find_ends(raw: bytes, start: int, end: int) -> list[int]:
+    """Where each entry of a list ends in the body that it is in."""
+    return [start + at for at in _list_ends(raw[start:end])] if raw[start : start + 1] == b"[" else []
+
+
+def _list_ends(text: bytes) -> list[int]:
+    ends, at = [], 1
+    for entry in _entries(text):
+        while text[at] in b" \t\r\n,":
             at += 1
         at += len(bytes(entry))
         ends.append(at)
@@ -420,7 +499,7 @@ def is_undone_apart(undo: Undo) -> bool:
 
 def add_taken(prepared: Prepared, known: Known) -> Undo:
     """The ids of the known turns are taken too."""
-    taken = prepared.undo.renames.taken | {key for key, i in known.history.ids.items() if i < known.count}
+    taken = prepared.undo.renames.taken.union(known.old_ids())
     return replace(prepared.undo, renames=Renames(taken=taken)) if taken else prepared.undo
 
 
@@ -435,13 +514,26 @@ def write_known(
         chunk = _write_chunk(known, end, request, dialect, profile)
         if chunk is None:
             return None
-        chunks = (*chunks, chunk)
+        chunks = _merge((*chunks, chunk))
         history.chunks[id(destination)] = (destination, chunks)
     return Written(
         b",".join([chunk.body for chunk in chunks]),
         sum([chunk.entries for chunk in chunks]),
         all(chunk.same for chunk in chunks),
     )
+
+
+MOST_CHUNKS = 32
+
+
+def _merge(chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
+    """Old ones become one: what changes in a conversation is mostly near its end."""
+    if len(chunks) <= MOST_CHUNKS:
+        return chunks
+    old, new = chunks[: MOST_CHUNKS // 2], chunks[MOST_CHUNKS // 2 :]
+    body = b",".join([chunk.body for chunk in old])
+    same = all(chunk.same for chunk in old)
+    return (Chunk(old[-1].end, body, sum([chunk.entries for chunk in old]), same), *new)
 
 
 def _write_chunk(known: Known, start: int, request: Request, dialect: Dialect, profile: Profile) -> Chunk | None:

@@ -96,11 +96,12 @@ class _Unread(Struct):
 class Notes:
     """Collects notes; raises LossError at once for the kinds and ranks that the caller refuses."""
 
-    __slots__ = ("_all", "_forms", "_refuse", "_request", "_source")
+    __slots__ = ("_all", "_forms", "_refuse", "_request", "_source", "sends")
 
     def __init__(self, refuse: Iterable[Refusable] = ()) -> None:
         self._all: list[Note | _Unread] = []
         self._refuse = check_words(refuse) if refuse else None
+        self.sends = False  # what is written is sent at once: it may share values with what was written before
         self._forms: list[Any] = []  # of the source, at hand
         self._source = self._request = _Source(self._forms)
 

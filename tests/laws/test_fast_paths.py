@@ -118,6 +118,8 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "no side field": ("send requests any",),
     "no state brought back": (),
     "known turns": (),
+    "said again": (),
+    "tools again": (),
     "nothing to undo": ("undo answers any",),
     "only names to undo": ("undo answers any",),
     "plain spelling": ("check bodies any",),

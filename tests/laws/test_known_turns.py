@@ -288,3 +288,13 @@ def test_the_end_of_a_conversation_may_change_and_the_beginning_is_still_known()
         talk.turns[number] = {"role": talk.turns[number]["role"], "content": "said in another way"}
         client.ask({**ahead, "messages": talk.turns, **after}, "openai/gpt-4o")
     assert client.read >= read + 2
+
+
+def test_another_list_that_ends_alike_is_not_taken_for_turns() -> None:
+    client = Client("anthropic")
+    talk, (ahead, _) = Talk("anthropic", Random(3)), settings("anthropic", Random(0))  # noqa: S311
+    for stop in (None, None, None, ["a"], None, ["b"]):
+        more = {} if stop is None else {"stop_sequences": stop}
+        client.ask({**ahead, "messages": talk.turns, **more, "stream": True}, "openai/gpt-4o")
+        talk.grow(0)
+    assert client.read == 4

@@ -4,29 +4,34 @@ Ollama's calls have no ids, Gemini's often have none, and some servers begin at 
 the result of a call by its id, over the whole conversation.
 """
 
+from collections.abc import Iterable
 from hashlib import blake2b
 
 from msgspec.structs import replace
 
 from dragoman.model.events import Event, PartStart
-from dragoman.model.messages import Part, ToolCall, ToolResult
+from dragoman.model.messages import Message, Part, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Reply
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 
 
+def find_call_ids(messages: Iterable[Message]) -> set[str]:
+    turns = [turn.parts for turn in messages if turn.role == "assistant"]
+    return {part.id for parts in turns for part in parts if type(part) is ToolCall}
+
+
 class FreshIds:
-    """For one answer. `salt` is of this answer only; `asked` has the ids that are taken."""
+    """For one answer. `salt` is of this answer only; `asked` has the ids that are taken, if they are not given."""
 
     __slots__ = ("_dialect", "_made", "_new_ids", "_notes", "_salt", "_taken", "repaired")
 
-    def __init__(self, asked: Request, dialect: str, salt: str, notes: Notes) -> None:
+    def __init__(self, asked: Request, dialect: str, salt: str, notes: Notes, taken: set[str] | None = None) -> None:
         self._dialect, self._salt, self._notes = dialect, salt, notes
         self._made = 0
         self.repaired = False  # a server's own id was taken
         self._new_ids: dict[str, str] = {}  # a server's own results come in the same answer
-        turns = [turn.parts for turn in asked.messages if turn.role == "assistant"]
-        self._taken = {part.id for parts in turns for part in parts if type(part) is ToolCall}
+        self._taken = find_call_ids(asked.messages) if taken is None else taken
 
     def reply(self, reply: Reply) -> Reply:
         choices = tuple(self._fit_choice(choice, ((ROOT, "choices"), i)) for i, choice in enumerate(reply.choices))

@@ -32,6 +32,40 @@ def encode_any_tool(
             assert_never(tool)
 
 
+MOST_LISTS = 100
+_seen: dict[tuple[str, int], int] = {}  # lists of tools by dialect and identity, with their lengths
+_written: dict[tuple[str, int], tuple[tuple[AnyTool, ...], list[JsonObject]]] = {}
+
+
+def encode_each_tool(
+    tools: tuple[AnyTool, ...], dialect: str, encode: Callable[[AnyTool, At, Notes], JsonObject | None], notes: Notes
+) -> list[JsonObject]:
+    """Encode all tools that the dialect can say. A list that comes again as the same object, because an agent sends the
+    same tools with every turn, is remembered if it has no notes, and only where the result is sent and not changed."""
+    key = (dialect, id(tools))
+    known = _written.get(key) if notes.sends else None
+    if known is not None and known[0] is tools:  # fast path: tools again
+        return list(known[1])
+    before, at = len(notes), (ROOT, "tools")
+    encoded = [encode(tool, (at, i), notes) for i, tool in enumerate(tools)]
+    kept = [tool for tool in encoded if tool is not None]
+    if notes.sends and tools and len(notes) == before:
+        _remember(key, tools, kept)
+    return kept
+
+
+def _remember(key: tuple[str, int], tools: tuple[AnyTool, ...], encoded: list[JsonObject]) -> None:
+    """From the second time on: most lists never come again as the same object."""
+    if _seen.get(key) != len(tools):
+        if len(_seen) >= 10 * MOST_LISTS:
+            _seen.clear()
+        _seen[key] = len(tools)
+        return
+    if len(_written) >= MOST_LISTS:
+        _written.clear()
+    _written[key] = (tools, list(encoded))
+
+
 def freeform_as_function(tool: CustomTool, dialect: str, at: At, notes: Notes) -> Tool:
     """Write a freeform tool as a function with one string. The description tells the grammar (FIELD-CASES 39)."""
     notes.altered(at, f"{dialect} has no freeform tools: said as a function with one string, input")

@@ -26,7 +26,16 @@ from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stream_writer import StreamWriter, write_notes
 from dragoman.jsontypes import MOST_VALUES, JsonObject, dump_json, find_surrogates, mend_surrogates
-from dragoman.known_turns import History, Hit, count_values, join, know, make_history
+from dragoman.known_turns import (
+    History,
+    Hit,
+    count_parts,
+    count_values,
+    join,
+    know,
+    make_history,
+    read_new,
+)
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.note_places import Place
@@ -102,7 +111,7 @@ async def take_in_turns(scope: Scope, path: str, raw: bytes) -> ClientRequest:
     """Reads a request, but not the turns that came in an earlier one of the same client."""
     gateway, owner = scope.gateway, (scope.http.key_id, scope.dialect.name)
     hit = gateway.known_turns.find(owner, raw, gateway.clock())
-    scope.large = is_large(raw if hit is None else hit.short)
+    scope.large = is_large(raw if hit is None else hit.new or hit.short)
     client_request, history = await off_loop(scope.large, decode_turns, scope, raw, path, hit)
     if history is not None:
         gateway.known_turns.keep(owner, history, gateway.clock(), instead=None if hit is None else hit.history)
@@ -111,29 +120,60 @@ async def take_in_turns(scope: Scope, path: str, raw: bytes) -> ClientRequest:
 
 def decode_turns(scope: Scope, raw: bytes, path: str, hit: Hit | None) -> tuple[ClientRequest, History | None]:
     """A request, and what the next one may begin with."""
-    client_request = decode_known(scope, raw, path, hit) if hit is not None else None
+    client_request, ends = decode_known(scope, raw, path, hit) if hit is not None else (None, None)
     if client_request is None:
         client_request, hit = decode(scope, raw, path), None
     request = client_request.request
     if not client_request.same_wire or client_request.notes or len(request.messages) < LEAST_TURNS:
         return client_request, None
-    history = make_history(client_request.raw, request, scope.dialect, hit)
+    history = make_history(client_request.raw, request, scope.dialect, hit, ends)
+    if history is not None:
+        history.headers = client_request.headers
     client_request.known = know(hit, history, request)
     return client_request, history
 
 
-def decode_known(scope: Scope, raw: bytes, path: str, hit: Hit) -> ClientRequest | None:
-    """A request without its known turns, and these put back. None: all of it must be read."""
+def decode_known(scope: Scope, raw: bytes, path: str, hit: Hit) -> tuple[ClientRequest | None, list[int] | None]:
+    """A request without its known turns, and these put back. None: all of it must be read. Also where the new turns end
+    in the body, if only they were read."""
     limits = scope.now.settings.limits
-    try:
-        short = decode(scope, hit.short, path)
-    except DragomanError:  # the error must name its place in the whole body
-        return None
-    request = join(hit, short.request, scope.dialect) if short.same_wire and not short.notes else None
-    if request is None or len(request.messages) > limits.entries or count_values(raw, hit) > MOST_VALUES:
-        return None
-    check_size(request, limits)
-    return replace(short, request=request, decoded=request, raw=raw)
+    if count_values(raw, hit) > MOST_VALUES:
+        return None, None
+    found, ends = decode_new(scope, raw, path, hit)
+    if found is None:
+        try:
+            found = decode(scope, hit.short, path)
+        except DragomanError:  # the error must name its place in the whole body
+            return None, None
+        joined = join(hit, found.request, scope.dialect) if found.same_wire and not found.notes else None
+        if joined is None:
+            return None, None
+        found = replace(found, request=joined, decoded=joined, raw=raw)
+    if len(found.request.messages) > limits.entries:
+        return None, None
+    if count_parts(found.request, hit) > limits.entries:  # seldom: to count them all takes time
+        check_size(found.request, limits)
+    return found, ends
+
+
+def decode_new(scope: Scope, raw: bytes, path: str, hit: Hit) -> tuple[ClientRequest | None, list[int] | None]:
+    """A request of which only turns are new, and where they end in the body."""
+    headers = own_headers(scope.dialect, scope.http)
+    if hit.new is None or headers != hit.history.headers or MARK_BYTES in hit.new:
+        return None, None
+    request, ends = read_new(hit, scope.dialect) or (None, None)
+    if request is None:
+        return None, None
+    return ClientRequest(
+        dialect=scope.dialect,
+        request=request,
+        decoded=request,
+        raw=raw,
+        headers=headers,
+        path=path,
+        hops=read_hops(scope.http),
+        id=scope.http.unique_id,
+    ), ends
 
 
 def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -> ClientRequest:

@@ -183,10 +183,13 @@ def _mark(request: Request, marks: dict[tuple[int, int], Cache | None]) -> Reque
         for j in {j for at, j in marks if at == i}:
             parts[j] = replace(parts[j], cache=marks[i, j])
         messages[i] = replace(messages[i], parts=tuple(parts))
+    request = replace(request, messages=tuple(messages))
+    if not any(i == TOOLS for i, _ in marks):
+        return request
     tools: list[AnyTool] = list(request.tools or ())
     for j in {j for i, j in marks if i == TOOLS}:
         tools[j] = replace(tools[j], cache=marks[TOOLS, j])
-    return replace(request, messages=tuple(messages), tools=tuple(tools) if request.tools is not None else None)
+    return replace(request, tools=tuple(tools))
 
 
 def _limit(request: Request, most: int, notes: Notes) -> Request:

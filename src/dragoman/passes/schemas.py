@@ -90,7 +90,7 @@ _lists: dict[tuple[str, str | None, bool, str, bytes], _Known] = {}
 
 def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
     """An agent sends the same list with every turn: it is looked up whole."""
-    said = dump_json(tools)
+    said = _said(tools)
     key = (profile.schema, profile.strict_schema, profile.strict_alike, profile.dialect, said)
     known = _lists.get(key)  # fast path: known tools
     if known is None:
@@ -105,6 +105,23 @@ def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
         known = _Known(None if same else changed, aliases.tools, tuple(notes))
         _remember(_lists, key, known, "lists")
     return known
+
+
+MOST_SAID = 50
+_last_said: dict[int, tuple[tuple[AnyTool, ...], bytes]] = {}  # by identity
+
+
+def _said(tools: tuple[AnyTool, ...]) -> bytes:
+    """All that a list of tools says. A gateway that knows a conversation has its tools as the same object again."""
+    known = _last_said.get(id(tools))
+    if known is not None and known[0] is tools:  # fast path: said again
+        return known[1]
+    said = dump_json(tools)
+    if len(said) <= LARGEST_LIST:
+        if len(_last_said) >= MOST_SAID:
+            _last_said.clear()
+        _last_said[id(tools)] = (tools, said)
+    return said
 
 
 def _alike(tools: tuple[AnyTool, ...], notes: Notes) -> tuple[AnyTool, ...]:

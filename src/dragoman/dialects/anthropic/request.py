@@ -3,7 +3,7 @@
 from typing import Any
 
 from dragoman.dialects._settings import encode_tier, note_missing, note_unnamed
-from dragoman.dialects._tools import encode_any_tool, freeform_as_function, is_plain, note_lost_names
+from dragoman.dialects._tools import encode_any_tool, encode_each_tool, freeform_as_function, is_plain, note_lost_names
 from dragoman.dialects.anthropic.parts import (
     decode_blocks,
     decode_content,
@@ -297,9 +297,7 @@ def encode_message(message: Message, at: At, notes: Notes) -> JsonObject:
 
 
 def _encode_tools(tools: tuple[AnyTool, ...], notes: Notes) -> list[JsonObject]:
-    at: At = (ROOT, "tools")
-    encoded = [encode_tool(tool, (at, i), notes) for i, tool in enumerate(tools)]
-    return [tool for tool in encoded if tool is not None]
+    return encode_each_tool(tools, NAME, encode_tool, notes)
 
 
 def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dragoman.dialects._tools import encode_any_tool
+from dragoman.dialects._tools import encode_any_tool, encode_each_tool
 from dragoman.dialects.openai_chat.parts import add_outer, keep_inner, take_word
 from dragoman.dialects.openai_chat.words import CHOICES, NAME
 from dragoman.errors import DecodeError
@@ -164,8 +164,7 @@ def encode_tools(body: JsonObject, request: Request, notes: Notes) -> None:
     if request.tools is None:
         return
     at: At = (ROOT, "tools")
-    encoded = [encode_tool(tool, (at, i), notes) for i, tool in enumerate(request.tools)]
-    tools = [tool for tool in encoded if tool is not None]
+    tools = encode_each_tool(request.tools, NAME, encode_tool, notes)
     how = spelled(request.extras, NAME, "~tools")
     if how in ("empty tools", "empty functions") and not request.tools:
         body[how.removeprefix("empty ")] = []
