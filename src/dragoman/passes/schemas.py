@@ -107,7 +107,7 @@ def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
     return known
 
 
-MOST_SAID = 50
+MOST_SAID = 25
 _last_said: dict[int, tuple[tuple[AnyTool, ...], bytes]] = {}  # by identity
 
 
@@ -117,7 +117,7 @@ def _said(tools: tuple[AnyTool, ...]) -> bytes:
     if known is not None and known[0] is tools:  # fast path: said again
         return known[1]
     said = dump_json(tools)
-    if len(said) <= LARGEST_LIST:
+    if len(said) <= REMEMBERED_BYTES // MOST_SAID:
         if len(_last_said) >= MOST_SAID:
             _last_said.clear()
         _last_said[id(tools)] = (tools, said)
