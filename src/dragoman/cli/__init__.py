@@ -32,6 +32,10 @@ COMMANDS = (
     "usage",
     "db",
     "check",
+    "init",
+    "doctor",
+    "mock",
+    "completion",
 )  # module names, in the order `--help` shows them
 
 EXTRAS = {

@@ -24,9 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "file", nargs="?", type=Path, help="dragoman.toml or config.json (default: the file that serve would use)"
     )
     parser.add_argument("--config", type=Path, help="the same, as serve spells it")
+    parser.add_argument("--schema", action="store_true", help="print a JSON Schema of dragoman.toml, for editors")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.schema:
+        from dragoman.gateway.config_schema import config_schema
+        from dragoman.gateway.team_settings import TABLES
+        from dragoman.jsontypes import format_json
+
+        print(format_json(config_schema(tuple(sorted(TABLES)))).decode())
+        return 0
     from dragoman.gateway.banner import missing_key
     from dragoman.gateway.engines import probe_engines
     from dragoman.gateway.run import MISCONFIGURED

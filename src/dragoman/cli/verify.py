@@ -26,6 +26,7 @@ a key or an answer are SKIP. Keys are read from the environment only. Exit code 
 2: bad usage."""
 KEY_VARIABLE = "DRAGOMAN_VERIFY_KEY"
 PLAIN_WIDTH = 120
+TOKENS_EACH = 500  # of a small scenario, asked and answered
 MOST_COLUMNS = 12
 STYLES: dict[str, Style] = {"PASS": "green", "FAIL": "red", "SKIP": "dim"}
 
@@ -60,6 +61,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument("--json", action="store_true", help="the whole result as JSON")
     out.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
     out.add_argument("--html", type=Path, metavar="FILE", help="write a page with all requests and replies")
+    out.add_argument("--badge", type=Path, metavar="FILE", help="write a picture for a README, as SVG")
+    out.add_argument("--baseline", type=Path, metavar="FILE", help="an earlier --json: fail only where it was better")
+    out.add_argument("--yes", "-y", action="store_true", help="do not ask before paid requests are made")
     out.add_argument("--record", type=Path, metavar="DIR", help="save the traffic as cases, without secrets")
     out.add_argument("--docs", type=Path, metavar="FILE", help="write the page docs/verification.md")
 
@@ -126,7 +130,8 @@ def find_targets(args: argparse.Namespace) -> list["VerifyTarget"]:
 
 
 async def play(args: argparse.Namespace, targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...]) -> int:
-    from dragoman.conformance.runner import VerifyOptions, choose, verify
+    from dragoman.conformance.report import read_baseline
+    from dragoman.conformance.runner import VerifyOptions, choose, verify, worse_than
 
     names = choose([target.name for target in targets], args.only)
     targets = [target for target in targets if target.name in names]
@@ -136,6 +141,9 @@ async def play(args: argparse.Namespace, targets: list["VerifyTarget"], scenario
         show_list(targets, scenarios)
         return 0
     options = VerifyOptions(repeat=args.repeat, timeout_s=args.timeout, parallel=args.parallel, meaning=not args.form)
+    before = read_baseline(args.baseline.read_bytes()) if args.baseline is not None else None
+    if not args.scripted and args.replay is None and not agree(args, targets, scenarios):
+        return misused("nothing was sent")
     line = make_line(args)
     table = ProgressTable(sys.stderr if args.json else sys.stdout, targets, scenarios)
     try:
@@ -145,7 +153,34 @@ async def play(args: argparse.Namespace, targets: list["VerifyTarget"], scenario
             await line.close()
     table.finish(result)
     write_reports(args, result)
-    return 1 if result.count("FAIL") else 0
+    if before is None:
+        return 1 if result.count("FAIL") else 0
+    worse = worse_than(before, result)
+    for cell in worse:
+        print(f"worse than before: {cell.target} · {cell.scenario}: {cell.outcome} {cell.words}", file=sys.stderr)
+    return 1 if worse else 0
+
+
+def agree(args: argparse.Namespace, targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...]) -> bool:
+    """Says how many requests will be paid for. On a terminal it asks first."""
+    from urllib.parse import urlsplit
+
+    from dragoman.conformance.runner import count_requests
+    from dragoman.network import is_this_machine
+
+    paid = [t for t in targets if not t.skip and not is_this_machine(urlsplit(t.base_url).hostname or "localhost")]
+    if not paid:
+        return True
+    count = count_requests(paid, scenarios, args.repeat)
+    names = ", ".join(sorted({target.name for target in paid}))
+    said = (
+        f"This makes about {count} requests to {names}: roughly {count * TOKENS_EACH:,} tokens, which may cost money."
+    )
+    if args.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        print(said, file=sys.stderr)
+        return True
+    print(f"{said} Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def make_line(args: argparse.Namespace) -> "WireLine | None":
@@ -158,13 +193,15 @@ def make_line(args: argparse.Namespace) -> "WireLine | None":
 
 
 def write_reports(args: argparse.Namespace, result: "VerifyRun") -> None:
-    from dragoman.conformance.report import as_json, as_junit
+    from dragoman.conformance.report import as_badge, as_json, as_junit
     from dragoman.conformance.report_html import as_html
 
     if args.json:
         sys.stdout.buffer.write(as_json(result) + b"\n")
     if args.junit is not None:
         args.junit.write_text(as_junit(result), "utf-8")
+    if args.badge is not None:
+        args.badge.write_text(as_badge(result), "utf-8")
     if args.html is not None:
         made = f"dragoman {__version__}, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
         args.html.write_text(as_html(result, "dragoman verify", made), "utf-8")

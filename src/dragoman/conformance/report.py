@@ -8,8 +8,9 @@ from msgspec import to_builtins
 from dragoman.conformance.runner import VerifyCell, VerifyRun
 from dragoman.conformance.runner_play import Try
 from dragoman.conformance.runner_wire import WireExchange
+from dragoman.errors import DecodeError
 from dragoman.gateway.xray import show
-from dragoman.jsontypes import dump_text, format_json
+from dragoman.jsontypes import dump_text, format_json, load_json
 
 GLYPHS = {"PASS": "✓", "FAIL": "✗", "SKIP": "·"}
 LONGEST = 4000  # characters of a body that are shown
@@ -70,6 +71,29 @@ def show_body(data: bytes, longest: int = LONGEST) -> str:
     shown = show(data)
     text = shown if isinstance(shown, str) else format_json(shown).decode()
     return text if len(text) <= longest else f"{text[:longest]}\n… {len(text) - longest} more characters"
+
+
+def read_baseline(data: bytes) -> dict[tuple[str, str], str]:
+    """The outcomes of an earlier run, from its --json."""
+    whole = load_json(data)
+    cells = whole.get("cells") if isinstance(whole, dict) else None
+    if not isinstance(cells, list):
+        raise DecodeError("this is not the output of `dragoman verify --json`")
+    return {(cell["target"], cell["scenario"]): cell["outcome"] for cell in cells}
+
+
+def as_badge(run: VerifyRun) -> str:
+    """A picture for a README: how many scenarios pass. Skipped ones do not count."""
+    passed, failed = run.count("PASS"), run.count("FAIL")
+    words = f"{passed} of {passed + failed}"
+    colour = "#c03" if failed else "#2a2" if passed else "#777"
+    left, right = 118, 20 + 7 * len(words)
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img">
+<title>dragoman verify: {words}</title>
+<rect width="{left}" height="20" fill="#444"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>
+<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">
+<text x="{left / 2:g}" y="14">dragoman verify</text><text x="{left + right / 2:g}" y="14">{words}</text></g></svg>
+"""
 
 
 def as_junit(run: VerifyRun) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from msgspec import Struct
@@ -103,12 +103,14 @@ async def probe(target: VerifyTarget, line: WireLine, options: VerifyOptions) ->
     ask = WireRequestToSend(place="probe", path=path, method="GET", headers=dialect.default_headers)
     exchange = await line.send(target, ask, min(PROBE_S, options.timeout_s))
     if exchange.failure is not None and exchange.failure.code in UNREACHABLE:
-        return replace(target, skip=f"not reachable: {exchange.failure.message}")
+        words = f"not reachable: {exchange.failure.message}"
+        return replace(target, down=words) if target.named else replace(target, skip=words)
     if target.model:
         return target
     names = _listed(exchange)
     if not names:
-        return replace(target, skip="no model was named and it lists none")
+        words = "no model was named and it lists none"
+        return replace(target, down=words) if target.named else replace(target, skip=words)
     return replace(target, model=names[0].removeprefix("models/"))
 
 
@@ -121,6 +123,8 @@ def _listed(exchange: WireExchange) -> list[str]:
 
 
 async def play_cell(scenario: Scenario, target: VerifyTarget, line: WireLine, options: VerifyOptions) -> VerifyCell:
+    if target.down:
+        return VerifyCell(target=target.name, scenario=scenario.name, outcome="FAIL", words=target.down)
     tries = []
     for mode in scenario.modes:
         for _ in range(max(1, options.repeat)):
@@ -160,6 +164,17 @@ class Worse(Struct, frozen=True):
     scenario: str
     through: str
     words: str
+
+
+def count_requests(targets: Iterable[VerifyTarget], scenarios: Iterable[Scenario], repeat: int) -> int:
+    """About how many requests a run makes: each turn of each scenario, in each mode."""
+    each = sum(len(scenario.modes) * max(1, len(scenario.turn)) for scenario in scenarios)
+    return each * max(1, repeat) * sum(1 for target in targets if not target.skip)
+
+
+def worse_than(before: Mapping[tuple[str, str], str], run: VerifyRun) -> list[VerifyCell]:
+    """Cells that passed in an earlier run and do not pass now."""
+    return [cell for place, cell in run.cells.items() if before.get(place) == "PASS" and cell.outcome != "PASS"]
 
 
 RANK: dict[Outcome, int] = {"FAIL": 0, "SKIP": 1, "PASS": 2}

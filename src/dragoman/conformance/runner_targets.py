@@ -45,6 +45,8 @@ class VerifyTarget(Struct, frozen=True, kw_only=True):
     stream_usage: bool = True
     gateway: bool = False  # it says it takes whatever its dialect can say: nothing is mended for it
     skip: str = ""  # why it cannot be asked
+    named: bool = False  # on the command line: then an answer is expected
+    down: str = ""  # why a named one cannot be asked: that is a failure
 
     def profile(self, model: str, learned: Mapping[str, object] | None = None) -> Profile:
         if self.kind:
@@ -134,6 +136,7 @@ def url_targets(
                 auth=auth,
                 key=Secret(key, origin_of(url)) if key else None,
                 gateway=gateway,
+                named=True,
             )
         )
     return found

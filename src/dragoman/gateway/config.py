@@ -20,6 +20,7 @@ from dragoman.demo.model import MODELS as DEMO_MODELS
 from dragoman.dialects import SPOKEN
 from dragoman.errors import ConfigError
 from dragoman.gateway.auth import weak_secret
+from dragoman.gateway.config_schema import ConfigFile, ProviderTable
 from dragoman.gateway.mcp_settings import read_mcp
 from dragoman.gateway.settings import PORT, RequestLimits, Settings
 from dragoman.gateway.team_settings import TABLES, read_teams
@@ -56,18 +57,8 @@ T = TypeVar("T")
 FILES = ("dragoman.toml", "config.json")
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
-_TOP = {
-    "providers", "upstreams", "api_key", "models", "rpm", "http_port", "port", "host", "aliases", "server", "keys",
-    "client_keys", "hosts", "origins", "deadline_s", "grace_s", "log", "xray", "store", "max_body_bytes", "demo",
-    "all_models", "model_provider_map", "mcp", "limits", "kind", "family", "state_secret",
-    "state", "state_prefix", "on_state_loss", "database",
-    "ask_models", "known_turns_mb", "proxy", "tls_cert", "tls_key", "admin_port", *TABLES,
-}  # fmt: skip
-_PROVIDER = {
-    "api_key", "api_keys", "keys", "models", "rpm", "tpm", "at_once", "concurrency", "queue", "base_url", "kind",
-    "dialect", "dialects", "auth", "headers", "timeouts", "weight", "profile", "stream_usage", "caps",
-    "proxy", "ca_file", "client_cert", "client_key",
-}  # fmt: skip
+_TOP = {*ConfigFile.__struct_fields__, *TABLES}
+_PROVIDER = set(ProviderTable.__struct_fields__)
 
 
 def load_settings(path: Path | None, env: Mapping[str, str]) -> Settings:
