@@ -19,9 +19,9 @@ EPILOG = """examples:
   dragoman mock anthropic --port 9100
   dragoman mock openai --script answers.json --faults rate_limited,cut
 
---script is a JSON list: each text, or each whole reply in the provider's form, is
-the next answer. --faults are given to the first requests, one each; after them
-answers are good again. It needs no key unless --key names one."""
+--script is a JSON list. Each text, or each whole reply in the provider's form,
+is the next answer. --faults are given to the first requests, one each; after
+them answers are good again. It needs no key unless --key names one."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
