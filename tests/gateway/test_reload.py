@@ -146,6 +146,7 @@ LOOKS: dict[str, tuple[list[str | None], list[list[str]]]] = {
     "deleted and made": ([None, None, FULL, FULL], [["half", "full"]]),
     "deleted while it is read": ([HALF, None, FULL, FULL], [["half", "full"]]),
     "twice": ([HALF, HALF, FULL, FULL], [["half"], ["half", "full"]]),
+    "before the first look": ([FULL, FULL], [["half", "full"]]),
     "not at all": ([GOOD.format("one")] * 3, []),
 }
 
@@ -157,6 +158,9 @@ def test_watch_reads_a_file_once_and_never_half(way: str, tmp_path: Path, monkey
     file.write_text(GOOD.format("one"))
     options, env = ServeOptions(config=file), {"DRAGOMAN_HOME": str(tmp_path), "DRAGOMAN_NO_PROBE": "1"}
     settings = settle(options, env)
+    if way == "before the first look":
+        file.write_text(FULL)
+        os.utime(file, ns=(0, 0))
     seen: list[list[str]] = []
     steps = iter(enumerate(looks))
 

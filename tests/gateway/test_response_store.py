@@ -9,6 +9,7 @@ import pytest
 
 from dragoman.gateway import response_store as store_module
 from dragoman.gateway.response_store import SqliteResponseStore, StoredResponse, StoreUnavailable
+from dragoman.model.messages import Message, Text
 from tests.gateway.house import open_house
 from tests.gateway.web import get, post
 
@@ -80,6 +81,30 @@ def test_f48_a_disk_that_is_full_costs_the_row_not_the_request(tmp_path: Path) -
 def test_what_is_too_much_is_not_kept(tmp_path: Path) -> None:
     store = SqliteResponseStore(tmp_path / "x.db", 5)
     assert not store.put("me", row(1, store_module.MAX_ROW_BYTES))
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [({"n": 10**30}, {"n": 10**30}), ({"n": -(2**70)}, {"n": -(2**70)}), ({"half": "a\ud83d"}, {"half": "a\ufffd"})],
+    ids=["a large number", "a small number", "half an emoji"],
+)
+def test_what_no_other_format_can_say_is_kept(said: dict[str, Any], found: dict[str, Any]) -> None:
+    store = SqliteResponseStore(None, 5)
+    message = Message(role="user", parts=(Text(text="hi"),), extras={"openai_responses": said})
+    assert store.put("me", StoredResponse(id="r", messages=(message,), wire=b"\xff{}"))
+    back = store.get("me", "r")
+    assert back is not None
+    assert back.wire == b"\xff{}"
+    assert back.messages[0].extras == {"openai_responses": found}
+
+
+def test_a_row_of_another_version_is_as_if_it_never_was(tmp_path: Path) -> None:
+    store = SqliteResponseStore(tmp_path / "x.db", 5)
+    assert store.put("me", row(1))
+    store._open().execute("update responses set row = ?", (b"\x81\xa2id\xa2r1",))
+    assert store.get("me", "r1") is None
+    assert store.list("me", "r", 5) == []
     store.close()
 
 

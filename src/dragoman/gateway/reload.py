@@ -9,7 +9,7 @@ from pathlib import Path
 from dragoman.errors import ConfigError
 from dragoman.gateway.auth import Access
 from dragoman.gateway.settings import Settings
-from dragoman.gateway.startup import ServeOptions, check_exposure, renew_access, settle
+from dragoman.gateway.startup import ServeOptions, check_exposure, renew_access, settle, stamp_file
 from dragoman.gateway.state import Gateway
 from dragoman.log_line import LogLine
 
@@ -114,26 +114,18 @@ async def watch(gateway: Gateway, load: Callable[[], object]) -> None:
     if path is None:
         log.warning(LogLine("nothing_to_watch", {"why": "there is no configuration file"}))
         return
-    seen = _stamp(path)
+    seen = gateway.now.settings.stamp  # of the file that was read: it may have changed since
     while True:
         await asyncio.sleep(WATCH_S)
-        stamp = _stamp(path)
+        stamp = stamp_file(path)
         if stamp is None or stamp == seen:
             continue  # without a file, the old configuration stays
         while True:
             await asyncio.sleep(SETTLE_S)
-            later = _stamp(path)
+            later = stamp_file(path)
             if later == stamp:
                 break
             stamp = later
         if stamp is not None:
             seen = stamp
             load()
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        stat = path.stat()
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
-    except OSError:
-        return None

@@ -41,12 +41,13 @@ class ServeOptions(Struct, kw_only=True):
 def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> Settings:
     """The settings to run with: the command line wins over the file. A reload names the file it began with."""
     path = options.config or (Path(source) if source else find_file(Path.cwd(), env))
+    stamp = None if path is None else stamp_file(path)
     settings = load_settings(path, env)
     said = {"host": options.host, "port": options.port, "log": options.log, "xray_keep": options.xray}
     changes = {name: value for name, value in said.items() if value is not None}
     folder = state_folder(env)
     secret = read_secret(settings.state_secret.decode(), folder, env)
-    settings = replace(settings, store_path=folder / "responses.db", state_secret=secret, **changes)
+    settings = replace(settings, store_path=folder / "responses.db", state_secret=secret, stamp=stamp, **changes)
     state, database = settings.state or env.get(STATE_VARIABLE, ""), settings.database or env.get(DATABASE_VARIABLE, "")
     settings = replace(settings, state=state, database=database)
     check_engines(settings)
@@ -56,6 +57,15 @@ def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> S
         if upstream.base_url and _is_self(upstream.base_url, settings):
             raise ConfigError(settings.source or "settings", upstream.name, "its base_url is this gateway itself")
     return settings
+
+
+def stamp_file(path: Path) -> tuple[int, int, int] | None:
+    """Tells a file from what it was before: its time, its size and its number. None: there is no file."""
+    try:
+        stat = path.stat()
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+    except OSError:
+        return None
 
 
 def check_certificate(settings: Settings) -> None:

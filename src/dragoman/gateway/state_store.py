@@ -5,12 +5,12 @@ Nothing here is the client's error: what cannot be kept or found is as if it had
 
 import logging
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from dragoman.gateway.sqlite_store import BROKEN, SqliteStore
 from dragoman.log_line import LogLine
 
 log = logging.getLogger(__name__)
@@ -42,13 +42,10 @@ class StateStore(Protocol):
     def close(self) -> None: ...
 
 
-class SqliteStateStore:
-    """In a file that all workers share, or in memory."""
-
+class SqliteStateStore(SqliteStore):
     def __init__(self, path: Path | None, rows: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._rows, self._clock = path, rows, clock
-        self._lock = threading.Lock()
-        self._db: sqlite3.Connection | None = None
+        super().__init__(path, BUSY_S)
+        self._rows, self._clock = rows, clock
         self._filled = False
         self._looked: float | None = None
 
@@ -56,14 +53,14 @@ class SqliteStateStore:
         now = self._clock()
         if not self._filled and (self._looked is None or now - self._looked >= LOOK_S):
             self._looked = now
-            found = self._run(lambda db: db.execute("select 1 from reasoning_state limit 1").fetchone())
+            found = self._ask(lambda db: db.execute("select 1 from reasoning_state limit 1").fetchone())
             self._filled = found is not None
         return not self._filled
 
     def put(self, owner: str, key: str, state: bytes) -> None:
         if len(state) <= MAX_ROW_BYTES and self._rows:
             self._filled = True
-            self._run(lambda db: self._insert(db, (owner, key, time.time(), state)))
+            self._ask(lambda db: self._insert(db, (owner, key, time.time(), state)))
 
     def _insert(self, db: sqlite3.Connection, row: tuple[str, str, float, bytes]) -> None:
         db.execute("insert or replace into reasoning_state values (?, ?, ?, ?)", row)
@@ -73,44 +70,19 @@ class SqliteStateStore:
         db.commit()
 
     def get(self, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
-        return self._run(lambda db: self._select(db, owner, keys)) or {}
+        return self._ask(lambda db: self._select(db, owner, keys)) or {}
 
     def _select(self, db: sqlite3.Connection, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
         asked = "select state from reasoning_state where owner = ? and key = ?"
         rows = ((key, db.execute(asked, (owner, key)).fetchone()) for key in keys)
         return {key: row[0] for key, row in rows if row is not None}
 
-    def close(self) -> None:
-        with self._lock:
-            self._drop()
+    def _make_tables(self, db: sqlite3.Connection) -> None:
+        db.executescript(_SCHEMA)
 
-    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
-        with self._lock:
-            try:
-                return work(self._open())
-            except (sqlite3.Error, OSError) as error:
-                log.warning(LogLine("state_not_kept", {"error": type(error).__name__, "why": str(error)}))
-                self._drop()
-                return None
-
-    def _drop(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
-
-    def _open(self) -> sqlite3.Connection:
-        if self._db is None:
-            if self._path is not None:
-                self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._path.touch(mode=0o600)  # only the owner may read conversations
-            db = sqlite3.connect(self._path or ":memory:", check_same_thread=False, timeout=BUSY_S)
-            try:
-                if self._path is not None:
-                    db.execute("pragma journal_mode = wal")
-                    db.execute("pragma synchronous = normal")
-                db.executescript(_SCHEMA)
-            except BaseException:
-                db.close()
-                raise
-            self._db = db
-        return self._db
+    def _ask(self, work: Callable[[sqlite3.Connection], T]) -> T | None:
+        try:
+            return self._run(work)
+        except BROKEN as error:
+            log.warning(LogLine("state_not_kept", {"error": type(error).__name__, "why": str(error)}))
+            return None
