@@ -10,6 +10,7 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway import (
+    admin_routes,
     cache_routes,
     console_routes,
     count_routes,
@@ -23,7 +24,7 @@ from dragoman.gateway import (
 from dragoman.gateway.conversation import converse, read_hops
 from dragoman.gateway.error_responses import fail, refuse, turned_away
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.routes import Match, Table, guess_client, tell_client
+from dragoman.gateway.routes import Match, Table, all_routes, guess_client, tell_client
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stream_writer import SHUTTING_DOWN
 
@@ -85,6 +86,7 @@ HANDLERS: dict[str, Handler] = {
     "mcp_servers": mcp_routes.serve_mcp_servers,
     "mcp_approve": mcp_routes.serve_mcp_approve,
     "mcp_call": mcp_routes.serve_mcp_call,
+    "admin": admin_routes.serve_admin,
     "alive": status_routes.serve_alive,
     "ready": status_routes.serve_ready,
     "health": status_routes.serve_health,
@@ -121,7 +123,7 @@ class _Ids:
 class App:
     def __init__(self, gateway: Gateway, table: Table | None = None) -> None:
         self.gateway = gateway
-        self.table = table or Table()
+        self.table = table or Table((*all_routes(), *admin_routes.make_routes()))
         self._ids = _Ids()
         self.new_id = self._ids.next
 
@@ -160,6 +162,9 @@ class App:
             raise UpstreamError(turned_away(*verdict))
         if match is None or match.route.access == "public":
             return
+        if gateway.admin_port and (http.port == gateway.admin_port) != (match.route.access == "admin"):
+            words = f"{http.path[:200]} is at another port of this gateway"
+            raise UpstreamError(Failure(kind="not_found", status=404, message=words))
         if gateway.draining:
             raise UpstreamError(SHUTTING_DOWN)
         if http.method == "POST":

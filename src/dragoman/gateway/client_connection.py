@@ -59,6 +59,7 @@ class ClientConnection(asyncio.Protocol):
         self._state = server_state
         self._parser: Any = httptools.HttpRequestParser(self)
         self._client = ""
+        self._port = 0
         self._url = b""
         self._headers: dict[str, str] = {}
         self._repeated: frozenset[str] = NONE_REPEATED
@@ -85,6 +86,8 @@ class ClientConnection(asyncio.Protocol):
         self.transport = transport
         self._state.connections.add(self)
         peer = transport.get_extra_info("peername")
+        here = transport.get_extra_info("sockname")
+        self._port = here[1] if isinstance(here, tuple) else 0
         self._client = str(peer[0]) if peer else ""
         if len(self._state.connections) > (self._limits.connections or most_connections()):
             self._refuse(503)
@@ -240,6 +243,7 @@ class ClientConnection(asyncio.Protocol):
             repeated=self._repeated,
             client=self._client,
         )
+        http.port = self._port
         exchange = self._incoming = ClientExchange(self, http, self.app.gateway.now.settings.max_body_bytes)
         http.read = exchange.read
         exchange.chunked = version != "1.0"

@@ -9,6 +9,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from mmap import mmap
 
 from dragoman.accounts.grants import NO_GRANT, FileKey, Grant, Holder, make_holder
@@ -56,7 +57,7 @@ class ClientKeys:
         self._file_teams = dict(teams or {})
         self._latch = latch or Latch()
         self._clock, self._wall = clock, wall
-        self._looked = -REFRESH_S
+        self._looked = -inf
         self._revoked: frozenset[str] = frozenset()  # digests, for good
         self.has_read = False  # the store, at least once
         self._take(KeyTable(pepper=new_pepper()))
@@ -96,6 +97,10 @@ class ClientKeys:
         """The copy that is in use."""
         self._refresh()
         return self._table
+
+    def look_again(self) -> None:
+        """The store has changed: the next request looks, and not only the first one after a second."""
+        self._looked = -inf
 
     def check(self, key: str) -> Holder | None:
         """The owner that a key stands for; None for an unknown one.

@@ -38,6 +38,7 @@ class HttpRequest:
         "large",
         "method",
         "path",
+        "port",
         "query",
         "read",
         "repeated",
@@ -64,6 +65,7 @@ class HttpRequest:
         self.headers = headers or {}
         self.repeated = repeated
         self.client = client
+        self.port = 0  # of ours, that it came to
         self.id = ""  # in the log; a client may choose it
         self.unique_id = ""
         self.scope: Ending | None = None  # released when the request ends

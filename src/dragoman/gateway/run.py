@@ -22,9 +22,9 @@ from dragoman.gateway.banner import banner
 from dragoman.gateway.engines import name_replica, open_database, open_limits
 from dragoman.gateway.log import Log
 from dragoman.gateway.peers import Peers
-from dragoman.gateway.reload import LastGood, reload, watch
+from dragoman.gateway.reload import LastGood, read_again, reload, watch
 from dragoman.gateway.server import bind, make_server, run_loop, take_over
-from dragoman.gateway.settings import Settings
+from dragoman.gateway.settings import LOOPBACK, Settings
 from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, open_secrets, settle
 from dragoman.gateway.state import Gateway
 
@@ -50,6 +50,7 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
             database.close()
         check_exposure(settings, make_access(settings, env))
         listener, access = _listen(settings, options, env)
+        admin = _bind(LOOPBACK[0], settings.admin_port, options) if settings.admin_port else None
     except ConfigError as error:
         print(f"dragoman serve: {error}", file=err)
         return MISCONFIGURED
@@ -65,7 +66,7 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
     out.flush()
 
     if options.workers <= 1:
-        run_loop(_main(options, settings, access, journal, env, listener))
+        run_loop(_main(options, settings, access, journal, env, listener, admin=admin))
         return 0
     # Only here: these two modules need a system with fork.
     from dragoman.gateway.workers import supervise
@@ -78,7 +79,7 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
         def work(number: int, tell_supervisor: Callable[[], None]) -> None:
             fresh, own = last_good.for_new_process()
             limits, peers = SharedLimits(memory, number), Peers(Path(folder), number, options.workers)
-            run_loop(_main(options, fresh, own, journal, env, listener, limits, tell_supervisor, number, peers))
+            run_loop(_main(options, fresh, own, journal, env, listener, limits, tell_supervisor, number, peers, admin))
 
         return supervise(options.workers, work, last_good.follow)
 
@@ -91,12 +92,31 @@ def check_system(options: ServeOptions) -> None:
         raise ConfigError("--reuse-port", "", "this system cannot share a port: leave the option out")
 
 
+def apply(gateway: Gateway, options: ServeOptions, env: Mapping[str, str], spread: Callable[[], object]) -> str:
+    """Reads the configuration again, if it is good; else why not."""
+    try:
+        read_again(options, env, gateway.now.settings, gateway.now.access)
+    except ConfigError as error:
+        return str(error)
+    spread()
+    return ""
+
+
+def hang_up_supervisor() -> None:
+    """It tells all its workers."""
+    os.kill(os.getppid(), signal.SIGHUP)
+
+
+def _bind(host: str, port: int, options: ServeOptions) -> socket:
+    try:
+        return bind(host, port, shared=options.reuse_port)
+    except OSError as error:
+        raise CannotListen(f"cannot listen on {host}:{port}: {error.strerror}") from error
+
+
 def _listen(settings: Settings, options: ServeOptions, env: Mapping[str, str]) -> tuple[socket, Access]:
     """The socket, and the access for its real address: a name may stand for one that other machines can reach."""
-    try:
-        listener = bind(settings.host, settings.port, shared=options.reuse_port)
-    except OSError as error:
-        raise CannotListen(f"cannot listen on {settings.host}:{settings.port}: {error.strerror}") from error
+    listener = _bind(settings.host, settings.port, options)
     access = make_access(settings, env, listener.getsockname()[0])
     check_exposure(settings, access)
     return listener, access
@@ -113,6 +133,7 @@ async def _main(
     on_reload: Callable[[], None] = lambda: None,
     worker: int = 0,
     peers: Peers | None = None,
+    admin: socket | None = None,
 ) -> None:
     shared = None
     if settings.state:
@@ -133,6 +154,10 @@ async def _main(
         await peers.start(app.handle, gateway.metrics)
         gateway.peers = peers
         gateway.closers.append(peers.close)
+    gateway.admin_port = admin.getsockname()[1] if admin is not None else 0
+    loop = asyncio.get_running_loop()
+    spread = (lambda: loop.call_soon_threadsafe(load)) if peers is None else hang_up_supervisor
+    gateway.apply_config = lambda: apply(gateway, options, env, spread)
     server = make_server(gateway, app, load)
     gc.collect()
     gc.freeze()  # these objects live as long as the process: the collector need not look at them
@@ -144,7 +169,7 @@ async def _main(
     if options.reuse_port:
         take_over(listener)
     try:
-        await server.serve(sockets=[listener])
+        await server.serve(sockets=[listener] if admin is None else [listener, admin])
     finally:
         for task in background:
             task.cancel()

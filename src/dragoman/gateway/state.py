@@ -119,6 +119,8 @@ class Gateway:
         self.key_limits = KeyLimits(self.limits, self.clock)
         self.books: Bookkeeper | None = None  # made when a request needs it
         self.peers: Peers | None = None  # the other workers
+        self.admin_port = 0  # where the routes of admins are; 0: at the port of clients
+        self.apply_config: Callable[[], str] = lambda: "there is no configuration file"  # "" if it is good
         self.transport = Transport()
         self.sender = Sender(self.transport)
         self.metrics = Metrics()

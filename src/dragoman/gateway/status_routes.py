@@ -66,7 +66,7 @@ def _health(gateway: Gateway) -> JsonObject:
         "running": gateway.metrics.running - 1,  # not counting this request
         "queue_sizes": {name: len(state.admission.queue) for name, state in upstream_states.items()},
         "rate_limits": {name: _limits(state, now) for name, state in upstream_states.items()},
-        "providers": {name: _provider(state, now) for name, state in upstream_states.items()},
+        "providers": {name: describe_provider(state, now) for name, state in upstream_states.items()},
         "models": len(gateway.now.models),
         "keys": {"needed": gateway.now.access.keys.needed, "store": gateway.now.access.keys.away or "ok"},
         "state": _state(gateway),
@@ -100,7 +100,7 @@ def _limits(state: UpstreamState, now: float) -> JsonObject:
     return limits
 
 
-def _provider(state: UpstreamState, now: float) -> JsonObject:
+def describe_provider(state: UpstreamState, now: float) -> JsonObject:
     spec = state.spec
     keys = state.keys.keys
     return {

@@ -1,0 +1,128 @@
+"""The admin API: what the commands do, over HTTP, with an OpenAPI document made of the same Structs."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.accounts import bookkeeper
+from dragoman.accounts.prices import read_price
+from dragoman.gateway.admin_routes import CALLS, openapi
+from dragoman.gateway.key_store import SqliteKeyStore
+from dragoman.gateway.team_settings import TeamSettings
+from tests.gateway.house import House, faultline, open_house, upstream
+from tests.gateway.test_teams import SAID, chat
+from tests.gateway.web import Got, send
+from tests.waiting import wait_until
+
+
+@pytest.fixture(autouse=True)
+def write_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bookkeeper, "WRITE_S", 0.01)
+    monkeypatch.setattr(bookkeeper, "SETTLE_S", 0.001)
+
+
+class Admin:
+    def __init__(self, house: House, key: str) -> None:
+        self.house, self._key = house, key
+
+    def call(self, method: str, path: str, body: Any = None) -> Got:
+        return send(self.house.url, method, f"/admin/v1{path}", body, {"authorization": f"Bearer {self._key}"})
+
+    def get(self, path: str) -> Any:
+        got = self.call("GET", path)
+        assert got.status == 200, got.text
+        return got.json
+
+
+@contextmanager
+def open_admin(folder: Path) -> Iterator[Admin]:
+    store = SqliteKeyStore(folder / "keys.db")
+    key = store.new("boss", admin=True)
+    rules = TeamSettings(prices={"*": read_price({"input": 1000, "output": 1000})})
+    with faultline(*[SAID] * 9) as line:
+        up = upstream("up", "openai_chat", f"{line.url}/v1")
+        with open_house(up, keys=store, store_path=folder / "responses.db", teams=rules) as house:
+            yield Admin(house, key)
+
+
+def test_a_key_lives_and_ends_by_the_admin_api(tmp_path: Path) -> None:
+    with open_admin(tmp_path) as admin:
+        made = admin.call(
+            "POST", "/keys", {"name": "ada", "team": "web", "grant": {"rpm": 2, "budget": "1 USD/day"}}
+        ).json
+        assert admin.call("PATCH", "/teams/web", {"budget": "5 USD/month"}).json["grant"]["budget"] == "5 USD/month"
+        assert chat(admin.house.url, made["key"]).status == 200
+        assert admin.call("PATCH", f"/keys/{made['id']}", {"grant": {"rpm": None}}).json["grant"] == {
+            "budget": "1 USD/day"
+        }
+        fresh = admin.call("POST", f"/keys/{made['id']}/rotate").json["key"]
+        assert [chat(admin.house.url, key).status for key in (made["key"], fresh)] == [401, 200]
+        wait_until(lambda: admin.get("/usage?by=team")["usage"][0]["requests"] == 2, "both requests in the ledger")
+        (sums,) = admin.get("/usage?by=key,model&since=1h&key_name=ada")["usage"]
+        assert (sums["by"], sums["cost"]) == ({"key": "ada", "model": "up-model", "currency": "USD"}, 30_000)
+        page = admin.get("/ledger?limit=1")
+        assert [row["key"] for row in page["rows"] + admin.get(f"/ledger?cursor={page['cursor']}")["rows"]] == [
+            "ada"
+        ] * 2
+        stands = {row["account"]: row for row in admin.get("/budgets")["budgets"]}
+        assert stands["team:web"]["spent"] == "0.03"
+        assert stands[f"key:{made['id']}"]["left"] == "0.97"
+        assert admin.call("DELETE", f"/keys/{made['id']}").json == {"done": True}
+        assert chat(admin.house.url, fresh).status == 401
+        told = admin.get("/audit")["audit"]
+        assert [row["what"] for row in told] == [
+            *("key revoke", "key rotate", "key edit", "team new", "key new", "key new"),
+        ]
+        assert {row["who"] for row in told[:5]} == {"boss"}
+        assert fresh not in json.dumps(told)
+
+
+def test_what_is_wrong_is_said_and_changes_nothing(tmp_path: Path) -> None:
+    with open_admin(tmp_path) as admin:
+        for body in ({"grant": {"rpm": 0}}, {"nmae": "x"}, {"grant": {"budget": "x"}}):
+            assert admin.call("POST", "/keys", body).status == 400
+        assert admin.call("DELETE", "/keys/aaaaaaaa").status == 404
+        assert admin.call("GET", "/usage?by=nonsense").status == 400
+        assert [key["name"] for key in admin.get("/keys")["keys"]] == ["boss"]
+        checked = admin.call("POST", "/config/check", {"text": "[providers.x]\nbase_url = 3\n"}).json
+        assert (checked["good"], checked["key"]) == (False, "providers.x.base_url")
+        assert admin.call("POST", "/config/check", {"text": "demo = true"}).json["good"]
+        assert admin.get("/providers")["providers"]["up"]["dialect"] == "openai_chat"
+
+
+def test_a_clients_key_opens_nothing_here(tmp_path: Path) -> None:
+    with open_admin(tmp_path) as admin:
+        key = admin.call("POST", "/keys", {"name": "ada"}).json["key"]
+        for call in CALLS:
+            path = "/admin/v1" + call.path.format(id="aaaaaaaa", name="web")
+            got = send(
+                admin.house.url, call.method, path, {} if call.body else None, {"authorization": f"Bearer {key}"}
+            )
+            assert got.status == 403, call
+
+
+def test_with_a_port_of_their_own_admin_routes_are_only_there(tmp_path: Path) -> None:
+    with open_admin(tmp_path) as admin:
+        key = admin.call("POST", "/keys", {"name": "ada"}).json["key"]
+        admin.house.gateway.admin_port = admin.house.port
+        assert chat(admin.house.url, key).status == 404
+        assert admin.call("GET", "/keys").status == 200
+        admin.house.gateway.admin_port = 1
+        assert chat(admin.house.url, key).status == 200
+        assert admin.call("GET", "/keys").status == 404
+        assert send(admin.house.url, "GET", "/metrics", None, {"authorization": f"Bearer {admin._key}"}).status == 404
+
+
+def test_the_document_describes_every_call_and_its_references_hold(tmp_path: Path) -> None:
+    document = openapi()
+    assert sum(len(calls) for calls in document["paths"].values()) == len(CALLS)
+    names = set(document["components"]["schemas"])
+    text = json.dumps(document)
+    used = {piece.split('"')[0] for piece in text.split("#/components/schemas/")[1:]}
+    assert used == names
+    with open_admin(tmp_path) as admin:
+        assert admin.get("/openapi.json") == json.loads(text)
