@@ -244,6 +244,10 @@ def _match(history: History, raw: bytes) -> Hit | None:
                 low = middle
             else:
                 number = middle - 1
+    if (
+        number and raw[ends[number - 1] : ends[number - 1] + SAMPLE].lstrip()[:1] == b"]"
+    ):  # the same body again: its last turn is new
+        number -= 1
     if not number:
         return None
     end = ends[number - 1]

@@ -298,3 +298,13 @@ def test_another_list_that_ends_alike_is_not_taken_for_turns() -> None:
         client.ask({**ahead, "messages": talk.turns, **more, "stream": True}, "openai/gpt-4o")
         talk.grow(0)
     assert client.read == 4
+
+
+def test_the_same_request_again_is_known_but_for_its_last_turn() -> None:
+    client = Client("anthropic")
+    talk, (ahead, after) = Talk("anthropic", Random(3)), settings("anthropic", Random(0))  # noqa: S311
+    for _ in range(5):
+        talk.grow(0)
+    for _ in range(3):
+        client.ask({**ahead, "messages": talk.turns, **after}, "openai/gpt-4o")
+    assert client.read == client.short == 2
