@@ -50,3 +50,23 @@ def test_neighbours_with_different_names_are_not_joined_in_silence() -> None:
         assert any("joined with a turn" in note.why for note in converted.notes)
         with pytest.raises(LossError):
             dragoman.convert(NAMED, source="openai_chat", to="openai_chat", refuse={"dropped", "altered", "repaired"})
+
+
+@pytest.mark.parametrize(
+    ("turn", "kept"),
+    [
+        ({"content": ""}, True),
+        ({"content": None}, False),
+        ({}, False),
+        ({"content": None, "tool_calls": []}, False),
+    ],
+)
+def test_a_turn_without_content_is_left_out_also_for_its_own_dialect(turn: dict[str, object], kept: bool) -> None:
+    """`llm` writes null for an answer that it does not have; servers refuse that, and take ""."""
+    asked = {"role": "user", "content": "Tell me."}
+    body = {
+        "model": "gpt-4.1",
+        "messages": [asked, {"role": "assistant", **turn}, {"role": "user", "content": "Go on."}],
+    }
+    made = dragoman.convert(body, source="openai_chat", to="openai_chat")
+    assert len(made.body["messages"]) == (3 if kept else 2)

@@ -198,12 +198,20 @@ def _with_words(part: Part) -> Part:
 
 def drop_silent_turns(request: Request, profile: Profile, notes: Notes) -> Request:
     """Without turns that say nothing, unless that is how the target's own wire said it (`content: ""`)."""
-    silent = [i for i, m in enumerate(request.messages) if not m.parts and profile.dialect not in m.extras]
+    silent = [i for i, m in enumerate(request.messages) if not m.parts and _is_unsaid(m, profile.dialect)]
     if not silent:
         return request
     for i in silent:
         notes.repaired((((ROOT, "messages"), i), "parts"), "an empty turn left out")
     return replace(request, messages=tuple(m for i, m in enumerate(request.messages) if i not in set(silent)))
+
+
+def _is_unsaid(message: Message, dialect: str) -> bool:
+    """Whether the target's own wire has no content here, or null for the assistant: servers take `""`, not null."""
+    own = message.extras.get(dialect)
+    if own is None or message.role != "assistant":
+        return own is None
+    return own.keys() <= {"~content", "~blank"} and own.get("~content", "null") in ("null", "absent")
 
 
 def _any_blank(messages: tuple[Message, ...]) -> bool:  # fast path: nothing blank
