@@ -64,12 +64,12 @@ def door_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def ask_three_times(door: Any, model: str, *, stream: bool, forget: Any = None) -> list[Said]:
-    said = [door.ask(model, "The weather?", tools=[WEATHER], think=True, stream=stream)]
+def ask_three_times(door: Any, model: str, *, stream: bool, forget: Any = None, think: bool = True) -> list[Said]:
+    said = [door.ask(model, "The weather?", tools=[WEATHER], think=think, stream=stream)]
     while said[-1].calls:
         history = forget(said[-1].raw) if forget is not None else said[-1].raw
         results = ["rain"] * len(said[-1].calls)
-        said.append(door.ask(model, "", tools=[WEATHER], after=history, results=results, think=True, stream=stream))
+        said.append(door.ask(model, "", tools=[WEATHER], after=history, results=results, think=think, stream=stream))
     return said
 
 
@@ -124,6 +124,30 @@ def test_a_chat_program_that_keeps_only_plain_messages(behind: tuple[str, Provid
     door = DOORS["openai_chat"](house.url)
     try:
         said = ask_three_times(door, model, stream=stream, forget=only_plain)
+    finally:
+        door.close()
+    assert provider.refusals == []
+    assert said[-1].text == "Rain."
+    sent = thoughts_sent(provider, dialect)
+    assert [len(thoughts) for thoughts in sent] == [0, 1, 2, 3]
+    assert SENTINEL not in str(sent)
+
+
+def without_thoughts(items: list[Any]) -> list[Any]:
+    """As pydantic-ai brings them back from a model whose name it does not know."""
+    return [item for item in items if item.get("type") != "reasoning"]
+
+
+def test_a_responses_program_that_asks_for_no_state_keeps_it(behind: tuple[str, Provider, House]) -> None:
+    """OpenAI itself would need no state from it: the program did not say `store: false`."""
+    name, provider, house = behind
+    _, dialect, model = UPSTREAMS[name]
+    if dialect == "openai_responses":
+        pytest.skip("the request goes to OpenAI as it came")
+    provider.reset()
+    door = DOORS["openai_responses"](house.url)
+    try:
+        said = ask_three_times(door, model, stream=False, forget=without_thoughts, think=False)
     finally:
         door.close()
     assert provider.refusals == []

@@ -92,9 +92,16 @@ class Scope:
 
     @property
     def keeps_turns(self) -> bool:
-        """Whether clients of this door may bring no state back, so that the gateway keeps it."""
-        slots = self.dialect.slots
-        return slots is None or slots.kind == "details"
+        """Whether this client may bring no state back, so that the gateway keeps it: its dialect has no place for it,
+        or the client did not ask for it."""
+        slots, asked = self.dialect.slots, self.client_request
+        if slots is None or slots.kind == "details":
+            return True
+        option = self.dialect.profile.sealed_option
+        if option is None or asked is None:
+            return False
+        wanted = asked.request.extras.get(self.dialect.name, {}).get(option[0])
+        return not (isinstance(wanted, list) and option[1] in wanted)
 
     def stamp(self, head: H) -> H:
         """Adds what encoders cannot know: a unique id in the dialect's own form, the time, and the model if the
