@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-clients test-console check bench fuzz docs pictures lock sbom release clean
+.PHONY: help serve test test-clients matrix test-console check bench fuzz docs pictures lock sbom release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -22,6 +22,9 @@ test: check ## everything CI runs: check, then all tests
 
 test-clients: .venv/.dev ## Claude Code, Codex, Gemini CLI, opencode, Qwen Code from npm, through the gateway
 	DRAGOMAN_TEST_CLIENTS=1 DRAGOMAN_CLIENTS_PAGE=$(PAGE) $(BIN)/python -m pytest tests/clients
+
+matrix: .venv/.dev ## every SDK and framework x five upstream dialects, written to docs/sdk-matrix.md
+	DRAGOMAN_TEST_CLIENTS=1 DRAGOMAN_REAL=1 DRAGOMAN_MATRIX=1 $(BIN)/python -m pytest tests/clients/test_matrix.py
 
 test-console: .venv/.console ## the console in a real browser (Chromium must be installed)
 	DRAGOMAN_TEST_CONSOLE=1 $(BIN)/python -m pytest tests/console
@@ -54,6 +57,7 @@ pictures: .venv/.console ## the pictures of the console in docs/pictures
 lock: ## pin requirements/*.in again (needs uv); add UPGRADE=--upgrade for newer versions
 	$(LOCK) $(UPGRADE) requirements/dev.in -o requirements/dev.txt
 	for name in runtime build real release console; do $(LOCK) -c requirements/dev.txt --no-annotate requirements/$$name.in -o requirements/$$name.txt; done
+	$(LOCK) $(UPGRADE) --no-annotate requirements/frameworks.in -o requirements/frameworks.txt
 
 clean: ## remove .venv, caches and builds
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

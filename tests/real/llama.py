@@ -23,7 +23,7 @@ from tests.waiting import NEVER_S
 
 HERE = Path(__file__).parent
 REQUIREMENTS = HERE.parent.parent / "requirements" / "real.txt"
-INSTALL_S, START_S = 120.0, 20.0
+INSTALL_S, START_S = 300.0, 20.0
 
 
 class UnavailableError(Exception):
@@ -35,29 +35,33 @@ def cache_folder() -> Path:
     return Path(said) if said else Path(tempfile.gettempdir()) / f"dragoman-real-{os.getuid()}"
 
 
-def find_python() -> Path:
-    """The Python of an environment with xllamacpp in it."""
-    pinned = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
+def find_environment(requirements: Path, title: str) -> Path:
+    """The Python of an environment with these packages in it."""
+    pinned = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
     home = cache_folder() / f"venv-{sys.version_info[0]}{sys.version_info[1]}-{pinned}"
     python, done = home / "bin" / "python", home / ".done"
     if done.exists():
         return python
     if os.environ.get("DRAGOMAN_REAL") != "1":
-        raise UnavailableError("llama.cpp's server is not installed: set DRAGOMAN_REAL=1 to let the tests do it")
+        raise UnavailableError(f"{title} cannot be found: set DRAGOMAN_REAL=1 to let the tests install it")
     venv.create(home, with_pip=True, clear=True)
     command = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     try:
         subprocess.run(
-            [*command, "--require-hashes", "-r", str(REQUIREMENTS)],
+            [*command, "--require-hashes", "-r", str(requirements)],
             check=True, capture_output=True, text=True, timeout=INSTALL_S,
         )  # fmt: skip
     except subprocess.CalledProcessError as error:
         last = (error.stderr or "").strip().splitlines()[-1:]
-        raise UnavailableError(f"xllamacpp cannot be installed: {' '.join(last)}") from error
+        raise UnavailableError(f"{title} cannot be installed: {' '.join(last)}") from error
     except subprocess.TimeoutExpired as error:
-        raise UnavailableError(f"xllamacpp was not installed in {INSTALL_S:.0f} s") from error
+        raise UnavailableError(f"{title} was not installed in {INSTALL_S:.0f} s") from error
     done.touch()
     return python
+
+
+def find_python() -> Path:
+    return find_environment(REQUIREMENTS, "llama.cpp's server")
 
 
 def find_model() -> Path:

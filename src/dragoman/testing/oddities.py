@@ -167,6 +167,8 @@ def _openrouter(body: Json) -> Json:
             said["reasoning"] = thought
             detail = {"type": "reasoning.text", "text": thought, "format": "unknown", "index": 0}
             said["reasoning_details"] = [detail]
+        elif said.get("reasoning_details"):  # the words stand in both places
+            said["reasoning"] = "".join(detail.get("text") or "" for detail in said["reasoning_details"]) or None
     for choice in body.get("choices") or ():
         if "finish_reason" in choice:
             choice["native_finish_reason"] = choice["finish_reason"]

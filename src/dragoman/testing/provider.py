@@ -336,6 +336,8 @@ class Provider:
             frames = cut_frames(said, dialect) if streamed else [said]
             return await self._write(http, seen, frames, streamed, fault)
         events = list(add_vendor_ids(_events(said, request), self.kind, dialect))
+        if isinstance(events[0], ReplyFailed) and events[0].failure.status is not None:  # no stream has begun
+            raise self._refuse(dialect, events[0].failure.status, events[0].failure.message)
         if self._seals:
             events = list(seal_events(hide_thoughts(events, body, self.kind, dialect), self.kind, dialect, body))
         if stores and not isinstance(events[-1], ReplyFailed):
