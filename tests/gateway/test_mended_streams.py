@@ -598,3 +598,21 @@ def shape(value: Any) -> Any:
     if isinstance(value, list):
         return [shape(item) for item in value]
     return value if value in ("assistant", "tool_calls", "tool_use", "function", "stop") else type(value)
+
+
+NO_OBJECTS = ["[1,2]", "12", "hello", '"hello"', "```{}", "{'city': 'Rome'}", '{"city": Rome}', '{"city": "Ro']
+
+
+@pytest.mark.parametrize("arguments", NO_OBJECTS)
+def test_arguments_that_are_no_object_never_make_a_client_fail(arguments: str, row: Row) -> None:
+    """The Anthropic SDK reads the arguments while they come. The answer does not end as one whose calls may run."""
+    pieces = [*CHAT[:6], fragment(1, "", id="call_b", type="function"), *(fragment(1, c) for c in arguments), CHAT[-1]]
+    row.play("openai_chat", write("openai_chat", pieces))
+    asked = {**BODIES["anthropic"], "model": "openai_chat-model"}
+    del asked["stream"]
+    with (
+        anthropic.Anthropic(base_url=row.house.url, api_key="x", max_retries=0) as client,
+        client.messages.stream(**asked) as events,
+    ):
+        message = events.get_final_message()
+    assert message.stop_reason == "max_tokens"

@@ -3,10 +3,15 @@
 import re
 
 import pytest
+from msgspec.structs import replace
 
-from dragoman.dialects import NAMES
+from dragoman.dialects import NAMES, find_dialect
 from dragoman.errors import ConfigError
+from dragoman.exchange import write_wire
 from dragoman.gateway.config import read_upstream
+from dragoman.model.messages import Message, Text
+from dragoman.model.request import ReasoningSetting, Request
+from dragoman.notes import Notes
 from dragoman.upstream.http.request import join_url
 from dragoman.upstream.profiles import (
     add_rows,
@@ -253,3 +258,16 @@ def test_a_typing_mistake_names_the_row(row: dict[str, object], why: str) -> Non
 def test_an_unknown_kind_lists_those_there_are() -> None:
     with pytest.raises(ConfigError, match="openai, azure"):
         find_kind("opnai")
+
+
+@pytest.mark.parametrize("kind", ["vllm", "llamacpp", "sglang"])
+def test_a_wish_to_think_and_no_more_reaches_servers_by_their_template(kind: str) -> None:
+    """Ollama's `think: true`. An effort is said with OpenAI's own word, which these servers know."""
+    profile = profile_for(kind, "qwen3", "openai_chat")
+    asked = Request(model="m", messages=(Message(role="user", parts=(Text(text="hi"),)),))
+    encode = find_dialect("openai_chat").encode_request
+    said = write_wire(replace(asked, reasoning=ReasoningSetting(mode="on")), profile, encode, Notes()).body
+    assert said["chat_template_kwargs"] == {"enable_thinking": True}
+    low = write_wire(replace(asked, reasoning=ReasoningSetting(mode="auto", effort="low")), profile, encode, Notes())
+    assert low.body["reasoning_effort"] == "low"
+    assert "chat_template_kwargs" not in low.body

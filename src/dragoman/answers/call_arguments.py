@@ -4,6 +4,7 @@ Servers that read calls out of a model's text lose a closing brace, give the obj
 code fence. Where only one reading is possible, the arguments are repaired. Where it is not, the answer ends as
 `malformed`: every dialect then says that it was cut off, and clients do not run a call that was cut off.
 A streamed answer and a whole one come out alike: the text goes on as it comes, as long as it may still be an object.
+A letter that no JSON has there ends it.
 """
 
 import re
@@ -30,10 +31,13 @@ BROKEN = "not a JSON object: the answer ends as malformed, so that no client run
 MORE = "more than one object: the first is kept, and the answer ends as malformed"
 NOT_OBJECT = f"not a JSON object: kept under {RAW}, and the answer ends as malformed"
 
-_MARK = re.compile(r'["{}\[\]]')
+# Brackets, quotes, and any letter that JSON has only inside strings. Clients that read arguments while they come
+# (Anthropic's SDK) raise at such a letter, so it is not handed on.
+_MARK = re.compile(r'["{}\[\]]|[^\s,:0-9eE+\-.truefalsn]')
 _IN_STRING = re.compile(r'["\\]')
 _FENCE = re.compile(r"```[a-zA-Z]*\s*(\{.*\})\s*```", re.DOTALL)
 _CLOSERS = {"{": "}", "[": "]"}
+_BRACKETS = "{}[]"
 # A number at the very end may go on: `{"n": 1` may have been 12.
 _ENDS_WHOLE = ('"', "}", "]", "true", "false", "null")
 
@@ -41,7 +45,7 @@ _ENDS_WHOLE = ('"', "}", "]", "true", "false", "null")
 class CallText:
     """The arguments of one call while they come. `feed` and `close` give the text to hand on."""
 
-    __slots__ = ("_ended", "_escaped", "_extra", "_held", "_in_string", "_open", "_pieces", "whole", "why")
+    __slots__ = ("_ended", "_escaped", "_extra", "_held", "_in_string", "_open", "_pieces", "whole", "why", "wrong")
 
     def __init__(self) -> None:
         self.why: str | None = None  # what was wrong
@@ -51,6 +55,7 @@ class CallText:
         self._extra: list[str] = []  # what came after the object
         self._open: list[str] = []  # brackets that are still to be closed
         self._in_string = self._escaped = self._ended = False
+        self.wrong = False  # a letter came that cannot stand there
 
     def feed(self, text: str) -> str:
         if self._held is not None:
@@ -74,6 +79,9 @@ class CallText:
         if self._held is not None:
             return self._read_other("".join(self._held))
         text, extra = "".join(self._pieces), "".join(self._extra)
+        if self.wrong:
+            self.why, self.whole = BROKEN, False
+            return ""
         if not self._ended:
             return self._close_brackets(text)
         if not _is_object(text):
@@ -101,6 +109,9 @@ class CallText:
             mark, place = found[0], found.end()
             if mark == '"':
                 self._in_string = not self._in_string
+            elif mark not in _BRACKETS and mark != "\\":
+                self._ended = self.wrong = True
+                return place - 1
             elif mark == "\\":
                 self._escaped = True
             elif mark in _CLOSERS:

@@ -63,7 +63,7 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
             changes["stop"] = stop
     if changes:
         request = replace(request, **changes)
-    if profile.forced_word is not None or profile.off:
+    if profile.forced_word is not None or profile.off or profile.on:
         request = _spell(request, profile)
     if profile.spelling or profile.dialect in request.extras:
         request = _fit_extras(request, profile, notes)
@@ -75,7 +75,7 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
 
 
 def _spell(request: Request, profile: Profile) -> Request:
-    """What the target says in other words than its dialect: not thinking, and a call that must be made."""
+    """What the target says in other words than its dialect: thinking or not, and a call that must be made."""
     choice, setting = request.tool_choice, request.reasoning
     if profile.forced_word is not None and choice is not None and choice.mode == "required" and choice.names is None:
         own = choice.extras.get(profile.dialect, {})
@@ -85,6 +85,10 @@ def _spell(request: Request, profile: Profile) -> Request:
     if profile.off and setting is not None and setting.mode == "off":
         own = {**request.extras.get(profile.dialect, {}), **profile.off}
         request = replace(request, reasoning=None, extras={**request.extras, profile.dialect: own})
+    elif profile.on and setting is not None and setting.mode in ("on", "auto") and setting.effort is None:
+        own = {**profile.on, **request.extras.get(profile.dialect, {})}
+        said = None if setting.budget is None else setting  # a budget says more than "think"
+        request = replace(request, reasoning=said, extras={**request.extras, profile.dialect: own})
     return request
 
 

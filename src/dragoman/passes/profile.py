@@ -160,6 +160,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     words: dict[str, tuple[str, ...]] = {}  # the only values a word may have
     forced_word: str | None = None  # how it says that a call must be made
     off: dict[str, Any] = {}  # keys of the dialect's own that switch thinking off, where no common word does
+    on: dict[str, Any] = {}  # the same for on, where a request says that and no more
     spelling: dict[str, Any] = {}  # `~` keys of the dialect: which of two wire names is meant
     omit_neutral: bool = False  # values that say nothing are refused too
     nulls: bool = True  # null is taken where there may be nothing
