@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,6 +121,13 @@ class TcpProxy:
         self.port, self._target = free_port(), target
         self._process: subprocess.Popen[bytes] | None = None
 
+    def __enter__(self) -> "TcpProxy":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def start(self) -> None:
         command = [sys.executable, str(Path(__file__).with_name("tcp_proxy.py")), str(self.port), str(self._target)]
         self._process = subprocess.Popen(command)
@@ -139,7 +145,3 @@ class TcpProxy:
         if self._process is not None:
             self._process.kill()
             self._process.wait(NEVER_S)
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000

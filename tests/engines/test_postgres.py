@@ -94,9 +94,11 @@ def test_state_is_found_by_another_gateway(database: Database) -> None:
 
 
 def test_a_database_that_is_away_is_told_apart_and_heals(postgres: Engine, database: Database) -> None:
-    proxy = TcpProxy(postgres.port)
-    proxy.start()
-    database = Database(postgres.url.replace(str(postgres.port), str(proxy.port)), answer_s=0.5)
+    with TcpProxy(postgres.port) as proxy:
+        lose_and_find(proxy, Database(postgres.url.replace(str(postgres.port), str(proxy.port)), answer_s=0.5))
+
+
+def lose_and_find(proxy: TcpProxy, database: Database) -> None:
     store, state = PostgresResponseStore(database, 10), PostgresStateStore(database, 10)
     assert store.get("a", "resp_9") is None
     proxy.cut()
@@ -119,7 +121,6 @@ def test_a_database_that_is_away_is_told_apart_and_heals(postgres: Engine, datab
     wait_until(works, "the database to be asked again")
     assert not database.away
     database.close()
-    proxy.stop()
 
 
 def test_a_response_of_one_gateway_is_found_at_another(postgres: Engine, database: Database, tmp_path: Path) -> None:

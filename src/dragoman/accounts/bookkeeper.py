@@ -37,6 +37,7 @@ class Bookkeeper:
         budgets: BudgetStore,
         settling: BudgetStore,
         *,
+        remote: bool = False,
         keep_days: int = 0,
         lease_s: float = 60.0,
         tell: Tell = lambda passed: None,
@@ -45,6 +46,7 @@ class Bookkeeper:
         """`settling`: the same budgets, for the thread. `ledger` None: rows only settle budgets."""
         self._journal, self._ledger, self._budgets, self._settling = journal, ledger, budgets, settling
         self._keep_days, self._lease_s, self._tell, self._wall = keep_days, lease_s, tell, wall
+        self.remote = remote  # the budgets are a server's: no call of theirs may be made on the event loop
         self.owner = secrets.token_hex(8)
         self._reserved: set[str] = set()
         self._settlements: deque[Settlement] = deque()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dragoman.gateway.key_store import KeyRow, KeyStore, KeyTable
+    from dragoman.postgres.database import Database
 
 URL, KEY = "DRAGOMAN_ADMIN_URL", "DRAGOMAN_ADMIN_KEY"
 
@@ -18,22 +19,35 @@ def find_folder() -> Path:
 
 
 def open_store() -> "KeyStore":
-    from dragoman.gateway.key_store import open_key_store
+    from dragoman.gateway.engines import find_database, find_key_store
+    from dragoman.gateway.settings import Settings
 
-    return open_key_store(find_folder())
+    return find_key_store(Settings(database=find_database(os.environ)), find_folder())
+
+
+def open_database() -> "Database | None":
+    """PostgreSQL, if that is where this installation keeps its keys."""
+    from dragoman.gateway.engines import find_database
+
+    if not (url := find_database(os.environ)):
+        return None
+    from dragoman.postgres.database import Database
+
+    return Database(url)
 
 
 def read_spent(row: "KeyRow", table: "KeyTable") -> list[str]:
     """How the budgets of a key and its team stand."""
-    from dragoman.accounts.budgets import FILE, SqliteBudgets, make_lines
+    from dragoman.accounts.budgets import make_lines
     from dragoman.accounts.grants import NO_GRANT, make_holder
     from dragoman.accounts.money import write_amount
+    from dragoman.gateway.engines import open_budgets
 
     team = table.teams.get(row.team, NO_GRANT)
     accounts = make_holder(row.id, row.name, row.grant, team=row.team, team_grant=team).budgeted
     if not accounts:
         return []
-    store = SqliteBudgets(find_folder() / FILE)
+    store = open_budgets(find_folder(), open_database())
     try:
         found = store.read(make_lines(accounts, time.time()))
     finally:

@@ -22,6 +22,8 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         url = args.database or find_database(os.environ)
+        if not url:
+            raise ConfigError("DRAGOMAN_DATABASE", "database", "there is none")
         return _migrate(url) if args.what == "migrate" else _show(url)
     except (ConfigError, OSError) as error:
         print(f"{paint('dragoman db:', 'red', sys.stderr)} {error}", file=sys.stderr)

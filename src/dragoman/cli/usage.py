@@ -33,8 +33,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def act(args: argparse.Namespace) -> int:
-    from dragoman.accounts import ledger, usage
-    from dragoman.cli.admin import find_folder, open_store
+    from dragoman.accounts import usage
+    from dragoman.cli.admin import find_folder, open_database, open_store
+    from dragoman.gateway.engines import open_ledger
 
     if args.audit:
         for row in open_store().read_audit(1000):
@@ -47,7 +48,7 @@ def act(args: argparse.Namespace) -> int:
     until = usage.read_since(args.until, now) if args.until else now
     by = [word.strip() for word in args.by.split(",") if word.strip()]
     where = read_where(args.where)
-    store = ledger.SqliteLedger(find_folder() / ledger.FILE, read_only=True)
+    store = open_ledger(find_folder(), open_database(), read_only=True)
     try:
         if args.export is not None:
             count = usage.export(usage.all_rows(store, since, until, where), args.export)

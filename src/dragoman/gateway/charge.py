@@ -21,6 +21,7 @@ from dragoman.log_line import LogLine
 from dragoman.model.messages import Image
 from dragoman.model.reply import Usage
 from dragoman.upstream.admission import LimitedQueue, Limits, Ticket
+from dragoman.upstream.attempts import off_loop
 
 if TYPE_CHECKING:
     from dragoman.accounts.bookkeeper import Bookkeeper
@@ -145,10 +146,10 @@ async def begin_charge(scope: "Scope", tokens: int, output: int | None, choices:
         charge.places = await gateway.key_limits.enter(holder, tokens + (output or 0))
     scope.charge = charge
     if holder.budgeted:
-        reserve(scope, charge, holder, books, tokens, output, choices)
+        await reserve(scope, charge, holder, books, tokens, output, choices)
 
 
-def reserve(
+async def reserve(
     scope: "Scope",
     charge: Charge,
     holder: Holder,
@@ -173,7 +174,7 @@ def reserve(
         raise UpstreamError(_no_books("the state folder cannot be used"))
     lines = make_lines(holder.budgeted, now)
     try:
-        found = books.reserve(scope.http.unique_id, lines, estimate.micros, cap=cap)
+        found = await off_loop(books.remote, books.reserve, scope.http.unique_id, lines, estimate.micros, cap=cap)
     except OSError as error:
         raise UpstreamError(_no_books(type(error).__name__)) from error
     if isinstance(found, Refused):

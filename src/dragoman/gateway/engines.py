@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from dragoman.accounts import budgets, ledger
+from dragoman.accounts.budgets import BudgetStore, SqliteBudgets
+from dragoman.accounts.ledger import Ledger, SqliteLedger
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import find_file, load_settings
+from dragoman.gateway.key_store import KeyStore, open_key_store
 from dragoman.gateway.response_store import ResponseStore, SqliteResponseStore
 from dragoman.gateway.settings import Settings
 from dragoman.gateway.state_store import SqliteStateStore, StateStore
@@ -45,13 +49,10 @@ def _check(settings: Settings, key: str, url: str, schemes: tuple[str, ...], pac
 
 
 def find_database(env: Mapping[str, str]) -> str:
-    """As `serve` would find it; a ConfigError if there is none."""
+    """As `serve` would find it; "" if there is none."""
     file = find_file(Path.cwd(), env)
     said = load_settings(file, env).database if file is not None else ""
-    url = said or env.get(DATABASE_VARIABLE, "")
-    if not url:
-        raise ConfigError(str(file or DATABASE_VARIABLE), "database", "there is none")
-    return url
+    return said or env.get(DATABASE_VARIABLE, "")
 
 
 def open_database(settings: Settings) -> "Database | None":
@@ -79,6 +80,32 @@ def open_kept(settings: Settings, database: "Database | None") -> tuple[Response
     from dragoman.postgres.kept import PostgresResponseStore, PostgresStateStore
 
     return PostgresResponseStore(database, settings.store_rows), PostgresStateStore(database, settings.store_rows)
+
+
+def find_key_store(settings: Settings, folder: Path) -> KeyStore:
+    """Where keys and teams are kept."""
+    if not settings.database:
+        return open_key_store(folder)
+    from dragoman.postgres.database import Database
+    from dragoman.postgres.key_store import PostgresKeyStore
+
+    return PostgresKeyStore(Database(settings.database), show_url(settings.database), folder)
+
+
+def open_ledger(folder: Path, database: "Database | None", *, read_only: bool = False) -> Ledger:
+    if database is None:
+        return SqliteLedger(folder / ledger.FILE, read_only)
+    from dragoman.postgres.books import PostgresLedger
+
+    return PostgresLedger(database)
+
+
+def open_budgets(folder: Path, database: "Database | None") -> BudgetStore:
+    if database is None:
+        return SqliteBudgets(folder / budgets.FILE)
+    from dragoman.postgres.books import PostgresBudgets
+
+    return PostgresBudgets(database)
 
 
 def name_replica(port: int, worker: int) -> str:

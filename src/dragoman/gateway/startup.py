@@ -16,8 +16,8 @@ from dragoman.errors import ConfigError
 from dragoman.gateway.auth import Access
 from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.config import find_file, load_settings, state_folder
-from dragoman.gateway.engines import DATABASE_VARIABLE, STATE_VARIABLE, check_engines
-from dragoman.gateway.key_store import KeyStore, open_key_store
+from dragoman.gateway.engines import DATABASE_VARIABLE, STATE_VARIABLE, check_engines, find_key_store
+from dragoman.gateway.key_store import KeyStore
 from dragoman.gateway.settings import LOOPBACK, Settings
 from dragoman.gateway.state_secret import read_secret
 
@@ -101,7 +101,7 @@ def is_public(host: str) -> bool:
 def make_access(settings: Settings, env: Mapping[str, str], bound: str = "") -> Access:
     """For a process that starts. `bound` is the address of its socket, once it has one."""
     public = is_public(settings.host) or (bool(bound) and is_public(bound))
-    store = open_key_store(state_folder(env))
+    store = find_key_store(settings, state_folder(env))
     if bound:
         _keep_pepper(store, settings)
     keys = ClientKeys(store, settings.all_keys, teams=settings.teams.teams, needed=public)

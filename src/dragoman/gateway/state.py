@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from dragoman.accounts import budgets, journal, ledger
+from dragoman.accounts import journal
 from dragoman.accounts.bookkeeper import Bookkeeper
 from dragoman.accounts.grants import Holder
 from dragoman.accounts.prices import Price, PriceTable
 from dragoman.gateway.auth import Access
 from dragoman.gateway.charge import KeyLimits, tell_webhook
-from dragoman.gateway.engines import open_kept
+from dragoman.gateway.engines import open_budgets, open_kept, open_ledger
 from dragoman.gateway.log import Log
 from dragoman.gateway.metrics import Metrics
 from dragoman.gateway.peers import Peers
@@ -192,9 +192,10 @@ class Gateway:
         rules = settings.teams
         return Bookkeeper(
             journal.Journal(folder / journal.FOLDER),
-            ledger.SqliteLedger(folder / ledger.FILE) if rules.ledger.on is not False else None,
-            budgets.SqliteBudgets(folder / budgets.FILE),
-            budgets.SqliteBudgets(folder / budgets.FILE),
+            open_ledger(folder, self.database) if rules.ledger.on is not False else None,
+            open_budgets(folder, self.database),
+            open_budgets(folder, self.database),
+            remote=self.database is not None,
             keep_days=rules.ledger.keep_days,
             lease_s=rules.budgets.lease_s,
             tell=lambda passed: tell_webhook(self.now.settings.teams.budgets.webhook, passed),

@@ -4,6 +4,7 @@ When the server does not answer, calls fail at once for a second: a request neve
 """
 
 import asyncio
+import atexit
 import os
 import re
 import threading
@@ -23,6 +24,7 @@ POOL = 8
 MIGRATE_S = 600.0
 _LOCK = 0x647261676F6D616E  # "dragoman": one process migrates at a time
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
+_AWAY_CLASSES = ("08", "53", "57")  # connection, resources, operator (its errcodes appendix)
 AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 Connection: TypeAlias = Any  # asyncpg's, whose queries return rows of any type
 
@@ -50,18 +52,22 @@ class Database:
         self._thread: threading.Thread | None = None
         self._pool: Any = None
 
-    def run(self, work: Callable[[Connection], Awaitable[T]], answer_s: float | None = None) -> T:
-        """Runs `work` in one transaction; a DatabaseAwayError if the server does not answer."""
+    def run(
+        self, work: Callable[[Connection], Awaitable[T]], answer_s: float | None = None, *, transaction: bool = True
+    ) -> T:
+        """Runs `work` in one transaction; a DatabaseAwayError if the server does not answer.
+
+        Work that is one statement needs none, and is one round trip without it."""
         if self.away and time.monotonic() - self._failed_at < AGAIN_S:
             raise DatabaseAwayError(self.away)
         limit_s = answer_s or self._answer_s
-        future = asyncio.run_coroutine_threadsafe(self._work(work, limit_s), self._find_loop())
+        future = asyncio.run_coroutine_threadsafe(self._work(work, limit_s, transaction=transaction), self._find_loop())
         try:
             found = future.result(limit_s + 1.0)
         except (LateError, *AWAY) as error:
             future.cancel()
             self._fail(error)
-            raise DatabaseAwayError(self.away) from error
+            raise DatabaseAwayError(str(error) or type(error).__name__) from error
         self.away = ""
         return found
 
@@ -79,14 +85,27 @@ class Database:
         """Runs a task in the background, as long as this process lives."""
         asyncio.run_coroutine_threadsafe(_as_coroutine(work), self._find_loop())
 
-    async def _work(self, work: Callable[[Connection], Awaitable[T]], limit_s: float) -> T:
-        async with asyncio.timeout(limit_s):
-            if self._pool is None:
-                self._pool = await asyncpg.create_pool(
-                    self._url, min_size=0, max_size=POOL, timeout=limit_s, command_timeout=MIGRATE_S
-                )
-            async with self._pool.acquire() as connection, connection.transaction():
-                return await work(connection)
+    async def _work(self, work: Callable[[Connection], Awaitable[T]], limit_s: float, *, transaction: bool = True) -> T:
+        """Work that takes too long loses its connection: a polite end would wait for the server that is away."""
+        if self._pool is None:
+            self._pool = asyncpg.create_pool(
+                self._url, min_size=0, max_size=POOL, timeout=limit_s, command_timeout=MIGRATE_S, reset=_keep_as_is
+            )
+            await self._pool
+        pool = self._pool
+        connection = await pool.acquire(timeout=limit_s)
+        task = asyncio.ensure_future(_run_work(work, connection, transaction=transaction))
+        try:
+            done, _ = await asyncio.wait({task}, timeout=limit_s)
+            if not done:
+                raise TimeoutError("no answer in time")
+            return task.result()
+        finally:
+            if not task.done():
+                connection.terminate()
+                task.cancel()
+                await asyncio.wait({task}, timeout=1.0)
+            await pool.release(connection)
 
     async def listen(self, channel: str, hear: Callable[[], None]) -> Connection:
         """A connection of its own, that hears the messages of a channel."""
@@ -95,6 +114,8 @@ class Database:
         return connection
 
     def _fail(self, error: BaseException) -> None:
+        if isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "")[:2] not in _AWAY_CLASSES:
+            return  # it answered: this statement was wrong
         self._failed_at = time.monotonic()
         self.away = str(error) or type(error).__name__
 
@@ -105,6 +126,7 @@ class Database:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="postgres", daemon=True)
                 self._thread.start()
+                atexit.register(self.close)
             return self._loop
 
     def close(self) -> None:
@@ -113,15 +135,17 @@ class Database:
         if loop is not None and self._thread is not None and self._process == os.getpid():
             asyncio.run_coroutine_threadsafe(self._close(loop), loop)
             self._thread.join(self._answer_s)
+            atexit.unregister(self.close)
 
     async def _close(self, loop: asyncio.AbstractEventLoop) -> None:
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._pool is not None:
-            self._pool.terminate()
-            await asyncio.sleep(0)  # its sockets are closed in the next turn
+        for _ in range(2):  # ending a query may begin a task that cancels it at the server
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._pool is not None:
+                self._pool.terminate()
+            await asyncio.sleep(0.01)  # its sockets are closed in the next turns
         loop.call_soon(loop.stop)
 
 
@@ -130,6 +154,17 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_forever()
     finally:
         loop.close()
+
+
+async def _run_work(work: Callable[[Connection], Awaitable[T]], connection: Connection, *, transaction: bool) -> T:
+    if not transaction:
+        return await work(connection)
+    async with connection.transaction():
+        return await work(connection)
+
+
+async def _keep_as_is(connection: Connection) -> None:
+    """Nothing here changes a connection: a reset after each use would be one more round trip."""
 
 
 async def _as_coroutine(work: Callable[[], Awaitable[None]]) -> None:

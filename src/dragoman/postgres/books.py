@@ -1,0 +1,208 @@
+"""Budgets and the ledger in PostgreSQL, with the promises of the SQLite ones. A DatabaseAwayError is an OSError."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dragoman.accounts.budgets import SETTLED_KEPT_S, Line, Passed, Refused, Settlement, Spent
+from dragoman.accounts.ledger import (
+    COLUMNS,
+    COUNTERS,
+    DETAILS,
+    MOST_ROWS,
+    SUMMED,
+    AttemptRow,
+    LedgerRow,
+    Page,
+    Sums,
+)
+from dragoman.postgres.database import Connection, Database
+
+WRITE_S = 30.0  # in the bookkeeper's thread
+_KEYS = ("hour", "key", "team", "door", "upstream", "model", "currency")
+_ADDED = ("requests", "failed", "unpriced", *COUNTERS, "cost", "total_ms")
+_TYPES = {
+    **dict.fromkeys((*COUNTERS, "cost", "first_ms", "total_ms"), "bigint"),
+    **dict.fromkeys(("status", "tries", "harmless", "changed", "lost"), "integer"),
+    "at": "double precision",
+    "estimated": "boolean",
+}
+_PLACES = ", ".join(f"${number}::{_TYPES.get(name, 'text')}[]" for number, name in enumerate(COLUMNS, 1))
+# One statement: what is known already adds nothing to the sums. The order keeps two writers from a deadlock.
+_ADD = f"""
+with fresh as (
+    insert into dragoman.requests ({", ".join(COLUMNS)}) select * from unnest({_PLACES})
+    on conflict (id) do nothing returning *
+)
+insert into dragoman.sums
+select floor(at / 3600)::bigint, key, team, door, upstream, case when status between 1 and 399 then model else '' end,
+    currency, count(*), count(*) filter (where status >= 400), count(*) filter (where cost is null),
+    {", ".join(f"coalesce(sum({name}), 0)" for name in (*COUNTERS, "cost", "total_ms"))}
+from fresh group by 1, 2, 3, 4, 5, 6, 7 order by 1, 2, 3, 4, 5, 6, 7
+on conflict ({", ".join(_KEYS)}) do update set {", ".join(f"{name} = sums.{name} + excluded.{name}" for name in _ADDED)}
+"""  # noqa: S608  # our own names
+_TRY = """
+insert into dragoman.attempts
+select * from unnest($1::text[], $2::integer[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::bigint[])
+on conflict do nothing
+"""
+_TRIES = """
+select request, upstream, model, status, failure, waited_ms from dragoman.attempts where request = any($1)
+order by number
+"""
+_TIMES = {"day": "YYYY-MM-DD", "hour": "YYYY-MM-DD HH24:00"}
+
+
+class PostgresBudgets:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def reserve(
+        self, request: str, owner: str, lines: Sequence[Line], estimate: int, *, now: float, until: float, cap: bool
+    ) -> list[Spent] | Refused:
+        async def work(connection: Connection) -> list[Any]:
+            asked = "select * from dragoman.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+            said = (request, owner, *_columns(lines), estimate, now, until, cap)
+            return list(await connection.fetch(asked, *said))
+
+        rows = self._database.run(work, transaction=False)
+        found = [_spent(line, row[0], row[1]) for line, row in zip(lines, rows, strict=True)]
+        return next((Refused(spent) for spent, row in zip(found, rows, strict=True) if row[2]), found)
+
+    def settle(self, settlements: Sequence[Settlement], now: float) -> list[Passed]:
+        async def work(connection: Connection) -> list[Passed]:
+            passed = []
+            for one in settlements:
+                softs = [line.soft for line in one.lines]
+                asked = "select * from dragoman.settle($1, $2, $3, $4, $5, $6, $7)"
+                rows = await connection.fetch(asked, one.id, *_columns(one.lines), softs, one.micros, now)
+                passed += [Passed(one.lines[row[0] - 1], row[1], row[2]) for row in rows]
+            await connection.execute("delete from dragoman.settled where at < $1", now - SETTLED_KEPT_S)
+            return passed
+
+        return self._database.run(work, WRITE_S)
+
+    def renew(self, owner: str, until: float) -> None:
+        async def work(connection: Connection) -> None:
+            await connection.execute("update dragoman.reserved set until = $1 where owner = $2", until, owner)
+
+        self._database.run(work)
+
+    def expire(self, now: float) -> int:
+        async def work(connection: Connection) -> int:
+            return int(await connection.fetchval("select dragoman.expire($1)", now))
+
+        return self._database.run(work)
+
+    def read(self, lines: Sequence[Line]) -> list[Spent]:
+        async def work(connection: Connection) -> list[Spent]:
+            asked = "select micros, reserved from dragoman.spent where account = $1 and period = $2"
+            rows = [await connection.fetchrow(asked, line.account, line.period) or (0, 0) for line in lines]
+            return [_spent(line, row[0], row[1]) for line, row in zip(lines, rows, strict=True)]
+
+        return self._database.run(work)
+
+    def close(self) -> None:
+        """The database is closed by the one that opened it."""
+
+
+def _columns(lines: Sequence[Line]) -> tuple[list[str], list[int], list[int]]:
+    return [line.account for line in lines], [line.period for line in lines], [line.limit for line in lines]
+
+
+def _spent(line: Line, micros: int, reserved: int) -> Spent:
+    return Spent(account=line.account, period=line.period, limit=line.limit, micros=micros, reserved=reserved)
+
+
+class PostgresLedger:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, rows: Sequence[LedgerRow]) -> None:
+        columns = [[_plain(getattr(row, name)) for row in rows] for name in COLUMNS]
+        tries = [
+            (row.id, number, *(_plain(getattr(one, name)) for name in AttemptRow.__struct_fields__))
+            for row in rows
+            for number, one in enumerate(row.attempts, 1)
+        ]
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(_ADD, *columns)
+            if tries:
+                await connection.execute(_TRY, *map(list, zip(*tries, strict=True)))
+
+        self._database.run(work, WRITE_S)
+
+    def sum(self, by: Sequence[str], since: float, until: float, where: dict[str, str]) -> list[Sums]:
+        if unknown := [word for word in (*by, *where) if word not in (*SUMMED, *DETAILS)]:
+            raise ValueError(f"{unknown[0]}: expected some of {', '.join((*SUMMED, *DETAILS))}")
+        details = any(word in DETAILS for word in (*by, *where))
+        time = "at" if details else "hour * 3600"
+        names = [_show_time(word, time) if word in _TIMES else word for word in by]
+        added = _DETAILED if details else [f"coalesce(sum({name}), 0)::bigint" for name in _ADDED]
+        asked = f"select {', '.join((*names, *added))}"
+        asked += " from dragoman.requests" if details else " from dragoman.sums"
+        asked += f" where {'at' if details else 'hour'} between $1 and $2"
+        asked += "".join(f" and {word}::text = ${number}" for number, word in enumerate(where, 3))
+        asked += f" group by {', '.join(names)}" if names else ""
+        first, last = (since, until) if details else (int(since // 3600), int(until // 3600))
+
+        async def work(connection: Connection) -> list[Any]:
+            return list(await connection.fetch(asked, first, last, *where.values()))
+
+        size = len(names)
+        sums = [
+            Sums(by=dict(zip(by, row[:size], strict=True)), **dict(zip(_ADDED, row[size:], strict=True)))
+            for row in map(tuple, self._database.run(work, WRITE_S))
+            if row[size]
+        ]
+        return sorted(sums, key=lambda line: (-line.cost, -line.requests, str(line.by)))
+
+    def page(self, since: float, until: float, where: dict[str, str], cursor: str, most: int) -> Page:
+        if unknown := [word for word in where if word not in COLUMNS]:
+            raise ValueError(f"{unknown[0]}: expected some of {', '.join(COLUMNS)}")
+        at, _, row_id = cursor.partition(",")
+        last = (float(at), row_id) if cursor else (until, "\U0010ffff")
+        most = min(max(most, 1), MOST_ROWS)
+        asked = f"select {', '.join(COLUMNS)} from dragoman.requests"  # noqa: S608  # our own names
+        asked += ' where at >= $1 and (at < $2 or at = $2 and id collate "C" < $3)'
+        asked += "".join(f" and {word}::text = ${number}" for number, word in enumerate(where, 5))
+        asked += ' order by at desc, id collate "C" desc limit $4'
+
+        async def work(connection: Connection) -> tuple[LedgerRow, ...]:
+            found = [dict(row) for row in await connection.fetch(asked, since, *last, most, *where.values())]
+            tries = await connection.fetch(_TRIES, [row["id"] for row in found])
+            for row in found:
+                row["attempts"] = tuple(AttemptRow(*one[1:]) for one in map(tuple, tries) if one[0] == row["id"])
+            return tuple(LedgerRow(**row) for row in found)
+
+        rows = self._database.run(work, WRITE_S)
+        return Page(rows=rows, cursor=f"{rows[-1].at!r},{rows[-1].id}" if len(rows) == most else "")
+
+    def forget(self, before: float) -> int:
+        async def work(connection: Connection) -> int:
+            asked = "delete from dragoman.requests where at < $1 returning id"
+            ids = [row[0] for row in await connection.fetch(asked, before)]
+            await connection.execute("delete from dragoman.attempts where request = any($1)", ids)
+            return len(ids)
+
+        return self._database.run(work, WRITE_S)
+
+    def close(self) -> None:
+        """The database is closed by the one that opened it."""
+
+
+_DETAILED = [
+    *("count(*)", "count(*) filter (where status >= 400)", "count(*) filter (where cost is null)"),
+    *(f"coalesce(sum({name}), 0)::bigint" for name in (*COUNTERS, "cost", "total_ms")),
+]
+
+
+def _show_time(word: str, time: str) -> str:
+    return f"to_char(to_timestamp({time}) at time zone 'UTC', '{_TIMES[word]}')"
+
+
+def _plain(value: Any) -> Any:
+    """PostgreSQL takes no NUL, and only what is UTF-8."""
+    if isinstance(value, str):
+        return value.replace("\x00", "").encode("utf-8", "replace").decode()
+    return value

@@ -1,0 +1,298 @@
+"""Keys and teams in PostgreSQL. Every gateway has a copy of them, in memory and in a file.
+
+A request is judged by the copy: it never waits for the database. A change is heard at once, and looked for each second.
+While the database is away the last copy holds, after a restart too; what it says is revoked stays revoked.
+"""
+
+import asyncio
+import os
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from dragoman.accounts.grants import NO_GRANT, Grant, GrantChange, change_grant, check_grant, check_name
+from dragoman.errors import ConfigError
+from dragoman.gateway.key_store import AuditRow, KeyChange, KeyRow, KeyTable, new_key, new_pepper
+from dragoman.postgres.database import AWAY, Connection, Database, DatabaseAwayError
+
+T = TypeVar("T")
+COPY = "keys.copy"
+CHANNEL = "dragoman_keys"
+LOOK_S = 1.0
+START_S = 5.0  # a process that starts waits so long for the keys
+_COLUMNS = "id, digest, name, admin, created, revoked, team, granted, expires, old_digest, old_until"
+_PUT = f"""
+insert into dragoman.keys ({_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+on conflict (id) do update set digest = excluded.digest, name = excluded.name, revoked = excluded.revoked,
+    team = excluded.team, granted = excluded.granted, expires = excluded.expires, old_digest = excluded.old_digest,
+    old_until = excluded.old_until
+"""  # noqa: S608  # our own names
+
+
+class PostgresKeyStore:
+    def __init__(self, database: Database, name: str, folder: Path, clock: Callable[[], float] = time.time) -> None:
+        """`name`: for messages, without a password. `folder`: where the copy is kept."""
+        self.name = name
+        self._database, self._clock = database, clock
+        self._file = folder / COPY
+        self._copy: KeyTable | None = None
+        self._revision = self._read_revision = 0
+        self._process = 0  # whose task keeps the copy fresh
+
+    # ---------------------------------------------------------------- reading
+
+    def read(self) -> KeyTable | None:
+        if self._process != os.getpid():
+            self._begin()
+        elif self._database.away:
+            raise ConfigError(self.name, "", f"does not answer: {self._database.away}")
+        self._read_revision = self._revision
+        return self._copy
+
+    def may_have_changed(self) -> bool:
+        fresh = self._process == os.getpid() and not self._database.away
+        return not fresh or self._revision != self._read_revision
+
+    def _begin(self) -> None:
+        """The first look of a process waits for the database. Without it, the copy in the file holds."""
+        self._process = os.getpid()
+        self._database.start(self._keep_fresh)
+        try:
+            self._take(self._database.run(_fetch, START_S))
+        except DatabaseAwayError as error:
+            self._copy = self._load()
+            if self._copy is None:
+                self._process = 0
+                raise ConfigError(self.name, "", f"does not answer, and there is no copy: {error}") from error
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            heard = asyncio.Event()
+            with suppress(*AWAY):
+                connection = await self._database.listen(CHANNEL, heard.set)
+                try:
+                    while not connection.is_closed():
+                        await self._look()
+                        with suppress(TimeoutError):
+                            await asyncio.wait_for(heard.wait(), LOOK_S)
+                        heard.clear()
+                finally:
+                    connection.terminate()
+            with suppress(*AWAY):
+                await self._look()  # says that it is away, if it is
+            await asyncio.sleep(LOOK_S)
+
+    async def _look(self) -> None:
+        revision = await self._database.run_here(_fetch_revision)
+        if revision != self._revision:
+            self._take(await self._database.run_here(_fetch))
+
+    def _take(self, found: tuple[int, KeyTable] | None) -> None:
+        if found is not None:
+            self._copy = found[1]
+            self._save(found[1])
+            self._revision = found[0]
+
+    def _save(self, table: KeyTable) -> None:
+        draft = self._file.with_name(f"{COPY}.{secrets.token_hex(4)}")
+        with suppress(OSError):  # without a place for it, a restart needs the database
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            draft.touch(mode=0o600)
+            draft.write_bytes(msgspec.msgpack.encode(table))
+            draft.replace(self._file)
+
+    def _load(self) -> KeyTable | None:
+        with suppress(OSError, msgspec.DecodeError):
+            return msgspec.msgpack.decode(self._file.read_bytes(), type=KeyTable)
+        return None
+
+    # ---------------------------------------------------------------- writing
+
+    def prepare(self) -> None:
+        async def work(connection: Connection) -> None:
+            await connection.execute("insert into dragoman.install values ($1) on conflict do nothing", new_pepper())
+
+        self._run(work)
+
+    def new(
+        self,
+        name: str,
+        *,
+        admin: bool = False,
+        team: str = "",
+        grant: Grant = NO_GRANT,
+        expires: float | None = None,
+        who: str = "",
+    ) -> str:
+        row = KeyRow(id="", digest="", name=check_name(name), admin=admin, team=check_name(team), expires=expires)
+        self.prepare()
+        key_id, key = new_key(admin=admin)
+
+        async def work(connection: Connection) -> None:
+            table = await _lock(connection)
+            made = replace(row, id=key_id, digest=table.digest(key), created=self._clock(), grant=check_grant(grant))
+            await _put(connection, made)
+            await self._end(connection, who, "key new", key_id, None, made.show())
+
+        self._run(work)
+        return key
+
+    def edit(self, key_id: str, change: KeyChange, who: str = "") -> KeyRow | None:
+        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
+            name = row.name if change.name is None else check_name(change.name)
+            team = row.team if change.team is None else check_name(change.team)
+            expires = row.expires if change.expires is None else change.expires or None
+            return replace(row, name=name, team=team, expires=expires, grant=change_grant(row.grant, change.grant))
+
+        return self._change(key_id, who, "key edit", apply)
+
+    def rotate(self, key_id: str, grace_s: float = 0.0, who: str = "") -> str | None:
+        made: list[str] = []
+
+        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
+            made.append(new_key(admin=row.admin, key_id=key_id)[1])
+            digest = table.digest(made[-1])
+            return replace(row, digest=digest, old_digest=row.digest, old_until=self._clock() + grace_s)
+
+        return made[-1] if self._change(key_id, who, "key rotate", apply) else None
+
+    def revoke(self, key_id: str, who: str = "") -> bool:
+        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
+            return replace(row, revoked=self._clock())
+
+        return self._change(key_id, who, "key revoke", apply) is not None
+
+    def set_team(self, name: str, change: GrantChange, who: str = "") -> Grant:
+        if not check_name(name).strip():
+            raise ValueError("name: a team needs one")
+        self.prepare()
+
+        async def work(connection: Connection) -> Grant:
+            old = (await _lock(connection)).teams.get(name)
+            grant = change_grant(old or NO_GRANT, change)
+            asked = "insert into dragoman.teams values ($1, $2) on conflict (name) do update set granted = $2"
+            await connection.execute(asked, name, msgspec.json.encode(grant).decode())
+            await self._end(connection, who, "team edit" if old is not None else "team new", name, old, grant)
+            return grant
+
+        return self._run(work)
+
+    def drop_team(self, name: str, who: str = "") -> bool:
+        async def work(connection: Connection) -> bool:
+            old = (await _lock(connection)).teams.get(name)
+            if old is None:
+                return False
+            await connection.execute("delete from dragoman.teams where name = $1", name)
+            await self._end(connection, who, "team drop", name, old, None)
+            return True
+
+        self.prepare()
+        return self._run(work)
+
+    def note(self, who: str, what: str, subject: str, before: object = None, after: object = None) -> None:
+        async def work(connection: Connection) -> None:
+            await self._end(connection, who, what, subject, before, after)
+
+        self._run(work)
+
+    def read_audit(self, most: int = 100, before: int | None = None) -> list[AuditRow]:
+        async def work(connection: Connection) -> list[Any]:
+            asked = "select * from dragoman.audit where $1::bigint is null or number < $1 order by number desc limit $2"
+            return list(await connection.fetch(asked, before, most))
+
+        return [
+            AuditRow(
+                number=row[0],
+                at=row[1],
+                who=row[2],
+                what=row[3],
+                subject=row[4],
+                before=msgspec.Raw(row[5].encode()),
+                after=msgspec.Raw(row[6].encode()),
+            )
+            for row in self._run(work)
+        ]
+
+    def _change(self, key_id: str, who: str, what: str, apply: Callable[[KeyRow, KeyTable], KeyRow]) -> KeyRow | None:
+        """Changes a key that is not revoked, in one transaction."""
+
+        async def work(connection: Connection) -> KeyRow | None:
+            table = await _lock(connection)
+            old = next((row for row in table.rows if row.id == key_id and row.revoked is None), None)
+            if old is None:
+                return None
+            row = apply(old, table)
+            await _put(connection, row)
+            await self._end(connection, who, what, key_id, old.show(), row.show())
+            return row
+
+        self.prepare()
+        return self._run(work)
+
+    async def _end(
+        self, connection: Connection, who: str, what: str, subject: str, before: object, after: object
+    ) -> None:
+        """Writes a change into the audit log, and tells all gateways of it when the transaction is done."""
+        told = [msgspec.json.encode(value).decode() for value in (before, after)]
+        asked = "insert into dragoman.audit (at, who, what, subject, before, after) values ($1, $2, $3, $4, $5, $6)"
+        person = who or os.environ.get("USER") or os.environ.get("USERNAME") or "unknown"
+        await connection.execute(asked, self._clock(), person, what, subject, *told)
+        await connection.execute("update dragoman.install set revision = revision + 1")
+        await connection.execute(f"notify {CHANNEL}")
+
+    def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        try:
+            return self._database.run(work, START_S)
+        except DatabaseAwayError as error:
+            raise ConfigError(self.name, "", f"the keys cannot be read or written now: {error}") from error
+
+
+async def _fetch_revision(connection: Connection) -> int:
+    return int(await connection.fetchval("select revision from dragoman.install") or 0)
+
+
+async def _fetch(connection: Connection) -> tuple[int, KeyTable] | None:
+    await connection.execute("set transaction isolation level repeatable read")
+    return await _read(connection, "select pepper, revision from dragoman.install")
+
+
+async def _lock(connection: Connection) -> KeyTable:
+    """Writers wait for each other: what was read stays true until the commit."""
+    found = await _read(connection, "select pepper, revision from dragoman.install for update")
+    if found is None:
+        raise DatabaseAwayError("the pepper is missing")
+    return found[1]
+
+
+async def _read(connection: Connection, asked: str) -> tuple[int, KeyTable] | None:
+    install = await connection.fetchrow(asked)
+    if install is None:
+        return None
+    rows = await connection.fetch(f"select {_COLUMNS} from dragoman.keys order by created, id")  # noqa: S608
+    teams = await connection.fetch("select name, granted from dragoman.teams order by name")
+    table = KeyTable(
+        pepper=install[0],
+        rows=tuple(_row(row) for row in rows),
+        teams={row[0]: _grant(row[1]) for row in teams},
+    )
+    return install[1], table
+
+
+def _row(row: Any) -> KeyRow:
+    said = dict(zip(KeyRow.__struct_fields__, tuple(row), strict=True))
+    return KeyRow(**{**said, "grant": _grant(said["grant"])})
+
+
+def _grant(text: str) -> Grant:
+    return check_grant(msgspec.json.decode(text, type=Grant))
+
+
+async def _put(connection: Connection, row: KeyRow) -> None:
+    granted = msgspec.json.encode(row.grant).decode()
+    await connection.execute(_PUT, *[granted if name == "grant" else value for name, value in asdict(row).items()])
