@@ -143,4 +143,4 @@ def test_a_gateway_does_not_start_on_tables_of_an_older_version(postgres: Engine
     assert done.returncode == 78
     assert "dragoman db migrate" in done.stderr
     done = subprocess.run([*COMMAND, "check"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=NEVER_S)
-    assert "dragoman db migrate" in done.stdout
+    assert "dragoman db migrate" in done.stderr

@@ -36,12 +36,14 @@ def run(args: argparse.Namespace) -> int:
         print(format_json(config_schema(tuple(sorted(TABLES)))).decode())
         return 0
     from dragoman.gateway.banner import missing_key
-    from dragoman.gateway.engines import probe_engines
+    from dragoman.gateway.engines import open_database, probe_engines
     from dragoman.gateway.run import MISCONFIGURED
     from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, settle
 
     try:
         settings = settle(ServeOptions(config=args.file or args.config), os.environ)
+        if (database := open_database(settings)) is not None:
+            database.close()
         access = make_access(settings, os.environ)
         check_exposure(settings, access)
     except ConfigError as error:
