@@ -109,8 +109,12 @@ class Database:
 
     async def listen(self, channel: str, hear: Callable[[], None]) -> Connection:
         """A connection of its own, that hears the messages of a channel."""
-        connection = await asyncpg.connect(self._url, timeout=self._answer_s)
-        await connection.add_listener(channel, lambda *_: hear())
+        connection = await asyncpg.connect(self._url, timeout=self._answer_s, command_timeout=self._answer_s)
+        try:
+            await connection.add_listener(channel, lambda *_: hear())
+        except BaseException:
+            connection.terminate()
+            raise
         return connection
 
     def _fail(self, error: BaseException) -> None:
