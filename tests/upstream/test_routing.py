@@ -1,10 +1,23 @@
 """Model names to upstreams, and URLs."""
 
+from typing import Any
+
 import pytest
 
+from dragoman.model.messages import Image, Message, Text
+from dragoman.model.request import ReasoningSetting, Request, ServerTool, Tool
 from dragoman.upstream.http.request import join_url, quote_segment
 from dragoman.upstream.profiles import load_rows
-from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models
+from dragoman.upstream.routing import (
+    RouteCondition,
+    RouteRule,
+    Routes,
+    find_nearest,
+    find_rule,
+    find_targets,
+    is_legal_model,
+    list_models,
+)
 from dragoman.upstream.spec import Upstream
 
 OPENAI = Upstream(name="openai", dialect="openai_chat", models=("gpt-4o", "shared"))
@@ -120,3 +133,115 @@ def test_a_query_of_the_dialect_is_kept() -> None:
 
 def test_a_segment_cannot_leave_its_place() -> None:
     assert quote_segment("a/../b?c#d") == "a%2F..%2Fb%3Fc%23d"
+
+
+# ---------------------------------------------------------------- wildcards, efforts, dates, unknown names
+
+LOCAL = Upstream(name="ollama", kind="ollama", dialect="ollama")
+VENDOR = Upstream(name="gemini", kind="gemini", dialect="gemini")
+GPT = Upstream(name="openai", kind="openai", dialect="openai_chat")
+LISTED = {"ollama": ("llama3.2:1b", "qwen3"), "gemini": ("gemini-2.5-flash",), "openai": ("gpt-5.5", "o3-mini-high")}
+STRICT = Routes(
+    upstreams=(VENDOR, GPT, LOCAL),
+    listed=LISTED,
+    aliases={
+        "claude-*": ("gemini-2.5-flash",),
+        "claude-haiku-*": ("qwen3",),
+        "*": ("openai/never",),
+        "claude-opus-5": ("gpt-5.5",),
+        "or/*": ("openai/*",),
+    },
+    fallback=False,
+)
+PLAIN = Routes(
+    upstreams=(VENDOR, GPT, LOCAL), listed={**LISTED, "ollama": ("m-20250101", "m-20260101")}, fallback=False
+)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("claude-opus-5", "openai:gpt-5.5"),  # the exact alias
+        ("claude-haiku-5", "ollama:qwen3"),  # the most specific one
+        ("claude-sonnet-5-5", "gemini:gemini-2.5-flash"),
+        ("or/gpt-9", "openai:gpt-9"),  # what the star stands for
+        ("anything", "openai:never"),
+    ],
+)
+def test_a_wildcard_alias_gives_way_to_a_more_specific_one(model: str, expected: str) -> None:
+    assert [f"{t.upstream.name}:{t.model}" for t in find_targets(STRICT, model, lambda: 0.0)] == [expected]
+
+
+def test_a_wildcard_is_no_model_of_the_list() -> None:
+    assert not any("*" in name for name in list_models(STRICT))
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("gpt-5.5-low", ("openai", "gpt-5.5", "low")),
+        ("gpt-5.5-none", ("openai", "gpt-5.5", "none")),
+        ("o3-mini-high", ("openai", "o3-mini-high", None)),  # a model of that whole name is listed
+        ("gpt-5.1-codex-max", ("openai", "gpt-5.1-codex-max", None)),  # or known
+        ("m", ("ollama", "m-20260101", None)),  # the newest of that name
+        ("qwen9-low", None),
+        ("llama3.2:3b", None),
+        ("something", None),
+    ],
+)
+def test_a_name_means_the_model_it_says_or_none(model: str, expected: tuple[str, str, str | None] | None) -> None:
+    found = [(t.upstream.name, t.model, t.effort) for t in find_targets(PLAIN, model, lambda: 0.0)]
+    assert found == ([] if expected is None else [expected])
+
+
+def test_a_dated_name_is_the_listed_one_without_its_date() -> None:
+    routes = Routes(upstreams=(LOCAL,), listed={"ollama": ("foo-4-5",)}, fallback=False)
+    assert [t.model for t in find_targets(routes, "foo-4-5-20250929", lambda: 0.0)] == ["foo-4-5"]
+
+
+def test_an_error_names_the_nearest_models() -> None:
+    assert find_nearest(PLAIN, "gemini-2.5-flsh") == ["gemini-2.5-flash"]
+    assert find_nearest(STRICT, "llama3.2:3b")[0] == "llama3.2:1b"
+
+
+def ask(**fields: Any) -> Request:
+    words = fields.pop("words", "hi")
+    picture = (Image(data="iVBORw0KGgo=", media_type="image/png"),) if fields.pop("picture", False) else ()
+    return Request(
+        model=fields.pop("model", "claude-x"),
+        messages=(Message(role="user", parts=(Text(text=words), *picture)),),
+        **fields,
+    )
+
+
+RULES = Routes(
+    upstreams=(VENDOR,),
+    rules=tuple(
+        RouteRule(when=RouteCondition(**when), to=(to,))
+        for when, to in (
+            ({"model": ("*haiku*",)}, "small"),
+            ({"web_search": True}, "searching"),
+            ({"images": True}, "seeing"),
+            ({"tokens_over": 1000}, "long"),
+            ({"thinking": True}, "thinking"),
+            ({"tools": True, "thinking": False}, "working"),
+        )
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "to"),
+    [
+        (ask(model="claude-haiku-5"), "small"),
+        (ask(tools=(ServerTool(dialect="anthropic", body={"type": "web_search_20250305"}),)), "searching"),
+        (ask(picture=True), "seeing"),
+        (ask(words="x " * 5000), "long"),
+        (ask(reasoning=ReasoningSetting(effort="high")), "thinking"),
+        (ask(reasoning=ReasoningSetting(mode="off"), tools=(Tool(name="f"),)), "working"),
+        (ask(), None),
+    ],
+)
+def test_a_rule_looks_at_what_a_request_shows(request_: Request, to: str | None) -> None:
+    rule = find_rule(RULES, request_)
+    assert (None if rule is None else RULES.rules[rule].to[0]) == to

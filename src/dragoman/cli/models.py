@@ -67,7 +67,7 @@ async def collect(settings: "Settings", only: str | None) -> tuple[list["ListedM
 
     from dragoman.upstream.model_lists import NAME as FILE
     from dragoman.upstream.model_lists import ModelLists, describe
-    from dragoman.upstream.routing import Routes, find_targets, list_models
+    from dragoman.upstream.routing import find_targets, list_models
     from dragoman.upstream.transport import Transport
     from dragoman.upstream.upstream_state import UpstreamState
 
@@ -82,7 +82,7 @@ async def collect(settings: "Settings", only: str | None) -> tuple[list["ListedM
         await lists.close()
         await transport.close()
     listed = {u.name: states[u.name].listed for u in settings.upstreams if u.lists_own and states[u.name].listed}
-    routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases, rows=settings.rows, listed=listed)
+    routes = replace(settings.routes(), listed=listed)
     cards = []
     for name, upstream in list_models(routes).items():
         targets = find_targets(routes, name, lambda: 0.0)

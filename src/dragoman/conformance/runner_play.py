@@ -43,7 +43,7 @@ from dragoman.model.messages import Image, Message, Part
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
-from dragoman.upstream.model_lists import find_known
+from dragoman.upstream.known_models import find_known
 from dragoman.upstream.read_reply import says_something
 from dragoman.wire import WireReply
 

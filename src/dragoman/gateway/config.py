@@ -11,6 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,7 +51,8 @@ from dragoman.upstream.discovery import (
     usual_timeouts,
 )
 from dragoman.upstream.keys import Secret, origin_of
-from dragoman.upstream.profiles import Rows, add_rows, find_kind, load_rows, profile_for
+from dragoman.upstream.profiles import Rows, add_rows, find_kind, load_rows, profile_for, read_struct
+from dragoman.upstream.routing import RouteCondition, RouteRule
 from dragoman.upstream.spec import DEMO, Caps, Timeouts, Upstream
 
 T = TypeVar("T")
@@ -184,6 +186,13 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
     if not top.flag("proxy", default=True):
         env = without_proxies(env)
     upstreams = [read_upstream(name, row, file, env, rows) for name, row in providers.items()]
+    seeded = "http_port" in merged or "api_key" in merged or file.endswith(".json")  # the forms of seed 003
+    found: tuple[str, ...] = ()
+    if top.flag("discover", default=not providers and "demo" not in merged):
+        others = discover(env)
+        named = {upstream.name for upstream in upstreams}
+        upstreams += [one for one in others.upstreams if one.kind != DEMO and one.name not in named]
+        found = others.found
     if top.flag("demo", default=not upstreams):
         upstreams.append(demo_upstream())
     if not upstreams:
@@ -196,6 +205,9 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
     settings = Settings(
         upstreams=tuple(upstreams),
         aliases=_aliases(top),
+        rules=_rules(top),
+        fallback=_fallback(top, seeded=seeded, one=len(providers) == 1 and not found),
+        default_model=top.text("default_model"),
         ask_models=top.flag("ask_models", default=True) and not env.get(NO_PROBE),
         rows=rows,
         host=top.text("host", "127.0.0.1"),
@@ -223,6 +235,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         teams=teams,
         admin_port=top.count("admin_port", 1),
         source=file,
+        found=found,
         says_providers=bool(providers) or "demo" in merged,
         says_keys="client_keys" in merged or "keys" in merged or "key" in merged,
     )
@@ -272,6 +285,31 @@ def _expand_all(value: Any, key: str, top: _Reader) -> Any:
             return [_expand_all(item, f"{key}.{i}", top) for i, item in enumerate(value)]
         case _:
             return value
+
+
+def _fallback(top: _Reader, *, seeded: bool, one: bool) -> bool:
+    """Seed 003 sends a name that nothing knows to the first provider. Elsewhere that may be the wrong one."""
+    said = top.text("fallback", "first" if seeded or one else "none")
+    if said not in ("first", "none"):
+        raise ConfigError(top.file, "fallback", f"expected first or none, found {said!r}")
+    return said == "first"
+
+
+def _rules(top: _Reader) -> tuple[RouteRule, ...]:
+    rows = top.data.get("route", [])
+    if not isinstance(rows, list):
+        raise top.wrong("route", "tables [[route]]")
+    return tuple(_rule(row, top, f"route.{i}") for i, row in enumerate(rows))
+
+
+def _rule(row: Any, top: _Reader, at: str) -> RouteRule:
+    reader = _Reader(row, top.file, at, {"when", "to"}, top.env)
+    when = dict(reader.table("when"))
+    if isinstance(when.get("model"), str):
+        when["model"] = [when["model"]]
+    if not reader.texts("to"):
+        raise ConfigError(top.file, reader.key("to"), "is needed: a model, or several that are tried in turn")
+    return RouteRule(when=read_struct(when, RouteCondition, top.file, f"{at}.when"), to=reader.texts("to"))
 
 
 def _aliases(top: _Reader) -> dict[str, tuple[str, ...]]:
@@ -424,12 +462,18 @@ def discover(env: Mapping[str, str]) -> Settings:
             made = make_upstream(kind.name, kind, key=key, base_url=kind.base_url)
             upstreams.append(replace(made, network=find_network(made.base_url, env)))
             found.append(f"{kind.name}: key in the environment")
-    for name, models in asyncio.run(probe_local(env)).items():
+    for name, models in _probe(env).items():
         local = make_upstream(name, find_kind(name), base_url=local_url(name, env), models=models)
         upstreams.append(replace(local, auth="none"))  # it answered without a key
         found.append(f"{name}: answers on this machine")
     upstreams.append(demo_upstream())
-    return Settings(upstreams=tuple(upstreams), found=tuple(found), ask_models=not env.get(NO_PROBE))
+    return Settings(upstreams=tuple(upstreams), found=tuple(found), ask_models=not env.get(NO_PROBE), fallback=False)
+
+
+def _probe(env: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """In a thread of its own: a reload happens in a loop that runs."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, probe_local(env)).result()
 
 
 def state_folder(env: Mapping[str, str]) -> Path:

@@ -51,6 +51,24 @@ class ProviderTable(Struct, forbid_unknown_fields=True):
     client_key: Annotated[str | UnsetType, _about("its key, if it is not in the same file")] = UNSET
 
 
+class RouteWhen(Struct, forbid_unknown_fields=True):
+    """What a request must show."""
+
+    model: Annotated[Texts | UnsetType, _about("names with *")] = UNSET
+    thinking: Annotated[bool | UnsetType, _about("it asks the model to think")] = UNSET
+    images: Annotated[bool | UnsetType, _about("it shows pictures")] = UNSET
+    web_search: Annotated[bool | UnsetType, _about("it lets the provider search the web")] = UNSET
+    tools: Annotated[bool | UnsetType, _about("it has tools")] = UNSET
+    tokens_over: Annotated[int | UnsetType, _about("its prompt has more tokens, about")] = UNSET
+
+
+class RouteTable(Struct, forbid_unknown_fields=True):
+    """One rule: a table `[[route]]`."""
+
+    to: Annotated[Texts, _about("a model, or several that are tried in turn")]
+    when: Annotated[RouteWhen | UnsetType, _about("without conditions it fits every request")] = UNSET
+
+
 class ConfigFile(Struct, forbid_unknown_fields=True):
     """The top of the file. The keys of the gateway may also stand under `[server]`."""
 
@@ -76,6 +94,12 @@ class ConfigFile(Struct, forbid_unknown_fields=True):
     max_body_bytes: Annotated[int | UnsetType, _about("the largest request (32 MiB)")] = UNSET
     demo: Annotated[bool | UnsetType, _about("serve the built-in demo model")] = UNSET
     ask_models: Annotated[bool | UnsetType, _about("ask upstreams for their models (true)")] = UNSET
+    route: Annotated[list[RouteTable] | UnsetType, _about("rules over what a request shows")] = UNSET
+    fallback: Annotated[
+        Literal["first", "none"] | UnsetType, _about("where a model goes that nothing knows: nowhere, or the first")
+    ] = UNSET
+    default_model: Annotated[str | UnsetType, _about("of launch, chat and ask without --model")] = UNSET
+    discover: Annotated[bool | UnsetType, _about("look for providers in the environment and on this machine")] = UNSET
     known_turns_mb: Annotated[float | UnsetType, _about("memory for turns that agents send again")] = UNSET
     limits: Annotated[RequestLimits | UnsetType, _about("how much a client may send")] = UNSET
     kind: Annotated[dict[str, Any] | UnsetType, _about("kinds of servers of your own")] = UNSET

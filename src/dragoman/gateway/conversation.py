@@ -12,18 +12,19 @@ from typing import TypeAlias
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from dragoman.accounts.grants import Holder
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
-from dragoman.gateway.charge import begin_charge
+from dragoman.gateway.charge import begin_charge, may_use
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.kept_turns import keep_turn, recall_turns
 from dragoman.gateway.request_size import check_size
 from dragoman.gateway.response_routes import remember, resolve
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
-from dragoman.gateway.state import Gateway
+from dragoman.gateway.state import Gateway, Generation
 from dragoman.gateway.stream_writer import StreamWriter, write_notes
 from dragoman.jsontypes import MOST_VALUES, JsonObject, dump_json, find_surrogates, mend_surrogates
 from dragoman.known_turns import (
@@ -46,12 +47,14 @@ from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Job, is_large, off_loop
 from dragoman.upstream.fan_out import ask_each
 from dragoman.upstream.render import choose_dialect, render, split
+from dragoman.upstream.routing import find_nearest, is_legal_model
 from dragoman.upstream.spec import Target
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
 
 Targets: TypeAlias = list[tuple[UpstreamState, Target]]
 ToSent: TypeAlias = Callable[[Place], Place]
+FRESH_S = 5.0  # a list of models that is not older is good enough
 HALF = "half of a surrogate pair became U+FFFD"
 MOST_RATE_HEADERS = 32  # Anthropic has some twenty
 LEAST_TURNS = 3  # in a shorter request nothing can be left out of the next one
@@ -267,10 +270,7 @@ async def answer_with(scope: Scope) -> HttpResponse:
     if client_request is None:
         raise DecodeError("nothing was asked")
     request = client_request.request
-    targets = scope.now.targets(request.model, gateway.dice)
-    if not targets:
-        raise UpstreamError(no_model(request.model))
-    targets = keep_state(request, scope.dialect, targets)
+    targets = keep_state(request, scope.dialect, await find_request_targets(scope, request))
     stream = bool(request.stream)
     load = scope.dialect.encode_loaded
     if load is not None and not request.messages and targets[0][0].spec.dialect != scope.dialect.name:
@@ -383,14 +383,30 @@ def rate_headers(said: dict[str, str], dialect: Dialect) -> dict[str, str]:
     return dict(list(found.items())[:MOST_RATE_HEADERS])
 
 
-def no_model(name: str) -> Failure:
-    return Failure(
-        kind="not_found",
-        status=404,
-        code="model_not_found",
-        param="model",
-        message=f"there is no model {name[:200]!r} here",
-    )
+async def find_request_targets(scope: Scope, request: Request) -> Targets:
+    """Where a request goes. If nothing knows its model, upstreams are asked for their lists again."""
+    gateway, client = scope.gateway, scope.http.key_id or scope.http.client
+    targets = scope.now.route(request, client, gateway.dice)
+    if targets:
+        return targets
+    await gateway.look_for_models(FRESH_S)
+    targets = scope.now.route(request, client, gateway.dice)
+    if not targets:
+        raise UpstreamError(no_model(scope.now, request.model, scope.http.holder))
+    return targets
+
+
+def no_model(now: Generation, name: str, holder: Holder | None) -> Failure:
+    """No other model answers instead: a prompt for a server on this machine must not leave it. A key hears only of
+    models that it may use."""
+    words = f"there is no model {name[:200]!r} here"
+    nearest = find_nearest(now.routes, name) if is_legal_model(name) else []
+    if nearest := [model for model in nearest if may_use(now, holder, model)]:
+        words += f"; the nearest are {', '.join(nearest)}"
+    if holder is None or holder.free_models:
+        names = ", ".join(upstream.name for upstream in now.routes.upstreams)
+        words += f". One that is not listed is asked for as UPSTREAM/MODEL; the upstreams are {names}"
+    return Failure(kind="not_found", status=404, code="model_not_found", param="model", message=words)
 
 
 def count_estimate(request: Request) -> int:

@@ -61,7 +61,7 @@ async def count(
     check_model(gateway.now, http.holder, request.model)
     targets = gateway.now.targets(request.model, lambda: 0.0)
     if not targets:
-        raise UpstreamError(no_model(request.model))
+        raise UpstreamError(no_model(gateway.now, request.model, http.holder))
     state, target = targets[0]
     if state.spec.kind == DEMO:
         return count_demo(request), {}

@@ -19,7 +19,7 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
-from dragoman.gateway.conversation import answer_with, count_estimate, keep_state, no_model, respond
+from dragoman.gateway.conversation import answer_with, count_estimate, find_request_targets, keep_state, respond
 from dragoman.gateway.error_responses import classify
 from dragoman.gateway.http import HttpResponse
 from dragoman.gateway.mcp_settings import SHOWS
@@ -148,9 +148,7 @@ class UpstreamModel:
     async def ask(self, request: Request) -> AsyncGenerator[Event, None]:
         scope = self._scope
         client_request = _with(scope.client_request, request)
-        targets = scope.now.targets(request.model, scope.gateway.dice)
-        if not targets:
-            raise UpstreamError(no_model(request.model))
+        targets = await find_request_targets(scope, request)
         job = Job(
             targets=keep_state(request, scope.dialect, targets),
             render=lambda state, target: render(client_request, state, target, stream=True, refuse=scope.refuse),

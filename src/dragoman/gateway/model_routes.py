@@ -8,7 +8,7 @@ from dragoman.dialects._services import ListedModel, ModelsCodec
 from dragoman.dialects.ollama.services import SERVER_VERSION, encode_running, encode_shown
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.gateway.charge import may_use
-from dragoman.gateway.conversation import no_model
+from dragoman.gateway.conversation import FRESH_S, no_model
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.non_chat_routes import read_object
 from dragoman.gateway.routes import Match, tell_client
@@ -16,7 +16,6 @@ from dragoman.gateway.state import Gateway
 from dragoman.upstream.model_lists import describe
 
 RUNNING_S = 300.0  # how long a model is said to stay in memory
-FRESH_S = 5.0  # a list that is not older is shown as it is: a model that was just added is in the next one
 
 
 async def serve_models(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
@@ -83,7 +82,7 @@ async def _find(gateway: Gateway, http: HttpRequest, asked: str) -> str:
 def _known(gateway: Gateway, http: HttpRequest, asked: str) -> str:
     """The name of a model that there is, for this key."""
     if not may_use(gateway.now, http.holder, asked):
-        raise UpstreamError(no_model(asked))
+        raise UpstreamError(no_model(gateway.now, asked, http.holder))
     plain = asked.removeprefix("models/")
     for name in (plain, plain.removesuffix(":latest")):
         if name in gateway.now.models:
@@ -92,4 +91,4 @@ def _known(gateway: Gateway, http: HttpRequest, asked: str) -> str:
     first = plain.partition("/")[0]
     if "/" in plain and first in gateway.now.upstream_states and gateway.now.targets(plain, lambda: 0.0):
         return plain
-    raise UpstreamError(no_model(asked))
+    raise UpstreamError(no_model(gateway.now, asked, http.holder))

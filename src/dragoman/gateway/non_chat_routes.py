@@ -50,7 +50,7 @@ async def ask(
     await begin_charge(scope, tokens, 0)
     targets = gateway.now.targets(model, gateway.dice)
     if not targets:
-        raise UpstreamError(no_model(model))
+        raise UpstreamError(no_model(gateway.now, model, http.holder))
 
     def render(state: UpstreamState, target: Target) -> UpstreamCall:
         spoken = state.spec.dialects or (state.spec.dialect,)
@@ -184,7 +184,7 @@ async def serve_compact(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
         raise DecodeError("expected the name of a model", "model")
     targets = gateway.now.targets(model, lambda: 0.0)
     if not targets:
-        raise UpstreamError(no_model(model))
+        raise UpstreamError(no_model(gateway.now, model, http.holder))
     spec, name = targets[0][0].spec, targets[0][1].model
     if choose_dialect(spec, dialect.name, name) != dialect.name:
         words_ = f"remote compaction ({path}) is not offered by {spec.name}: compact on your side"

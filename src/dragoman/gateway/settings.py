@@ -9,6 +9,7 @@ from dragoman.gateway.mcp_settings import McpSettings
 from dragoman.gateway.team_settings import TeamSettings
 from dragoman.known_turns import MOST_BYTES
 from dragoman.upstream.profiles import Rows
+from dragoman.upstream.routing import RouteRule, Routes
 from dragoman.upstream.spec import Upstream
 
 PORT = 20006
@@ -37,6 +38,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     upstreams: tuple[Upstream, ...] = ()
     aliases: dict[str, tuple[str, ...]] = {}
     ask_models: bool = False  # upstreams are asked for their lists of models
+    rules: tuple[RouteRule, ...] = ()  # [[route]]
+    fallback: bool = True  # a model that nothing knows is asked of the first upstream
+    default_model: str = ""  # of commands that are told none
     rows: Rows | None = None  # kinds of servers and model families, if the file has some of its own
     host: str = "127.0.0.1"
     port: int = PORT
@@ -68,6 +72,11 @@ class Settings(Struct, frozen=True, kw_only=True):
     says_providers: bool = False  # the file names providers, or asks for the demo model
     says_keys: bool = False  # the file has `client_keys`, even if it is empty
     found: tuple[str, ...] = ()  # what was found without a file
+
+    def routes(self) -> Routes:
+        return Routes(
+            upstreams=self.upstreams, aliases=self.aliases, rules=self.rules, fallback=self.fallback, rows=self.rows
+        )
 
     @property
     def all_keys(self) -> tuple[str | FileKey, ...]:

@@ -4,6 +4,7 @@ import asyncio
 import random
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,11 +26,21 @@ from dragoman.gateway.settings import Settings
 from dragoman.gateway.traffic import Traffic
 from dragoman.gateway.xray import XrayRing
 from dragoman.known_turns import KnownTurns
+from dragoman.model.messages import Text
+from dragoman.model.request import Request
 from dragoman.upstream import learned_file, model_lists
 from dragoman.upstream.admission import LimitedQueue, Limits, ProcessLimits
 from dragoman.upstream.learned_file import LearnedFile
 from dragoman.upstream.model_lists import ModelLists
-from dragoman.upstream.routing import Routes, find_targets, is_legal_model, list_models, plain_name
+from dragoman.upstream.routing import (
+    Routes,
+    choose_by_rule,
+    find_rule,
+    find_targets,
+    is_legal_model,
+    list_models,
+    plain_name,
+)
 from dragoman.upstream.send import Sender
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.transport import Transport
@@ -39,6 +50,7 @@ if TYPE_CHECKING:
     from dragoman.postgres.database import Database
 
 MOST_KNOWN = 1000  # model names come from clients
+MOST_CONVERSATIONS = 10_000
 LOOK_S = 2.0  # how long a request waits for lists of models
 
 
@@ -64,6 +76,8 @@ class Generation:
             len({upstream.weight for upstream in routes.upstreams}) > 1
         )  # then each request chooses at random
         self._known: dict[str, list[tuple[UpstreamState, Target]]] = {}
+        # by conversation: the rule that chose its model, and the upstream it went to first
+        self._conversations: OrderedDict[int, tuple[int | None, str | None]] = OrderedDict()
         self.take_lists()
 
     def take_lists(self) -> None:
@@ -74,6 +88,29 @@ class Generation:
         self.models = list_models(self.routes)
         self._known = {}
 
+    def route(self, request: Request, client: str, dice: Callable[[], float]) -> list[tuple[UpstreamState, Target]]:
+        """Targets for a request: by the rules of the configuration, else by its model's name. A conversation stays
+        where it was, so that the upstream's prompt cache stays warm; only a rule before its own can move it."""
+        if not self.routes.rules and not self._weighted:
+            return self.targets(request.model, dice)
+        key = _conversation_key(request, client)
+        rule, last = find_rule(self.routes, request), None
+        if key in self._conversations and any(message.role == "assistant" for message in request.messages):
+            known, last = self._conversations[key]
+            rule = known if rule is None else rule if known is None else min(rule, known)
+        if rule is None:
+            found = self.targets(request.model, dice)
+        else:
+            found = self._pair(choose_by_rule(self.routes, rule, dice).targets)
+        found = sorted(found, key=lambda pair: pair[0].spec.name != last)
+        self._conversations[key] = (rule, found[0][0].spec.name if found else None)
+        if len(self._conversations) > MOST_CONVERSATIONS:
+            self._conversations.popitem(last=False)
+        return found
+
+    def _pair(self, targets: list[Target]) -> list[tuple[UpstreamState, Target]]:
+        return [(self.upstream_states[target.upstream.name], target) for target in targets]
+
     def targets(self, model: str, dice: Callable[[], float]) -> list[tuple[UpstreamState, Target]]:
         """Targets for a model, best first; empty if no upstream serves it."""
         known = self._known.get(model)
@@ -82,7 +119,7 @@ class Generation:
         if model and not is_legal_model(model):
             return []
         found = find_targets(self.routes, model, dice)
-        pairs = [(self.upstream_states[target.upstream.name], target) for target in found]
+        pairs = self._pair(found)
         if not self._weighted and len(self._known) < MOST_KNOWN:
             self._known[model] = pairs
         return pairs
@@ -98,6 +135,16 @@ class Generation:
             return None
         target = targets[0][1]
         return self.prices.find(target.upstream.name, target.upstream.kind, target.model)
+
+
+def _conversation_key(request: Request, client: str) -> int:
+    """A conversation keeps its instructions and its first question."""
+    words: list[str] = []
+    for message in request.messages:
+        words += [part.text[:1000] for part in message.parts if isinstance(part, Text)]
+        if message.role == "user":
+            break
+    return hash((client, request.model, *words))
 
 
 class Gateway:
@@ -142,7 +189,7 @@ class Gateway:
         self.closers: list[Callable[[], Awaitable[None]]] = []  # to be awaited at the end
 
     def build(self, settings: Settings, access: Access, number: int) -> Generation:
-        routes = Routes(upstreams=settings.upstreams, aliases=settings.aliases, rows=settings.rows)
+        routes = settings.routes()
         path = self._file(settings, learned_file.NAME)
         lessons = LearnedFile(path, self.wall) if path is not None else None
         upstream_states = {

@@ -11,10 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
@@ -27,7 +24,8 @@ from dragoman.jsontypes import Json, dump_json, load_json
 from dragoman.log_line import LogLine
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.kept_file import read_kept, write_kept
-from dragoman.upstream.profiles import Rows, find_kind, kinds_of_model, plain_model
+from dragoman.upstream.known_models import find_known
+from dragoman.upstream.profiles import find_kind, kinds_of_model
 from dragoman.upstream.render import choose_dialect, find_profile
 from dragoman.upstream.spec import DEMO, Upstream
 from dragoman.upstream.transport import Transport
@@ -35,7 +33,6 @@ from dragoman.upstream.upstream_state import UpstreamState
 
 log = logging.getLogger(__name__)
 NAME = "models.json"
-KNOWN = "known_models.json"
 REFRESH_S = 300.0
 REMOTE_S = 60.0  # a list of a provider that is not older is good enough
 AGAIN_S = 30.0  # after a failure
@@ -283,22 +280,3 @@ def _fill(card: ListedModel, other: ListedModel | None) -> ListedModel:
     if card.reads is not None:  # one number for the prompt is enough: two sources may mean different things by theirs
         missing = {name: value for name, value in missing.items() if name not in ("window", "max_input")}
     return replace(card, **missing)
-
-
-@cache
-def load_known() -> dict[str, dict[str, dict[str, Any]]]:
-    """Facts of public catalogues, by kind of server and model."""
-    found: dict[str, dict[str, dict[str, Any]]] = load_json(files("dragoman.upstream").joinpath(KNOWN).read_bytes())[
-        "models"
-    ]
-    return found
-
-
-def find_known(kind: str, model: str, known: Rows | None = None) -> ListedModel | None:
-    """By the table of its server, else of the vendor whose models have such names."""
-    for name in (kind, *kinds_of_model(model, known)):
-        rows = load_known().get(name, {})
-        facts = rows.get(model) or rows.get(plain_model(model))
-        if facts is not None:
-            return ListedModel(name=model, **facts)
-    return None

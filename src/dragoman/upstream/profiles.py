@@ -133,10 +133,10 @@ def _read_kind(name: str, row: Any, file: str, known: Kind | None) -> Kind:
     for key, fields in (("profile", said.get("profile", {})), *by_dialect.items()):
         _build(fields, file, f"{at}.{key}")  # a mistake shows when the file is read, not when a request comes
     if known is None:
-        kind = _read({"title": name, **said, "name": name, "by_dialect": by_dialect}, Kind, file, at)
+        kind = read_struct({"title": name, **said, "name": name, "by_dialect": by_dialect}, Kind, file, at)
     else:
         fields = {field: getattr(known, field) for field in Kind.__struct_fields__}
-        kind = _read({**fields, **said, "profile": known.profile}, Kind, file, at)
+        kind = read_struct({**fields, **said, "profile": known.profile}, Kind, file, at)
     for dialect in kind.dialects:
         if dialect not in NAMES:
             raise ConfigError(file, f"{at}.dialects", f"no such dialect: {dialect}")
@@ -146,16 +146,16 @@ def _read_kind(name: str, row: Any, file: str, known: Kind | None) -> Kind:
 
 
 def _read_family(row: Any, file: str, at: str) -> Family:
-    family = _read(row, Family, file, at)
+    family = read_struct(row, Family, file, at)
     _build(family.profile, file, f"{at}.profile")
     return family
 
 
 def _build(fields: Any, file: str, at: str) -> Profile:
-    return _read(fields, Profile, file, at)
+    return read_struct(fields, Profile, file, at)
 
 
-def _read(fields: Any, kind: type[T], file: str, at: str) -> T:
+def read_struct(fields: Any, kind: type[T], file: str, at: str) -> T:
     """A ConfigError names the key that is wrong."""
     try:
         return convert(fields, kind)

@@ -1,11 +1,14 @@
 """A client's request for one running upstream: the dialect it goes over, and the profile as it is known now."""
 
+from typing import Literal
+
 from msgspec.structs import replace
 
 from dragoman.dialects import CANONICAL, USUAL, find_dialect
 from dragoman.dialects._services import ListedModel
 from dragoman.exchange import ClientRequest, Destination, UpstreamCall, make_destination, write_call
-from dragoman.notes import Notes
+from dragoman.model.request import ReasoningSetting
+from dragoman.notes import Note, Notes
 from dragoman.passes.emulate import split_choices
 from dragoman.passes.profile import Profile
 from dragoman.upstream.profiles import choose_dialect as dialect_of_model
@@ -27,8 +30,21 @@ def render(
         request = replace(client_request.request, model=target.model, stream=stream or client_request.request.stream)
         canonical = find_dialect(CANONICAL)
         return UpstreamCall(dialect=canonical, path="", body=b"", headers={}, notes=notes, request=request)
+    if target.effort is not None:
+        client_request = _with_effort(client_request, target.effort, notes)
     destination = find_destination(state, client_request.dialect.name, target.model)
     return write_call(client_request, destination, notes, stream=stream)
+
+
+def _with_effort(client_request: ClientRequest, effort: str, notes: Notes) -> ClientRequest:
+    """A name such as gpt-5.5-low says how much to think, whatever the client says for every model."""
+    asked = client_request.request.reasoning or ReasoningSetting()
+    if asked.effort not in (None, effort) or asked.budget is not None:
+        notes.extend([Note("altered", "/model", f"the model's name asks for effort {effort}")])
+    mode: Literal["on", "off"] = "off" if effort == "none" else "on"
+    setting = replace(asked, mode=mode, effort=None if effort == "none" else effort, budget=None)
+    request = replace(client_request.request, reasoning=setting)
+    return replace(client_request, request=request, same_wire=False)
 
 
 def find_destination(state: UpstreamState, client: str, model: str) -> Destination:

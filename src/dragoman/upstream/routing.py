@@ -1,29 +1,90 @@
-"""Which upstreams a model name means, in which order. The dice are an argument.
+"""Which upstreams a request means, in which order. The dice are an argument.
 
+a rule             [[route]] over what the request shows: see RouteRule
 an alias           the models it stands for: fast = "gemini/gemini-2.5-flash"
+a wildcard alias   "claude-*" = "gpt-5.5"; of several that fit, the one with most letters of its own
 a listed model     the upstreams that list it, in order, or by weight
 upstream/model     that upstream
+model-effort       gpt-5.5-low is gpt-5.5 thinking a little, if no model of that whole name is known
 a known prefix     upstreams of that kind; profiles.toml has the prefixes (gpt- means openai)
-any other name     the first upstream
+a dated name       the same model with another date, or without one, if an upstream lists that
+any other name     nothing, or the first upstream where the configuration says so (seed 003)
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
 
 from msgspec import Struct
 
+from dragoman.model.effort import EFFORTS
+from dragoman.model.messages import Image, Part, ToolResult
+from dragoman.model.request import Request, ServerTool
+from dragoman.passes.parameters import estimate
+from dragoman.passes.server_tools import read_search
+from dragoman.upstream.known_models import find_known
 from dragoman.upstream.profiles import Rows, kinds_of_model
 from dragoman.upstream.spec import DEMO, Target, Upstream
 
 _LEGAL = re.compile(r"[A-Za-z0-9._:@/+\-]{1,200}")
+_EFFORT = re.compile(rf"(.+)-(none|{'|'.join(EFFORTS)})")
+_DATE = re.compile(r"(.+?)[-@](?:\d{8}|\d{4}-\d{2}-\d{2})")
+
+
+class RouteCondition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a request must show. None is: whatever it is."""
+
+    model: tuple[str, ...] = ()  # names with * and ?; agents call their small model for work in the background
+    thinking: bool | None = None
+    images: bool | None = None
+    web_search: bool | None = None
+    tools: bool | None = None
+    tokens_over: int | None = None  # of the prompt, estimated
+
+    def fits(self, request: Request) -> bool:
+        return (
+            (not self.model or any(fnmatchcase(request.model, pattern) for pattern in self.model))
+            and self.thinking in (None, _thinks(request))
+            and self.tools in (None, bool(request.tools))
+            and (self.web_search is None or self.web_search is _searches(request))
+            and (self.images is None or self.images is _shows_images(request))
+            and (self.tokens_over is None or estimate(request) > self.tokens_over)
+        )
+
+
+class RouteRule(Struct, frozen=True, kw_only=True):
+    """[[route]] of the configuration. The first rule that fits a request chooses its models."""
+
+    when: RouteCondition
+    to: tuple[str, ...]
+
+
+def _thinks(request: Request) -> bool:
+    asked = request.reasoning
+    return asked is not None and asked.mode != "off" and (asked.mode, asked.effort, asked.budget) != (None, None, None)
+
+
+def _shows_images(request: Request) -> bool:
+    return any(_has_image(message.parts) for message in request.messages)
+
+
+def _has_image(parts: Iterable[Part]) -> bool:
+    return any(isinstance(part, Image) or (isinstance(part, ToolResult) and _has_image(part.parts)) for part in parts)
+
+
+def _searches(request: Request) -> bool:
+    return any(isinstance(tool, ServerTool) and read_search(tool) is not None for tool in request.tools or ())
 
 
 class Routes(Struct, frozen=True, kw_only=True):
     """The model table of one configuration."""
 
     upstreams: tuple[Upstream, ...]
-    aliases: dict[str, tuple[str, ...]] = {}  # a name -> model names, tried in order
+    aliases: dict[str, tuple[str, ...]] = {}  # a name, perhaps with *, -> model names, tried in order
     listed: Mapping[str, Collection[str]] = {}  # upstream -> its models by its own list, if it has told them
+    rules: tuple[RouteRule, ...] = ()
+    fallback: bool = True  # a name that nothing knows goes to the first upstream
     rows: Rows | None = None
 
     def models_of(self, upstream: Upstream) -> Collection[str]:
@@ -38,31 +99,79 @@ class Routes(Struct, frozen=True, kw_only=True):
         return [upstream for upstream in self.upstreams if model in self.models_of(upstream)]
 
 
+class RouteChoice(Struct, frozen=True):
+    targets: list[Target]  # best first
+    why: str
+
+
 def is_legal_model(name: str) -> bool:
     """Whether a name is safe to send: it may become part of a URL (T38)."""
     return _LEGAL.fullmatch(name) is not None and not {"..", "."} & set(name.split("/"))
 
 
+def find_rule(routes: Routes, request: Request) -> int | None:
+    """The number of the first rule that fits."""
+    return next((i for i, rule in enumerate(routes.rules) if rule.when.fits(request)), None)
+
+
 def find_targets(routes: Routes, model: str, dice: Callable[[], float]) -> list[Target]:
-    """Every target for a model, best first. Empty only when there is no upstream at all."""
+    """Every target for a model, best first. Empty if no upstream serves it."""
+    return choose(routes, model, dice).targets
+
+
+def choose(routes: Routes, model: str, dice: Callable[[], float]) -> RouteChoice:
     name = plain_name(model, routes)
+    meant, why = _resolve_alias(routes, name)
+    return _choose_each(routes, meant, dice, why)
+
+
+def choose_by_rule(routes: Routes, rule: int, dice: Callable[[], float]) -> RouteChoice:
+    return _choose_each(routes, routes.rules[rule].to, dice, f"rule {rule + 1}: ")
+
+
+def _choose_each(routes: Routes, names: Sequence[str], dice: Callable[[], float], why: str) -> RouteChoice:
     found: list[Target] = []
-    for word in routes.aliases.get(name, (name,)):
-        found += [target for target in _find(routes, word, dice) if target not in found]
-    return found
+    reasons = []
+    for name in names:
+        one = _find(routes, name, dice)
+        found += [target for target in one.targets if target not in found]
+        reasons.append(f"{name} {one.why}")
+    return RouteChoice(found, why + "; ".join(reasons))
+
+
+def _resolve_alias(routes: Routes, name: str) -> tuple[tuple[str, ...], str]:
+    if name in routes.aliases:
+        return routes.aliases[name], f"alias {name}: "
+    fitting = [pattern for pattern in routes.aliases if "*" in pattern and fnmatchcase(name, pattern)]
+    if not fitting:
+        return (name,), ""
+    pattern = max(fitting, key=lambda known: len(known.replace("*", "")))
+    start, _, end = pattern.partition("*")
+    rest = name[len(start) : len(name) - len(end)] if "*" not in end else name
+    return tuple(word.replace("*", rest) for word in routes.aliases[pattern]), f"alias {pattern}: "
 
 
 def list_models(routes: Routes) -> dict[str, str]:
-    """Every name a client may ask for -> the upstream it goes to first."""
+    """Every name a client may ask for -> the upstream it goes to first. A wildcard is no name."""
     names: dict[str, str] = {}
     for upstream in routes.upstreams:
         for model in routes.models_of(upstream):
             found = routes.serving(model)
             names.setdefault(model if found else f"{upstream.name}/{model}", upstream.name)
     for alias, meant in routes.aliases.items():
-        first = _find(routes, meant[0], lambda: 0.0) if meant else []
-        names.setdefault(alias, first[0].upstream.name if first else "")
+        first = _find(routes, meant[0], lambda: 0.0).targets if meant and "*" not in alias else []
+        if first:
+            names.setdefault(alias, first[0].upstream.name)
     return names
+
+
+def find_nearest(routes: Routes, name: str) -> list[str]:
+    """Names that look like one that is not known: for an error that helps."""
+    known = [*list_models(routes)]
+    lower = {model.lower(): model for model in known}
+    close = [lower[near] for near in get_close_matches(name.lower(), lower, n=3, cutoff=0.6)]
+    family = re.split(r"[:@]", name)[0]
+    return list(dict.fromkeys([*close, *(model for model in known if family and model.startswith(family))]))[:3]
 
 
 def plain_name(model: str, routes: Routes) -> str:
@@ -75,18 +184,51 @@ def plain_name(model: str, routes: Routes) -> str:
     return name if known else short
 
 
-def _find(routes: Routes, name: str, dice: Callable[[], float]) -> list[Target]:
+def _find(routes: Routes, name: str, dice: Callable[[], float]) -> RouteChoice:
     exact = routes.serving(name)
     if exact:
-        return [Target(upstream, name) for upstream in weigh(exact, dice)]
+        return RouteChoice([Target(upstream, name) for upstream in weigh(exact, dice)], "is listed")
     first, _, rest = name.partition("/")
-    if rest:
-        for upstream in routes.upstreams:
-            if upstream.name == first:
-                return [Target(upstream, rest)]
-    by_prefix = _by_prefix(routes, name)
-    chosen = by_prefix or routes.upstreams[:1]
-    return [Target(upstream, _own_model(upstream, name)) for upstream in chosen]
+    for upstream in routes.upstreams:
+        if rest and upstream.name == first:
+            return RouteChoice([Target(upstream, rest)], "names its upstream")
+    found = _with_effort(routes, name, dice)
+    if found is not None:
+        return found
+    if by_prefix := _by_prefix(routes, name):
+        return RouteChoice([Target(upstream, name) for upstream in by_prefix], "has a known prefix")
+    if same := _other_date(routes, name):
+        return RouteChoice([Target(upstream, same) for upstream in routes.serving(same)], f"is {same} of another date")
+    if routes.upstreams and (routes.fallback or all(upstream.kind == DEMO for upstream in routes.upstreams)):
+        upstream = routes.upstreams[0]
+        return RouteChoice(
+            [Target(upstream, _own_model(upstream, name))], "is not known and goes to the first upstream"
+        )
+    return RouteChoice([], "is not known")
+
+
+def _with_effort(routes: Routes, name: str, dice: Callable[[], float]) -> RouteChoice | None:
+    split = _EFFORT.fullmatch(name)
+    if split is None or _is_known(routes, name) or not _is_known(routes, split[1]):
+        return None
+    found = _find(routes, split[1], dice)
+    targets = [Target(target.upstream, target.model, split[2]) for target in found.targets]
+    return RouteChoice(targets, f"is {split[1]} with effort {split[2]}, which {found.why}") if targets else None
+
+
+def _is_known(routes: Routes, name: str) -> bool:
+    """Whether there is such a model, here or at the vendor whose models have such names."""
+    return bool(routes.serving(name)) or any(
+        find_known(kind, name, routes.rows) is not None for kind in kinds_of_model(name, routes.rows)
+    )
+
+
+def _other_date(routes: Routes, name: str) -> str | None:
+    dated = _DATE.fullmatch(name)
+    if dated is not None and routes.serving(dated[1]):
+        return dated[1]
+    every = {model for upstream in routes.upstreams for model in routes.models_of(upstream) if model.startswith(name)}
+    return max((model for model in every if (found := _DATE.fullmatch(model)) and found[1] == name), default=None)
 
 
 def _by_prefix(routes: Routes, name: str) -> list[Upstream]:

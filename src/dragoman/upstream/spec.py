@@ -53,3 +53,4 @@ class Target(Struct, frozen=True):
 
     upstream: Upstream
     model: str
+    effort: str | None = None  # how much it shall think, if the name that was asked for says so

@@ -1,0 +1,158 @@
+"""Which upstream a request reaches: never the wrong one, by the rules of the configuration, and the same one again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.errors import ConfigError
+from dragoman.gateway.config import load_settings
+from dragoman.upstream.routing import RouteCondition, RouteRule
+from tests.gateway.house import faultline, open_house, upstream
+from tests.gateway.test_faults import GOOD
+from tests.gateway.web import post
+from tests.upstream.test_model_lists import SHOWN, answer_json
+
+USER = [{"role": "user", "content": "hi"}]
+DOORS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": ("/v1/chat/completions", {"messages": USER}),
+    "responses": ("/v1/responses", {"input": "hi"}),
+    "anthropic": ("/v1/messages", {"messages": USER, "max_tokens": 9}),
+    "gemini": ("/v1beta/models/gpt-5.6:generateContent", {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}),
+    "ollama": ("/api/chat", {"messages": USER, "stream": False}),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_model_that_nothing_serves_is_an_error_that_helps_and_no_prompt_leaves(door: str) -> None:
+    path, body = DOORS[door]
+    with faultline(GOOD) as far, faultline(answer_json({"/api/tags": {"models": []}})) as near:
+        cloud = upstream("cloud", "openai_chat", far.url, models=("gpt-5.5",))
+        local = upstream("ollama", "ollama", near.url, models=())
+        with open_house(cloud, local, fallback=False, ask_models=True) as house:
+            got = post(house.url, path, {"model": "gpt-5.6", **body})
+            assert got.status == 404
+            assert "the nearest are gpt-5.5" in got.text
+            assert "the upstreams are cloud, ollama" in got.text
+        assert [seen.path for seen in far.seen if seen.method == "POST"] == []
+        assert "/api/tags" in [seen.path for seen in near.seen]
+
+
+def test_a_model_pulled_after_the_start_is_found_by_the_request_that_asks_for_it() -> None:
+    tags: list[dict[str, str]] = []
+    with (
+        faultline(GOOD) as far,
+        faultline(answer_json({"/api/tags": {"models": tags}, "/api/show": SHOWN})) as near,
+        open_house(
+            upstream("cloud", "openai_chat", far.url, models=("gpt-5.5",)),
+            upstream("ollama", "ollama", near.url, models=()),
+            fallback=False,
+            ask_models=True,
+        ) as house,
+    ):
+        tags.append({"name": "llama3.2:3b", "digest": "d"})
+        post(house.url, "/v1/chat/completions", {"model": "llama3.2:3b", "messages": USER})
+        assert near.seen[-1].path == "/api/chat"
+        assert [seen.path for seen in far.seen if seen.method == "POST"] == []
+
+
+def test_a_name_with_an_effort_asks_for_that_effort() -> None:
+    with faultline(GOOD) as line, open_house(upstream("one", "openai_chat", line.url, models=("gpt-5.5",))) as house:
+        post(house.url, "/v1/messages", {"model": "gpt-5.5-low", "messages": USER, "max_tokens": 9})
+        sent = json.loads(line.seen[0].body)
+        assert (sent["model"], sent["reasoning_effort"]) == ("gpt-5.5", "low")
+
+
+def rule(to: str, **when: Any) -> RouteRule:
+    return RouteRule(when=RouteCondition(**when), to=(to,))
+
+
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+
+
+def test_a_rule_moves_a_conversation_and_it_stays_there() -> None:
+    with faultline(GOOD) as one, faultline(GOOD) as two:
+        upstreams = (upstream(n, "openai_chat", f.url, models=(n,)) for n, f in (("one", one), ("two", two)))
+        with open_house(*upstreams, rules=(rule("two", images=True), rule("two", tokens_over=100_000))) as house:
+
+            def talk(*more: dict[str, Any]) -> list[int]:
+                post(house.url, "/v1/chat/completions", {"model": "one", "messages": [*USER, *more]})
+                return [len(one.seen), len(two.seen)]
+
+            answer = {"role": "assistant", "content": "yes"}
+            assert talk() == [1, 0]
+            assert talk(answer, {"role": "user", "content": [PICTURE]}) == [1, 1]
+            assert talk(answer, {"role": "user", "content": "and now?"}) == [1, 2]  # its cache is there
+            assert talk() == [2, 2]  # a new conversation that begins alike
+
+
+def test_a_conversation_stays_at_the_upstream_that_the_weights_chose_first() -> None:
+    with faultline(GOOD) as one, faultline(GOOD) as two:
+        upstreams = [
+            upstream(name, "openai_chat", line.url, models=("m",), weight=weight)
+            for name, line, weight in (("one", one, 1.0), ("two", two, 2.0))
+        ]
+        with open_house(*upstreams) as house:
+            rolls = iter((0.9, 0.0, 0.0))
+            house.gateway.dice = lambda: next(rolls)
+            for turns in (USER, [*USER, {"role": "assistant", "content": "yes"}, *USER]):
+                post(house.url, "/v1/chat/completions", {"model": "m", "messages": turns})
+            assert (len(one.seen), len(two.seen)) == (0, 2)
+
+
+# ---------------------------------------------------------------- the file
+
+KEYS = {"GEMINI_API_KEY": "g-0123456789abcdef", "DRAGOMAN_NO_PROBE": "1"}
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "fallback"),
+    [
+        ("port = 8080\n", ["gemini"], False),
+        ("port = 8080\ndiscover = false\n", ["demo"], False),
+        ("demo = true\n", ["demo"], False),
+        ('[providers.x]\nbase_url = "http://x.test/v1"\n', ["x"], True),  # one provider
+        ('discover = true\n[providers.x]\nbase_url = "http://x.test/v1"\n', ["x", "gemini"], False),
+        (
+            '[providers.x]\nbase_url = "http://x.test/v1"\n[providers.y]\nbase_url = "http://y.test"\n',
+            ["x", "y"],
+            False,
+        ),
+        (
+            'http_port = 1\n[providers.x]\nbase_url = "http://x.test/v1"\n[providers.y]\nbase_url = "http://y.test"\n',
+            ["x", "y"],
+            True,
+        ),
+        (
+            'fallback = "first"\n[providers.x]\nbase_url = "http://x.test"\n[providers.y]\nbase_url = "http://y.test"\n',
+            ["x", "y"],
+            True,
+        ),
+    ],
+)
+def test_a_file_says_where_unknown_models_go_and_whether_to_look_for_providers(
+    text: str, names: list[str], fallback: bool, tmp_path: Path
+) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(text)
+    settings = load_settings(file, KEYS)
+    assert [one.name for one in settings.upstreams] == names
+    assert settings.fallback is fallback
+
+
+def test_rules_are_read_and_what_is_wrong_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text('[[route]]\nwhen = { model = "*haiku*", tokens_over = 60000 }\nto = ["a", "b"]\n')
+    (one,) = load_settings(file, KEYS).rules
+    assert (one.when.model, one.when.tokens_over, one.to) == (("*haiku*",), 60_000, ("a", "b"))
+    for text, key in (
+        ('[[route]]\nwhen = { pictures = true }\nto = "a"\n', "route.0.when.pictures"),
+        ("[[route]]\nwhen = { images = true }\n", "route.0.to"),
+        ('[[route]]\nwhen = { images = 3 }\nto = "a"\n', "route.0.when.images"),
+        ('fallback = "second"\n', "fallback"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError) as caught:
+            load_settings(file, KEYS)
+        assert caught.value.key == key
