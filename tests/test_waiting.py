@@ -18,11 +18,14 @@ INSTEAD = (
 # file -> how many sleeps, and what they are
 ALLOWED: dict[str, tuple[int, str]] = {
     "agent/test_driver.py": (1, "a model that is as slow as its script says"),
+    "engines/test_valkey_limits.py": (3, "moments of Valkey's clock, and a wait in which nothing may be asked"),
     "gateway/held_time.py": (1, "polls whether the test lets a pause end"),
     "gateway/house.py": (2, "a scripted answer's pauses; a server that polls whether it should end"),
+    "gateway/stalls.py": (1, "lets a request end after its answer was written"),
     "gateway/test_abuse.py": (1, "an upstream that drips"),
     "gateway/test_client_connection.py": (1, "a client that reads slowly"),
     "gateway/test_faults.py": (2, "an upstream that resets after its head, and one whose head trickles"),
+    "gateway/test_stalls.py": (1, "lets the loop run while a stream is being stopped"),
     "gateway/test_unreachable.py": (1, "an upstream that works for a while"),
     "mcp/test_faults.py": (1, "samples the memory in use"),
     "mcp/test_stdio.py": (1, "processes are killed at moments of a fixed dice"),
