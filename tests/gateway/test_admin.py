@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dragoman import cli
 from dragoman.accounts import bookkeeper
 from dragoman.accounts.prices import read_price
 from dragoman.gateway.admin_routes import CALLS, openapi
@@ -126,3 +127,32 @@ def test_the_document_describes_every_call_and_its_references_hold(tmp_path: Pat
     assert used == names
     with open_admin(tmp_path) as admin:
         assert admin.get("/openapi.json") == json.loads(text)
+
+
+def test_the_commands_speak_to_a_gateway_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with open_admin(tmp_path) as admin:
+        monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path / "elsewhere"))
+        monkeypatch.setenv("DRAGOMAN_ADMIN_URL", admin.house.url)
+        monkeypatch.setenv("DRAGOMAN_ADMIN_KEY", admin._key)
+
+        def run(*words: str) -> str:
+            assert cli.main(list(words)) == 0, capsys.readouterr().err
+            return capsys.readouterr().out
+
+        key = run("keys", "new", "--name", "ada", "--team", "web", "--rpm", "5").strip()
+        key_id = key.split("-")[1]
+        run("teams", "set", "web", "--tpm", "900")
+        assert "web  1 key  tpm 900" in run("teams", "list")
+        assert chat(admin.house.url, key).status == 200
+        assert "rpm 7" in run("keys", "edit", key_id, "--rpm", "7")
+        wait_until(
+            lambda: "0.015 USD" in run("usage", "--by", "key", "--where", "key=ada"), "the request in the report"
+        )
+        run("keys", "revoke", key_id)
+        assert "revoked" in run("keys", "show", key_id)
+        assert "boss  key revoke" in run("usage", "--audit")
+        assert not (tmp_path / "elsewhere").exists()
+        monkeypatch.setenv("DRAGOMAN_ADMIN_KEY", key)
+        assert cli.main(["keys", "list"]) == 1

@@ -1,22 +1,27 @@
 """Keys with limits, prices and budgets, as a client of the gateway meets them."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+import dragoman
 from dragoman import cli
 from dragoman.accounts import bookkeeper
-from dragoman.accounts.grants import Grant, GrantChange
+from dragoman.accounts.grants import Grant, GrantChange, make_holder
 from dragoman.accounts.ledger import LedgerRow, SqliteLedger
-from dragoman.accounts.prices import read_price
+from dragoman.accounts.prices import Cost, read_price
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import read_settings
 from dragoman.gateway.key_store import KeyChange, SqliteKeyStore
 from dragoman.gateway.team_settings import BudgetSettings, LedgerSettings, TeamSettings
+from dragoman.mcp.toolbox import McpToolbox
+from dragoman.model.messages import ToolCall
 from tests.gateway.house import Script, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import chunk
 from tests.gateway.web import Got, get, post
@@ -159,6 +164,54 @@ def test_the_cost_of_an_answer_is_in_its_header_and_in_the_ledger(office: Open, 
         assert (row.upstream, row.model, row.input, row.output) == ("up", "up-model", 10, 5)
         assert (row.cost, row.currency, row.status, row.estimated) == (15_000, "USD", 200, False)
         assert (row.tries, len(row.attempts), row.bodies) == (1, 1, "")
+
+
+def test_a_converted_stream_says_its_cost_at_its_end(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada")
+    usage = b'data: {"choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}\n\n'
+    with office(stream(chunk("hi"), chunk(finish="stop"), usage, b"data: [DONE]\n\n")) as here:
+        body = {"model": "up-model", "max_tokens": 5, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+        said = post(here.url, "/v1/messages", body, {"x-api-key": key})
+        assert said.text.endswith(f": x-dragoman-cost {COST}\n\n")
+        assert here.rows(1)[0].cost == 15_000
+
+
+def test_a_client_of_the_gateway_hears_the_cost(office: Open, store: SqliteKeyStore) -> None:
+    key = store.new("ada")
+    with office() as here, dragoman.Client(base_url=here.url, api_key=key, env={}) as client:
+        assert client.chat("up-model", "hi").cost == Cost(15_000, "USD")
+
+
+def test_a_key_lists_and_calls_only_its_tools() -> None:
+    holder = make_holder(
+        "x", "ada", Grant(tools=("files/read*", "time/*")), team="web", team_grant=Grant(tools=("files/*",))
+    )
+    assert holder.may_call("files", "read_file")
+    assert not holder.may_call("files", "write")
+    assert not holder.may_call("time", "now"), "its team has no such server"
+    assert (holder.may_reach("files"), holder.may_reach("time")) == (True, False)
+    box = McpToolbox([Shelf()], holder.may_call)  # type: ignore[list-item]  # as much of a server as it asks for
+    tools = asyncio.run(box.list_tools())
+    assert [tool.name for tool in tools] == ["files__read"]
+    refused = asyncio.run(box.run(ToolCall(id="1", name="files__write", arguments="{}")))
+    assert refused.failed
+    box._tool_ids = {"files__write": ("files", "write")}  # a list from before
+    assert asyncio.run(box.run(ToolCall(id="1", name="files__write", arguments="{}"))).failed
+
+
+class Shelf:
+    """A server with two tools, none of which may be called."""
+
+    spec, withheld, health = SimpleNamespace(name="files"), frozenset[str](), "up"
+
+    async def list_tools(self) -> list[Any]:
+        def make(name: str) -> Any:
+            return SimpleNamespace(name=name, to_tool=lambda legal: SimpleNamespace(name=legal))
+
+        return [make("read"), make("write")]
+
+    async def call(self, *_: Any) -> Any:
+        raise AssertionError("it was called")
 
 
 def test_an_unknown_price_is_no_cost_at_all(office: Open, store: SqliteKeyStore) -> None:

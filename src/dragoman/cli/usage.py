@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from dragoman.cli.style import paint
+from dragoman.errors import ConfigError
 
 NAME = "usage"
 HELP = "show what was used and what it cost"
@@ -27,15 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     try:
         return act(args)
-    except (OSError, ValueError) as error:
+    except (ConfigError, OSError, ValueError) as error:
         print(f"{paint('dragoman usage:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return 1
 
 
 def act(args: argparse.Namespace) -> int:
     from dragoman.accounts import usage
-    from dragoman.cli.admin import find_folder, open_database, open_store
-    from dragoman.gateway.engines import open_ledger
+    from dragoman.cli.admin import open_reports, open_store
 
     if args.audit:
         for row in open_store().read_audit(1000):
@@ -48,7 +48,7 @@ def act(args: argparse.Namespace) -> int:
     until = usage.read_since(args.until, now) if args.until else now
     by = [word.strip() for word in args.by.split(",") if word.strip()]
     where = read_where(args.where)
-    store = open_ledger(find_folder(), open_database(), read_only=True)
+    store = open_reports()
     try:
         if args.export is not None:
             count = usage.export(usage.all_rows(store, since, until, where), args.export)

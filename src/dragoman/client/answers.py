@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar, cast
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from dragoman.accounts.prices import Cost
 from dragoman.agent.steps import Stopped, StopReason
 from dragoman.client.outputs import parse
 from dragoman.errors import DragomanError, UpstreamError
@@ -25,11 +26,25 @@ class Answer(Generic[T_co]):
     """One answer. `reply` holds all of it. The other properties are shortcuts to its parts. `Answer[City]` is what
     `chat(..., output=City)` returns: its `parsed` is a City."""
 
-    def __init__(self, reply: Reply, *, notes: tuple[Note, ...] = (), upstream: str = "", output: Any = None) -> None:
+    def __init__(
+        self,
+        reply: Reply,
+        *,
+        notes: tuple[Note, ...] = (),
+        upstream: str = "",
+        output: Any = None,
+        costs: Callable[[], Cost | None] = lambda: None,
+    ) -> None:
         self.reply = reply
+        self._costs = costs
         self.notes = notes  # losses and changes in the request and in the reply
         self.upstream = upstream  # the name of the upstream that answered
         self._output = output
+
+    @property
+    def cost(self) -> Cost | None:
+        """What it cost, in whole micro-units of a currency; None if that is unknown."""
+        return self._costs()
 
     @property
     def _choice(self) -> Choice:

@@ -5,12 +5,15 @@ import os
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.accounts.money import read_currency, read_micros
+from dragoman.accounts.prices import Cost, PriceTable, count_cost
 from dragoman.agent.driver import run_loop
 from dragoman.agent.steps import Limits, Step, Stopped
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer
@@ -42,6 +45,7 @@ from dragoman.upstream.upstream_state import UpstreamState
 T = TypeVar("T")
 Texts: TypeAlias = str | list[str] | tuple[str, ...]
 TIMEOUT_S = 600.0
+COST_HEADER = "x-dragoman-cost"  # of a gateway
 OUR_MESSAGE_START = "the upstream"  # our own messages about an upstream begin with this
 
 
@@ -178,10 +182,11 @@ class AsyncClient:
         """The tool loop: asks the model, runs the tools it calls, sends the results, until it calls no more."""
         built = build(model, prompt, more, output)
         notes: list[Note] = []
-        async with aclosing(self._loop(built, limits, notes, stream=False)) as steps:
+        costs: list[Cost | None] = []
+        async with aclosing(self._loop(built, limits, notes, stream=False, costs=costs)) as steps:
             async for step in steps:
                 if isinstance(step, Stopped):
-                    return finish_run(step, notes, built)
+                    return finish_run(step, notes, built, costs)
         raise UpstreamError(Failure(kind="unknown", message="the tool loop ended without a result"))
 
     async def run_steps(
@@ -194,9 +199,15 @@ class AsyncClient:
                 yield step
 
     def _loop(
-        self, built: BuiltRequest, limits: Limits | None, notes: list[Note], *, stream: bool
+        self,
+        built: BuiltRequest,
+        limits: Limits | None,
+        notes: list[Note],
+        *,
+        stream: bool,
+        costs: list[Cost | None] | None = None,
     ) -> AsyncGenerator[Step, None]:
-        return run_loop(_LoopModel(self, built, notes, stream), built.toolbox, built.request, limits)
+        return run_loop(_LoopModel(self, built, notes, stream, costs), built.toolbox, built.request, limits)
 
     async def speak(
         self,
@@ -359,8 +370,16 @@ class AsyncClient:
 class _LoopModel:
     """The model that the agent loop asks: this client."""
 
-    def __init__(self, client: AsyncClient, built: BuiltRequest, notes: list[Note], stream: bool) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        built: BuiltRequest,
+        notes: list[Note],
+        stream: bool,
+        costs: list[Cost | None] | None = None,
+    ) -> None:
         self._client, self._built, self._notes, self._stream = client, built, notes, stream
+        self._costs: list[Cost | None] = [] if costs is None else costs  # of each turn
         self._turn_notes: tuple[Note, ...] = ()  # of the last turn
 
     async def ask(self, request: Request) -> AsyncIterator[Event]:
@@ -378,6 +397,7 @@ class _LoopModel:
                     yield event
         finally:
             self._client.close_answer(open_answer)
+            self._costs.append(find_cost(open_answer, open_answer.usage))
             self._turn_notes = notes_of(open_answer)
             self._notes.extend(note for note in self._turn_notes if note not in self._notes)
 
@@ -405,14 +425,34 @@ def whole_reply(open_answer: OpenAnswer) -> Reply:
 
 
 def finish_chat(reply: Reply, open_answer: OpenAnswer, built: BuiltRequest) -> Answer[Any]:
-    return Answer(reply, notes=notes_of(open_answer), upstream=open_answer.target.upstream.name, output=built.output)
+    upstream, costs = open_answer.target.upstream.name, partial(find_cost, open_answer, reply.usage)
+    return Answer(reply, notes=notes_of(open_answer), upstream=upstream, output=built.output, costs=costs)
 
 
-def finish_run(stopped: Stopped, notes: list[Note], built: BuiltRequest) -> RunAnswer[Any]:
+def find_cost(open_answer: OpenAnswer, usage: Usage | None) -> Cost | None:
+    """As a gateway says it, or by our own prices."""
+    said = open_answer.headers.get(COST_HEADER)
+    if said is not None:
+        with suppress(ValueError):
+            amount, currency = said.split(" ")
+            return Cost(read_micros(amount), read_currency(currency))
+    target = open_answer.target
+    return count_cost(PriceTable().find(target.upstream.name, target.upstream.kind, target.model), usage)
+
+
+def add_costs(costs: list[Cost | None]) -> Cost | None:
+    """The sum over turns; None if one of them is unknown, or if they are in two currencies."""
+    known = [cost for cost in costs if cost is not None]
+    if not known or len(known) < len(costs) or len({cost.currency for cost in known}) > 1:
+        return None
+    return Cost(sum(cost.micros for cost in known), known[0].currency)
+
+
+def finish_run(stopped: Stopped, notes: list[Note], built: BuiltRequest, costs: list[Cost | None]) -> RunAnswer[Any]:
     """A loop that reached a limit has an answer. A loop whose model failed raises."""
     if stopped.failure is not None:
         raise UpstreamError(stopped.failure)
-    return RunAnswer(stopped, notes=tuple(notes), output=built.output)
+    return RunAnswer(stopped, notes=tuple(notes), output=built.output, costs=partial(add_costs, costs))
 
 
 def _read_note(row: JsonObject) -> Note:

@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import tomllib
 from collections.abc import Callable
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,16 @@ from urllib.parse import parse_qs
 import msgspec
 from msgspec import Struct
 
-from dragoman.accounts import budgets, ledger, usage
+from dragoman.accounts import budgets, usage
 from dragoman.accounts.grants import NO_GRANT, Account, Grant, GrantChange, make_holder
-from dragoman.accounts.ledger import Page, SqliteLedger, Sums
+from dragoman.accounts.ledger import Ledger, Page, Sums
 from dragoman.accounts.money import write_amount, write_time
 from dragoman.dialects import USUAL, find_dialect
 from dragoman.dialects._base import Door
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import read_body
+from dragoman.gateway.engines import open_budgets, open_ledger
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.key_store import AuditRow, KeyChange, KeyRow, KeyStore
 from dragoman.gateway.routes import Match, Route
@@ -228,11 +230,8 @@ def _missing(kind: str, name: str) -> Any:
 def list_budgets(asked: Asked) -> Budgets:
     accounts = list(_accounts(asked).values())
     now = asked.gateway.wall()
-    store = budgets.SqliteBudgets(asked.folder / budgets.FILE)
-    try:
+    with closing(open_budgets(asked.folder, asked.gateway.database)) as store:
         found = store.read(budgets.make_lines(accounts, now))
-    finally:
-        store.close()
     return Budgets(budgets=[_budget(account, spent, now) for account, spent in zip(accounts, found, strict=True)])
 
 
@@ -272,15 +271,8 @@ def read_ledger(asked: Asked) -> Page:
         return store.page(since, until, where, asked.query.get("cursor", ""), _number(asked, "limit", USUAL_ROWS))
 
 
-class _ledger:  # a context manager
-    def __init__(self, asked: Asked) -> None:
-        self._store = SqliteLedger(asked.folder / ledger.FILE)
-
-    def __enter__(self) -> SqliteLedger:
-        return self._store
-
-    def __exit__(self, *_: object) -> None:
-        self._store.close()
+def _ledger(asked: Asked) -> closing[Ledger]:
+    return closing(open_ledger(asked.folder, asked.gateway.database))
 
 
 def _span(asked: Asked) -> tuple[float, float, dict[str, str]]:

@@ -105,7 +105,7 @@ class StreamWriter:
                     await write(out)
                 if self._ended:
                     break
-            if out := self._close() + self._late_notes():
+            if out := self._close() + self._late_notes() + self._late_cost():
                 await write(out)
         finally:
             self._clean_up()
@@ -241,6 +241,13 @@ class StreamWriter:
             return b""
         said = write_notes(notes[self._notes_sent :], canonical=HOP in self.scope.http.headers)
         return f": x-dragoman-notes {said}\n\n".encode()
+
+    def _late_cost(self) -> bytes:
+        """What an answer cost is known when headers are long sent. A provider's own bytes stay as they are."""
+        if self._as_is or not self._finished or not self.scope.dialect.ping:
+            return b""
+        cost = self.scope.cost
+        return f": x-dragoman-cost {cost}\n\n".encode() if cost is not None and cost.micros else b""
 
     def _complete(self, start: ReplyStart) -> ReplyStart:
         """Adds what the encoder cannot know: the id, the time, and about how many tokens were read."""
