@@ -77,7 +77,7 @@ class SqliteResponseStore(SqliteStore):
 
     def put(self, owner: str, stored: StoredResponse) -> bool:
         """False if it is too large to be kept."""
-        row = dump_json(stored)  # JSON, because what was said may hold numbers of any size and half an emoji
+        row = write_row(stored)
         if len(row) > MAX_ROW_BYTES:
             return False
         self._ask(lambda db: self._insert(db, (owner, stored.id, stored.created, row)))
@@ -93,13 +93,13 @@ class SqliteResponseStore(SqliteStore):
     def get(self, owner: str, response_id: str) -> StoredResponse | None:
         asked = "select row from responses where owner = ? and id = ?"
         found = self._ask(lambda db: db.execute(asked, (owner, response_id)).fetchone())
-        return None if found is None else _read(found[0])
+        return None if found is None else read_row(found[0])
 
     def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
         """Those whose id begins so, the youngest first."""
         asked = "select row from responses where owner = ? and id >= ? and id < ? order by created desc limit ?"
         rows = self._ask(lambda db: db.execute(asked, (owner, prefix, prefix + "\x7f", most)).fetchall())
-        return [found for row in rows if (found := _read(row[0])) is not None]
+        return [found for row in rows if (found := read_row(row[0])) is not None]
 
     def delete(self, owner: str, response_id: str) -> bool:
         return self._ask(lambda db: self._delete(db, owner, response_id))
@@ -123,7 +123,11 @@ class SqliteResponseStore(SqliteStore):
             ) from error
 
 
-def _read(row: bytes) -> StoredResponse | None:
+def write_row(stored: StoredResponse) -> bytes:
+    return dump_json(stored)  # JSON, because what was said may hold numbers of any size and half an emoji
+
+
+def read_row(row: bytes) -> StoredResponse | None:
     """None if another version of ours wrote it."""
     try:
         return msgspec.json.decode(row, type=StoredResponse)

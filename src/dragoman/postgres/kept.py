@@ -7,9 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-import msgspec
-
-from dragoman.gateway.response_store import MAX_ROW_BYTES, StoredResponse, StoreUnavailable, store_unavailable
+from dragoman.gateway.response_store import (
+    MAX_ROW_BYTES,
+    StoredResponse,
+    StoreUnavailable,
+    read_row,
+    store_unavailable,
+    write_row,
+)
 from dragoman.gateway.state_store import LOOK_S
 from dragoman.gateway.state_store import MAX_ROW_BYTES as MAX_STATE_BYTES
 from dragoman.log_line import LogLine
@@ -51,10 +56,7 @@ class PostgresResponseStore:
 
     def put(self, owner: str, stored: StoredResponse) -> bool:
         """False if it is too large to be kept."""
-        try:
-            row = msgspec.msgpack.encode(stored)
-        except OverflowError:  # a number of more than 64 bits
-            return False
+        row = write_row(stored)
         if len(row) > MAX_ROW_BYTES:
             return False
         self._puts += 1
@@ -74,7 +76,7 @@ class PostgresResponseStore:
             return found
 
         row = self._run(work)
-        return None if row is None else msgspec.msgpack.decode(row, type=StoredResponse)
+        return None if row is None else read_row(row)
 
     def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
         """Those whose id begins so, the youngest first."""
@@ -83,7 +85,7 @@ class PostgresResponseStore:
             rows = await connection.fetch(_LIST, owner, prefix, prefix + "\x7f", most)
             return [row[0] for row in rows]
 
-        return [msgspec.msgpack.decode(row, type=StoredResponse) for row in self._run(work)]
+        return [found for row in self._run(work) if (found := read_row(row)) is not None]
 
     def delete(self, owner: str, response_id: str) -> bool:
         async def work(connection: Connection) -> bool:
