@@ -15,7 +15,7 @@ from dragoman.errors import UpstreamError
 from dragoman.upstream.http.dial import dial
 from dragoman.upstream.http.request import find_place, write_head
 from dragoman.upstream.spec import Timeouts
-from dragoman.upstream.transport import Opened, Transport
+from dragoman.upstream.transport import Opened, Transport, unreached
 from tests.waiting import NEVER_S, until
 
 PATIENT = Timeouts(connect_s=20.0, headers_s=20.0, idle_s=20.0)
@@ -424,3 +424,12 @@ def test_tls_is_spoken_to_trusted_servers_only(certificate: Path) -> None:
             await trusting.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "words", ["[SSL] tlsv1 alert no application protocol", "[SSL: NO_APPLICATION_PROTOCOL] refused"]
+)
+def test_a_handshake_without_a_common_protocol_is_an_http2_only_server(words: str) -> None:
+    """Python 3.11 gives such an error no `reason`: only the words of OpenSSL tell."""
+    assert unreached(ssl.SSLError(1, words)).code == "upstream_http2_only"
+    assert unreached(ssl.SSLError(1, "[SSL] certificate verify failed")).code == "upstream_tls"

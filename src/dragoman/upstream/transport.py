@@ -210,7 +210,7 @@ def unreached(error: OSError) -> Failure:
         case CertificateError():
             words = "the certificates of this upstream cannot be read: see ca_file, client_cert and client_key"
             return Failure(kind="server_error", status=502, code="upstream_tls", message=words)
-        case ssl.SSLError() if "ALPN" in (error.reason or "") or "NO_APPLICATION_PROTOCOL" in (error.reason or ""):
+        case ssl.SSLError() if _refuses_protocol(error):
             return http2_only()
         case ssl.SSLError():
             words = "the upstream's TLS is not to be trusted"
@@ -245,6 +245,12 @@ def hung_up(after_s: float) -> Failure:
     else:
         code, words = "upstream_gave_up", f"the upstream hung up after {after_s:.0f} s of work"
     return Failure(kind="server_error", status=502, code=code, message=words)
+
+
+def _refuses_protocol(error: ssl.SSLError) -> bool:
+    """Whether the server takes no protocol that was offered. Python 3.11 knows no name for it, only OpenSSL's words."""
+    said = str(error).lower().replace("_", " ")
+    return "alpn" in said or "no application protocol" in said
 
 
 def http2_only() -> Failure:
