@@ -7,7 +7,7 @@ step of the loop took, in CPU time of its thread: a busy machine makes that a li
 import gc
 import sys
 import time
-from asyncio import Handle, sleep
+from asyncio import Handle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -23,7 +23,7 @@ from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.model.request import Request
 from dragoman.notes import Notes
 from tests.gateway.house import House, faultline, open_house, say, stream, upstream
-from tests.waiting import NEVER_S
+from tests.waiting import NEVER_S, turns
 
 Make: TypeAlias = Callable[[str], JsonObject]
 PROMISE_S = 0.05  # "no request holds the loop for more than 50 ms, whatever it is"
@@ -60,8 +60,7 @@ class Meter:
         Handle._run = timed  # type: ignore[assignment, method-assign]
         try:
             yield
-            for _ in range(3):  # a request ends after its answer was written
-                house.loop.run(sleep(0.001))
+            house.loop.run(turns(20))  # a request ends after its answer was written
         finally:
             Handle._run = run  # type: ignore[method-assign]
 
@@ -104,7 +103,7 @@ def ask(door: str, text: str = "hi") -> JsonObject:
     return talk(door, [("user", [text])])
 
 
-def turns(count: int, size: int) -> list[tuple[str, list[str]]]:
+def talk_of(count: int, size: int) -> list[tuple[str, list[str]]]:
     return [("user" if i % 2 == 0 else "assistant", [f"{i} {'lorem ' * (size // 6)}"]) for i in range(count)]
 
 
@@ -170,10 +169,10 @@ REQUESTS: dict[str, Make] = {
     ),
     "a schema of 20,000 branches": lambda door: talk(door, [("user", ["x"])], [("f", branches(20_000))]),
     "30,000 parts": lambda door: talk(door, [("user", ["x"] * 29_000)]),
-    "10,000 turns": lambda door: talk(door, turns(9_999, 6)),
+    "10,000 turns": lambda door: talk(door, talk_of(9_999, 6)),
     "5,000 open calls": open_calls,
-    "a history of 1 MB": lambda door: talk(door, turns(501, 2_000)),
-    "a history of 30 MB": lambda door: talk(door, turns(9_999, 3_000)),
+    "a history of 1 MB": lambda door: talk(door, talk_of(501, 2_000)),
+    "a history of 30 MB": lambda door: talk(door, talk_of(9_999, 3_000)),
     "a text of 30 MB": lambda door: ask(door, "y" * 30_000_000),
     "50,000 stop sequences": lambda door: {
         **ask(door),

@@ -4,7 +4,6 @@ Measured in CPU time of the loop's thread, which a busy machine makes up to thre
 the promise. Before, the same requests took from 0.3 to 25 seconds. `python -m tests.gateway.stalls` tries all kinds.
 """
 
-import asyncio
 import threading
 
 import pytest
@@ -16,6 +15,7 @@ from dragoman.jsontypes import JsonObject, check_keys, dump_json
 from dragoman.upstream.attempts import BIG_BYTES, MANY_BRACES, MANY_COMMAS, MANY_REFERENCES, is_large
 from tests.gateway.house import faultline, open_house, say, stream, upstream
 from tests.gateway.stalls import PROMISE_S, REPLIES, REQUESTS, SCHEMA, Meter, ask, longest_step, pointing, post, talk
+from tests.waiting import turns
 
 BOUND_S = 3 * PROMISE_S
 
@@ -157,7 +157,7 @@ def test_a_stream_that_ends_by_a_shutdown_while_it_is_written_off_the_loop_says_
             if not reached.is_set() and threading.current_thread() is not house.loop._thread:
                 reached.set()
                 house.loop.loop.call_soon_threadsafe(self._stop)
-                house.loop.run(asyncio.sleep(0.01))
+                house.loop.run(turns(10))
             return out(self, piece)  # type: ignore[arg-type]
 
         monkeypatch.setattr(StreamWriter, "_out", slow)
