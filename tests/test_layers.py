@@ -52,6 +52,7 @@ RANKS = {
     "client": 7,
     "gateway": 7,
     "postgres": 7,
+    "otel": 7,
     "conformance": 7,
     "testing": 7,
     "cli": 8,
@@ -91,6 +92,7 @@ EXTRAS = {
     "testing": {"testing"},
     "valkey": {"valkey"},
     "postgres": {"postgres"},
+    "otel": {"otel"},
 }
 # Verification against scripted providers: the one module that needs two extras, and the commands load it when asked.
 NEEDS_TESTING_TOO = "conformance.verification"
@@ -99,6 +101,8 @@ IMPORTED_AS = {
     "jsonschema-rs": {"jsonschema_rs"},
     "backports.zstd": set[str](),  # by name, where there is no compression.zstd
     "redis[hiredis]": {"redis"},
+    "opentelemetry-sdk": {"opentelemetry"},
+    "opentelemetry-exporter-otlp-proto-http": {"opentelemetry"},
     "mcp": {"mcp", "mcp_types", "httpx2", "anyio"},  # with packages that mcp itself needs
 }
 # Imports on first use, which a smaller install goes without.
@@ -221,7 +225,7 @@ def test_an_extra_holds_nothing_that_its_rooms_do_not_import() -> None:
     for path in (SOURCE / PACKAGE).rglob("*.py"):
         used_by[name_module(path).split(".")[0]] |= {said.path[0] for said in read_imports(path.read_text("utf-8"))}
     assert used_by["gateway"] >= packages("fast") - packages("")
-    for extra in ("", "mcp", "testing", "valkey", "postgres"):
+    for extra in ("", "mcp", "testing", "valkey", "postgres", "otel"):
         rooms = EXTRAS[extra]
         used = set().union(*(used_by[room] for room in rooms))
         spare = packages(extra) - (packages("") if extra else packages(CORE)) - used - {"jsonschema_rs"}  # core's own

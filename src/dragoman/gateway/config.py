@@ -225,6 +225,8 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         store_rows=_store_rows(top),
         state_secret=top.text("state_secret").encode(),
         database=top.text("database"),
+        otel=top.text("otel"),
+        otel_content=top.flag("otel_content", default=False),
         state=top.text("state"),
         state_prefix=top.text("state_prefix", "dragoman"),
         on_state_loss=top.text("on_state_loss", "local_share"),

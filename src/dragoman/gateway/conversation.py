@@ -287,6 +287,7 @@ async def answer_with(scope: Scope) -> HttpResponse:
         raw=client_request.raw,
         tokens=len(client_request.raw) // CHARS_PER_TOKEN + (client_request.request.max_output or 0),
         attempts=scope.attempts,
+        trace=scope.trace.start_attempt if scope.trace is not None else None,
         keep_wire=scope.keep,
         large=scope.large,
     )

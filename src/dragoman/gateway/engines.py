@@ -22,6 +22,7 @@ from dragoman.gateway.settings import Settings
 from dragoman.gateway.state_store import SqliteStateStore, StateStore
 
 if TYPE_CHECKING:
+    from dragoman.otel.traces import Traces
     from dragoman.postgres.database import Database
     from dragoman.valkey.limits import ValkeyLimits
 
@@ -37,6 +38,8 @@ def check_engines(settings: Settings) -> None:
         _check(settings, "state", settings.state, STATE_SCHEMES, "redis", "valkey")
     if settings.database:
         _check(settings, "database", settings.database, DATABASE_SCHEMES, "asyncpg", "postgres")
+    if settings.otel:
+        _check(settings, "otel", settings.otel, ("http", "https"), "opentelemetry.sdk", "otel")
 
 
 def _check(settings: Settings, key: str, url: str, schemes: tuple[str, ...], package: str, extra: str) -> None:
@@ -44,8 +47,23 @@ def _check(settings: Settings, key: str, url: str, schemes: tuple[str, ...], pac
     parts = urlsplit(url)
     if parts.scheme not in schemes or not (parts.hostname or parts.path):
         raise ConfigError(file, key, f"expected {schemes[0]}://host:port/..., found {parts.scheme[:20]!r}")
-    if find_spec(package) is None:
+    if not _is_installed(package):
         raise ConfigError(file, key, f"needs a package that is not installed: pip install 'dragoman[{extra}]'")
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
+
+
+def open_traces(settings: Settings) -> "Traces | None":
+    if not settings.otel:
+        return None
+    from dragoman.otel.traces import Traces
+
+    return Traces(settings.otel, content=settings.otel_content)
 
 
 def find_database(env: Mapping[str, str]) -> str:

@@ -158,6 +158,7 @@ class UpstreamModel:
             client=scope.http.key_id or scope.http.client,
             tokens=count_estimate(request) + (request.max_output or 0),
             attempts=scope.attempts,
+            trace=scope.trace.start_attempt if scope.trace is not None else None,
             keep_wire=scope.keep,
         )
         try:
@@ -250,6 +251,7 @@ class LoopAnswer:
         show: ShowCalls = "nothing" if exact and wish.show == "text" else wish.show
         self._merger = TurnMerger(caller_tools=own, show_calls=show, describe=self._tell, final_text_only=exact)
         self._client_dialect, self._list_calls = scope.dialect, wish.calls
+        self._trace = scope.trace
         self._waiting: list[Event] = []
         self._over = False
         self._gone = False
@@ -332,6 +334,9 @@ class LoopAnswer:
                     self.failure = step.failure
             case CallFinished():
                 self.calls.append(step)
+                if self._trace is not None:
+                    name = self._toolbox.make_label(step.call.name)
+                    self._trace.add_tool(name, step.call.id, step.seconds, failed=bool(step.result.failed))
             case TurnEvent(turn=turn):
                 self.turns = turn
             case TurnFinished(notes=notes):

@@ -67,6 +67,7 @@ async def ask(
         deadline=scope.started + gateway.now.settings.deadline_s,
         client=http.key_id or http.client,
         attempts=scope.attempts,
+        trace=scope.trace.start_attempt if scope.trace is not None else None,
         large=http.large,
     )
     scope.answer = answer = await gateway.sender.ask(job)

@@ -32,6 +32,8 @@ FIXED = (
     "known_turns_bytes",
     "admin_port",
     "database",
+    "otel",
+    "otel_content",
 )
 
 

@@ -19,7 +19,7 @@ from dragoman.errors import ConfigError, DragomanError
 from dragoman.gateway.app import App
 from dragoman.gateway.auth import Access
 from dragoman.gateway.banner import banner
-from dragoman.gateway.engines import name_replica, open_database, open_limits
+from dragoman.gateway.engines import name_replica, open_database, open_limits, open_traces
 from dragoman.gateway.log import Log
 from dragoman.gateway.peers import Peers
 from dragoman.gateway.reload import LastGood, read_again, reload, watch
@@ -140,6 +140,7 @@ async def _main(
         limits = shared = open_limits(settings, name_replica(listener.getsockname()[1], worker), time.monotonic)
     database = open_database(settings)
     gateway = Gateway(settings, access, log=journal, limits=limits, database=database)
+    gateway.traces = open_traces(settings)
     if shared is not None:
         await shared.start()
         gateway.closers.append(shared.close)

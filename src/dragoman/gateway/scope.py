@@ -49,6 +49,7 @@ class Scope:
         self.dialect = dialect
         self.door = door
         self.started = gateway.clock()
+        self.trace = gateway.traces.begin(http, door) if gateway.traces is not None else None
         self.model = ""
         self.size = 0  # of the request, in bytes
         self.large = False  # it is worked on off the loop
@@ -178,6 +179,8 @@ class Scope:
             self.failure = self.failure or self.answer.failure
             self.answer.close()
         self._report()
+        if self.trace is not None:
+            self.trace.finish(self)
         if self.keep:
             self._keep()
 

@@ -58,6 +58,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     store_rows: int = 10_000
     state_secret: bytes = b""  # authenticates reasoning state that clients keep; b"": one that ends with the process
     database: str = ""  # PostgreSQL, which keeps keys, budgets, the ledger and responses for many gateways
+    otel: str = ""  # where traces and numbers are sent, as http://collector:4318
+    otel_content: bool = False  # with the text of requests and answers
     state: str = ""  # Valkey or Redis, which keeps limits for gateways of many machines
     state_prefix: str = "dragoman"  # gateways with the same one share their limits
     on_state_loss: str = "local_share"  # or refuse

@@ -49,7 +49,8 @@ def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> S
     secret = read_secret(settings.state_secret.decode(), folder, env)
     settings = replace(settings, store_path=folder / "responses.db", state_secret=secret, stamp=stamp, **changes)
     state, database = settings.state or env.get(STATE_VARIABLE, ""), settings.database or env.get(DATABASE_VARIABLE, "")
-    settings = replace(settings, state=state, database=database)
+    otel = settings.otel or env.get("DRAGOMAN_OTEL", "")
+    settings = replace(settings, state=state, database=database, otel=otel)
     check_engines(settings)
     if settings.tls_cert:
         check_certificate(settings)

@@ -47,6 +47,7 @@ from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState, open_queue
 
 if TYPE_CHECKING:
+    from dragoman.otel.traces import Traces
     from dragoman.postgres.database import Database
 
 MOST_KNOWN = 1000  # model names come from clients
@@ -172,6 +173,7 @@ class Gateway:
         self.sender = Sender(self.transport)
         self.metrics = Metrics()
         self.database = database
+        self.traces: Traces | None = None  # set when the process has started, if it sends any
         self.store, self.state_store = open_kept(settings, database)
         self.state_secret = settings.state_secret or secrets.token_bytes(32)
         self.xray = XrayRing(settings.xray_keep)
@@ -280,5 +282,7 @@ class Gateway:
             await asyncio.to_thread(self.books.close)
         self.store.close()
         self.state_store.close()
+        if self.traces is not None:
+            await asyncio.to_thread(self.traces.close)
         if self.database is not None:
             self.database.close()

@@ -155,6 +155,7 @@ class UpstreamAnswer:
             attempt.body = self.call.body
         self._state.budget.in_flight += 1
         self._state.breaker(self._key, self.target.model).begin(self._clock())
+        began, traced = self._clock(), job.trace(attempt) if job.trace is not None else None
         try:
             ticket = Ticket(job.client, job.tokens)
             attempt.waited_s = await self._state.admission_waiter.enter(ticket, job.deadline - self._clock())
@@ -162,11 +163,11 @@ class UpstreamAnswer:
             if self._state.spec.kind == DEMO and self.call.request is not None:
                 self._take_demo(job, demo_events(self.call.request))
             else:
-                await self._send(job, attempts, transport, attempt, wall)
+                await self._send(job, attempts, transport, attempt, wall, traced)
         except UpstreamError as error:
             if secret is not None:
                 redact_error(error, secret)
-            attempt.failure = error.failure.code or error.failure.kind
+            attempt.failure, attempt.seconds = error.failure.code or error.failure.kind, self._clock() - began
             if log.isEnabledFor(logging.DEBUG):
                 _log_attempt(attempt, error.failure.message)
             self._drop()
@@ -202,13 +203,22 @@ class UpstreamAnswer:
             self._take_reply(fold_events(list(events)))
 
     async def _send(
-        self, job: Job, attempts: Attempts, transport: Transport, attempt: Attempt, wall: Callable[[], float]
+        self,
+        job: Job,
+        attempts: Attempts,
+        transport: Transport,
+        attempt: Attempt,
+        wall: Callable[[], float],
+        traced: dict[str, str] | None,
     ) -> None:
         spec = self._state.spec
         left = job.deadline - self._clock()
+        headers = build_headers(self.call.headers, spec.headers, spec.auth, self._key, self._state.origin)
+        if traced is not None:
+            headers.update(traced)
         opened = self._opened = await transport.open(
             join_url(spec.base_url, self.call.path),
-            build_headers(self.call.headers, spec.headers, spec.auth, self._key, self._state.origin),
+            headers,
             self.call.body,
             timeouts=spec.timeouts,
             head_s=min(left, spec.timeouts.headers_s) if job.stream else left,

@@ -44,6 +44,7 @@ class Attempt(Struct, kw_only=True):
     model: str
     key: str = ""
     waited_s: float = 0.0
+    seconds: float | None = None  # until it failed; None if it was answered
     status: int | None = None
     failure: str | None = None
     body: bytes = b""  # what was sent
@@ -61,6 +62,7 @@ class Job(Struct, kw_only=True):
     raw: bytes = b""  # the client's body: its hash tells one request from another
     tokens: int = 0
     attempts: list[Attempt] = []
+    trace: Callable[[Attempt], dict[str, str]] | None = None  # headers that tell an upstream of our trace
     keep_wire: bool = False  # for X-ray
     large: bool = False  # writing it takes long: it is done off the loop
     most: int = MOST_ATTEMPTS  # 1: the upstream is a gateway, which retries by itself
