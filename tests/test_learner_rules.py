@@ -77,6 +77,10 @@ LESSONS: list[tuple[str, str, str, dict[str, Any], str, str, Any]] = [
      "reasoning_effort", "none"),
     ("openai", "gpt-5", RESP, {"reasoning": {"effort": "low", "summary": "auto"}},
      "Your organization must be verified to generate reasoning summaries.", "reasoning", {"effort": "low"}),
+    ("openai", "gpt-7", RESP, {"reasoning": {"effort": "low", "context": "all_turns"}},
+     "Unsupported value: 'all_turns' is not supported with this model.", "reasoning", {"effort": "low"}),
+    ("openai", "gpt-7", RESP, {"reasoning": {"effort": "low", "mode": "deep"}},
+     "Unsupported parameter: 'reasoning.mode' is not supported with this model.", "reasoning", {"effort": "low"}),
     ("anthropic", "claude-new", ANTH, {"tools": [
         {"name": "f", "strict": True, "input_schema": {**A, "additionalProperties": False}}]},
      "The compiled grammar is too large, which would cause performance issues.", "tools.0.strict", "gone"),

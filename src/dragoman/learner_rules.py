@@ -49,6 +49,11 @@ def _learn_level(found: re.Match[str], profile: Profile, request: Request) -> Fi
     return {"thinking": replace(_thinking(profile), efforts=tuple(e for e in known if e != found.group(1).lower()))}
 
 
+def _learn_reasoning_word(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    fresh = {"mode": ()} if found.group(1).endswith("mode") else {"context": ("auto", "current_turn")}
+    return {"reasoning_words": {**profile.reasoning_words, **fresh}}
+
+
 def _learn_no_minimal(found: re.Match[str], profile: Profile, request: Request) -> Fields:
     return {"thinking": replace(_thinking(profile), efforts=tuple(e for e in EFFORTS if e not in ("minimal", "max")))}
 
@@ -139,6 +144,7 @@ RULES: tuple[LearnedRule, ...] = (
         _learn_tools_effort,
     ),
     _rule(r"must be verified to generate reasoning summaries", "without a summary", {"summaries": False}),
+    _rule(r"unsupported (?:parameter|value): '(reasoning\.mode|all_turns)'", "without it", _learn_reasoning_word),
     _rule(r"compiled grammar is too large", "schemas that are not enforced", _learn_grammar),
     _rule(r"Unexpected role 'user' after role 'tool'", "an assistant's turn between", {"user_after_results": False}),
     _rule(r"content cannot be empty if `?is_error", "words for a failed result", {"failed_needs_text": True}),

@@ -594,7 +594,7 @@ def test_a_bent_whole_answer_is_mended_too(dialect: str, row: Row) -> None:
 def shape(value: Any) -> Any:
     """The keys and types of a value, and the words that are not ids."""
     if isinstance(value, dict):
-        return {key: shape(item) for key, item in value.items() if not key.endswith("duration")}
+        return {key: shape(item) for key, item in value.items() if not key.endswith("duration") and key[:6] != "cache_"}
     if isinstance(value, list):
         return [shape(item) for item in value]
     return value if value in ("assistant", "tool_calls", "tool_use", "function", "stop") else type(value)

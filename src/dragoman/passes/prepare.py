@@ -175,7 +175,12 @@ STEPS: tuple[Step, ...] = (
     Step(fit_pictures, _with(Image), lambda p: p.media.most_pixels is not None),
     # reasoning
     Step(replay_reasoning, _with(Reasoning, SEAL)),
-    Step(fit_thinking, when=lambda p: p.thinking is not None or not p.summaries or p.effort_with_tools != "any"),
+    Step(
+        fit_thinking,
+        when=lambda p: (
+            p.thinking is not None or not p.summaries or p.effort_with_tools != "any" or bool(p.reasoning_words)
+        ),
+    ),
     Step(require_echo, _with("assistant"), lambda p: p.echo == "required"),
     Step(begin_loops_with_thinking, _with(ToolCall), lambda p: p.thinking_first),
     Step(fit_forced_choice, when=lambda p: p.forced_choice != "yes"),

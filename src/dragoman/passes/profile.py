@@ -161,6 +161,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     forced_word: str | None = None  # how it says that a call must be made
     off: dict[str, Any] = {}  # keys of the dialect's own that switch thinking off, where no common word does
     on: dict[str, Any] = {}  # the same for on, where a request says that and no more
+    reasoning_words: dict[str, tuple[str, ...]] = {}  # keys of the dialect's own, in `reasoning`: the only values taken
     spelling: dict[str, Any] = {}  # `~` keys of the dialect: which of two wire names is meant
     omit_neutral: bool = False  # values that say nothing are refused too
     nulls: bool = True  # null is taken where there may be nothing

@@ -32,8 +32,23 @@ def ask_for_thoughts(request: Request, client: Profile, target: Profile) -> Requ
 
 def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
     """What was asked, as this model can be told it."""
+    if profile.reasoning_words:
+        request = _fit_words(request, profile, notes)
     request = _fit_setting(request, profile, notes)
     return _fit_beside_tools(request, profile, notes) if profile.effort_with_tools != "any" else request
+
+
+def _fit_words(request: Request, profile: Profile, notes: Notes) -> Request:
+    """ "Unsupported value: 'all_turns' is not supported with this model." Codex says it to every model."""
+    setting = request.reasoning
+    own = setting.extras.get(profile.dialect, {}) if setting is not None else {}
+    wrong = [key for key, words in profile.reasoning_words.items() if own.get(key, None) not in (None, *words)]
+    if setting is None or not wrong:
+        return request
+    for key in wrong:
+        notes.dropped((((AT, "extras"), profile.dialect), key), f"the model does not take {own[key]}")
+    kept = {key: value for key, value in own.items() if key not in wrong}
+    return replace(request, reasoning=replace(setting, extras={**setting.extras, profile.dialect: kept}))
 
 
 def _fit_beside_tools(request: Request, profile: Profile, notes: Notes) -> Request:

@@ -29,6 +29,13 @@ PROFILE = Profile(
     stops=5,
     media=Media(
         images=("data", "url"),
+        image_types=(
+            "image/png",
+            "image/jpeg",
+            "image/webp",
+            "image/heic",
+            "image/heif",
+        ),  # ai.google.dev, vision guide
         documents=("data", "url", "text"),
         audio=("data", "url"),
         video=("data", "url"),

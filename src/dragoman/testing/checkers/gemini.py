@@ -108,6 +108,9 @@ def _check_order(contents: list[dict[str, Any]], model: str) -> Complaints:
     return found
 
 
+_REFUSED_PICTURES = ("image/gif", "image/bmp", "image/tiff")
+
+
 def _check_content(content: dict[str, Any], i: int) -> Complaints:
     found: Complaints = []
     parts = _parts(content)
@@ -119,6 +122,9 @@ def _check_content(content: dict[str, Any], i: int) -> Complaints:
             found.append(f"* {at}.data: required oneof field 'data' must have one initialized field")
         if part.get("text") == "" and content.get("role") == "user":  # recorded: a model's turn may hold one
             found.append(f"* {at}.text: must not be empty")
+        kind = (part.get("inlineData") or {}).get("mimeType")
+        if kind in _REFUSED_PICTURES:
+            found.append(f"Unsupported MIME type: {kind}")
         response, call = part.get("functionResponse"), part.get("functionCall")
         if isinstance(response, dict):
             if not response.get("name"):
