@@ -14,7 +14,7 @@ from tests.gateway.web import get, post
 from tests.mcp.servers import bad
 
 EVIL = "<img src=x onerror=document.title='hurt'><script>document.title='hurt'</script>"
-SECTIONS = ("traffic", "xray", "playground", "translate", "providers", "mcp")
+SECTIONS = ("traffic", "xray", "playground", "translate", "providers", "keys", "mcp", "config")
 ASKED = {
     "model": "far-model",
     "max_tokens": 50,
@@ -137,6 +137,38 @@ def test_a_key_is_asked_for_and_logging_out_forgets_it(tab: Any, tmp_path: Path)
         page.get_by_role("button", name="Log out").click()
         page.get_by_role("button", name="Open").wait_for()
         one.wrong[:] = [words for words in one.wrong if "status of 401" not in words]
+
+
+def test_a_key_is_made_limited_used_and_revoked(tab: Any, tmp_path: Path) -> None:
+    store = SqliteKeyStore(tmp_path / "keys.db")
+    root = store.new("root", admin=True)
+    asked = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
+    with open_house(keys=store, store_path=tmp_path / "store.db") as house, tab(house.url) as one:
+        page = one.open("keys")
+        page.get_by_label("Key").fill(root)
+        page.get_by_role("button", name="Open").click()
+        page.get_by_label("Name").fill("ada")
+        page.get_by_label("Models").fill("demo")
+        page.get_by_label("Requests per minute").fill("1")
+        page.get_by_role("button", name="Make a key").click()
+        key = page.get_by_role("status").locator("code").inner_text()
+        bearer = {"authorization": f"Bearer {key}"}
+        assert post(house.url, "/v1/chat/completions", asked, bearer).status == 200
+        assert post(house.url, "/v1/chat/completions", {**asked, "model": "other"}, bearer).status in (403, 404)
+        row = page.get_by_label("ada", exact=True)
+        row.get_by_role("button", name="Revoke").click()
+        row.get_by_text("revoked").wait_for()
+        assert post(house.url, "/v1/chat/completions", asked, bearer).status == 401
+        one.wrong[:] = [words for words in one.wrong if "status of 401" not in words]
+
+
+def test_a_broken_configuration_is_refused_in_place(tab: Any) -> None:
+    with open_house() as house, tab(house.url) as one:
+        page = one.open("config")
+        page.get_by_label("dragoman.toml").fill('port = "many"')
+        page.get_by_role("status").get_by_text("port").wait_for()
+        page.get_by_label("dragoman.toml").fill("port = 8080")
+        page.get_by_role("status").get_by_text("This configuration is good.").wait_for()
 
 
 def test_scripts_in_names_answers_and_errors_are_only_text(tab: Any) -> None:

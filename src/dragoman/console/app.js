@@ -9,9 +9,11 @@ import { translate } from "./translate.js";
 import { playground } from "./playground.js";
 import { providers } from "./providers.js";
 import { mcp } from "./mcp.js";
+import { keys } from "./keys.js";
+import { config } from "./config.js";
 
-const SECTIONS = { traffic, xray, playground, translate, providers, mcp };
-const JUMPS = { t: "traffic", x: "xray", p: "playground", r: "translate", v: "providers", m: "mcp" };
+const SECTIONS = { traffic, xray, playground, translate, providers, keys, mcp, config };
+const JUMPS = { t: "traffic", x: "xray", p: "playground", r: "translate", v: "providers", k: "keys", m: "mcp", c: "config" };
 const helpOpen = signal(false);
 const loggedIn = signal(sessionStorage.getItem("session") === "open");
 
