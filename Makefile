@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-clients matrix test-console check bench fuzz docs pictures lock sbom release clean
+.PHONY: help serve test test-clients matrix test-console check bench fuzz docs docs-site pictures lock sbom release clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,11 @@ fuzz: .venv/.dev ## ten minutes of odd bytes for everything that reads some
 docs: .venv/.dev ## write the generated pages under docs/
 	$(BIN)/python tools/docs.py
 
+docs-site: .venv/.docs ## the documentation as a site in site/; it is read without a network
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "site/index.html"
+
+
 sbom: ## write dist/sbom.json: what runs, with its hashes, in the form of CycloneDX
 	@mkdir -p dist
 	$(PYTHON) tools/sbom.py > dist/sbom.json
@@ -75,6 +80,10 @@ clean: ## remove .venv, caches and builds
 	@echo "Installing dragoman into .venv (80 MB, once; up to a minute) ..."
 	@$(PIP) --require-hashes -r requirements/runtime.txt -r requirements/build.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.docs: .venv/.made requirements/docs.txt
+	$(PIP) --require-hashes -r requirements/docs.txt
 	@touch $@
 
 .venv/.release: .venv/.made requirements/release.txt

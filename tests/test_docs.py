@@ -83,7 +83,7 @@ def run_shell(text: str, folder: Path, place: str) -> str:
 
 def check_setup(line: str, place: str) -> bool:
     """`make x` and `pip install x` are not run: the target, or the extra, must exist."""
-    if target := re.match(r"make ([a-z]+)\b", line):
+    if target := re.match(r"make ([a-z-]+)", line):
         assert re.search(rf"^{target[1]}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE), place
         return True
     if extra := re.match(r"pip install '?dragoman(?:\[(\w+)\])?'?", line):

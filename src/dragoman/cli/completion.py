@@ -6,8 +6,8 @@ from collections.abc import Iterator
 NAME = "completion"
 HELP = "print a completion script for bash, zsh or fish"
 EPILOG = """examples:
-  eval "$(dragoman completion bash)"                                        in ~/.bashrc
-  eval "$(dragoman completion zsh)"                                         in ~/.zshrc
+  eval "$(dragoman completion bash)"     # in ~/.bashrc
+  eval "$(dragoman completion zsh)"      # in ~/.zshrc
   dragoman completion fish > ~/.config/fish/completions/dragoman.fish"""
 
 BASH = """_dragoman() {{
