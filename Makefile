@@ -36,7 +36,7 @@ check: .venv/.dev ## lint, format, types, layers
 	$(BIN)/python -m pytest tests/test_layers.py
 
 bench: .venv/.dev ## measure speed against the floor, and the gateway against a bare relay
-	@missed=0; for part in run gateway; do $(BIN)/python bench/$$part.py || missed=1; done; exit $$missed
+	@missed=0; for part in run growth gateway; do $(BIN)/python bench/$$part.py || missed=1; done; exit $$missed
 
 fuzz: .venv/.dev ## ten minutes of odd bytes for everything that reads some
 	$(BIN)/python bench/fuzz.py

@@ -1,0 +1,144 @@
+"""What each turn of a growing conversation costs the gateway: read, and written for a server of another dialect.
+
+    python bench/growth.py [--turns 400] [--write]      # --write: docs/growth.svg
+
+An agent sends its whole conversation with every turn. CPU time with known turns and without (decision 8), best of
+several runs that take turns. Nothing is sent: the HTTP server costs the same either way.
+"""
+
+import argparse
+import gc
+import json
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from samples import anthropic_request, tool
+
+from dragoman.dialects import find_dialect
+from dragoman.exchange import ClientRequest
+from dragoman.gateway.conversation import decode, decode_turns
+from dragoman.gateway.scope import Scope
+from dragoman.gateway.settings import RequestLimits
+from dragoman.known_turns import KnownTurns
+from dragoman.upstream.render import render
+from dragoman.upstream.spec import Target, Upstream
+from dragoman.upstream.upstream_state import UpstreamState
+
+PICTURE = Path(__file__).parent.parent / "docs" / "growth.svg"
+OWNER, PATH = ("key", "anthropic"), "/v1/messages"
+ROUNDS = 5
+SHOWN = (2, 10, 50, 100, 200, 400)
+
+
+def bodies(turns: int, tools: int = 10) -> list[bytes]:
+    """The requests of one conversation: each has two messages more than the one before, about 2 KB."""
+    whole = json.loads(anthropic_request(4 * turns, 170, 10))
+    whole["tools"] = [tool(i) for i in range(tools)]
+    said = whole["messages"]
+    return [json.dumps({**whole, "messages": said[: 2 * i + 1]}, separators=(",", ":")).encode() for i in range(turns)]
+
+
+def run(requests: list[bytes], most_bytes: int) -> list[float]:
+    """CPU microseconds of each request."""
+    http = SimpleNamespace(headers={}, unique_id="u", key_id="key")
+    now = SimpleNamespace(settings=SimpleNamespace(limits=RequestLimits(entries=100_000)))
+    stub: Any = SimpleNamespace(dialect=find_dialect("anthropic"), http=http, refuse=frozenset(), now=now)
+    scope = cast("Scope", stub)
+    known, state = (
+        KnownTurns(most_bytes),
+        UpstreamState(Upstream(name="far", kind="vllm", dialect="openai_chat", dialects=("openai_chat",)), lambda: 0.0),
+    )
+    costs = []
+    for raw in requests:
+        started = time.process_time()
+        asked = take_in(scope, known, raw) if most_bytes else decode(scope, raw, PATH)
+        render(asked, state, Target(state.spec, "m"), stream=True, refuse=frozenset())
+        costs.append((time.process_time() - started) * 1e6)
+    return costs
+
+
+def take_in(scope: Scope, known: KnownTurns, raw: bytes) -> ClientRequest:
+    hit = known.find(OWNER, raw, 0.0)
+    asked, history = decode_turns(scope, raw, PATH, hit)
+    if history is not None:
+        known.keep(OWNER, history, 0.0, instead=None if hit is None else hit.history)
+    return asked
+
+
+def compare(requests: list[bytes]) -> tuple[list[float], list[float]]:
+    """Without known turns, and with them."""
+    gc.collect()
+    gc.disable()
+    runs = [(run(requests, 0), run(requests, 10**9)) for _ in range(ROUNDS)]
+    gc.enable()
+    without, known = ([min(costs) for costs in zip(*side, strict=True)] for side in zip(*runs, strict=True))
+    return without, known
+
+
+def draw(turns: int, without: list[float], known: list[float]) -> str:
+    """The costs by turn, as a picture."""
+    width, height, left, top = 720, 320, 60, 30
+    most = max(without)
+
+    def line(costs: list[float]) -> str:
+        step = max(1, turns // 180)
+        points = [
+            f"{left + i / turns * width:.1f},{top + height - min(costs[i : i + step]) / most * height:.1f}"
+            for i in range(0, turns - step + 1, step)
+        ]
+        return " ".join(points)
+
+    rows = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width + 90} {height + 80}" font-family="sans-serif">'
+    ]
+    rows.append(f'<rect width="{width + 90}" height="{height + 80}" fill="white"/>')
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        y = top + height * (1 - share)
+        rows.append(f'<line x1="{left}" y1="{y}" x2="{left + width}" y2="{y}" stroke="#ddd"/>')
+        rows.append(f'<text x="{left - 8}" y="{y + 4}" text-anchor="end">{most * share / 1000:.1f}</text>')
+    for turn in range(0, turns + 1, max(1, turns // 8)):
+        x = left + turn / turns * width
+        rows.append(f'<text x="{x}" y="{top + height + 18}" text-anchor="middle">{turn}</text>')
+    for words, costs, colour, y in (
+        ("each read anew", without, "#b3402c", 20),
+        ("turns known", known, "#2c6fb3", 38),
+    ):
+        rows.append(f'<polyline points="{line(costs)}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        rows.append(f'<text x="{left + 12}" y="{top + y}" fill="{colour}">{words}</text>')
+    words = "turn of a conversation (2 KB each); CPU milliseconds to read and write it"
+    rows.append(f'<text x="{left}" y="{top + height + 42}">{words}</text></svg>')
+    return "\n".join(rows) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=400)
+    parser.add_argument("--write", action="store_true")
+    args = parser.parse_args()
+    requests, failures = bodies(args.turns), []
+    without, known = compare(requests)
+    print("a growing conversation, Anthropic -> Chat: CPU us to read and write one request\n")
+    print(f"{'turn':>6}{'bytes':>10}{'read anew':>12}{'turns known':>13}")
+    for turn in [turn for turn in SHOWN if turn <= args.turns]:
+        near = slice(max(turn - 3, 1), turn + 2)  # of the neighbours: one alone may be disturbed
+        costs = min(without[near]), min(known[near])
+        print(f"{turn:>6}{len(requests[turn - 1]):>10}{costs[0]:>12.0f}{costs[1]:>13.0f}")
+    ratio = min(known[96:101]) / min(without[1:4]) if args.turns > 100 else 0
+    print(f"\nturn 100 costs {ratio:.2f} times turn 2 (wanted: 1.5)")
+    if ratio > 1.5:
+        failures.append(f"turn 100 costs {ratio:.2f} times turn 2, wanted 1.5")
+    many = min(compare(bodies(12, 200))[1][4:])
+    print(f"200 tools sent again: {many:.0f} us (wanted: 300)")
+    failures += [f"200 tools sent again cost {many:.0f} us, wanted 300"] if many > 300 else []
+    if args.write:
+        PICTURE.write_text(draw(args.turns, without, known))
+    for failure in failures:
+        print("over the goal:", failure)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
