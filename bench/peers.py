@@ -187,6 +187,18 @@ def print_rows(rows: Rows, servers: list[Server]) -> None:
             print(f"{server.name} fails at {case}: {why}")
 
 
+GROWTH = (
+    "",
+    "## A growing conversation",
+    "",
+    "![CPU time by turn: a line that rises with each turn if all of it is read anew, and one that stays flat with known"
+    " turns](growth.svg)",
+    "",
+    "Agents send their whole conversation with every turn. Turns that came before are neither read nor written again",
+    "([decision 8](decisions/0008-known-turns.md)); `python bench/growth.py --write` measures and draws it.",
+)
+
+
 def page(args: Any, rows: Rows, servers: list[Server]) -> str:
     names = [server.name for server in servers if server.name != "B"]
     lines = [
@@ -221,6 +233,7 @@ def page(args: Any, rows: Rows, servers: list[Server]) -> str:
         "A dash: that gateway has no such door in front of an OpenAI-compatible server, or did not answer here.",
         "",
         *[f"- {server.name}, {case}: `{why}`" for server in servers for case, why in server.failed.items()],
+        *GROWTH,
         "",
     ]
     return "\n".join(lines)
