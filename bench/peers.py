@@ -191,8 +191,10 @@ GROWTH = (
     "",
     "## A growing conversation",
     "",
-    "![CPU time by turn: a line that rises with each turn if all of it is read anew, and one that stays flat with known"
-    " turns](growth.svg)",
+    (
+        "![CPU time by turn: a line that rises with each turn if all of it is read anew, and one that stays flat with"
+        " known turns](growth.svg)"
+    ),
     "",
     "Agents send their whole conversation with every turn. Turns that came before are neither read nor written again",
     "([decision 8](decisions/0008-known-turns.md)); `python bench/growth.py --write` measures and draws it.",
