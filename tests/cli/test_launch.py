@@ -12,6 +12,7 @@ import pytest
 from dragoman.cli import main
 from dragoman.cli.launch import PROGRAMS, RunningGateway
 from dragoman.cli.local_gateway import find_limits
+from dragoman.upstream.discovery import demo_upstream
 from tests.cli.terminal import answers, free_port
 from tests.gateway.house import open_house, upstream
 from tests.waiting import NEVER_S
@@ -134,6 +135,28 @@ def test_the_end_of_launch_ends_the_program_and_the_gateway(deaf: bool, tmp_path
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)
     assert not answers(port)
+
+
+def test_print_names_the_model_of_the_gateway_that_runs_and_never_the_toy(capsys: pytest.CaptureFixture[str]) -> None:
+    real = upstream("one", "openai_chat", "http://127.0.0.1:9", models=("qwen3",), overrides={"window": 8192})
+    with open_house(demo_upstream(), real) as house:
+        assert main(["launch", "claude", "--print", "--port", str(house.port)]) == 0
+    said = capsys.readouterr().out
+    assert "ANTHROPIC_MODEL=qwen3" in said
+    assert "CLAUDE_CODE_MAX_CONTEXT_TOKENS=8192" in said
+
+
+def test_without_a_provider_the_demo_model_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["launch", "claude", "--print", "--port", str(free_port())]) == 0
+    said = capsys.readouterr()
+    assert "ANTHROPIC_MODEL=demo" in said.out
+    assert "no provider is set up" in said.err
+
+
+def test_a_key_is_enough_for_a_real_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "g-0123456789abcdef")
+    assert main(["launch", "claude", "--print", "--port", str(free_port())]) == 0
+    assert "ANTHROPIC_MODEL=gemini-2.5-flash" in capsys.readouterr().out
 
 
 def test_a_program_that_is_not_installed_is_said(

@@ -9,6 +9,41 @@ from dragoman.cli import main
 from tests.gateway.house import faultline
 from tests.upstream.test_model_lists import answer_json
 
+ROUTES = """demo = false
+[aliases]
+"claude-*" = "m"
+[[route]]
+when = {{ images = true }}
+to = "two/n"
+[providers.one]
+kind = "vllm"
+base_url = "{url}/v1"
+[providers.two]
+kind = "compatible"
+base_url = "http://127.0.0.1:9/v1"
+models = ["n"]
+"""
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+
+
+def test_route_says_which_rule_or_name_chose_what(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    body = here / "body.json"
+    body.write_text(json.dumps({"system": "x", "messages": [{"role": "user", "content": [PICTURE]}], "max_tokens": 9}))
+    with faultline(answer_json({"/v1/models": {"data": [{"id": "m"}]}})) as line:
+        (here / "dragoman.toml").write_text(ROUTES.format(url=line.url))
+        said = {}
+        for words in (["claude-x"], ["claude-x", "--body", str(body), "--dialect", "anthropic"], ["o"], ["gpt-9"]):
+            code = main(["route", *words])
+            said[words[0], len(words)] = (code, capsys.readouterr().out)
+    assert said["claude-x", 1] == (
+        0,
+        "none of 1 rules fits (rules look at --body)\nalias claude-*: m is listed\n  first one/m\n",
+    )
+    assert said["claude-x", 5] == (0, "rule 1: two/n names its upstream\n  first two/n\n")
+    assert said["gpt-9", 1][0] == 1
+    assert "nothing serves it" in said["gpt-9", 1][1]
+
+
 CONFIG = """demo = true
 [providers.one]
 kind = "vllm"

@@ -12,6 +12,7 @@ from dragoman.upstream.routing import (
     RouteCondition,
     RouteRule,
     Routes,
+    find_default,
     find_nearest,
     find_rule,
     find_targets,
@@ -197,6 +198,24 @@ def test_a_name_means_the_model_it_says_or_none(model: str, expected: tuple[str,
 def test_a_dated_name_is_the_listed_one_without_its_date() -> None:
     routes = Routes(upstreams=(LOCAL,), listed={"ollama": ("foo-4-5",)}, fallback=False)
     assert [t.model for t in find_targets(routes, "foo-4-5-20250929", lambda: 0.0)] == ["foo-4-5"]
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "listed", "said", "expected"),
+    [
+        ((VENDOR, DEMO), {}, "", "gemini-2.5-flash"),  # a key and no list yet
+        ((VENDOR, DEMO), {"gemini": ("aqa", "gemini-2.5-flash")}, "", "gemini-2.5-flash"),
+        ((LOCAL, DEMO), {"ollama": ("nomic-embed-text", "qwen3")}, "", "qwen3"),
+        ((DEMO, LOCAL), {"ollama": ("qwen3",)}, "", "qwen3"),  # never the toy
+        ((GPT, LOCAL), {"openai": ("a",), "ollama": ("qwen3",)}, "ollama/qwen3", "ollama/qwen3"),
+        ((DEMO,), {}, "", "demo"),
+        ((LOCAL, DEMO), {}, "", None),
+    ],
+)
+def test_the_default_model_is_the_first_real_one(
+    upstreams: tuple[Upstream, ...], listed: dict[str, tuple[str, ...]], said: str, expected: str | None
+) -> None:
+    assert find_default(Routes(upstreams=upstreams, listed=listed, fallback=False), said) == expected
 
 
 def test_an_error_names_the_nearest_models() -> None:

@@ -24,6 +24,7 @@ COMMANDS = (
     "pairs",
     "providers",
     "models",
+    "route",
     "verify",
     "xray",
     "mcp",

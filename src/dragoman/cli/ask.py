@@ -1,11 +1,14 @@
 """`dragoman ask`: one question, one answer."""
 
 import argparse
+import asyncio
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dragoman.cli.local_gateway import DEMO, GatewayError, find_key, find_model
 from dragoman.cli.style import paint
 from dragoman.errors import ConfigError, DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.jsontypes import JsonObject, dump_json, format_json, load_json
@@ -35,15 +38,6 @@ NO_ANSWER = 1
 MISUSED = 2
 REFUSED = 3
 EFFORTS = ("off", "minimal", "low", "medium", "high", "xhigh", "max")
-# The default model: the one of the first provider that has a key.
-MODELS = {
-    "anthropic": "claude-sonnet-5-5",
-    "openai": "gpt-5.5",
-    "gemini": "gemini-2.5-flash",
-    "xai": "grok-4",
-    "mistral": "mistral-large-latest",
-    "deepseek": "deepseek-chat",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -158,13 +152,24 @@ def read_schema(source: str) -> JsonObject:
 
 
 def choose_model(client: "Client", url: str | None) -> str:
+    """By the rule of all commands. Without a gateway, a provider comes by its key, or as a server on this machine."""
     model = os.environ.get("DRAGOMAN_MODEL")
     if model:
         return model
     if url is not None:
+        with suppress(GatewayError):  # the client says better what is wrong with an address
+            return find_model((read_url(url) or "").rstrip("/").removesuffix("/v1"), find_key(None))
         listed = client.models()
-        return listed[0].name if listed else "demo"
-    return next((MODELS[u.name] for u in client.upstreams.all if u.keys and u.name in MODELS), "demo")
+        return listed[0].name if listed else DEMO
+    from dragoman.upstream.discovery import probe_local
+    from dragoman.upstream.routing import Routes, find_default
+
+    keyed = tuple(upstream for upstream in client.upstreams.all if upstream.keys)
+    found = find_default(Routes(upstreams=keyed)) if keyed else None
+    if found is None:
+        local = asyncio.run(probe_local(os.environ))
+        found = next((f"{name}/{models[0]}" for name, models in local.items() if models), DEMO)
+    return found
 
 
 def print_answer(

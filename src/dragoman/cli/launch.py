@@ -29,12 +29,15 @@ from dragoman.cli.local_gateway import (
     PORT,
     GatewayError,
     base_url,
+    default_without_gateway,
     find_key,
     find_limits,
     find_model,
+    is_answering,
     running_gateway,
 )
 from dragoman.cli.style import paint
+from dragoman.errors import ConfigError
 from dragoman.jsontypes import dump_text
 
 NAME = "launch"
@@ -176,25 +179,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     url, key = base_url(args.host, args.port), find_key(args.key)
     if args.print:
-        show(
-            args.program,
-            PROGRAMS[args.program](RunningGateway(url, args.model or "demo", key or PLACEHOLDER_KEY)),
-            args.rest,
-        )
+        try:
+            gateway = describe_gateway(url, key, args.model)
+        except (GatewayError, ConfigError) as error:
+            return complain(str(error), 1)
+        show(args.program, PROGRAMS[args.program](gateway), args.rest)
         return 0
     found = shutil.which(args.program)
     if found is None:
         return complain(f"{args.program} is not installed", 127)
     try:
         with running_gateway(url):
-            model = args.model or find_model(url, key)
-            window, max_output = find_limits(url, key, model)
-            gateway = RunningGateway(url, model, key or PLACEHOLDER_KEY, window, max_output)
+            gateway = describe_gateway(url, key, args.model)
             settings = PROGRAMS[args.program](gateway)
             with override_settings(args.program, settings, args.rest) as more:
                 return run_program([found, *settings.arguments, *more, *args.rest], settings)
     except GatewayError as error:
         return complain(str(error), 1)
+
+
+def describe_gateway(url: str, key: str | None, model: str | None) -> RunningGateway:
+    """Where no gateway answers, the model's limits are not known."""
+    if not is_answering(url):
+        return RunningGateway(url, model or default_without_gateway(), key or PLACEHOLDER_KEY)
+    model = model or find_model(url, key)
+    window, max_output = find_limits(url, key, model)
+    return RunningGateway(url, model, key or PLACEHOLDER_KEY, window, max_output)
 
 
 def complain(text: str, code: int) -> int:

@@ -21,6 +21,7 @@ from dragoman.jsontypes import Json, dump_json, load_json
 
 HOST, PORT = "127.0.0.1", 20006
 START_S = 10.0
+DEMO = "demo"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -125,12 +126,20 @@ def find_key(key: str | None) -> str | None:
 
 def fetch(url: str, path: str, key: str | None, body: Json = None, method: str | None = None) -> Json:
     """Fetches JSON from a gateway. Raises GatewayError with the gateway's message if it refuses."""
+    with open_url(url, path, key, body, method) as response:
+        return load_json(response.read())
+
+
+@contextmanager
+def open_url(
+    url: str, path: str, key: str | None, body: Json = None, method: str | None = None
+) -> Iterator[http.client.HTTPResponse]:
     headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
     data = None if body is None else dump_json(body)
     request = urllib.request.Request(url + path, data, headers, method=method)  # noqa: S310  # http by construction
     try:
         with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310
-            return load_json(response.read())
+            yield response
     except urllib.error.HTTPError as error:
         raise GatewayError(read_error(error.code, error.read())) from error
     except (OSError, http.client.HTTPException) as error:
@@ -149,9 +158,44 @@ def read_error(status: int, data: bytes) -> str:
 
 
 def find_model(url: str, key: str | None) -> str:
-    """The first model that is not the demo, or the demo."""
-    names = list_models(url, key)
-    return next((name for name in names if name != "demo"), names[0] if names else "demo")
+    """The model of a command that was told none, by one rule for all commands: DRAGOMAN_MODEL, else what the gateway
+    says (its `default_model`, a model of its first real upstream, or the demo model), else what the user says."""
+    said = os.environ.get("DRAGOMAN_MODEL")
+    if said:
+        return tell_model(said)
+    with open_url(url, "/v1/models", key) as response:
+        default = response.headers.get("x-dragoman-default-model")
+        names = [str(row["id"]) for row in load_json(response.read())["data"]]
+    found = default or next((name for name in names if name != DEMO), None)
+    if found is None and sys.stdin is not None and sys.stdin.isatty():
+        found = input("Which model? ").strip() or None
+    if found is None:
+        raise GatewayError("say which model: --model NAME (the gateway knows no model of its upstreams)")
+    return tell_model(found)
+
+
+def default_without_gateway() -> str:
+    """The same rule where no gateway runs: by the configuration or the keys of this machine."""
+    from dragoman.gateway.startup import ServeOptions, settle
+    from dragoman.upstream.routing import find_default
+
+    said = os.environ.get("DRAGOMAN_MODEL")
+    if said:
+        return tell_model(said)
+    settings = settle(ServeOptions(), os.environ)
+    found = find_default(settings.routes(), settings.default_model)
+    if found is None:
+        raise GatewayError("say which model: --model NAME")
+    return tell_model(found)
+
+
+def tell_model(name: str) -> str:
+    """Says which model was chosen, to a person."""
+    if name == DEMO:
+        print("no provider is set up: the built-in demo model answers", file=sys.stderr)
+    elif sys.stderr is not None and sys.stderr.isatty():
+        print(f"model {name}", file=sys.stderr)
+    return name
 
 
 def find_limits(url: str, key: str | None, model: str) -> tuple[int | None, int | None]:

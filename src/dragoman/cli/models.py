@@ -16,6 +16,8 @@ from dragoman.jsontypes import JsonObject, format_json
 if TYPE_CHECKING:
     from dragoman.dialects._services import ListedModel
     from dragoman.gateway.settings import Settings
+    from dragoman.upstream.routing import Routes
+    from dragoman.upstream.upstream_state import UpstreamState
 
 NAME = "models"
 HELP = "list the models that can be asked for"
@@ -65,14 +67,31 @@ async def collect(settings: "Settings", only: str | None) -> tuple[list["ListedM
     """The models by the names that requests use, with the upstream as owner; and which upstreams did not tell."""
     from msgspec.structs import replace
 
-    from dragoman.upstream.model_lists import NAME as FILE
-    from dragoman.upstream.model_lists import ModelLists, describe
+    from dragoman.upstream.model_lists import describe
     from dragoman.upstream.routing import find_targets, list_models
+
+    states, routes = await ask_upstreams(settings)
+    cards = []
+    for name, upstream in list_models(routes).items():
+        targets = find_targets(routes, name, lambda: 0.0)
+        if targets and only in (None, upstream):
+            card = describe(states[targets[0].upstream.name], targets[0].model)
+            cards.append(replace(card, name=name, owner=upstream))
+    failed = {name: state.list_failure for name, state in states.items() if state.list_failure and only in (None, name)}
+    return cards, failed
+
+
+async def ask_upstreams(settings: "Settings") -> tuple[dict[str, "UpstreamState"], "Routes"]:
+    """Asks every upstream for its models, as a gateway does."""
+    from msgspec.structs import replace
+
+    from dragoman.upstream.model_lists import NAME as FILE
+    from dragoman.upstream.model_lists import ModelLists
     from dragoman.upstream.transport import Transport
     from dragoman.upstream.upstream_state import UpstreamState
 
     loop, transport = asyncio.get_running_loop(), Transport()
-    states: dict[str, UpstreamState] = {u.name: UpstreamState(u, loop.time) for u in settings.upstreams}
+    states = {upstream.name: UpstreamState(upstream, loop.time) for upstream in settings.upstreams}
     path = settings.store_path.parent / FILE if settings.store_path is not None else None
     lists = ModelLists(transport, loop.time, path=path)
     try:
@@ -82,15 +101,7 @@ async def collect(settings: "Settings", only: str | None) -> tuple[list["ListedM
         await lists.close()
         await transport.close()
     listed = {u.name: states[u.name].listed for u in settings.upstreams if u.lists_own and states[u.name].listed}
-    routes = replace(settings.routes(), listed=listed)
-    cards = []
-    for name, upstream in list_models(routes).items():
-        targets = find_targets(routes, name, lambda: 0.0)
-        if targets and only in (None, upstream):
-            card = describe(states[targets[0].upstream.name], targets[0].model)
-            cards.append(replace(card, name=name, owner=upstream))
-    failed = {name: state.list_failure for name, state in states.items() if state.list_failure and only in (None, name)}
-    return cards, failed
+    return states, replace(settings.routes(), listed=listed)
 
 
 def write_card(card: "ListedModel") -> JsonObject:

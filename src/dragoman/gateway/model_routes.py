@@ -14,7 +14,9 @@ from dragoman.gateway.non_chat_routes import read_object
 from dragoman.gateway.routes import Match, tell_client
 from dragoman.gateway.state import Gateway
 from dragoman.upstream.model_lists import describe
+from dragoman.upstream.routing import find_default, is_legal_model
 
+DEFAULT_MODEL = "x-dragoman-default-model"  # a header of lists
 RUNNING_S = 300.0  # how long a model is said to stay in memory
 
 
@@ -26,7 +28,10 @@ async def serve_models(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
             rows.append(_describe(name, gateway))
         if not len(rows) % 100:
             await asyncio.sleep(0)  # lists are long at first, and others are served too
-    return json_response(_codec(http, match).encode(rows, http.query))
+    default = find_default(gateway.now.routes, gateway.now.settings.default_model)
+    usable = default is not None and is_legal_model(default) and may_use(gateway.now, http.holder, default)
+    headers = {DEFAULT_MODEL: default} if default is not None and usable else {}
+    return json_response(_codec(http, match).encode(rows, http.query), headers=headers)
 
 
 async def serve_model(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:

@@ -40,6 +40,7 @@ class Kind(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     auth: Auth = "bearer"
     keys: tuple[str, ...] = ()  # environment variables, the first that is set
     prefixes: tuple[str, ...] = ()
+    default_model: str = ""  # of commands that are told none
     lists: bool = True  # has a list of models by the names that requests use
     tokenize: str = ""  # where it counts the tokens of a conversation of Chat
     models_path: str = ""  # of a list that says more than the usual one

@@ -24,7 +24,7 @@ from dragoman.model.request import Request, ServerTool
 from dragoman.passes.parameters import estimate
 from dragoman.passes.server_tools import read_search
 from dragoman.upstream.known_models import find_known
-from dragoman.upstream.profiles import Rows, kinds_of_model
+from dragoman.upstream.profiles import Rows, find_kind, kinds_of_model
 from dragoman.upstream.spec import DEMO, Target, Upstream
 
 _LEGAL = re.compile(r"[A-Za-z0-9._:@/+\-]{1,200}")
@@ -163,6 +163,29 @@ def list_models(routes: Routes) -> dict[str, str]:
         if first:
             names.setdefault(alias, first[0].upstream.name)
     return names
+
+
+def find_default(routes: Routes, said: str = "") -> str | None:
+    """The model of a command that is told none: the configured one, else one of the first real upstream that has any,
+    and the demo model only where there is nothing else. None: no model of the real upstreams is known."""
+    if said:
+        return said
+    real = [upstream for upstream in routes.upstreams if upstream.kind != DEMO]
+    found = next((name for upstream in real if (name := _first_model(routes, upstream))), None)
+    return next((m for upstream in routes.upstreams for m in upstream.models), None) if not real else found
+
+
+def _first_model(routes: Routes, upstream: Upstream) -> str | None:
+    usual = find_kind(upstream.kind, routes.rows).default_model if upstream.kind else ""
+    known = routes.models_of(upstream)
+    if usual and (not known or usual in known):
+        name: str | None = usual
+    else:
+        name = next((model for model in known if "embed" not in model), None)
+    if name is None:
+        return None
+    first = find_targets(routes, name, lambda: 0.0)[:1]
+    return name if first and first[0].upstream.name == upstream.name else f"{upstream.name}/{name}"
 
 
 def find_nearest(routes: Routes, name: str) -> list[str]:
