@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,12 +17,14 @@ from dragoman.accounts import bookkeeper
 from dragoman.accounts.grants import Grant, GrantChange, make_holder
 from dragoman.accounts.ledger import LedgerRow, SqliteLedger
 from dragoman.accounts.prices import Cost, read_price
-from dragoman.errors import ConfigError
+from dragoman.errors import ConfigError, UpstreamError
+from dragoman.gateway.charge import KeyLimits
 from dragoman.gateway.config import read_settings
 from dragoman.gateway.key_store import KeyChange, SqliteKeyStore
 from dragoman.gateway.team_settings import BudgetSettings, LedgerSettings, TeamSettings
 from dragoman.mcp.toolbox import McpToolbox
 from dragoman.model.messages import ToolCall
+from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
 from tests.gateway.house import Script, faultline, open_house, say, stream, upstream
 from tests.gateway.test_faults import chunk
 from tests.gateway.web import Got, get, post
@@ -131,11 +134,28 @@ def test_a_key_over_its_limit_is_told_when_to_come_again(
         wait_until(lambda: chat(here.url, key).status == 200, "the new limits")
 
 
+def test_a_keys_limit_holds_over_all_workers() -> None:
+    memory, holder = SharedMemory(4), make_holder("x", "ada", Grant(rpm=5), team="web", team_grant=Grant(tpm=10**6))
+    workers = [KeyLimits(SharedLimits(memory, number), time.monotonic) for number in range(4)]
+
+    async def ask(limits: KeyLimits) -> bool:
+        try:
+            return bool(await limits.enter(holder, 10))
+        except UpstreamError as error:
+            return error.failure.code != "key_rpm"
+
+    async def ask_all() -> list[bool]:
+        return [await ask(workers[i % 4]) for i in range(20)]
+
+    assert sum(asyncio.run(ask_all())) == 5
+
+
 def test_a_team_over_its_limit_costs_its_keys_nothing(office: Open, store: SqliteKeyStore) -> None:
     ada, bob = (store.new(name, team="web", grant=Grant(rpm=3)) for name in ("ada", "bob"))
     store.set_team("web", GrantChange(rpm=2))
     with office() as here:
         assert [chat(here.url, key).status for key in (ada, bob, ada, bob)] == [200, 200, 429, 429]
+        assert [row.status for row in here.rows(4)] == [429, 429, 200, 200], "also what is refused is written down"
         assert "team web" in chat(here.url, ada).json["error"]["message"]
 
 

@@ -45,14 +45,31 @@ def make_report(
     """Money of two currencies is never added up: there is a line for each."""
     until = time.time() if until is None else until
     groups = [word for word in dict.fromkeys((*by, "currency")) if word]
-    sums = ledger.sum(groups, since, until, where or {})
+    sums = _join(ledger.sum(groups, since, until, where or {}))
     clock = "hour" if until - since <= 3 * 86_400 else "day"
     charts: dict[tuple[object, ...], dict[str, int]] = {}
     if clock not in groups:
-        for line in ledger.sum([*groups, clock], since, until, where or {}):
+        for line in _join(ledger.sum([*groups, clock], since, until, where or {})):
             at = tuple(line.by[word] for word in groups)
             charts.setdefault(at, {})[str(line.by[clock])] = line.requests
     return [ReportLine(sums=line, chart=_chart(charts.get(tuple(line.by.values()), {}), since, until)) for line in sums]
+
+
+def _join(sums: list[Sums]) -> list[Sums]:
+    """Requests without a cost have no currency. They stand in the line of the only currency, if there is one."""
+    groups: dict[tuple[object, ...], list[Sums]] = {}
+    for line in sums:
+        groups.setdefault(tuple(value for word, value in line.by.items() if word != "currency"), []).append(line)
+    joined = []
+    for lines in groups.values():
+        bare = [line for line in lines if not line.by["currency"]]
+        priced = [line for line in lines if line.by["currency"]]
+        joined += [_add(priced[0], bare[0])] if len(priced) == 1 and bare else lines
+    return sorted(joined, key=lambda line: (-line.cost, -line.requests, str(line.by)))
+
+
+def _add(one: Sums, two: Sums) -> Sums:
+    return Sums(by=one.by, **{name: getattr(one, name) + getattr(two, name) for name in FIELDS})
 
 
 def _chart(counts: dict[str, int], since: float, until: float) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 import logging
 import re
+import threading
 import urllib.request
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
@@ -140,11 +141,10 @@ async def begin_charge(scope: "Scope", tokens: int, output: int | None, choices:
         if books is not None:
             scope.charge = Charge(books=books)
         return
+    charge = scope.charge = Charge(holder=holder, books=books)  # a request that is refused is written down, too
     check_model(scope.now, holder, scope.model)
-    charge = Charge(holder=holder, books=books)
     if holder.limited:
         charge.places = await gateway.key_limits.enter(holder, tokens + (output or 0))
-    scope.charge = charge
     if holder.budgeted:
         await reserve(scope, charge, holder, books, tokens, output, choices)
 
@@ -243,6 +243,8 @@ def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
     if answer is None:
         return None, False
     usage = scope.usage or answer.usage
+    if scope.client_request is None:
+        return usage, False  # no conversation: what is not told is not known
     whole = scope.usage is not None or answer.reply is not None
     if whole and usage is not None and (usage.input is not None or usage.output is not None):
         return usage, False
@@ -341,12 +343,16 @@ def tell_webhook(url: str, passed: Sequence[Passed]) -> None:
         body = say_passed(one)
         log.warning(LogLine(str(body["event"]), {name: value for name, value in body.items() if name != "event"}))
         if url:
-            headers = {"content-type": "application/json", "user-agent": "dragoman"}
-            request = urllib.request.Request(url, dump_json(body), headers, method="POST")  # noqa: S310  # checked http
-            try:
-                urllib.request.urlopen(request, timeout=WEBHOOK_S).close()  # noqa: S310  # checked http
-            except (OSError, ValueError) as error:
-                log.warning(LogLine("webhook_failed", {"why": type(error).__name__}))
+            threading.Thread(target=_post, args=(url, dump_json(body)), daemon=True).start()
+
+
+def _post(url: str, body: bytes) -> None:
+    headers = {"content-type": "application/json", "user-agent": "dragoman"}
+    request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310  # checked http
+    try:
+        urllib.request.urlopen(request, timeout=WEBHOOK_S).close()  # noqa: S310  # checked http
+    except (OSError, ValueError) as error:
+        log.warning(LogLine("webhook_failed", {"why": type(error).__name__}))
 
 
 def say_passed(passed: Passed) -> dict[str, object]:
