@@ -53,6 +53,7 @@ RANKS = {
     "gateway": 7,
     "postgres": 7,
     "otel": 7,
+    "oidc": 7,
     "conformance": 7,
     "testing": 7,
     "cli": 8,
@@ -93,6 +94,7 @@ EXTRAS = {
     "valkey": {"valkey"},
     "postgres": {"postgres"},
     "otel": {"otel"},
+    "oidc": {"oidc"},
 }
 # Verification against scripted providers: the one module that needs two extras, and the commands load it when asked.
 NEEDS_TESTING_TOO = "conformance.verification"
@@ -101,6 +103,7 @@ IMPORTED_AS = {
     "jsonschema-rs": {"jsonschema_rs"},
     "backports.zstd": set[str](),  # by name, where there is no compression.zstd
     "redis[hiredis]": {"redis"},
+    "pyjwt[crypto]": {"jwt"},
     "opentelemetry-sdk": {"opentelemetry"},
     "opentelemetry-exporter-otlp-proto-http": {"opentelemetry"},
     "mcp": {"mcp", "mcp_types", "httpx2", "anyio"},  # with packages that mcp itself needs
@@ -225,7 +228,7 @@ def test_an_extra_holds_nothing_that_its_rooms_do_not_import() -> None:
     for path in (SOURCE / PACKAGE).rglob("*.py"):
         used_by[name_module(path).split(".")[0]] |= {said.path[0] for said in read_imports(path.read_text("utf-8"))}
     assert used_by["gateway"] >= packages("fast") - packages("")
-    for extra in ("", "mcp", "testing", "valkey", "postgres", "otel"):
+    for extra in ("", "mcp", "testing", "valkey", "postgres", "otel", "oidc"):
         rooms = EXTRAS[extra]
         used = set().union(*(used_by[room] for room in rooms))
         spare = packages(extra) - (packages("") if extra else packages(CORE)) - used - {"jsonschema_rs"}  # core's own
@@ -235,7 +238,7 @@ def test_an_extra_holds_nothing_that_its_rooms_do_not_import() -> None:
 @pytest.mark.parametrize("extra", EXTRAS, ids=lambda extra: extra or "default")
 def test_an_extra_is_all_that_its_rooms_need(extra: str) -> None:
     """Each of their modules is imported where the packages of other extras are not installed."""
-    others = set().union(*map(packages, EXTRAS)) - packages(extra) - {"opentelemetry"}  # mcp needs its API package
+    others = set().union(*map(packages, EXTRAS)) - packages(extra) - {"opentelemetry", "jwt"}  # mcp needs these itself
     if missing := [name for name in packages(extra) if extra and find_spec(name) is None]:
         pytest.skip(f"not installed: {missing[0]}")
     modules = [name_module(path) for path in (SOURCE / PACKAGE).rglob("*.py") if path.stem != "__main__"]

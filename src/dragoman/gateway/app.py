@@ -135,6 +135,8 @@ class App:
         match = self.table.find(http.method, http.path)
         dialect = dialect_of(match, http)
         try:
+            if self.gateway.now.access.tokens is not None:
+                await self.gateway.now.access.prepare(http)
             self._judge(http, match)
             if match is None:
                 response = self._unmatched(http)

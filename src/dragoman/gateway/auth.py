@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import cache
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from dragoman.accounts.grants import Holder
@@ -17,6 +18,9 @@ from dragoman.gateway.routes import AccessClass, all_dialects
 from dragoman.gateway.sessions import Sessions
 
 PEER = "worker"  # the address of a request that another worker of this gateway passes on; a client's is a number
+if TYPE_CHECKING:
+    from dragoman.oidc.tokens import TokenChecker
+
 _AZURE_HEADER = "api-key"  # clients of Azure speak OpenAI's dialects
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 SHORTEST_SECRET = 16
@@ -77,6 +81,7 @@ class Access:
         self._clock = clock
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
         self.sessions: Sessions | None = None  # of the console
+        self.tokens: TokenChecker | None = None  # of an identity provider
 
     def count_on(self, before: "Access") -> None:
         """Goes on counting wrong keys where the access of an older configuration stopped."""
@@ -122,6 +127,8 @@ class Access:
             http.key_id, http.holder = holder.id, holder
             return None
         found = self.keys.check(key) if key else None
+        if found is None and key and self.tokens is not None:
+            found = self.tokens.check(key)
         if found is not None:
             if found.admin == (access == "admin"):
                 http.key_id, http.holder = found.id, found
@@ -131,6 +138,12 @@ class Access:
         if self._too_many(http.client):
             return 429, "too many wrong keys from this address"
         return 401, "no valid key" if key is not None else "a key is needed: dragoman keys new"
+
+    async def prepare(self, http: HttpRequest) -> None:
+        """Fetches the identity provider's keys, if this request's token needs newer ones."""
+        key = find_key(http) if self.tokens is not None else None
+        if key and self.tokens is not None and self.tokens.is_token(key):
+            await self.tokens.prepare(key)
 
     def _find_session(self, http: HttpRequest) -> Holder | None:
         """The admin whose browser this is. The console may ask at every door, for its playground."""

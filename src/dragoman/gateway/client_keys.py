@@ -146,12 +146,12 @@ class ClientKeys:
     def _holder(self, row: KeyRow) -> Holder:
         found = self._holders.get(row.id)
         if found is None:
-            team = self._team(row.team)
+            team = self.find_team(row.team)
             found = make_holder(row.id, row.name, row.grant, team=row.team, team_grant=team, admin=row.admin)
             self._holders[row.id] = found
         return found
 
-    def _team(self, name: str) -> Grant:
+    def find_team(self, name: str) -> Grant:
         return self._file_teams.get(name) or self._table.teams.get(name, NO_GRANT)
 
     def _is_revoked(self, row: KeyRow) -> bool:
@@ -201,7 +201,7 @@ class ClientKeys:
         for key in self._literal:
             digest = table.digest(key.secret)
             owner = f"config-{digest[:OWNER_CHARS]}"
-            holder = make_holder(owner, key.name, key.grant, team=key.team, team_grant=self._team(key.team))
+            holder = make_holder(owner, key.name, key.grant, team=key.team, team_grant=self.find_team(key.team))
             self._owners[digest] = (holder, key.expires)
         if self._rows or self._literal:
             self._latch.close()

@@ -23,7 +23,7 @@ from dragoman.errors import ConfigError
 from dragoman.gateway.auth import weak_secret
 from dragoman.gateway.config_schema import ConfigFile, ProviderTable
 from dragoman.gateway.mcp_settings import read_mcp
-from dragoman.gateway.settings import PORT, RequestLimits, Settings
+from dragoman.gateway.settings import PORT, OidcSettings, RequestLimits, Settings
 from dragoman.gateway.team_settings import TABLES, read_teams
 from dragoman.jsontypes import kind_of
 from dragoman.known_turns import MOST_BYTES
@@ -225,6 +225,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         store_rows=_store_rows(top),
         state_secret=top.text("state_secret").encode(),
         database=top.text("database"),
+        oidc=_oidc(top),
         otel=top.text("otel"),
         otel_content=top.flag("otel_content", default=False),
         state=top.text("state"),
@@ -253,6 +254,22 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
 def _known_turns(top: _Reader) -> int:
     said = top.count("known_turns_mb", 0)
     return MOST_BYTES if said is None else said * 1024 * 1024
+
+
+def _oidc(top: _Reader) -> OidcSettings | None:
+    said = top.table("oidc")
+    if not said:
+        return None
+    reader = _Reader(said, top.file, "oidc", set(OidcSettings.__struct_fields__), top.env)
+    words = {name: reader.text(name) for name in said}
+    for name in ("issuer", "audience"):
+        if not words.get(name):
+            raise ConfigError(top.file, f"oidc.{name}", "is needed")
+    for name in ("issuer", "jwks_url"):
+        url = words.get(name, "")
+        if url and not re.match(r"https://|http://(127\.0\.0\.1|localhost|\[::1\])[:/]", url):
+            raise ConfigError(top.file, f"oidc.{name}", "expected https://...")
+    return OidcSettings(**words)
 
 
 def _store_rows(top: _Reader) -> int:

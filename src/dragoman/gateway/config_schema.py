@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import schema as make_schema
 
-from dragoman.gateway.settings import RequestLimits
+from dragoman.gateway.settings import OidcSettings, RequestLimits
 from dragoman.jsontypes import JsonObject
 from dragoman.upstream.spec import Caps, Timeouts
 
@@ -110,6 +110,7 @@ class ConfigFile(Struct, forbid_unknown_fields=True):
     state_prefix: Annotated[str | UnsetType, _about("gateways with the same one share their limits")] = UNSET
     on_state_loss: Annotated[str | UnsetType, _about("local_share or refuse")] = UNSET
     database: Annotated[str | UnsetType, _about("URL of PostgreSQL, for keys, budgets and usage")] = UNSET
+    oidc: Annotated[OidcSettings | UnsetType, _about("an identity provider whose tokens open the gateway")] = UNSET
     otel: Annotated[str | UnsetType, _about("where OpenTelemetry is sent, as http://collector:4318")] = UNSET
     otel_content: Annotated[bool | UnsetType, _about("traces with the text of requests and answers")] = UNSET
     api_key: Annotated[str | UnsetType, _about("of a single provider, with models and rpm beside it")] = UNSET

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from dragoman.accounts import budgets, ledger
 from dragoman.accounts.budgets import BudgetStore, SqliteBudgets
+from dragoman.accounts.grants import Grant
 from dragoman.accounts.ledger import Ledger, SqliteLedger
 from dragoman.errors import ConfigError
 from dragoman.gateway.config import find_file, load_settings
@@ -22,6 +23,7 @@ from dragoman.gateway.settings import Settings
 from dragoman.gateway.state_store import SqliteStateStore, StateStore
 
 if TYPE_CHECKING:
+    from dragoman.oidc.tokens import TokenChecker
     from dragoman.otel.traces import Traces
     from dragoman.postgres.database import Database
     from dragoman.valkey.limits import ValkeyLimits
@@ -38,6 +40,9 @@ def check_engines(settings: Settings) -> None:
         _check(settings, "state", settings.state, STATE_SCHEMES, "redis", "valkey")
     if settings.database:
         _check(settings, "database", settings.database, DATABASE_SCHEMES, "asyncpg", "postgres")
+    if settings.oidc is not None and not (_is_installed("jwt") and _is_installed("cryptography")):
+        words = "needs packages that are not installed: pip install 'dragoman[oidc]'"
+        raise ConfigError(settings.source, "oidc", words)
     if settings.otel:
         _check(settings, "otel", settings.otel, ("http", "https"), "opentelemetry.sdk", "otel")
 
@@ -56,6 +61,14 @@ def _is_installed(package: str) -> bool:
         return find_spec(package) is not None
     except ModuleNotFoundError:  # of the package that it is in
         return False
+
+
+def open_tokens(settings: Settings, find_team: Callable[[str], Grant]) -> "TokenChecker | None":
+    if settings.oidc is None:
+        return None
+    from dragoman.oidc.tokens import TokenChecker
+
+    return TokenChecker(settings.oidc, find_team)
 
 
 def open_traces(settings: Settings) -> "Traces | None":

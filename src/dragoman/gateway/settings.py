@@ -34,6 +34,19 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
     connections: int = 0  # at once; 0: two fifths of the files a process may open
 
 
+class OidcSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An identity provider whose tokens open the gateway, and which of their claims say what."""
+
+    issuer: str
+    audience: str
+    jwks_url: str = ""  # of its public keys; "": as the issuer says
+    name_claim: str = "email"  # a name for the log; `sub` if there is none
+    team_claim: str = "team"
+    models_claim: str = "models"
+    budget_claim: str = "budget"
+    team: str = ""  # of tokens without that claim
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     upstreams: tuple[Upstream, ...] = ()
     aliases: dict[str, tuple[str, ...]] = {}
@@ -58,6 +71,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     store_rows: int = 10_000
     state_secret: bytes = b""  # authenticates reasoning state that clients keep; b"": one that ends with the process
     database: str = ""  # PostgreSQL, which keeps keys, budgets, the ledger and responses for many gateways
+    oidc: OidcSettings | None = None
     otel: str = ""  # where traces and numbers are sent, as http://collector:4318
     otel_content: bool = False  # with the text of requests and answers
     state: str = ""  # Valkey or Redis, which keeps limits for gateways of many machines

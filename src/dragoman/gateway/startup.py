@@ -16,7 +16,7 @@ from dragoman.errors import ConfigError
 from dragoman.gateway.auth import Access
 from dragoman.gateway.client_keys import ClientKeys
 from dragoman.gateway.config import find_file, load_settings, state_folder
-from dragoman.gateway.engines import DATABASE_VARIABLE, STATE_VARIABLE, check_engines, find_key_store
+from dragoman.gateway.engines import DATABASE_VARIABLE, STATE_VARIABLE, check_engines, find_key_store, open_tokens
 from dragoman.gateway.key_store import KeyStore
 from dragoman.gateway.settings import LOOPBACK, Settings
 from dragoman.gateway.state_secret import read_secret
@@ -105,7 +105,7 @@ def make_access(settings: Settings, env: Mapping[str, str], bound: str = "") -> 
     store = find_key_store(settings, state_folder(env))
     if bound:
         _keep_pepper(store, settings)
-    keys = ClientKeys(store, settings.all_keys, teams=settings.teams.teams, needed=public)
+    keys = ClientKeys(store, settings.all_keys, teams=settings.teams.teams, needed=public or settings.oidc is not None)
     if keys.away:
         raise ConfigError(store.name, "", keys.away)
     return _fill_access(settings, keys, public=public)
@@ -118,6 +118,8 @@ def renew_access(old: Access, settings: Settings, *, forget: bool = False) -> Ac
     keys = old.keys.renew(settings.all_keys, teams=settings.teams.teams, forget=forget)
     access = _fill_access(settings, keys, public=old.public)
     access.count_on(old)
+    if old.tokens is not None and access.tokens is not None:
+        access.tokens.take_keys(old.tokens)
     return access
 
 
@@ -132,12 +134,14 @@ def _fill_access(settings: Settings, keys: ClientKeys, *, public: bool) -> Acces
     hosts = [*settings.hosts, settings.host]
     if public and not settings.hosts:
         hosts.append("*")  # with a key, any host name is fine
-    return Access(keys, hosts, settings.origins, settings.limits.wrong_keys, public=public)
+    access = Access(keys, hosts, settings.origins, settings.limits.wrong_keys, public=public)
+    access.tokens = open_tokens(settings, keys.find_team)
+    return access
 
 
 def check_exposure(settings: Settings, access: Access) -> None:
     """Refuses to serve other machines without client keys (T01)."""
-    if access.keys.any_good or not (access.public or is_public(settings.host)):
+    if access.keys.any_good or access.tokens is not None or not (access.public or is_public(settings.host)):
         return
     where = settings.host if is_public(settings.host) else "a socket that other machines can reach"
     words = f"refusing to listen on {where} without client keys: make one with `dragoman keys new`"

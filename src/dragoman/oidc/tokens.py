@@ -1,0 +1,177 @@
+"""TokenChecker: a signed token of an identity provider stands for a holder, as a key of ours does.
+
+The provider's public keys are fetched once and kept; a token that names an unknown one has them fetched again, at most
+once in ten seconds. While the provider is away the keys it had are good. PyJWT checks the signature and the times.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+import re
+import time
+import urllib.request
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+from msgspec.structs import replace
+
+from dragoman.accounts.grants import NO_GRANT, Grant, Holder, check_grant, make_holder
+from dragoman.gateway.settings import OidcSettings
+from dragoman.log_line import LogLine
+
+log = logging.getLogger(__name__)
+# No HMAC: a public key must never be taken for a shared secret. No `none`.
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+FRESH_S = 600.0
+AGAIN_S = 10.0  # between two looks for an unknown key
+LEEWAY_S = 30.0
+FETCH_S = 5.0
+MOST_BYTES = 1024 * 1024
+MOST_KNOWN = 10_000  # tokens that were found good
+DISCOVERY = "/.well-known/openid-configuration"
+_SHAPE = re.compile(r"[A-Za-z0-9_-]{10,4096}\.[A-Za-z0-9_-]{10,8192}\.[A-Za-z0-9_-]{10,2048}")
+
+Fetch = Callable[[str], bytes]
+
+
+class TokenChecker:
+    def __init__(
+        self,
+        settings: OidcSettings,
+        find_team: Callable[[str], Grant],
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        fetch: Fetch | None = None,
+    ) -> None:
+        """`find_team`: what a team may use, by its name."""
+        self._settings, self._find_team = settings, find_team
+        self._clock, self._wall = clock, wall
+        self._fetch = fetch or fetch_document
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._fetched = self._tried = float("-inf")
+        self._known: OrderedDict[bytes, tuple[Holder, float]] = OrderedDict()
+        self._fetching = asyncio.Lock()
+
+    def take_keys(self, other: "TokenChecker") -> None:
+        """After a reload: the keys of the same provider are known already."""
+        if other._settings.issuer == self._settings.issuer and other._settings.jwks_url == self._settings.jwks_url:
+            self._keys, self._fetched, self._tried = other._keys, other._fetched, other._tried
+
+    def is_token(self, key: str) -> bool:
+        return _SHAPE.fullmatch(key) is not None
+
+    async def prepare(self, token: str) -> None:
+        """Fetches the provider's keys, if this token needs newer ones."""
+        if not self._needs_keys(token):
+            return
+        async with self._fetching:
+            if self._needs_keys(token):
+                self._tried = self._clock()
+                try:
+                    self._keys = await asyncio.to_thread(self._load)
+                    self._fetched = self._clock()
+                except (OSError, ValueError, KeyError, TypeError, jwt.PyJWTError) as error:
+                    log.warning(LogLine("oidc_keys_not_read", {"why": f"{type(error).__name__}: {error}"[:200]}))
+
+    def _needs_keys(self, token: str) -> bool:
+        now = self._clock()
+        if now - self._tried < AGAIN_S or hashlib.sha256(token.encode()).digest() in self._known:
+            return False
+        return now - self._fetched > FRESH_S or self._name_key(token) not in self._keys
+
+    def _load(self) -> dict[str, jwt.PyJWK]:
+        url = self._settings.jwks_url
+        if not url:
+            about = json.loads(self._fetch(self._settings.issuer.rstrip("/") + DISCOVERY))
+            if about["issuer"] != self._settings.issuer:
+                raise ValueError("the provider says that it is another issuer")
+            url = check_url(about["jwks_uri"])
+        rows = json.loads(self._fetch(url))["keys"]
+        usable = [row for row in rows if row.get("use", "sig") == "sig" and row.get("kty") != "oct"]
+        return {row["kid"]: jwt.PyJWK(row) for row in usable if isinstance(row.get("kid"), str)}
+
+    def _name_key(self, token: str) -> str:
+        try:
+            return str(jwt.get_unverified_header(token).get("kid"))
+        except jwt.PyJWTError:
+            return ""
+
+    def check(self, token: str) -> Holder | None:
+        """The holder that a good token stands for."""
+        if not self.is_token(token):
+            return None
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._known.get(digest)
+        if known is not None and self._wall() < known[1]:
+            return known[0]
+        claims = self._decode(token)
+        holder = self._make_holder(claims) if claims is not None else None
+        if holder is not None and claims is not None:
+            self._known[digest] = (holder, float(claims["exp"]))
+            if len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+        return holder
+
+    def _decode(self, token: str) -> dict[str, Any] | None:
+        key = self._keys.get(self._name_key(token))
+        if key is None:
+            return None
+        settings = self._settings
+        try:
+            found: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(ALGORITHMS),
+                audience=settings.audience,
+                issuer=settings.issuer,
+                leeway=LEEWAY_S,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except (jwt.PyJWTError, ValueError, TypeError):
+            return None
+        return found
+
+    def _make_holder(self, claims: Mapping[str, Any]) -> Holder | None:
+        """None if a claim is not of the form that it must have: then nothing is allowed rather than everything."""
+        settings = self._settings
+        owner = hashlib.sha256(f"{claims['iss']}\0{claims['sub']}".encode()).hexdigest()[:16]
+        name = claims.get(settings.name_claim, claims["sub"])
+        team = claims.get(settings.team_claim, settings.team)
+        try:
+            grant = self._make_grant(claims)
+        except ValueError:
+            return None
+        if not isinstance(name, str) or not isinstance(team, str):
+            return None
+        return make_holder(f"oidc-{owner}", name[:100], grant, team=team, team_grant=self._find_team(team))
+
+    def _make_grant(self, claims: Mapping[str, Any]) -> Grant:
+        grant = NO_GRANT
+        if (models := claims.get(self._settings.models_claim)) is not None:
+            words = models.split() if isinstance(models, str) else models
+            if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+                raise ValueError("models: expected a list of texts")
+            grant = replace(grant, models=tuple(words))
+        if (budget := claims.get(self._settings.budget_claim)) is not None:
+            grant = replace(grant, budget=str(budget))
+        return check_grant(grant)
+
+
+def check_url(url: str) -> str:
+    """Keys that anybody on the way could change are worth nothing."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")):
+        raise ValueError("expected https://...")
+    return url
+
+
+def fetch_document(url: str) -> bytes:
+    with urllib.request.urlopen(check_url(url), timeout=FETCH_S) as response:  # noqa: S310  # checked
+        data: bytes = response.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ValueError("the document is too large")
+    return data

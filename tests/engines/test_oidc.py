@@ -1,0 +1,142 @@
+"""Tokens of an identity provider: a real issuer on loopback, whose keys change and who goes away."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from tests.cli.test_serve import serving
+from tests.gateway.web import post, send
+
+BODY = {"model": "echo", "messages": [{"role": "user", "content": "hi"}]}
+
+
+class Issuer:
+    """Signs tokens and shows its public keys."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Any] = {}
+        self.asked = 0
+        issuer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                issuer.asked += 1
+                rows = [
+                    {**json.loads(algorithm(key).to_jwk(key.public_key())), "kid": kid, "use": "sig"}
+                    for kid, key in issuer.keys.items()
+                ]
+                about = {"issuer": issuer.url, "jwks_uri": f"{issuer.url}/keys"}
+                data = json.dumps(about if "well-known" in self.path else {"keys": rows}).encode()
+                self.send_response(200)
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.rotate("one", rsa.generate_private_key(public_exponent=65537, key_size=2048))
+
+    def rotate(self, kid: str, key: Any) -> None:
+        self.keys = {kid: key}
+
+    def sign(self, kid: str = "one", **claims: Any) -> str:
+        key = self.keys[kid]
+        usual = {"iss": self.url, "aud": "dragoman", "sub": "ada", "exp": time.time() + 600}
+        name = "RS256" if isinstance(key, rsa.RSAPrivateKey) else "ES256"
+        said = {name: value for name, value in (usual | claims).items() if value is not None}
+        token: str = jwt.encode(said, key, algorithm=name, headers={"kid": kid})
+        return token
+
+
+def algorithm(key: Any) -> Any:
+    return jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    found = Issuer()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+
+
+def ask(url: str, token: str, **more: Any) -> int:
+    return post(url, "/v1/chat/completions", {**BODY, **more}, {"authorization": f"Bearer {token}"}).status
+
+
+def test_tokens_open_the_gateway_as_keys_do(issuer: Issuer, tmp_path: Path) -> None:
+    oidc = {"issuer": issuer.url, "audience": "dragoman"}
+    teams = {"web": {"models": ["echo"]}}
+    (tmp_path / "config.json").write_text(json.dumps({"demo": True, "oidc": oidc, "team": teams}))
+    with serving(tmp_path) as running:
+        good = issuer.sign()
+        assert send(running.url, "GET", "/v1/models").status == 401, "a token is needed"
+        assert ask(running.url, good) == 200
+        assert issuer.asked == 2
+        assert ask(running.url, good) == 200
+        assert issuer.asked == 2, "the keys are kept"
+        other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        forged = jwt.encode(jwt.decode(good, options={"verify_signature": False}), other, "RS256", {"kid": "one"})
+        public = issuer.keys["one"].public_key().public_numbers().n.to_bytes(256, "big")
+        confused = jwt.encode({"iss": issuer.url, "aud": "dragoman", "sub": "x", "exp": 9e9}, public, "HS256")
+        bad = {
+            "forged": forged,
+            "another algorithm": confused,
+            "unsigned": jwt.encode({"sub": "ada"}, "", "none"),
+            "over": issuer.sign(exp=time.time() - 60),
+            "for another": issuer.sign(aud="other"),
+            "of another": issuer.sign(iss="https://other.test"),
+            "without an end": issuer.sign(exp=None),
+            "without a person": issuer.sign(sub=None),
+            "models that are none": issuer.sign(models=[1]),
+        }
+        assert {name: ask(running.url, token) for name, token in bad.items()} == dict.fromkeys(bad, 401)
+        assert ask(running.url, issuer.sign(models=["gpt-*"])) == 403
+        assert ask(running.url, issuer.sign(team="web")) == 200
+        assert ask(running.url, issuer.sign(team="web"), model="demo") == 403, (
+            "what the team may not, its tokens may not"
+        )
+        assert send(running.url, "GET", "/metrics", headers={"authorization": f"Bearer {good}"}).status in (401, 403)
+
+
+def test_a_new_key_is_fetched_and_old_ones_hold_while_the_provider_is_away(issuer: Issuer) -> None:
+    import asyncio
+
+    from dragoman.accounts.grants import NO_GRANT
+    from dragoman.gateway.settings import OidcSettings
+    from dragoman.oidc.tokens import AGAIN_S, FRESH_S, TokenChecker
+
+    now = [0.0]
+    settings = OidcSettings(issuer=issuer.url, audience="dragoman")
+    checker = TokenChecker(settings, lambda team: NO_GRANT, clock=lambda: now[0])
+
+    def opens(token: str) -> bool:
+        asyncio.run(checker.prepare(token))
+        return checker.check(token) is not None
+
+    first = issuer.sign()
+    assert opens(first)
+    issuer.rotate("two", ec.generate_private_key(ec.SECP256R1()))
+    second = issuer.sign("two")
+    assert not opens(second), "the keys were fetched a moment ago"
+    now[0] += AGAIN_S
+    assert opens(second)
+    holder = checker.check(second)
+    assert holder is not None
+    assert holder == checker.check(first), "a person is the same with every token"
+    issuer.server.shutdown()
+    issuer.server.server_close()
+    now[0] += FRESH_S + 1
+    assert opens(issuer.sign("two", sub="bob")), "the provider is away: its keys hold"
