@@ -7,7 +7,6 @@ process that starts, or that looks, takes over what a dead one has left.
 
 import os
 import secrets
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,9 +16,6 @@ from pathlib import Path
 import msgspec
 
 from dragoman.accounts.ledger import LedgerRow
-
-if sys.platform != "win32":
-    import fcntl
 
 FOLDER = "journal"
 YOUNG_S = 60.0  # an empty file this young may belong to a process that has not locked it yet
@@ -138,7 +134,9 @@ class Journal:
 
 def _lock(file: int) -> bool:
     """On Windows there is one process, which takes over what is there when it starts."""
-    if sys.platform == "win32":
+    try:
+        import fcntl
+    except ImportError:
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

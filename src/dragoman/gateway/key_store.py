@@ -53,7 +53,15 @@ create table audit (
 create trigger audit_stays before update on audit begin select raise(abort, 'the audit log is only added to'); end;
 create trigger audit_keeps before delete on audit begin select raise(abort, 'the audit log is only added to'); end;
 """
-_COLUMNS = "id, digest, name, admin, created, revoked, team, granted, expires, old_digest, old_until"
+_READ_KEYS = """
+select id, digest, name, admin, created, revoked, team, granted, expires, old_digest, old_until from keys
+order by created, id
+"""
+_PUT_KEY = """
+insert or replace into keys
+(id, digest, name, admin, created, revoked, team, granted, expires, old_digest, old_until)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
 
 
 class KeyRow(Struct, frozen=True, kw_only=True):
@@ -400,7 +408,7 @@ def _version(db: sqlite3.Connection) -> int:
 def _read_table(db: sqlite3.Connection) -> KeyTable:
     """Each value is of its type, or it is a ValidationError: SQLite keeps whatever stands in a damaged file."""
     peppers = db.execute("select pepper from install").fetchall()
-    rows = db.execute(f"select {_COLUMNS} from keys order by created, id").fetchall()  # noqa: S608  # our own names
+    rows = db.execute(_READ_KEYS).fetchall()
     teams = db.execute("select name, granted from teams order by name").fetchall()
     if len(peppers) != 1 or not peppers[0][0]:
         raise sqlite3.DatabaseError("the pepper is missing")
@@ -424,8 +432,7 @@ def _read_grant(text: object) -> Grant:
 def _put(db: sqlite3.Connection, row: KeyRow) -> None:
     granted = msgspec.json.encode(row.grant).decode()
     values = [granted if name == "grant" else value for name, value in asdict(row).items()]
-    places = ", ".join("?" * len(values))
-    db.execute(f"insert or replace into keys ({_COLUMNS}) values ({places})", values)  # noqa: S608  # our own names
+    db.execute(_PUT_KEY, values)
 
 
 def _audit_row(row: tuple[object, ...]) -> AuditRow:
@@ -455,11 +462,12 @@ def _fill(draft: Path, table: KeyTable) -> None:
     try:
         db.execute("pragma journal_mode = wal")
         db.execute("pragma synchronous = full")
-        db.executescript(_SCHEMA + _GRANTS)
+        db.executescript(_SCHEMA)
+        db.executescript(_GRANTS)
         db.execute("insert into install values (?)", (table.pepper,))
         for row in table.rows:
             _put(db, row)
-        db.execute(f"pragma user_version = {VERSION}")  # what is not complete has none
+        db.execute("pragma user_version = 2")  # VERSION: what is not complete has none
     finally:
         db.close()
 
