@@ -19,7 +19,7 @@ from samples import anthropic_request, tool
 
 from dragoman.dialects import find_dialect
 from dragoman.exchange import ClientRequest
-from dragoman.gateway.conversation import decode, decode_turns
+from dragoman.gateway.conversation import decode, decode_all_turns, decode_turns
 from dragoman.gateway.scope import Scope
 from dragoman.gateway.settings import RequestLimits
 from dragoman.known_turns import KnownTurns
@@ -62,7 +62,8 @@ def run(requests: list[bytes], most_bytes: int) -> list[float]:
 
 def take_in(scope: Scope, known: KnownTurns, raw: bytes) -> ClientRequest:
     hit = known.find(OWNER, raw, 0.0)
-    asked, history = decode_turns(scope, raw, PATH, hit)
+    found = None if hit is None else decode_turns(scope, raw, PATH, hit)
+    asked, history = found or decode_all_turns(scope, raw, PATH)
     if history is not None:
         known.keep(OWNER, history, 0.0, instead=None if hit is None else hit.history)
     return asked

@@ -2,7 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from dragoman.testing import serve
+from dragoman.upstream.answer import OpenAnswer
+from dragoman.upstream.attempts import Job
+from dragoman.upstream.send import Sender
 from tests.gateway.house import CANARY, open_house, upstream
 from tests.gateway.web import get, post
 
@@ -46,3 +51,24 @@ def test_servers_get_the_same_bytes() -> None:
         assert known == send_all(dialect, 0)[0]
         assert 'dragoman_known_turns_found{found="yes"} 4' in metrics
         assert "dragoman_known_turns_bytes 0\n" not in metrics
+
+
+def test_a_long_conversation_is_written_off_the_loop_until_its_turns_were_written_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    large: list[bool] = []
+    ask = Sender.ask
+
+    async def watch(self: Sender, job: Job) -> OpenAnswer:
+        large.append(job.large)
+        return await ask(self, job)
+
+    monkeypatch.setattr(Sender, "ask", watch)
+    with (
+        serve("openai_chat", key=CANARY) as provider,
+        open_house(upstream("far", "openai_chat", provider.base_url, models=("m",))) as house,
+    ):
+        for count in (600, 601, 602, 603):
+            body = {"model": "far/m", "max_tokens": 99, "messages": turns(count), "tools": [TOOL]}
+            assert post(house.url, "/v1/messages", body).status == 200
+    assert large == [True, True, False, False]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError
 from dragoman.exchange import ClientRequest, UpstreamCall
-from dragoman.gateway.conversation import decode, decode_turns
+from dragoman.gateway.conversation import decode, decode_all_turns, decode_turns
 from dragoman.gateway.scope import Scope
 from dragoman.gateway.settings import RequestLimits
 from dragoman.known_turns import History, KnownTurns
@@ -60,7 +60,8 @@ class Client:
     def _take_in(self, raw: bytes, path: str) -> ClientRequest:
         self.now += 1
         hit = self.known_turns.find(self.owner, raw, self.now)
-        request, history = decode_turns(self._scope, raw, path, hit)
+        found = None if hit is None else decode_turns(self._scope, raw, path, hit)
+        request, history = found or decode_all_turns(self._scope, raw, path)
         if isinstance(history, History):
             self.known_turns.keep(self.owner, history, self.now, instead=None if hit is None else hit.history)
         self.read += request.known is not None

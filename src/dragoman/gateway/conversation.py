@@ -114,22 +114,37 @@ async def take_in_turns(scope: Scope, path: str, raw: bytes) -> ClientRequest:
     """Reads a request, but not the turns that came in an earlier one of the same client."""
     gateway, owner = scope.gateway, (scope.http.key_id, scope.dialect.name)
     hit = gateway.known_turns.find(owner, raw, gateway.clock())
-    scope.large = is_large(raw if hit is None else hit.new or hit.short)
-    client_request, history = await off_loop(scope.large, decode_turns, scope, raw, path, hit)
+    found: tuple[ClientRequest, History | None] | None = None
+    if hit is not None:
+        found = await off_loop(is_large(hit.new or hit.short), decode_turns, scope, raw, path, hit)
+    if found is None or found[0].known is None or not found[0].known.history.chunks:
+        scope.large = is_large(raw)  # to read or to write all of it
+    if found is None:
+        found = await off_loop(scope.large, decode_all_turns, scope, raw, path)
+    client_request, history = found
     if history is not None:
         gateway.known_turns.keep(owner, history, gateway.clock(), instead=None if hit is None else hit.history)
     return client_request
 
 
-def decode_turns(scope: Scope, raw: bytes, path: str, hit: Hit | None) -> tuple[ClientRequest, History | None]:
+def decode_turns(scope: Scope, raw: bytes, path: str, hit: Hit) -> tuple[ClientRequest, History | None] | None:
+    """A request without a look at its known turns, and what the next one may begin with. None: all must be read."""
+    client_request, ends = decode_known(scope, raw, path, hit)
+    return None if client_request is None else remember_turns(client_request, hit, ends)
+
+
+def decode_all_turns(scope: Scope, raw: bytes, path: str) -> tuple[ClientRequest, History | None]:
+    return remember_turns(decode(scope, raw, path))
+
+
+def remember_turns(
+    client_request: ClientRequest, hit: Hit | None = None, ends: list[int] | None = None
+) -> tuple[ClientRequest, History | None]:
     """A request, and what the next one may begin with."""
-    client_request, ends = decode_known(scope, raw, path, hit) if hit is not None else (None, None)
-    if client_request is None:
-        client_request, hit = decode(scope, raw, path), None
     request = client_request.request
     if not client_request.same_wire or client_request.notes or len(request.messages) < LEAST_TURNS:
         return client_request, None
-    history = make_history(client_request.raw, request, scope.dialect, hit, ends)
+    history = make_history(client_request.raw, request, client_request.dialect, hit, ends)
     if history is not None:
         history.headers = client_request.headers
     client_request.known = know(hit, history, request)
