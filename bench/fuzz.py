@@ -1,15 +1,18 @@
 """Coverage-guided fuzzing of everything that reads foreign bytes.
 
-python bench/fuzz.py [--minutes 10] [--only NAME] [--corpus FOLDER]
+python bench/fuzz.py [--minutes 10] [--only NAME] [--corpus FOLDER] [--atheris]
 
 Inputs are changed at random. One that runs a line of ours that no input ran before is kept in the corpus folder, and is
 changed further, now and in later runs. Anything but an answer or one of our own errors is printed with its input.
+With `--atheris` (`pip install atheris`) Google's libFuzzer changes the inputs instead, in a process for each reader.
 """
 
 import argparse
 import hashlib
+import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -18,7 +21,12 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.fuzz.targets import Read, make_targets, mutate, try_read  # noqa: E402
+CHILD = sys.argv[1:2] == ["--child"]  # a process of libFuzzer, which sees the code that is imported under it
+if CHILD:
+    import atheris  # type: ignore[import-not-found,unused-ignore]
+
+with atheris.instrument_imports(include=["dragoman"]) if CHILD else nullcontext():
+    from tests.fuzz.targets import Read, make_targets, mutate, try_read
 
 SOURCE = str(ROOT / "src")
 
@@ -68,16 +76,49 @@ def fuzz(name: str, read: Read, seed: bytes, seconds: float, corpus: Path) -> tu
     return count, list(wrong.values())
 
 
+def fuzz_with_atheris(name: str, seed: bytes, seconds: float, corpus: Path) -> tuple[int, list[str]]:
+    """libFuzzer ends its process with the first fault, and writes its input into the corpus."""
+    folder = corpus / name.replace(" ", "_")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "seed").write_bytes(seed)
+    words = [f"-max_total_time={max(round(seconds), 1)}", "-max_len=20000", f"-artifact_prefix={folder}/", str(folder)]
+    child = [sys.executable, __file__, "--child", name, *words]
+    said = subprocess.run(child, check=False, capture_output=True, text=True, errors="replace")
+    count = next((int(line.split()[1]) for line in said.stderr.splitlines() if line.startswith("Done ")), 0)
+    return count, [] if said.returncode == 0 else [said.stdout[-500:] + said.stderr[-2000:]]
+
+
+def run_atheris(name: str, words: list[str]) -> None:
+    read, seed = make_targets()[name]
+
+    def try_one(data: bytes) -> None:
+        fault = try_read(read, data) and try_read(read, data)  # twice: a busy machine may take long once
+        if fault:
+            raise AssertionError(f"{fault} for {data!r}")
+
+    try_one(seed)
+    atheris.Setup([name, *words], try_one)
+    atheris.Fuzz()
+
+
 def main() -> None:
+    if CHILD:
+        run_atheris(sys.argv[2], sys.argv[3:])
+        return
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--only", default="")
     parser.add_argument("--corpus", type=Path, default=ROOT / ".fuzz")
+    parser.add_argument("--atheris", action="store_true")
     options = parser.parse_args()
     targets = {name: target for name, target in make_targets().items() if options.only in name}
     failed = False
     for name, (read, seed) in targets.items():
-        count, wrong = fuzz(name, read, seed, options.minutes * 60 / len(targets), options.corpus)
+        seconds = options.minutes * 60 / len(targets)
+        if options.atheris:
+            count, wrong = fuzz_with_atheris(name, seed, seconds, options.corpus)
+        else:
+            count, wrong = fuzz(name, read, seed, seconds, options.corpus)
         print(f"{name:28} {count:>8,} inputs  {len(wrong)} wrong", flush=True)
         for line in wrong:
             print("   ", line[:1000])
