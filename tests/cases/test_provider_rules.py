@@ -10,7 +10,7 @@ from dragoman.jsontypes import load_json
 from dragoman.model.request import ReasoningSetting
 from dragoman.testing.checkers.model_rules import load_model_rules
 from dragoman.testing.rules import check
-from dragoman.upstream.profiles import profile_for
+from dragoman.upstream.profiles import load_rows, profile_for
 from tests.cases.provider_rules import PAGE, load_ledger, page
 from tests.passes.talk import talk, user
 from tests.passes.wires import complain, read, write
@@ -34,6 +34,27 @@ def test_a_rule_of_the_checkers_says_where_it_comes_from() -> None:
         assert (rule.sure == "assumed") == (rule.source == ""), rule
         assert rule.rows, rule
         assert set(rule.rows) <= set(load_ledger()), rule
+
+
+# Families of profiles.toml about which no server is known to refuse anything that others take.
+NOTHING_REFUSED = {
+    ("deepseek", "deepseek-chat*"): "takes what the other models of its maker refuse",
+    ("cerebras", "zai-glm-4.7*"): "ignores every effort but none",
+    ("minimax", "minimax-m2*"): "thinks whatever is said",
+}
+
+
+def test_every_family_of_models_has_a_rule_at_the_scripted_provider() -> None:
+    """What a profile avoids for a family, the scripted provider refuses for it. `kimi-*`: its maker's own checker."""
+    without = set()
+    for family in load_rows().families:
+        names = [pattern.replace("?", "1").replace("*", "") for pattern in family.models]
+        kinds = family.kinds or tuple(load_rows().kinds)
+        spoken = family.dialects or ((family.dialect,) if family.dialect else tuple(PLAIN))
+        places = list(product(kinds, spoken, names))
+        if not any(rule.holds_for(*place) for rule in load_model_rules() for place in places):
+            without.add((kinds[0], family.models[0]))
+    assert without - {("moonshot", "kimi-*")} == set(NOTHING_REFUSED)
 
 
 def asked(name: str) -> tuple[str, str, str, dict[str, Any], str]:

@@ -78,7 +78,9 @@ def _check_turns(turns: list[tuple[str, list[dict[str, Any]]]], model: str) -> C
     if not turns:
         return ["messages: at least one message is required"]
     found: Complaints = []
-    if turns[0][0] != "user" and not _is(model, ("claude-haiku-4-5*",)):  # recorded: Haiku 4.5 takes it
+    if turns[0][0] == "system":
+        found.append("messages.0: use the top-level 'system' parameter for the initial system prompt")
+    elif turns[0][0] != "user" and not _is(model, ("claude-haiku-4-5*",)):  # recorded: Haiku 4.5 takes it
         found.append('messages: first message must use the "user" role')
     for i, (role, content) in enumerate(turns):
         if role not in ("user", "assistant", "system"):
@@ -281,6 +283,9 @@ def _check_parameters(body: dict[str, Any], model: str) -> Complaints:
     found: Complaints = []
     on = (body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
     temperature = body.get("temperature")
+    found += [
+        f"metadata.{key}: Extra inputs are not permitted" for key in body.get("metadata") or () if key != "user_id"
+    ]
     if temperature is not None and not 0 <= temperature <= 1:
         found.append("temperature: range: 0..1")
     if on and temperature not in (None, 1):

@@ -60,6 +60,8 @@ def check_gemini(body: dict[str, Any], model: str = "") -> Complaints:
         found += _check_content(content, i)
     if re.match(r"(models/)?gemini-[3-9]", model):
         found += _check_signatures(contents)
+    if "responseSchema" in config and config.get("responseMimeType") in (None, "text/plain"):
+        found.append("generation_config.response_schema: requires response_mime_type application/json")
     thinking = config.get("thinkingConfig") or {}
     if "thinkingLevel" in thinking and "thinkingBudget" in thinking:
         found.append("You can only set only one of thinking budget and thinking level.")
@@ -120,6 +122,9 @@ def _check_content(content: dict[str, Any], i: int) -> Complaints:
         at = f"GenerateContentRequest.contents[{i}].parts[{j}]"
         if not part.keys() & _PARTS:
             found.append(f"* {at}.data: required oneof field 'data' must have one initialized field")
+        kind = (part.get("inlineData") or {}).get("mimeType")
+        if kind is not None and "/" not in str(kind):
+            found.append(f"Unsupported MIME type: {kind}")
         if part.get("text") == "" and content.get("role") == "user":  # recorded: a model's turn may hold one
             found.append(f"* {at}.text: must not be empty")
         kind = (part.get("inlineData") or {}).get("mimeType")

@@ -3,6 +3,7 @@
 `server` names a kind of upstream/profiles.toml. Rules: protocols digests and FIELD-CASES appendix A, November 2026.
 """
 
+import json
 from itertools import pairwise
 from typing import Any
 
@@ -238,7 +239,15 @@ def _check_parameters(body: dict[str, Any], server: str) -> Complaints:
             found.append("Unsupported parameter: 'stop' is not supported with this model.")
         if "max_tokens" in body:
             found.append("Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
-    kind = (body.get("response_format") or {}).get("type")
+    form = body.get("response_format") or {}
+    kind = form.get("type")
+    if server in ("openai", "azure"):
+        if kind == "json_schema" and not (form.get("json_schema") or {}).get("name"):
+            found.append("Missing required parameter: 'response_format.json_schema.name'.")
+        if kind == "json_object" and "json" not in json.dumps(body.get("messages"), ensure_ascii=False).lower():
+            found.append(
+                "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'."
+            )
     if server == "lmstudio" and kind == "json_object":
         found.append("'response_format.type' must be 'json_schema' or 'text'")
     if server == "deepseek" and kind == "json_schema":

@@ -62,6 +62,8 @@ def _check_reasoning(items: list[dict[str, Any]]) -> Complaints:
 
 def _check_item(item: dict[str, Any], i: int) -> Complaints:
     kind, role = item.get("type"), item.get("role")
+    if kind in _OUTPUTS and item.get("output") == []:
+        return [f"Missing required parameter: 'input[{i}].content[0]'."]
     if kind in _CALLS:
         if not matches(r"[a-zA-Z0-9_-]{1,128}", item.get("name")):
             return [f"Invalid 'input[{i}].name': string does not match pattern '^[a-zA-Z0-9_-]+$'"]
@@ -77,6 +79,11 @@ def _check_item(item: dict[str, Any], i: int) -> Complaints:
             ]
             + ([f"Invalid 'input[{i}].content': empty array"] if item.get("content") == [] else [])
             + _check_data(parts)
+            + [
+                f"Invalid type for 'input[{i}].content[{j}].image_url': expected an image URL, but got an object."
+                for j, part in enumerate(parts)
+                if isinstance(part.get("image_url"), dict)
+            ]
         )
     return []
 
