@@ -99,6 +99,8 @@ def replies_for(dialect: str) -> tuple[Reply, ...]:
         replied(Reasoning(text="hm", seal=seal), Text(text="Oslo?"), CALL, reason="tool_call"),
         replied(answer),
         replied(Refusal(text="no", logprobs=(SNOW,)), reason="refusal"),
+        ended(Finish(reason="refusal", message="It is against the rules.")),
+        ended(Finish(reason="sequence", sequence="END")),
         replied(Text(text="snow"), *opaques_of(dialect)),
         *(replied(medium) for medium in media()),
     )
@@ -125,6 +127,12 @@ def media() -> tuple[Part, ...]:
 
 def says(role: Role, *parts: Part) -> Message:
     return Message(role=role, parts=parts)
+
+
+def ended(finish: Finish) -> Reply:
+    """An answer whose end says more than its reason."""
+    reply = replied(Text(text="snow"))
+    return replace(reply, choices=(replace(reply.choices[0], finish=finish),))
 
 
 def replied(*parts: Part, reason: Any = "stop") -> Reply:
