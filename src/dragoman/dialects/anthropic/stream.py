@@ -374,7 +374,21 @@ def _later(first: Usage | None, second: Usage) -> Usage:
     }
     if second.reasoning is None and second.output is not None:
         counts["reasoning"] = None
-    return replace(first, extras=merge_extras(first.extras, second.extras), **counts)
+    merged = merge_extras(first.extras, second.extras)
+    own = merged.get(NAME, {})
+    if OMIT in own:  # what the start lacked may have come since
+        missing = [key for key in own[OMIT] if counts[_COUNTS[key]] is None]
+        kept = {key: value for key, value in own.items() if key != OMIT} | ({OMIT: missing} if missing else {})
+        merged = {**merged, NAME: kept} if kept else {name: keys for name, keys in merged.items() if name != NAME}
+    return replace(first, extras=merged, **counts)
+
+
+_COUNTS = {
+    "input_tokens": "input",
+    "output_tokens": "output",
+    "cache_creation_input_tokens": "cache_write",
+    "cache_read_input_tokens": "cache_read",
+}
 
 
 # ---------------------------------------------------------------- encode
