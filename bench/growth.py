@@ -19,9 +19,9 @@ from samples import anthropic_request, tool
 
 from dragoman.dialects import find_dialect
 from dragoman.exchange import ClientRequest
+from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.conversation import decode, decode_all_turns, decode_turns
 from dragoman.gateway.scope import Scope
-from dragoman.gateway.settings import RequestLimits
 from dragoman.known_turns import KnownTurns
 from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target, Upstream

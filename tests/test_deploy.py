@@ -5,8 +5,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from dragoman.gateway.config import read_settings
-from dragoman.gateway.routes import OWN
+from dragoman.gateway.config.load import read_settings
+from dragoman.gateway.routes.table import OWN
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -55,7 +55,7 @@ def test_the_dashboard_shows_numbers_that_there_are() -> None:
         for name in re.findall(r"\bdragoman_\w+", target["expr"])
     }
     gateway = ROOT / "src" / "dragoman" / "gateway"
-    said = "".join((gateway / name).read_text("utf-8") for name in ("metrics.py", "status_routes.py"))
+    said = "".join((gateway / name).read_text("utf-8") for name in ("telemetry/metrics.py", "routes/status.py"))
     assert asked
     assert {name for name in asked if f'"{name}"' not in said} == set()
 

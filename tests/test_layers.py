@@ -110,7 +110,7 @@ IMPORTED_AS = {
 }
 # Imports on first use, which a smaller install goes without.
 ON_FIRST_USE = {
-    "gateway.server": {"uvloop"},
+    "gateway.process.server": {"uvloop"},
     "json_schema.clean": {"jsonschema_rs"},
     "json_schema.check": {"jsonschema_rs"},  # for the type checker only
     "testing.pytest_plugin": {"pytest"},  # which loads it
@@ -276,7 +276,7 @@ def test_an_extra_is_all_that_its_rooms_need(extra: str) -> None:
         ("cli.serve", "from dragoman.plumbing import pipes", "plumbing has no rank"),
         ("convert", "import openai", "openai is not in core"),
         ("passes.roles", "import jsonschema_rs", "jsonschema_rs is not in core"),
-        ("gateway.server", "import aiohttp", "aiohttp is not in the default install"),
+        ("gateway.process.server", "import aiohttp", "aiohttp is not in the default install"),
         ("demo.model", "import httptools", "httptools is not in core"),
         *[("convert", f"import {name}", f"rank 4 imports {name}") for name in sorted(IMPURE)],
         ("jsontypes", "import os.path", "rank 0 imports os"),
@@ -300,7 +300,7 @@ def test_a_fault_is_found(module: str, source: str, why: str) -> None:
         ("dialects.gemini.reply", "from dragoman.dialects.gemini.words import ROLES"),
         ("convert", "from dragoman.dialects import DIALECTS"),
         ("upstream.transport", "import asyncio, httptools, time"),
-        ("gateway.server", "import uvicorn"),
+        ("gateway.process.server", "import uvicorn"),
         ("testing.provider", "from aiohttp import web"),
         ("json_schema.clean", "import jsonschema_rs"),
         ("mcp.stdio", "import anyio"),

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from dragoman import Client, UpstreamError
 from dragoman.errors import ConfigError
-from dragoman.gateway.banner import banner
-from dragoman.gateway.config import read_settings
-from dragoman.gateway.startup import ServeOptions, make_access, settle
+from dragoman.gateway.config.load import read_settings
+from dragoman.gateway.process.banner import banner
+from dragoman.gateway.process.startup import ServeOptions, make_access, settle
 from dragoman.network import Network, find_proxy
 from tests.gateway.house import faultline, open_house, state, upstream
 from tests.gateway.test_faults import GOOD, ask

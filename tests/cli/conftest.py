@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.mcp_settings import McpSettings
+from dragoman.gateway.config.mcp import McpSettings
 from tests.gateway.house import House, open_house
 from tests.mcp.servers import time_server
 

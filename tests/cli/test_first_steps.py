@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 from dragoman import cli
 from dragoman.cli.mock import fault_names, read_faults
 from dragoman.errors import DragomanError
-from dragoman.gateway.config import _TOP, read_settings
-from dragoman.gateway.config_schema import config_schema
+from dragoman.gateway.config.load import _TOP, read_settings
+from dragoman.gateway.config.schema import config_schema
 from dragoman.testing import serve
 from tests.gateway.house import open_house
 from tests.waiting import NEVER_S

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.dialects import find_dialect
-from dragoman.gateway.xray import Xray
+from dragoman.gateway.telemetry.xray import Xray
 from tests.clients.install import VERSIONS
 
 HOME = "~"  # instead of a folder of this machine

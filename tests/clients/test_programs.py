@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from dragoman.gateway.xray import Xray
+from dragoman.gateway.telemetry.xray import Xray
 from dragoman.testing import Provider, serve
 from dragoman.upstream.spec import Timeouts
 from tests.clients.install import UnavailableError, install

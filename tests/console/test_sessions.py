@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.key_store import SqliteKeyStore
-from dragoman.gateway.sessions import COOKIE, LAST_S, Sessions
+from dragoman.gateway.access.sessions import COOKIE, LAST_S, Sessions
+from dragoman.gateway.stores.keys import SqliteKeyStore
 from tests.gateway.house import House, open_house
 from tests.gateway.web import Got, get, post
 

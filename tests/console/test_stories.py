@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.key_store import SqliteKeyStore
-from dragoman.gateway.mcp_settings import McpSettings
+from dragoman.gateway.config.mcp import McpSettings
+from dragoman.gateway.stores.keys import SqliteKeyStore
 from dragoman.testing import serve
 from tests.gateway.house import CANARY, open_house, upstream
 from tests.gateway.web import get, post

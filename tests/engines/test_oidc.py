@@ -115,7 +115,7 @@ def test_a_new_key_is_fetched_and_old_ones_hold_while_the_provider_is_away(issue
     import asyncio
 
     from dragoman.accounts.grants import NO_GRANT
-    from dragoman.gateway.settings import OidcSettings
+    from dragoman.gateway.config.settings import OidcSettings
     from dragoman.oidc.tokens import AGAIN_S, FRESH_S, TokenChecker
 
     now = [0.0]

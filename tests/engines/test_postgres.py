@@ -15,7 +15,7 @@ from tests.waiting import NEVER_S, wait_until
 
 pytest.importorskip("asyncpg", reason="the extra `postgres` is not installed")
 
-from dragoman.gateway.response_store import StoredResponse, StoreUnavailable
+from dragoman.gateway.stores.responses import StoredResponse, StoreUnavailable
 from dragoman.postgres.database import Database, find_mismatch, list_migrations, migrate, read_applied
 from dragoman.postgres.kept import PostgresResponseStore, PostgresStateStore
 

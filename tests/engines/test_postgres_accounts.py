@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from dragoman.accounts.budgets import Line, Settlement
 from dragoman.accounts.grants import Grant, GrantChange
 from dragoman.errors import ConfigError
-from dragoman.gateway.client_keys import ClientKeys
-from dragoman.gateway.key_store import KeyChange
+from dragoman.gateway.access.client_keys import ClientKeys
+from dragoman.gateway.stores.keys import KeyChange
 from tests.accounts import test_budgets, test_ledger
 from tests.cli.test_serve import COMMAND, environment, serving
 from tests.engines.servers import Engine, TcpProxy

@@ -12,8 +12,8 @@ from dragoman.errors import DragomanError
 from dragoman.framing.ndjson import NdjsonDecoder
 from dragoman.framing.sse import SseDecoder
 from dragoman.gateway.bodies import inflate, load_body
-from dragoman.gateway.config import load_settings
-from dragoman.gateway.settings import RequestLimits
+from dragoman.gateway.config.load import load_settings
+from dragoman.gateway.config.settings import RequestLimits
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.mcp.stdio import _parse
 from dragoman.model.events import ReplyEnd, ReplyFailed

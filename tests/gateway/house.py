@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dragoman.gateway.access.auth import Access
+from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import App
-from dragoman.gateway.auth import Access
-from dragoman.gateway.client_keys import ClientKeys
-from dragoman.gateway.key_store import KeyStore
-from dragoman.gateway.log import Log
-from dragoman.gateway.server import Server, bind, make_server
-from dragoman.gateway.settings import Settings
-from dragoman.gateway.startup import is_public
+from dragoman.gateway.config.settings import Settings
+from dragoman.gateway.process.server import Server, bind, make_server
+from dragoman.gateway.process.startup import is_public
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.stores.keys import KeyStore
+from dragoman.gateway.telemetry.log import Log
 from dragoman.upstream.discovery import demo_upstream
 from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.spec import Timeouts, Upstream

@@ -23,14 +23,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import UpstreamError
-from dragoman.gateway import metrics, state
+from dragoman.gateway import state
+from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.bodies import inflate
-from dragoman.gateway.client_keys import ClientKeys
-from dragoman.gateway.config import load_settings
-from dragoman.gateway.key_store import KeyStore, SqliteKeyStore
-from dragoman.gateway.response_store import SqliteResponseStore, StoredResponse
-from dragoman.gateway.settings import RequestLimits
-from dragoman.gateway.startup import open_secrets
+from dragoman.gateway.config.load import load_settings
+from dragoman.gateway.config.settings import RequestLimits
+from dragoman.gateway.process.startup import open_secrets
+from dragoman.gateway.stores.keys import KeyStore, SqliteKeyStore
+from dragoman.gateway.stores.responses import SqliteResponseStore, StoredResponse
+from dragoman.gateway.telemetry import metrics
 from dragoman.upstream import upstream_state
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import CANARY, Seen, faultline, open_house, say, stream, upstream

@@ -25,17 +25,19 @@ from hypothesis.stateful import (
 
 from dragoman.accounts.grants import NO_GRANT, make_holder
 from dragoman.errors import ConfigError, UpstreamError
-from dragoman.gateway import client_keys, key_store, reload, startup
+from dragoman.gateway.access import client_keys
+from dragoman.gateway.access.auth import Access, find_key
+from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import App
-from dragoman.gateway.auth import Access, find_key
-from dragoman.gateway.client_keys import ClientKeys
+from dragoman.gateway.config.settings import Settings
 from dragoman.gateway.http import HttpRequest
-from dragoman.gateway.key_store import FILE, KeyTable, SqliteKeyStore, open_key_store
-from dragoman.gateway.log import Log
-from dragoman.gateway.routes import AccessClass
-from dragoman.gateway.settings import Settings
-from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, settle
+from dragoman.gateway.process import reload, startup
+from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
+from dragoman.gateway.routes.table import AccessClass
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.stores import keys as key_store
+from dragoman.gateway.stores.keys import FILE, KeyTable, SqliteKeyStore, open_key_store
+from dragoman.gateway.telemetry.log import Log
 from tests.gateway.house import state
 
 LITERALS = ("the-first-key-of-all", "the-second-key-of-all")

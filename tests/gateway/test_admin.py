@@ -11,9 +11,9 @@ import pytest
 from dragoman import cli
 from dragoman.accounts import bookkeeper
 from dragoman.accounts.prices import read_price
-from dragoman.gateway.admin_routes import CALLS, openapi
-from dragoman.gateway.key_store import SqliteKeyStore
-from dragoman.gateway.team_settings import TeamSettings
+from dragoman.gateway.config.teams import TeamSettings
+from dragoman.gateway.routes.admin import CALLS, openapi
+from dragoman.gateway.stores.keys import SqliteKeyStore
 from tests.gateway.house import House, faultline, open_house, upstream
 from tests.gateway.test_teams import SAID, chat
 from tests.gateway.web import Got, send

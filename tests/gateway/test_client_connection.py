@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from dragoman.gateway import client_connection
-from dragoman.gateway.settings import RequestLimits
+from dragoman.gateway.config.settings import RequestLimits
 from tests.gateway.house import House, Seen, faultline, open_house, say, stream, upstream
 from tests.gateway.web import head_of, raw
 from tests.waiting import NEVER_S, wait_until

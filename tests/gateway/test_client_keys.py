@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.gateway.client_keys import ClientKeys
-from dragoman.gateway.key_store import SqliteKeyStore
+from dragoman.gateway.access.client_keys import ClientKeys
+from dragoman.gateway.stores.keys import SqliteKeyStore
 
 A, B = "the-first-key-of-all", "the-second-key-of-all"
 GRANTED = ("team", "granted", "expires", "old_until")

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.gateway.banner import banner
-from dragoman.gateway.config import _PROVIDER, _TOP, discover, find_file, load_settings, read_settings
-from dragoman.gateway.key_store import open_key_store
-from dragoman.gateway.log import Log
-from dragoman.gateway.reload import reload
-from dragoman.gateway.settings import PORT, Settings
-from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, settle
+from dragoman.gateway.config.load import _PROVIDER, _TOP, discover, find_file, load_settings, read_settings
+from dragoman.gateway.config.settings import PORT, Settings
+from dragoman.gateway.process.banner import banner
+from dragoman.gateway.process.reload import reload
+from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.stores.keys import open_key_store
+from dragoman.gateway.telemetry.log import Log
 from dragoman.upstream.admission import POLL_S, Admission, Ticket
 from dragoman.upstream.routing import Routes, find_targets, list_models
 from tests.gateway.house import state

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.gateway import reload as reload_module
 from dragoman.gateway.app import App
-from dragoman.gateway.key_store import FILE, open_key_store
-from dragoman.gateway.log import Log
+from dragoman.gateway.config.settings import Settings
 from dragoman.gateway.mcp_state import servers_of
-from dragoman.gateway.reload import LastGood, reload
-from dragoman.gateway.settings import Settings
-from dragoman.gateway.startup import ServeOptions, check_exposure, is_public, make_access, settle
+from dragoman.gateway.process import reload as reload_module
+from dragoman.gateway.process.reload import LastGood, reload
+from dragoman.gateway.process.startup import ServeOptions, check_exposure, is_public, make_access, settle
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.stores.keys import FILE, open_key_store
+from dragoman.gateway.telemetry.log import Log
 from tests.gateway.house import open_house, state
 from tests.gateway.test_reload import CHAT, GOOD, HI, Process
 from tests.gateway.test_reload import gateway as running_gateway

@@ -6,7 +6,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from dragoman.gateway.routes import all_dialects
+from dragoman.gateway.routes.table import all_dialects
 from tests.gateway.house import CANARY, faultline, open_house, upstream
 from tests.gateway.test_faults import GOOD
 from tests.gateway.web import post

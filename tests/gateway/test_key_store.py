@@ -14,8 +14,8 @@ import pytest
 from dragoman import cli
 from dragoman.accounts.grants import Grant
 from dragoman.errors import ConfigError
-from dragoman.gateway.client_keys import ClientKeys
-from dragoman.gateway.key_store import FILE, OLD_FILE, SqliteKeyStore, open_key_store
+from dragoman.gateway.access.client_keys import ClientKeys
+from dragoman.gateway.stores.keys import FILE, OLD_FILE, SqliteKeyStore, open_key_store
 
 FORK = multiprocessing.get_context("fork")
 WAIT_S = 30

@@ -14,9 +14,9 @@ from unittest.mock import patch
 import pytest
 
 from dragoman.gateway import conversation, stream_writer
-from dragoman.gateway.config import load_settings
-from dragoman.gateway.key_store import SqliteKeyStore
-from dragoman.gateway.settings import RequestLimits, Settings
+from dragoman.gateway.config.load import load_settings
+from dragoman.gateway.config.settings import RequestLimits, Settings
+from dragoman.gateway.stores.keys import SqliteKeyStore
 from dragoman.upstream.render import render
 from dragoman.upstream.spec import Caps, Timeouts, Upstream
 from tests.gateway.house import House, faultline, open_house, say, stream, upstream

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway import log as log_module
-from dragoman.gateway.log import Log, Sink
+import dragoman
+from dragoman.gateway.telemetry import log as log_module
+from dragoman.gateway.telemetry.log import Log, Sink
 from dragoman.log_line import LogLine, plain
 from tests.cli.test_serve import COMMAND, Running, environment, serving, wait_until_ready
 from tests.gateway.house import faultline, open_house, say, upstream
@@ -24,11 +25,11 @@ from tests.gateway.test_faults import ASK, GOOD
 from tests.gateway.web import post
 from tests.waiting import NEVER_S, wait_until
 
-SOURCE = Path(log_module.__file__).parent.parent
+SOURCE = Path(dragoman.__file__).parent
 CHAT = "/v1/chat/completions"
 # Loggers that are not a module's own: ours as a whole, and other packages' that are to say less.
 OTHERS = {
-    ("gateway/log.py", "ROOT"),
+    ("gateway/telemetry/log.py", "ROOT"),
     ("upstream/__init__.py", "'dragoman'"),
     ("mcp/connection.py", "'mcp'"),
     ("mcp/http_client.py", "'httpx2'"),
@@ -95,13 +96,13 @@ def test_a_long_field_is_cut_and_an_empty_one_left_out(read: Read) -> None:
 
 def test_json_says_when_how_bad_and_who() -> None:
     read = Read("json")
-    read.sink.put(logging.WARNING, "dragoman.gateway.run", LogLine("config_rejected", {"why": "a b"}))
+    read.sink.put(logging.WARNING, "dragoman.gateway.process.run", LogLine("config_rejected", {"why": "a b"}))
     (line,) = read.lines()
     read.close()
     assert json.loads(line) == {
         "time": "2026-11-15T00:00:00.250Z",
         "level": "warning",
-        "logger": "dragoman.gateway.run",
+        "logger": "dragoman.gateway.process.run",
         "event": "config_rejected",
         "why": "a b",
     }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.client_connection import read_target
-from dragoman.gateway.routes import Table
+from dragoman.gateway.routes.table import Table
 from dragoman.notes import Notes
 from dragoman.wire import WireRequest
 from tests.gateway.house import House, open_house

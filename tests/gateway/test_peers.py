@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from dragoman.accounts.prices import Cost
+from dragoman.gateway.access.auth import Access
+from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import App
-from dragoman.gateway.auth import Access
-from dragoman.gateway.client_keys import ClientKeys
+from dragoman.gateway.config.settings import Settings
 from dragoman.gateway.http import HttpRequest
-from dragoman.gateway.log import Log
-from dragoman.gateway.peers import Peers
-from dragoman.gateway.settings import Settings
+from dragoman.gateway.process.peers import Peers
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.xray import Xray
+from dragoman.gateway.telemetry.log import Log
+from dragoman.gateway.telemetry.xray import Xray
 from dragoman.jsontypes import load_json
 from dragoman.upstream.discovery import demo_upstream
 

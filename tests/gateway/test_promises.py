@@ -22,9 +22,9 @@ import pytest
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Door
 from dragoman.errors import DragomanError
-from dragoman.gateway.reload import reload
-from dragoman.gateway.routes import Route, Table, all_routes
-from dragoman.gateway.startup import ServeOptions, settle
+from dragoman.gateway.process.reload import reload
+from dragoman.gateway.process.startup import ServeOptions, settle
+from dragoman.gateway.routes.table import Route, Table, all_routes
 from dragoman.testing import Provider, faults, serve
 from dragoman.upstream.keys import Secret
 from dragoman.upstream.spec import Timeouts

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway import reload
-from dragoman.gateway.startup import ServeOptions, settle
+from dragoman.gateway.process import reload
+from dragoman.gateway.process.startup import ServeOptions, settle
 from tests.cli.test_serve import Running, environment, serving
 from tests.gateway.house import faultline, stream
 from tests.gateway.test_faults import DONE, chunk

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway import response_store as store_module
-from dragoman.gateway.response_store import SqliteResponseStore, StoredResponse, StoreUnavailable
+from dragoman.gateway.stores import responses as store_module
+from dragoman.gateway.stores.responses import SqliteResponseStore, StoredResponse, StoreUnavailable
 from dragoman.model.messages import Message, Text
 from tests.gateway.house import open_house
 from tests.gateway.web import get, post

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.gateway.workers import restart_wait_s, supervise
+from dragoman.gateway.process.workers import restart_wait_s, supervise
 from tests.cli.test_serve import Running, serving
 from tests.waiting import NEVER_S, wait_until
 

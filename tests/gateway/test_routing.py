@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.gateway.config import load_settings
+from dragoman.gateway.config.load import load_settings
 from dragoman.upstream.routing import RouteCondition, RouteRule
 from tests.gateway.house import faultline, open_house, upstream
 from tests.gateway.test_faults import GOOD

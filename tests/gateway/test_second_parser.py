@@ -8,7 +8,7 @@ import h11
 import httpx
 import pytest
 
-from dragoman.gateway.settings import RequestLimits
+from dragoman.gateway.config.settings import RequestLimits
 from tests.gateway.house import House, open_house
 from tests.gateway.test_client_connection import ASK, CHAT, GET, LAST, STREAM
 from tests.gateway.web import head_of, raw

@@ -15,13 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dragoman
-from dragoman.gateway import client_keys, key_store
+from dragoman.gateway.access import client_keys
+from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import App
-from dragoman.gateway.client_keys import ClientKeys
-from dragoman.gateway.key_store import SqliteKeyStore
-from dragoman.gateway.log import Log
-from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, settle
+from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.stores import keys as key_store
+from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.telemetry.log import Log
 from dragoman.upstream.spec import Timeouts
 from tests.gateway.house import faultline, open_house, state, stream, upstream
 from tests.gateway.test_faults import DONE, GOOD, chunk

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.gateway.state_secret import VARIABLE, read_secret
-from dragoman.gateway.state_store import SqliteStateStore
+from dragoman.gateway.process.state_secret import VARIABLE, read_secret
+from dragoman.gateway.stores.reasoning_state import SqliteStateStore
 
 
 def test_it_outlives_a_restart_and_knows_its_owner(tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from dragoman.accounts.grants import Grant, GrantChange, make_holder
 from dragoman.accounts.ledger import LedgerRow, SqliteLedger
 from dragoman.accounts.prices import Cost, read_price
 from dragoman.errors import ConfigError, UpstreamError
-from dragoman.gateway.charge import KeyLimits
-from dragoman.gateway.config import read_settings
-from dragoman.gateway.key_store import KeyChange, SqliteKeyStore
-from dragoman.gateway.team_settings import BudgetSettings, LedgerSettings, TeamSettings
+from dragoman.gateway.access.charge import KeyLimits
+from dragoman.gateway.config.load import read_settings
+from dragoman.gateway.config.teams import BudgetSettings, LedgerSettings, TeamSettings
+from dragoman.gateway.stores.keys import KeyChange, SqliteKeyStore
 from dragoman.mcp.toolbox import McpToolbox
 from dragoman.model.messages import ToolCall
 from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
@@ -412,7 +412,7 @@ def test_the_commands_make_change_and_show_keys(
 def test_an_older_store_gets_todays_tables(tmp_path: Path) -> None:
     import sqlite3
 
-    from dragoman.gateway import key_store
+    from dragoman.gateway.stores import keys as key_store
 
     path = tmp_path / key_store.FILE
     db = sqlite3.connect(path)

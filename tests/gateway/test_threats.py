@@ -13,13 +13,13 @@ import pytest
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Door
 from dragoman.errors import ConfigError, DragomanError
+from dragoman.gateway.access.auth import Access
+from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import HANDLERS
-from dragoman.gateway.auth import Access
-from dragoman.gateway.client_keys import ClientKeys
-from dragoman.gateway.key_store import KeyStore, SqliteKeyStore
-from dragoman.gateway.routes import Route, Table, all_routes
-from dragoman.gateway.settings import RequestLimits
-from dragoman.gateway.startup import ServeOptions, settle
+from dragoman.gateway.config.settings import RequestLimits
+from dragoman.gateway.process.startup import ServeOptions, settle
+from dragoman.gateway.routes.table import Route, Table, all_routes
+from dragoman.gateway.stores.keys import KeyStore, SqliteKeyStore
 from tests.gateway.house import CANARY, faultline, open_house, say, state, stream, upstream
 from tests.gateway.test_faults import ASK, GOOD, chunk
 from tests.gateway.web import get, head_of, post, raw, send

@@ -8,11 +8,11 @@ import pytest
 
 from dragoman import cli
 from dragoman.errors import ConfigError
-from dragoman.gateway.config import load_settings
-from dragoman.gateway.log import Log
-from dragoman.gateway.reload import reload
-from dragoman.gateway.startup import ServeOptions, make_access, settle
+from dragoman.gateway.config.load import load_settings
+from dragoman.gateway.process.reload import reload
+from dragoman.gateway.process.startup import ServeOptions, make_access, settle
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.telemetry.log import Log
 from dragoman.upstream.profiles import load_rows, profile_for
 from dragoman.upstream.render import find_destination
 from tests.gateway.house import faultline, open_house, state

@@ -4,7 +4,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from dragoman.gateway.key_store import SqliteKeyStore
+from dragoman.gateway.stores.keys import SqliteKeyStore
 from dragoman.model.request import Request
 from dragoman.testing import serve
 from tests.gateway.house import CANARY, open_house, upstream

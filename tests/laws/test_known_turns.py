@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from dragoman.dialects import find_dialect
 from dragoman.errors import DragomanError
 from dragoman.exchange import ClientRequest, UpstreamCall
+from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.conversation import decode, decode_all_turns, decode_turns
 from dragoman.gateway.scope import Scope
-from dragoman.gateway.settings import RequestLimits
 from dragoman.known_turns import History, KnownTurns
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.render import render

@@ -13,8 +13,8 @@ import pytest
 from dragoman.agent.steps import Limits
 from dragoman.dialects import find_dialect
 from dragoman.dialects.jsonrpc import dialect_for
-from dragoman.gateway.key_store import SqliteKeyStore
-from dragoman.gateway.mcp_settings import McpSettings
+from dragoman.gateway.config.mcp import McpSettings
+from dragoman.gateway.stores.keys import SqliteKeyStore
 from dragoman.model.fold import fold
 from dragoman.model.messages import Reasoning, Text, ToolCall
 from dragoman.model.reply import Reply

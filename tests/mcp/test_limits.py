@@ -13,8 +13,8 @@ from msgspec import Struct
 import dragoman
 from dragoman.agent.steps import CallFinished, Limits, Price, Stopped, TurnFinished
 from dragoman.errors import ConfigError
-from dragoman.gateway.config import load_settings
-from dragoman.gateway.mcp_settings import KEYS, McpSettings
+from dragoman.gateway.config.load import load_settings
+from dragoman.gateway.config.mcp import KEYS, McpSettings
 from dragoman.mcp.spec import OAuth, ServerSpec
 from dragoman.model.messages import Reasoning, Text
 from tests.gateway.house import House, open_house

@@ -131,7 +131,7 @@ def test_a_key_of_its_own_goes_with_every_request(
             called = Called(tmp_path)
         else:
             (tmp_path / "dragoman.toml").write_text("demo = true\n" + write_toml(entry))
-            from dragoman.gateway.config import load_settings
+            from dragoman.gateway.config.load import load_settings
 
             settings = load_settings(tmp_path / "dragoman.toml", {"OUR_KEY": "k-canary"})
             (tmp_path / "mcp.json").unlink()

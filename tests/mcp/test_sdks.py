@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.mcp_settings import McpSettings
+from dragoman.gateway.config.mcp import McpSettings
 from dragoman.model.messages import Text, ToolCall, ToolResult
 from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import Request, Tool

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.gateway.mcp_settings import McpSettings
+from dragoman.gateway.config.mcp import McpSettings
 from dragoman.model.messages import Reasoning, Text, ToolCall
 from tests.gateway.house import House, open_house, upstream
 from tests.mcp.servers import HERE, everything, spec

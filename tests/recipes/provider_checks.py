@@ -7,7 +7,7 @@ import dragoman
 from dragoman.cli import main
 from dragoman.dialects import find_dialect
 from dragoman.exchange import ClientRequest
-from dragoman.gateway.config import read_settings
+from dragoman.gateway.config.load import read_settings
 from dragoman.notes import Notes
 from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.dialects import find_dialect
 from dragoman.dialects._services import ListedModel
-from dragoman.gateway.settings import Settings
+from dragoman.gateway.config.settings import Settings
 from dragoman.upstream.known_models import find_known, load_known
 from dragoman.upstream.model_lists import ModelLists, describe
 from dragoman.upstream.profiles import load_rows

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.errors import ConfigError
 from dragoman.exchange import write_wire
-from dragoman.gateway.config import read_upstream
+from dragoman.gateway.config.load import read_upstream
 from dragoman.model.messages import Message, Text
 from dragoman.model.request import ReasoningSetting, Request
 from dragoman.notes import Notes

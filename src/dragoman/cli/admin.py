@@ -14,7 +14,7 @@ from dragoman.errors import ConfigError
 if TYPE_CHECKING:
     from dragoman.accounts.grants import Grant, GrantChange
     from dragoman.accounts.ledger import Ledger, LedgerRow, Page, Sums
-    from dragoman.gateway.key_store import AuditRow, KeyChange, KeyRow, KeyStore, KeyTable
+    from dragoman.gateway.stores.keys import AuditRow, KeyChange, KeyRow, KeyStore, KeyTable
     from dragoman.postgres.database import Database
 
 T = TypeVar("T")
@@ -23,14 +23,14 @@ URL, KEY = "DRAGOMAN_ADMIN_URL", "DRAGOMAN_ADMIN_KEY"
 
 
 def find_folder() -> Path:
-    from dragoman.gateway.config import state_folder
+    from dragoman.gateway.config.load import state_folder
 
     return state_folder(os.environ)
 
 
 def open_store() -> "KeyStore":
-    from dragoman.gateway.engines import find_database, find_key_store
-    from dragoman.gateway.settings import Settings
+    from dragoman.gateway.config.settings import Settings
+    from dragoman.gateway.stores.engines import find_database, find_key_store
 
     if url := os.environ.get(URL):
         return RemoteStore(url)
@@ -39,7 +39,7 @@ def open_store() -> "KeyStore":
 
 def open_reports() -> "Ledger":
     """The ledger, to be read."""
-    from dragoman.gateway.engines import open_ledger
+    from dragoman.gateway.stores.engines import open_ledger
 
     if url := os.environ.get(URL):
         return RemoteLedger(url)
@@ -48,7 +48,7 @@ def open_reports() -> "Ledger":
 
 def open_database() -> "Database | None":
     """PostgreSQL, if that is where this installation keeps its keys."""
-    from dragoman.gateway.engines import find_database
+    from dragoman.gateway.stores.engines import find_database
 
     if not (url := find_database(os.environ)):
         return None
@@ -93,8 +93,8 @@ class RemoteStore:
         self.name = self._url = url
 
     def read(self) -> "KeyTable | None":
-        from dragoman.gateway.admin_routes import Keys, Teams
-        from dragoman.gateway.key_store import KeyRow, KeyTable
+        from dragoman.gateway.routes.admin import Keys, Teams
+        from dragoman.gateway.stores.keys import KeyRow, KeyTable
 
         keys, teams = ask(self._url, "GET", "/keys", Keys), ask(self._url, "GET", "/teams", Teams)
         fields = ("id", "name", "admin", "team", "created", "revoked", "expires", "grant")
@@ -120,7 +120,7 @@ class RemoteStore:
         who: str = "",
     ) -> str:
         from dragoman.accounts.grants import NO_GRANT
-        from dragoman.gateway.admin_routes import KeyMade, NewKey
+        from dragoman.gateway.routes.admin import KeyMade, NewKey
 
         body = NewKey(name=name, admin=admin, team=team, grant=grant or NO_GRANT, expires=expires)
         made = ask(self._url, "POST", "/keys", KeyMade, body)
@@ -129,8 +129,8 @@ class RemoteStore:
         return made.key
 
     def edit(self, key_id: str, change: "KeyChange", who: str = "") -> "KeyRow | None":
-        from dragoman.gateway.admin_routes import EditKey, KeyView
-        from dragoman.gateway.key_store import KeyRow
+        from dragoman.gateway.routes.admin import EditKey, KeyView
+        from dragoman.gateway.stores.keys import KeyRow
 
         body = EditKey(name=change.name, team=change.team, expires=change.expires, grant=change.grant)
         found = ask(self._url, "PATCH", f"/keys/{key_id}", KeyView, body)
@@ -138,7 +138,7 @@ class RemoteStore:
         return KeyRow(digest="", **{name: getattr(found, name) for name in names}) if found is not None else None
 
     def rotate(self, key_id: str, grace_s: float = 0.0, who: str = "") -> str | None:
-        from dragoman.gateway.admin_routes import KeyMade, Rotate
+        from dragoman.gateway.routes.admin import KeyMade, Rotate
 
         made = ask(self._url, "POST", f"/keys/{key_id}/rotate", KeyMade, Rotate(grace_s=grace_s))
         return made.key if made is not None else None
@@ -147,7 +147,7 @@ class RemoteStore:
         return ask(self._url, "DELETE", f"/keys/{key_id}", dict) is not None
 
     def set_team(self, name: str, change: "GrantChange", who: str = "") -> "Grant":
-        from dragoman.gateway.admin_routes import TeamView
+        from dragoman.gateway.routes.admin import TeamView
 
         found = ask(self._url, "PATCH", f"/teams/{quote(name, safe='')}", TeamView, change)
         if found is None:
@@ -161,7 +161,7 @@ class RemoteStore:
         raise ConfigError(self._url, "", "writes its audit log by itself")
 
     def read_audit(self, most: int = 100, before: int | None = None) -> "list[AuditRow]":
-        from dragoman.gateway.admin_routes import Audit
+        from dragoman.gateway.routes.admin import Audit
 
         found = ask(self._url, "GET", f"/audit?limit={most}" + (f"&before={before}" if before else ""), Audit)
         return found.audit if found is not None else []
@@ -177,7 +177,7 @@ class RemoteLedger:
         raise OSError(f"{self._url}: its ledger is only read")
 
     def sum(self, by: "Sequence[str]", since: float, until: float, where: dict[str, str]) -> "list[Sums]":
-        from dragoman.gateway.admin_routes import Usage
+        from dragoman.gateway.routes.admin import Usage
 
         found = ask(self._url, "GET", "/usage?" + self._query(since, until, where, by=",".join(by)), Usage)
         return found.usage if found is not None else []
@@ -206,7 +206,7 @@ def read_spent(row: "KeyRow", table: "KeyTable") -> list[str]:
     from dragoman.accounts.budgets import make_lines
     from dragoman.accounts.grants import NO_GRANT, make_holder
     from dragoman.accounts.money import write_amount
-    from dragoman.gateway.engines import open_budgets
+    from dragoman.gateway.stores.engines import open_budgets
 
     team = table.teams.get(row.team, NO_GRANT)
     if os.environ.get(URL):

@@ -29,16 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     if args.schema:
-        from dragoman.gateway.config_schema import config_schema
-        from dragoman.gateway.team_settings import TABLES
+        from dragoman.gateway.config.schema import config_schema
+        from dragoman.gateway.config.teams import TABLES
         from dragoman.jsontypes import format_json
 
         print(format_json(config_schema(tuple(sorted(TABLES)))).decode())
         return 0
-    from dragoman.gateway.banner import missing_key
-    from dragoman.gateway.engines import open_database, probe_engines
-    from dragoman.gateway.run import MISCONFIGURED
-    from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, settle
+    from dragoman.gateway.process.banner import missing_key
+    from dragoman.gateway.process.run import MISCONFIGURED
+    from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
+    from dragoman.gateway.stores.engines import open_database, probe_engines
 
     try:
         settings = settle(ServeOptions(config=args.file or args.config), os.environ)

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragoman.gateway.engines import find_database
+    from dragoman.gateway.stores.engines import find_database
 
     try:
         url = args.database or find_database(os.environ)

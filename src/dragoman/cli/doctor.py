@@ -19,7 +19,7 @@ from dragoman.cli.style import Style, paint
 from dragoman.errors import ConfigError, UpstreamError
 
 if TYPE_CHECKING:
-    from dragoman.gateway.settings import Settings
+    from dragoman.gateway.config.settings import Settings
     from dragoman.upstream.spec import Upstream
 
 NAME = "doctor"
@@ -72,7 +72,7 @@ def look(args: argparse.Namespace) -> Iterator[Finding]:
 def load(config: str | None) -> "Settings":
     from pathlib import Path
 
-    from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, settle
+    from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
 
     settings = settle(ServeOptions(config=Path(config) if config else None), os.environ)
     check_exposure(settings, make_access(settings, os.environ))
@@ -109,7 +109,7 @@ def look_at_port(settings: "Settings") -> Finding:
 
 
 async def look_at_providers(settings: "Settings", *, offline: bool) -> list[Finding]:
-    from dragoman.gateway.banner import missing_key
+    from dragoman.gateway.process.banner import missing_key
     from dragoman.upstream.spec import DEMO
 
     real = [upstream for upstream in settings.upstreams if upstream.kind != DEMO]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dragoman.gateway.settings import Settings
+    from dragoman.gateway.config.settings import Settings
 
 NAME = "init"
 HELP = "write a commented dragoman.toml from what is found here"
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragoman.gateway.config import discover
+    from dragoman.gateway.config.load import discover
 
     text = "\n".join(write_config(discover(os.environ))) + "\n"
     if args.show:

@@ -11,7 +11,7 @@ from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.accounts.grants import Grant, GrantChange
-    from dragoman.gateway.key_store import KeyRow, KeyStore
+    from dragoman.gateway.stores.keys import KeyRow, KeyStore
 
 NAME = "keys"
 HELP = "make, list, change and revoke the gateway's client keys"
@@ -88,7 +88,7 @@ def act(args: argparse.Namespace, store: "KeyStore") -> int:
 
 
 def edit(args: argparse.Namespace, store: "KeyStore") -> int:
-    from dragoman.gateway.key_store import KeyChange
+    from dragoman.gateway.stores.keys import KeyChange
 
     expires = None if args.expires is None else 0.0 if args.expires == NONE else read_end(args.expires)
     team = "" if args.team == NONE else args.team

@@ -217,7 +217,7 @@ def complain(text: str, code: int) -> int:
 
 def gemini_home() -> Path:
     """Makes a second home for Gemini CLI: a copy of the user's settings with our login, and links to the rest."""
-    from dragoman.gateway.config import state_folder
+    from dragoman.gateway.config.load import state_folder
 
     own = Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
     home = state_folder(os.environ) / "launch" / "gemini"

@@ -176,7 +176,7 @@ def find_model(url: str, key: str | None) -> str:
 
 def default_without_gateway() -> str:
     """The same rule where no gateway runs: by the configuration or the keys of this machine."""
-    from dragoman.gateway.startup import ServeOptions, settle
+    from dragoman.gateway.process.startup import ServeOptions, settle
     from dragoman.upstream.routing import find_default
 
     said = os.environ.get("DRAGOMAN_MODEL")

@@ -15,7 +15,7 @@ from dragoman.jsontypes import JsonObject, format_json
 
 if TYPE_CHECKING:
     from dragoman.dialects._services import ListedModel
-    from dragoman.gateway.settings import Settings
+    from dragoman.gateway.config.settings import Settings
     from dragoman.upstream.routing import Routes
     from dragoman.upstream.upstream_state import UpstreamState
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragoman.gateway.startup import ServeOptions, settle
+    from dragoman.gateway.process.startup import ServeOptions, settle
 
     try:
         settings = settle(ServeOptions(config=args.config), os.environ)

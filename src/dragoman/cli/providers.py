@@ -156,7 +156,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragoman.gateway.config import find_file, load_user_rows
+    from dragoman.gateway.config.load import find_file, load_user_rows
 
     try:
         path = args.config or find_file(Path.cwd(), os.environ)

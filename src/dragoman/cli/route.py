@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragoman.gateway.startup import ServeOptions, settle
+    from dragoman.gateway.process.startup import ServeOptions, settle
     from dragoman.upstream.routing import choose, choose_by_rule, find_nearest, find_rule
 
     try:

@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragoman.gateway.run import serve
-    from dragoman.gateway.startup import ServeOptions
+    from dragoman.gateway.process.run import serve
+    from dragoman.gateway.process.startup import ServeOptions
 
     options = ServeOptions(
         config=args.config,

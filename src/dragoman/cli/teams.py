@@ -9,7 +9,7 @@ from dragoman.cli.style import paint
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dragoman.gateway.key_store import KeyStore
+    from dragoman.gateway.stores.keys import KeyStore
 
 NAME = "teams"
 HELP = "limits and budgets that several keys share"

@@ -9,7 +9,7 @@ from dragoman.conformance.runner import VerifyCell, VerifyRun
 from dragoman.conformance.runner_play import Try
 from dragoman.conformance.runner_wire import WireExchange
 from dragoman.errors import DecodeError
-from dragoman.gateway.xray import show
+from dragoman.gateway.telemetry.xray import show
 from dragoman.jsontypes import dump_text, format_json, load_json
 
 GLYPHS = {"PASS": "✓", "FAIL": "✗", "SKIP": "·"}

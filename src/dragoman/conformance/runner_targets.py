@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from dragoman.dialects import CLIENT_ONLY, SPOKEN, find_dialect
 from dragoman.errors import ConfigError
-from dragoman.gateway.config import find_file, load_settings
+from dragoman.gateway.config.load import find_file, load_settings
 from dragoman.passes.profile import Profile
 from dragoman.upstream.keys import Auth, Secret, origin_of
 from dragoman.upstream.profiles import Kind, Rows, choose_dialect, find_kind, load_rows, profile_for

@@ -12,13 +12,13 @@ from dragoman.conformance.runner import VerifyCell, VerifyOptions, VerifyRun, Wa
 from dragoman.conformance.runner_targets import EIGHT, VerifyTarget, door_targets
 from dragoman.conformance.runner_wire import WireLine
 from dragoman.conformance.scenario import Scenario, load_scenarios
+from dragoman.gateway.access.auth import Access
+from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import App
-from dragoman.gateway.auth import Access
-from dragoman.gateway.client_keys import ClientKeys
-from dragoman.gateway.log import Log
-from dragoman.gateway.server import bind, make_server
-from dragoman.gateway.settings import Settings
+from dragoman.gateway.config.settings import Settings
+from dragoman.gateway.process.server import bind, make_server
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.telemetry.log import Log
 from dragoman.testing.provider import Provider
 from dragoman.upstream.keys import Secret, origin_of
 from dragoman.upstream.profiles import find_kind, load_rows

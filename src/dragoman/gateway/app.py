@@ -9,22 +9,22 @@ from typing import TypeAlias
 from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.gateway import (
-    admin_routes,
-    cache_routes,
-    console_routes,
-    count_routes,
-    jsonrpc_routes,
-    mcp_routes,
-    model_routes,
-    non_chat_routes,
-    response_routes,
-    status_routes,
-)
 from dragoman.gateway.conversation import converse, read_hops
 from dragoman.gateway.error_responses import fail, refuse, turned_away
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.routes import Match, Table, all_routes, guess_client, tell_client
+from dragoman.gateway.routes import (
+    admin,
+    cache,
+    console,
+    count,
+    jsonrpc,
+    mcp,
+    models,
+    non_chat,
+    responses,
+    status,
+)
+from dragoman.gateway.routes.table import Match, Table, all_routes, guess_client, tell_client
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stream_writer import SHUTTING_DOWN
 
@@ -56,51 +56,51 @@ async def serve_websocket(gateway: Gateway, http: HttpRequest, match: Match) -> 
 # Handlers by what a route serves. The first ones ask the Dialect record; the others belong to one dialect, or to us.
 HANDLERS: dict[str, Handler] = {
     "conversation": serve_conversation,
-    "count": count_routes.serve_count,
-    "models": model_routes.serve_models,
-    "model": model_routes.serve_model,
-    "embeddings": non_chat_routes.serve_embeddings,
-    "speech": non_chat_routes.serve_speech,
+    "count": count.serve_count,
+    "models": models.serve_models,
+    "model": models.serve_model,
+    "embeddings": non_chat.serve_embeddings,
+    "speech": non_chat.serve_speech,
     "websocket": serve_websocket,
-    "stored_input": response_routes.serve_stored_input,
-    "stored_cancel": response_routes.serve_stored_cancel,
-    "stored": response_routes.serve_stored,
-    "forget": response_routes.serve_forget,
-    "compact": non_chat_routes.serve_compact,
-    "cached_conversation": cache_routes.serve_cached_conversation,
-    "cache_new": cache_routes.serve_cache_new,
-    "caches": cache_routes.serve_caches,
-    "cache": cache_routes.serve_cache,
-    "cache_change": cache_routes.serve_cache_change,
-    "cache_end": cache_routes.serve_cache_end,
+    "stored_input": responses.serve_stored_input,
+    "stored_cancel": responses.serve_stored_cancel,
+    "stored": responses.serve_stored,
+    "forget": responses.serve_forget,
+    "compact": non_chat.serve_compact,
+    "cached_conversation": cache.serve_cached_conversation,
+    "cache_new": cache.serve_cache_new,
+    "caches": cache.serve_caches,
+    "cache": cache.serve_cache,
+    "cache_change": cache.serve_cache_change,
+    "cache_end": cache.serve_cache_end,
     "unknown_verb": serve_unknown_verb,
-    "root": status_routes.serve_root,
-    "version": model_routes.serve_version,
-    "running": model_routes.serve_running,
-    "show": model_routes.serve_show,
-    "jsonrpc": jsonrpc_routes.serve_jsonrpc,
-    "generate_with_mcp": mcp_routes.serve_generate_with_mcp,
-    "mcp_add": mcp_routes.serve_mcp_add,
-    "mcp_remove": mcp_routes.serve_mcp_remove,
-    "mcp_list": mcp_routes.serve_mcp_list,
-    "mcp_servers": mcp_routes.serve_mcp_servers,
-    "mcp_approve": mcp_routes.serve_mcp_approve,
-    "mcp_call": mcp_routes.serve_mcp_call,
-    "admin": admin_routes.serve_admin,
-    "alive": status_routes.serve_alive,
-    "ready": status_routes.serve_ready,
-    "health": status_routes.serve_health,
-    "metrics": status_routes.serve_metrics,
-    "xray_list": status_routes.serve_xray_list,
-    "xray": status_routes.serve_xray,
-    "console": console_routes.serve_console,
-    "login": console_routes.serve_login,
-    "logout": console_routes.serve_logout,
-    "model_names": console_routes.serve_model_names,
-    "translate": console_routes.serve_translate,
-    "replay": console_routes.serve_replay,
-    "traffic": console_routes.serve_traffic,
-    "live_traffic": console_routes.serve_live_traffic,
+    "root": status.serve_root,
+    "version": models.serve_version,
+    "running": models.serve_running,
+    "show": models.serve_show,
+    "jsonrpc": jsonrpc.serve_jsonrpc,
+    "generate_with_mcp": mcp.serve_generate_with_mcp,
+    "mcp_add": mcp.serve_mcp_add,
+    "mcp_remove": mcp.serve_mcp_remove,
+    "mcp_list": mcp.serve_mcp_list,
+    "mcp_servers": mcp.serve_mcp_servers,
+    "mcp_approve": mcp.serve_mcp_approve,
+    "mcp_call": mcp.serve_mcp_call,
+    "admin": admin.serve_admin,
+    "alive": status.serve_alive,
+    "ready": status.serve_ready,
+    "health": status.serve_health,
+    "metrics": status.serve_metrics,
+    "xray_list": status.serve_xray_list,
+    "xray": status.serve_xray,
+    "console": console.serve_console,
+    "login": console.serve_login,
+    "logout": console.serve_logout,
+    "model_names": console.serve_model_names,
+    "translate": console.serve_translate,
+    "replay": console.serve_replay,
+    "traffic": console.serve_traffic,
+    "live_traffic": console.serve_live_traffic,
 }
 SHARED = ("models", "model")  # at these paths the client's headers say which dialect it speaks
 
@@ -123,7 +123,7 @@ class _Ids:
 class App:
     def __init__(self, gateway: Gateway, table: Table | None = None) -> None:
         self.gateway = gateway
-        self.table = table or Table((*all_routes(), *admin_routes.make_routes()))
+        self.table = table or Table((*all_routes(), *admin.make_routes()))
         self._ids = _Ids()
         self.new_id = self._ids.next
 

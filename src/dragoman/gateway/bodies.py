@@ -8,8 +8,8 @@ from typing import Any
 
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.gateway.config.settings import RequestLimits, Settings
 from dragoman.gateway.http import HttpRequest
-from dragoman.gateway.settings import RequestLimits, Settings
 from dragoman.jsontypes import MOST_VALUES, JsonObject, check_keys, has_more_values, kind_of, load_json
 
 RATIO_FREE_BYTES = 1024 * 1024

@@ -19,8 +19,8 @@ import uvicorn
 
 from dragoman.gateway.app import App
 from dragoman.gateway.client_exchange import ClientExchange, nothing_more
+from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.http import NONE_REPEATED, HttpRequest, HttpResponse
-from dragoman.gateway.settings import RequestLimits
 from dragoman.log_line import LogLine
 from dragoman.upstream.http.request import write_head
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dragoman.exchange import ClientRequest
 from dragoman.gateway.scope import Scope
-from dragoman.gateway.state_store import StateStore
+from dragoman.gateway.stores.reasoning_state import StateStore
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.reasoning_state.envelope import dump_state, load_state

@@ -19,10 +19,10 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
+from dragoman.gateway.config.mcp import SHOWS
 from dragoman.gateway.conversation import answer_with, count_estimate, find_request_targets, keep_state, respond
 from dragoman.gateway.error_responses import classify
 from dragoman.gateway.http import HttpResponse
-from dragoman.gateway.mcp_settings import SHOWS
 from dragoman.gateway.mcp_state import servers_of
 from dragoman.gateway.scope import Scope
 from dragoman.jsontypes import JsonObject

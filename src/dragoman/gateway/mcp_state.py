@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from dragoman.gateway.config import state_folder
+from dragoman.gateway.config.load import state_folder
 from dragoman.gateway.state import Gateway
 from dragoman.mcp.registry import Registry
 from dragoman.mcp.servers import ServerPool, find_registry_path

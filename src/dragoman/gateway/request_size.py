@@ -1,7 +1,7 @@
 """How much of a request is too much."""
 
 from dragoman.errors import DecodeError
-from dragoman.gateway.settings import RequestLimits
+from dragoman.gateway.config.settings import RequestLimits
 from dragoman.model.request import Request
 
 PARTS_PER_ENTRY = 3

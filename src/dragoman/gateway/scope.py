@@ -12,11 +12,11 @@ from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
-from dragoman.gateway.charge import Charge, end_charge, find_cost, find_usage, make_row
+from dragoman.gateway.access.charge import Charge, end_charge, find_cost, find_usage, make_row
 from dragoman.gateway.http import HttpRequest
-from dragoman.gateway.response_routes import Resolved
+from dragoman.gateway.routes.responses import Resolved
 from dragoman.gateway.state import Gateway, Generation
-from dragoman.gateway.xray import Xray, keep, keep_try, show
+from dragoman.gateway.telemetry.xray import Xray, keep, keep_try, show
 from dragoman.jsontypes import dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyStart

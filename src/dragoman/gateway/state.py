@@ -15,16 +15,16 @@ from dragoman.accounts import journal
 from dragoman.accounts.bookkeeper import Bookkeeper
 from dragoman.accounts.grants import Holder
 from dragoman.accounts.prices import Price, PriceTable
-from dragoman.gateway.auth import Access
-from dragoman.gateway.charge import KeyLimits, tell_webhook
-from dragoman.gateway.engines import open_budgets, open_kept, open_ledger
-from dragoman.gateway.log import Log
-from dragoman.gateway.metrics import Metrics
-from dragoman.gateway.peers import Peers
-from dragoman.gateway.sessions import Sessions
-from dragoman.gateway.settings import Settings
-from dragoman.gateway.traffic import Traffic
-from dragoman.gateway.xray import XrayRing
+from dragoman.gateway.access.auth import Access
+from dragoman.gateway.access.charge import KeyLimits, tell_webhook
+from dragoman.gateway.access.sessions import Sessions
+from dragoman.gateway.config.settings import Settings
+from dragoman.gateway.process.peers import Peers
+from dragoman.gateway.stores.engines import open_budgets, open_kept, open_ledger
+from dragoman.gateway.telemetry.log import Log
+from dragoman.gateway.telemetry.metrics import Metrics
+from dragoman.gateway.telemetry.traffic import Traffic
+from dragoman.gateway.telemetry.xray import XrayRing
 from dragoman.known_turns import KnownTurns
 from dragoman.model.messages import Text
 from dragoman.model.request import Request

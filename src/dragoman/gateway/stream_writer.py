@@ -15,7 +15,7 @@ from dragoman.failure import Failure
 from dragoman.framing.sse import read_frame
 from dragoman.gateway.http import Write
 from dragoman.gateway.kept_turns import keep_turn
-from dragoman.gateway.response_routes import remember
+from dragoman.gateway.routes.responses import remember
 from dragoman.gateway.scope import CHARS_PER_TOKEN, NO_USAGE, Scope
 from dragoman.jsontypes import dump_json
 from dragoman.log_line import own_error

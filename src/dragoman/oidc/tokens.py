@@ -20,7 +20,7 @@ import jwt
 from msgspec.structs import replace
 
 from dragoman.accounts.grants import NO_GRANT, Grant, Holder, check_grant, make_holder
-from dragoman.gateway.settings import OidcSettings
+from dragoman.gateway.config.settings import OidcSettings
 from dragoman.log_line import LogLine
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from dragoman.gateway.response_store import (
+from dragoman.gateway.stores.reasoning_state import LOOK_S
+from dragoman.gateway.stores.reasoning_state import MAX_ROW_BYTES as MAX_STATE_BYTES
+from dragoman.gateway.stores.responses import (
     MAX_ROW_BYTES,
     StoredResponse,
     StoreUnavailable,
@@ -15,8 +17,6 @@ from dragoman.gateway.response_store import (
     store_unavailable,
     write_row,
 )
-from dragoman.gateway.state_store import LOOK_S
-from dragoman.gateway.state_store import MAX_ROW_BYTES as MAX_STATE_BYTES
 from dragoman.log_line import LogLine
 from dragoman.postgres.database import AWAY, Connection, Database, DatabaseAwayError
 

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 
 from dragoman.accounts.grants import NO_GRANT, Grant, GrantChange, change_grant, check_grant, check_name
 from dragoman.errors import ConfigError
-from dragoman.gateway.key_store import AuditRow, KeyChange, KeyRow, KeyTable, new_key, new_pepper
+from dragoman.gateway.stores.keys import AuditRow, KeyChange, KeyRow, KeyTable, new_key, new_pepper
 from dragoman.postgres.database import AWAY, Connection, Database, DatabaseAwayError
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from dragoman.gateway.auth import PEER
+from dragoman.gateway.access.auth import PEER
 from dragoman.gateway.http import HttpRequest, HttpResponse
-from dragoman.gateway.metrics import Counts, Metrics
+from dragoman.gateway.telemetry.metrics import Counts, Metrics
 
 ASK_S = 2.0  # a worker that is busy for longer is left out
 SAVE_S = 1.0

@@ -14,7 +14,7 @@ from mmap import mmap
 
 from dragoman.accounts.grants import NO_GRANT, FileKey, Grant, Holder, make_holder
 from dragoman.errors import ConfigError
-from dragoman.gateway.key_store import KeyRow, KeyStore, KeyTable, new_pepper
+from dragoman.gateway.stores.keys import KeyRow, KeyStore, KeyTable, new_pepper
 from dragoman.log_line import LogLine
 
 log = logging.getLogger(__name__)

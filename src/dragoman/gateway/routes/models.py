@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from dragoman.dialects._services import ListedModel, ModelsCodec
 from dragoman.dialects.ollama.services import SERVER_VERSION, encode_running, encode_shown
 from dragoman.errors import DecodeError, UpstreamError
-from dragoman.gateway.charge import may_use
+from dragoman.gateway.access.charge import may_use
 from dragoman.gateway.conversation import FRESH_S, no_model
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.non_chat_routes import read_object
-from dragoman.gateway.routes import Match, tell_client
+from dragoman.gateway.routes.non_chat import read_object
+from dragoman.gateway.routes.table import Match, tell_client
 from dragoman.gateway.state import Gateway
 from dragoman.upstream.model_lists import describe
 from dragoman.upstream.routing import find_default, is_legal_model

@@ -10,12 +10,12 @@ import msgspec
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.gateway.auth import PEER
+from dragoman.gateway.access.auth import PEER
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response, text_response
-from dragoman.gateway.metrics import Counts, Gauge, Metrics
-from dragoman.gateway.routes import Match
+from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.xray import Xray, show_list, show_page, show_request
+from dragoman.gateway.telemetry.metrics import Counts, Gauge, Metrics
+from dragoman.gateway.telemetry.xray import Xray, show_list, show_page, show_request
 from dragoman.jsontypes import JsonObject, load_json
 from dragoman.upstream.upstream_state import UpstreamState
 

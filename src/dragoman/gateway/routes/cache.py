@@ -17,10 +17,10 @@ from dragoman.failure import Failure
 from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.conversation import ToSent, converse, count_estimate
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.non_chat_routes import read_object
-from dragoman.gateway.response_store import StoredResponse
-from dragoman.gateway.routes import Match
+from dragoman.gateway.routes.non_chat import read_object
+from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.stores.responses import StoredResponse
 from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.note_places import Place
 from dragoman.notes import Notes

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from dragoman.gateway.auth import LOCAL_HOSTS, Access
-from dragoman.gateway.config import state_folder
-from dragoman.gateway.key_store import FILE
-from dragoman.gateway.settings import PORT, Settings
+from dragoman.gateway.access.auth import LOCAL_HOSTS, Access
+from dragoman.gateway.config.load import state_folder
+from dragoman.gateway.config.settings import PORT, Settings
+from dragoman.gateway.stores.keys import FILE
 from dragoman.upstream.discovery import PORTS
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.spec import Upstream

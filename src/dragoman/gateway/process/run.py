@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, TextIO
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError, DragomanError
+from dragoman.gateway.access.auth import Access
 from dragoman.gateway.app import App
-from dragoman.gateway.auth import Access
-from dragoman.gateway.banner import banner
-from dragoman.gateway.engines import name_replica, open_database, open_limits, open_traces
-from dragoman.gateway.log import Log
-from dragoman.gateway.peers import Peers
-from dragoman.gateway.reload import LastGood, read_again, reload, watch
-from dragoman.gateway.server import bind, make_server, run_loop, take_over
-from dragoman.gateway.settings import LOOPBACK, Settings
-from dragoman.gateway.startup import ServeOptions, check_exposure, make_access, open_secrets, settle
+from dragoman.gateway.config.settings import LOOPBACK, Settings
+from dragoman.gateway.process.banner import banner
+from dragoman.gateway.process.peers import Peers
+from dragoman.gateway.process.reload import LastGood, read_again, reload, watch
+from dragoman.gateway.process.server import bind, make_server, run_loop, take_over
+from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, open_secrets, settle
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.stores.engines import name_replica, open_database, open_limits, open_traces
+from dragoman.gateway.telemetry.log import Log
 
 if TYPE_CHECKING:
     from dragoman.upstream.admission import Limits
@@ -69,7 +69,7 @@ def serve(options: ServeOptions, env: Mapping[str, str], out: TextIO, err: TextI
         run_loop(_main(options, settings, access, journal, env, listener, admin=admin))
         return 0
     # Only here: these two modules need a system with fork.
-    from dragoman.gateway.workers import supervise
+    from dragoman.gateway.process.workers import supervise
     from dragoman.upstream.shared_limits import SharedLimits, SharedMemory
 
     last_good, memory = LastGood(options, env, settings, access), SharedMemory(options.workers)

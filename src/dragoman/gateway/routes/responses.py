@@ -10,9 +10,9 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.response_store import StoredResponse, StoreUnavailable
-from dragoman.gateway.routes import Match
+from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway, Generation
+from dragoman.gateway.stores.responses import StoredResponse, StoreUnavailable
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.messages import Message
 from dragoman.model.reply import Reply

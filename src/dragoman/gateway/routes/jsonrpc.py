@@ -12,7 +12,7 @@ from dragoman.gateway.bodies import check_cost, read_body
 from dragoman.gateway.conversation import converse
 from dragoman.gateway.error_responses import refuse
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
-from dragoman.gateway.routes import Match
+from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import dump_json
 from dragoman.upstream.attempts import is_large, off_loop

@@ -26,12 +26,12 @@ from dragoman.dialects._base import Door
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import read_body
-from dragoman.gateway.engines import open_budgets, open_ledger
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.key_store import AuditRow, KeyChange, KeyRow, KeyStore
-from dragoman.gateway.routes import Match, Route
+from dragoman.gateway.routes.status import describe_provider
+from dragoman.gateway.routes.table import Match, Route
 from dragoman.gateway.state import Gateway
-from dragoman.gateway.status_routes import describe_provider
+from dragoman.gateway.stores.engines import open_budgets, open_ledger
+from dragoman.gateway.stores.keys import AuditRow, KeyChange, KeyRow, KeyStore
 from dragoman.jsontypes import JsonObject
 
 BASE = "/admin/v1"
@@ -304,7 +304,7 @@ def check_config(asked: Asked) -> ConfigVerdict:
     """Whether a text would be a good configuration. Nothing changes."""
     import os
 
-    from dragoman.gateway.config import read_settings
+    from dragoman.gateway.config.load import read_settings
 
     try:
         read_settings(tomllib.loads(asked.body.text), "text", os.environ)

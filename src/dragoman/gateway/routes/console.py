@@ -19,7 +19,7 @@ from dragoman.failure import Failure
 from dragoman.gateway.conversation import converse
 from dragoman.gateway.error_responses import refuse, turned_away
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write, json_response
-from dragoman.gateway.routes import Match, Table
+from dragoman.gateway.routes.table import Match, Table
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import Json, dump_json, load_json
 from dragoman.notes import Note

@@ -12,11 +12,11 @@ from dragoman.dialects._services import EmbeddingRequest, Vectors, unsupported
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
+from dragoman.gateway.access.charge import begin_charge, check_model
 from dragoman.gateway.bodies import load_body, read_body
-from dragoman.gateway.charge import begin_charge, check_model
 from dragoman.gateway.conversation import no_model
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, json_response
-from dragoman.gateway.routes import Match
+from dragoman.gateway.routes.table import Match
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, dump_json, load_json

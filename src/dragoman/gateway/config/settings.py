@@ -5,8 +5,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from dragoman.accounts.grants import FileKey
-from dragoman.gateway.mcp_settings import McpSettings
-from dragoman.gateway.team_settings import TeamSettings
+from dragoman.gateway.config.mcp import McpSettings
+from dragoman.gateway.config.teams import TeamSettings
 from dragoman.known_turns import MOST_BYTES
 from dragoman.upstream.profiles import Rows
 from dragoman.upstream.routing import RouteRule, Routes

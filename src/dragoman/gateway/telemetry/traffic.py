@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from dragoman.gateway.charge import read_program
+from dragoman.gateway.access.charge import read_program
 from dragoman.notes import Note
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.gateway.sqlite_store import BROKEN, SqliteStore
+from dragoman.gateway.stores.sqlite import BROKEN, SqliteStore
 from dragoman.jsontypes import dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.messages import Message

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from dragoman.errors import ConfigError
-from dragoman.gateway.auth import Access
-from dragoman.gateway.settings import Settings
-from dragoman.gateway.startup import ServeOptions, check_exposure, renew_access, settle, stamp_file
+from dragoman.gateway.access.auth import Access
+from dragoman.gateway.config.settings import Settings
+from dragoman.gateway.process.startup import ServeOptions, check_exposure, renew_access, settle, stamp_file
 from dragoman.gateway.state import Gateway
 from dragoman.log_line import LogLine
 

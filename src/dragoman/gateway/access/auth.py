@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 
 from dragoman.accounts.grants import Holder
-from dragoman.gateway.client_keys import ClientKeys
+from dragoman.gateway.access.client_keys import ClientKeys
+from dragoman.gateway.access.sessions import Sessions
 from dragoman.gateway.http import HttpRequest
-from dragoman.gateway.routes import AccessClass, all_dialects
-from dragoman.gateway.sessions import Sessions
+from dragoman.gateway.routes.table import AccessClass, all_dialects
 
 PEER = "worker"  # the address of a request that another worker of this gateway passes on; a client's is a number
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from dragoman.gateway.sqlite_store import BROKEN, SqliteStore
+from dragoman.gateway.stores.sqlite import BROKEN, SqliteStore
 from dragoman.log_line import LogLine
 
 log = logging.getLogger(__name__)

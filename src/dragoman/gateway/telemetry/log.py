@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.gateway.xray import hide_secrets
+from dragoman.gateway.telemetry.xray import hide_secrets
 from dragoman.jsontypes import dump_json
 from dragoman.log_line import LogLine, plain
 

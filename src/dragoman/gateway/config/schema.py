@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import schema as make_schema
 
-from dragoman.gateway.settings import OidcSettings, RequestLimits
+from dragoman.gateway.config.settings import OidcSettings, RequestLimits
 from dragoman.jsontypes import JsonObject
 from dragoman.upstream.spec import Caps, Timeouts
 

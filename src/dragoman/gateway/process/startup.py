@@ -13,13 +13,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.errors import ConfigError
-from dragoman.gateway.auth import Access
-from dragoman.gateway.client_keys import ClientKeys
-from dragoman.gateway.config import find_file, load_settings, state_folder
-from dragoman.gateway.engines import DATABASE_VARIABLE, STATE_VARIABLE, check_engines, find_key_store, open_tokens
-from dragoman.gateway.key_store import KeyStore
-from dragoman.gateway.settings import LOOPBACK, Settings
-from dragoman.gateway.state_secret import read_secret
+from dragoman.gateway.access.auth import Access
+from dragoman.gateway.access.client_keys import ClientKeys
+from dragoman.gateway.config.load import find_file, load_settings, state_folder
+from dragoman.gateway.config.settings import LOOPBACK, Settings
+from dragoman.gateway.process.state_secret import read_secret
+from dragoman.gateway.stores.engines import (
+    DATABASE_VARIABLE,
+    STATE_VARIABLE,
+    check_engines,
+    find_key_store,
+    open_tokens,
+)
+from dragoman.gateway.stores.keys import KeyStore
 
 _LITERAL_KEY = re.compile(r"""(?:keys?)["']?\s*[=:]\s*\[?\s*["'](?!\$\{)[^"']""")
 

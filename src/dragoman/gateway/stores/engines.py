@@ -16,11 +16,11 @@ from dragoman.accounts.budgets import BudgetStore, SqliteBudgets
 from dragoman.accounts.grants import Grant
 from dragoman.accounts.ledger import Ledger, SqliteLedger
 from dragoman.errors import ConfigError
-from dragoman.gateway.config import find_file, load_settings
-from dragoman.gateway.key_store import KeyStore, open_key_store
-from dragoman.gateway.response_store import ResponseStore, SqliteResponseStore
-from dragoman.gateway.settings import Settings
-from dragoman.gateway.state_store import SqliteStateStore, StateStore
+from dragoman.gateway.config.load import find_file, load_settings
+from dragoman.gateway.config.settings import Settings
+from dragoman.gateway.stores.keys import KeyStore, open_key_store
+from dragoman.gateway.stores.reasoning_state import SqliteStateStore, StateStore
+from dragoman.gateway.stores.responses import ResponseStore, SqliteResponseStore
 
 if TYPE_CHECKING:
     from dragoman.oidc.tokens import TokenChecker

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from dragoman.demo.model import MODELS as DEMO_MODELS
 from dragoman.dialects import SPOKEN
 from dragoman.errors import ConfigError
-from dragoman.gateway.auth import weak_secret
-from dragoman.gateway.config_schema import ConfigFile, ProviderTable
-from dragoman.gateway.mcp_settings import read_mcp
-from dragoman.gateway.settings import PORT, OidcSettings, RequestLimits, Settings
-from dragoman.gateway.team_settings import TABLES, read_teams
+from dragoman.gateway.access.auth import weak_secret
+from dragoman.gateway.config.mcp import read_mcp
+from dragoman.gateway.config.schema import ConfigFile, ProviderTable
+from dragoman.gateway.config.settings import PORT, OidcSettings, RequestLimits, Settings
+from dragoman.gateway.config.teams import TABLES, read_teams
 from dragoman.jsontypes import kind_of
 from dragoman.known_turns import MOST_BYTES
 from dragoman.network import (

@@ -1,0 +1,1 @@
+"""What the gateway keeps over a restart: keys, stored responses, reasoning state."""

@@ -1,0 +1,1 @@
+"""What a running gateway shows of itself: log, metrics, rows of traffic, X-ray."""
