@@ -3,7 +3,7 @@
 import pytest
 
 from dragoman.accounts.money import Budget, find_period, read_budget, read_micros, write_amount
-from dragoman.accounts.prices import Cost, Price, PriceTable, built_in, count_cost, list_kinds, read_price
+from dragoman.accounts.prices import Cost, ModelPrice, PriceTable, built_in, count_cost, list_kinds, read_price
 from dragoman.model.reply import Usage
 
 SONNET = Usage(
@@ -37,13 +37,13 @@ def test_a_server_of_ones_own_costs_nothing() -> None:
 
 
 def test_without_counters_the_cost_is_unknown() -> None:
-    assert count_cost(Price(input=1, output=1), Usage()) is None
-    assert count_cost(Price(input=1, output=1), None) is None
+    assert count_cost(ModelPrice(input=1, output=1), Usage()) is None
+    assert count_cost(ModelPrice(input=1, output=1), None) is None
 
 
 def test_audio_without_a_price_makes_the_cost_unknown() -> None:
-    assert count_cost(Price(input=10**6, output=0), Usage(input=10, output=0, input_audio=5)) is None
-    heard = Price(input=10**6, output=0, input_audio=4 * 10**6)
+    assert count_cost(ModelPrice(input=10**6, output=0), Usage(input=10, output=0, input_audio=5)) is None
+    heard = ModelPrice(input=10**6, output=0, input_audio=4 * 10**6)
     assert count_cost(heard, Usage(input=10, output=0, input_audio=5)) == Cost(25, "USD")
 
 

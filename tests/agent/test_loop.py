@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from dragoman.agent.loop import (
     AskModel,
     LoopStarted,
+    LoopState,
     ModelFailed,
     ModelReplied,
     Outcome,
     RunTools,
-    State,
     TimedOut,
     ToolsFinished,
     decide,
@@ -27,10 +27,10 @@ from dragoman.model.request import Request, Tool, ToolChoice
 QUESTION = Message(role="user", parts=(Text(text="?"),))
 
 
-def begin(limits: Limits | None = None, **more: Any) -> State:
+def begin(limits: Limits | None = None, **more: Any) -> LoopState:
     fields = {"model": "m", "messages": (QUESTION,), **more}
     caller = frozenset(tool.name for tool in fields.get("tools", ()))
-    return State(request=Request(**fields), limits=limits or Limits(), deadline=300.0, caller_tools=caller)
+    return LoopState(request=Request(**fields), limits=limits or Limits(), deadline=300.0, caller_tools=caller)
 
 
 def call(name: str = "f", arguments: str = "{}", call_id: str = "c") -> ToolCall:
@@ -52,7 +52,7 @@ def answered(*results: str, now: float = 1.0) -> ToolsFinished:
     return ToolsFinished(tuple(ToolResult(call_id="c", parts=(Text(text=text),)) for text in results), now)
 
 
-def play(state: State, *outcomes: Outcome) -> list[str]:
+def play(state: LoopState, *outcomes: Outcome) -> list[str]:
     """The command after each outcome, in words."""
     done = []
     for outcome in outcomes:

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 import dragoman.dialects.anthropic.request as anthropic_request
-from dragoman.conformance.record import Recorder, Replay, recorded_targets, scrub
+from dragoman.conformance.record import RecordedSender, Recorder, recorded_targets, scrub
 from dragoman.conformance.runner import VerifyCell, VerifyOptions, VerifyRun, compare, verify
 from dragoman.conformance.runner_targets import VerifyTarget, configured_targets, door_targets, url_targets
-from dragoman.conformance.runner_wire import Network
+from dragoman.conformance.runner_wire import LiveSender
 from dragoman.conformance.scenario import Scenario, load_scenarios
 from dragoman.conformance.verification import KEY, scripted_targets, verify_scripted
 from dragoman.errors import ConfigError
@@ -305,10 +305,10 @@ def test_a_recording_replays_the_same(tmp_path: Path) -> None:
 
     async def work() -> tuple[VerifyRun, VerifyRun]:
         async with scripted_targets(["anthropic", "gemini", "ollama"]) as targets:
-            recorder = Recorder(Network(), tmp_path)
+            recorder = Recorder(LiveSender(), tmp_path)
             live = await verify(targets, pick(*names), PATIENT, line=recorder)
             await recorder.close()
-        return live, await verify(recorded_targets(tmp_path), pick(*names), PATIENT, line=Replay(tmp_path))
+        return live, await verify(recorded_targets(tmp_path), pick(*names), PATIENT, line=RecordedSender(tmp_path))
 
     live, again = asyncio.run(work())
     assert live.count("FAIL") == 0
@@ -327,7 +327,7 @@ def test_what_was_not_recorded_is_grey_and_what_changed_is_said(
 ) -> None:
     async def keep() -> None:
         async with scripted_targets(["anthropic"]) as targets:
-            recorder = Recorder(Network(), tmp_path)
+            recorder = Recorder(LiveSender(), tmp_path)
             await verify(targets, pick("tool_bare"), PATIENT, line=recorder)
             await recorder.close()
 
@@ -335,7 +335,7 @@ def test_what_was_not_recorded_is_grey_and_what_changed_is_said(
     whole: Any = anthropic_request.encode_tool
     monkeypatch.setattr(anthropic_request, "encode_tool", lambda *more: {**whole(*more), "description": "another"})
     targets = recorded_targets(tmp_path)
-    run = asyncio.run(verify(targets, pick("tool_bare", "basic"), PATIENT, line=Replay(tmp_path)))
+    run = asyncio.run(verify(targets, pick("tool_bare", "basic"), PATIENT, line=RecordedSender(tmp_path)))
     assert run.cells["anthropic", "basic"].words == "this was not recorded"
     assert "no longer the one" in run.cells["anthropic", "tool_bare"].tries[0].exchanges[0].remark
 

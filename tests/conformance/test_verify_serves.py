@@ -10,13 +10,13 @@ import pytest
 
 from dragoman.conformance.runner_play import Player, Try
 from dragoman.conformance.runner_targets import VerifyTarget
-from dragoman.conformance.runner_wire import Network
-from dragoman.conformance.scenario import Expect, Mode, Scenario, ScenarioTurn
+from dragoman.conformance.runner_wire import LiveSender
+from dragoman.conformance.scenario import Expect, ReplyMode, Scenario, ScenarioTurn
 from dragoman.exchange import HOP
 from dragoman.upstream.keys import Secret, origin_of
 from tests.gateway.house import CANARY, Faultline, Script, Seen, faultline, open_house, say, stream, upstream
 
-MODES: tuple[Mode, ...] = ("whole", "streamed")
+MODES: tuple[ReplyMode, ...] = ("whole", "streamed")
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 SCHEMA = {  # as Anthropic wants it: the door leaves it as it is
     "type": "object",
@@ -32,7 +32,7 @@ def refuse(parameter: str) -> Script:
     return say(400, json.dumps({"error": error}).encode())
 
 
-def answer(text: str, mode: Mode) -> Script:
+def answer(text: str, mode: ReplyMode) -> Script:
     head = {"id": "x", "created": 1, "model": "m"}
     if mode == "whole":
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
@@ -52,9 +52,9 @@ def ask(expect: Expect, **fields: Any) -> Scenario:
     return Scenario(name="own", set={"max_output": 100, **fields}, turn=(turn,))
 
 
-def play(scenario: Scenario, target: VerifyTarget, mode: Mode) -> Try:
+def play(scenario: Scenario, target: VerifyTarget, mode: ReplyMode) -> Try:
     async def work() -> Try:
-        network = Network()
+        network = LiveSender()
         try:
             return await Player(scenario, target, mode, network, meaning=True, timeout_s=30.0).play()
         finally:
@@ -63,7 +63,7 @@ def play(scenario: Scenario, target: VerifyTarget, mode: Mode) -> Try:
     return asyncio.run(work())
 
 
-def play_directly(scenario: Scenario, line: Faultline, mode: Mode, overrides: dict[str, Any]) -> Try:
+def play_directly(scenario: Scenario, line: Faultline, mode: ReplyMode, overrides: dict[str, Any]) -> Try:
     key = Secret(CANARY, origin_of(line.url))
     target = VerifyTarget(
         name="one",
@@ -78,7 +78,7 @@ def play_directly(scenario: Scenario, line: Faultline, mode: Mode, overrides: di
     return play(scenario, target, mode)
 
 
-def play_through_gateway(scenario: Scenario, line: Faultline, mode: Mode, overrides: dict[str, Any]) -> Try:
+def play_through_gateway(scenario: Scenario, line: Faultline, mode: ReplyMode, overrides: dict[str, Any]) -> Try:
     server = upstream("one", "openai_chat", line.url, models=("m",), kind="compatible", overrides=overrides)
     with open_house(server) as house:
         door = VerifyTarget(name="door", dialect="anthropic", base_url=house.url, model="m", gateway=True)
@@ -91,7 +91,7 @@ def sent(seen: Seen) -> tuple[str, dict[str, str], bytes]:
 
 
 @contextmanager
-def both(scenario: Scenario, scripts: list[Script], mode: Mode, **overrides: Any) -> Iterator[list[Seen]]:
+def both(scenario: Scenario, scripts: list[Script], mode: ReplyMode, **overrides: Any) -> Iterator[list[Seen]]:
     with faultline(*scripts) as line, faultline(*scripts) as other:
         direct = play_directly(scenario, line, mode, overrides)
         through = play_through_gateway(scenario, other, mode, overrides)
@@ -103,7 +103,7 @@ def both(scenario: Scenario, scripts: list[Script], mode: Mode, **overrides: Any
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_server_that_refuses_three_things_is_asked_four_times(mode: Mode) -> None:
+def test_a_server_that_refuses_three_things_is_asked_four_times(mode: ReplyMode) -> None:
     scripts = [refuse("temperature"), refuse("top_p"), refuse("stop"), answer("one END two", mode)]
     expect = Expect(finish=("sequence",), says=("one",), without=("two",))
     scenario = ask(expect, temperature=0.5, top_p=0.9, stop=["END"])
@@ -118,7 +118,7 @@ def test_a_server_that_refuses_three_things_is_asked_four_times(mode: Mode) -> N
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_thoughts_between_tags_are_thoughts(mode: Mode) -> None:
+def test_thoughts_between_tags_are_thoughts(mode: ReplyMode) -> None:
     scenario = ask(Expect(finish=("stop",), says=("yes",), without=("<think>",), thinks=True))
     with both(scenario, [answer("<think>hm hm</think>yes", mode)], mode, think_tags=["think"]) as seen:
         assert json.loads(seen[0].body).get("stream_options") == (

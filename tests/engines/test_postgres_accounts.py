@@ -26,7 +26,7 @@ from tests.waiting import NEVER_S, wait_until
 pytest.importorskip("asyncpg", reason="the extra `postgres` is not installed")
 
 from dragoman.postgres.books import PostgresBudgets, PostgresLedger
-from dragoman.postgres.database import Connection, Database, migrate
+from dragoman.postgres.database import Database, PgConnection, migrate
 from dragoman.postgres.key_store import PostgresKeyStore
 
 TABLES = "keys, teams, install, spent, reserved, settled, told, requests, attempts, sums"
@@ -41,7 +41,7 @@ def migrated(postgres: Engine) -> Iterator[Database]:
 
 @pytest.fixture
 def database(migrated: Database) -> Database:
-    async def empty(connection: Connection) -> None:
+    async def empty(connection: PgConnection) -> None:
         await connection.execute("truncate " + ", ".join(f"dragoman.{name}" for name in TABLES.split(", ")))
 
     migrated.run(empty)
@@ -135,7 +135,7 @@ def test_keys_made_at_once_are_all_kept_and_revoked_ones_stay_so(
 
 
 def test_the_audit_log_is_only_added_to(database: Database) -> None:
-    async def change(connection: Connection) -> None:
+    async def change(connection: PgConnection) -> None:
         await connection.execute("delete from dragoman.audit")
 
     with pytest.raises(OSError, match="only added to"):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from dragoman.conformance.accounts import WORDS, Account, Word, read_rules
+from dragoman.conformance.accounts import WORDS, FieldAccount, Word, read_rules
 from tests.fields.doors import door
 from tests.fields.measure import Measured, measure
 from tests.fields.samples import field_name, is_constant
@@ -28,14 +28,14 @@ def measured(dialect: str, section: str) -> dict[str, Measured]:
     return {path: measure(entry, through) for path, entry in surface(dialect).sections[section].items()}
 
 
-def account_of(found: Measured) -> Account:
+def account_of(found: Measured) -> FieldAccount:
     match found.account:
         case "carried" | "adapted":
-            return Account(found.account, ", ".join(found.to))
+            return FieldAccount(found.account, ", ".join(found.to))
         case "extra":
-            return Account("extra")
+            return FieldAccount("extra")
         case _:
-            return Account("declared", "?")
+            return FieldAccount("declared", "?")
 
 
 def totals(dialect: str, section: str) -> dict[str, int]:
@@ -43,7 +43,7 @@ def totals(dialect: str, section: str) -> dict[str, int]:
     return {word: counts[word] for word in WORDS}
 
 
-def propose(dialect: str, section: str) -> dict[str, Account]:
+def propose(dialect: str, section: str) -> dict[str, FieldAccount]:
     """The fewest rules; what always says one word comes with its object and needs none."""
     settings = door(dialect, section).settings
     entries = surface(dialect).sections[section]
@@ -52,7 +52,7 @@ def propose(dialect: str, section: str) -> dict[str, Account]:
         for path, found in measured(dialect, section).items()
         if found.account not in ("carried", "extra") or not is_constant(entries[path], settings)
     }
-    rules: dict[str, Account] = {}
+    rules: dict[str, FieldAccount] = {}
     for path, account in accounts.items():
         name = field_name(entries[path].steps)
         if name in settings.anew:
@@ -66,7 +66,7 @@ def propose(dialect: str, section: str) -> dict[str, Account]:
         ]
         outside = [p for p, a in accounts.items() if a.word != word]
         for pattern in group(inside, outside, most=most):
-            rules[pattern] = Account(word, "?" if word == "declared" else "")
+            rules[pattern] = FieldAccount(word, "?" if word == "declared" else "")
     return {pattern: rules[pattern] for pattern in sorted(rules, key=_order)}
 
 

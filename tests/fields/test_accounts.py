@@ -2,7 +2,7 @@
 
 import pytest
 
-from dragoman.conformance.accounts import Account, find_rule, read_accounts
+from dragoman.conformance.accounts import FieldAccount, find_rule, read_accounts
 from dragoman.dialects import NAMES
 from tests.fields.accounts import account_of, group, measured, totals
 from tests.fields.doors import door
@@ -62,7 +62,7 @@ def test_every_account_is_what_is_measured(dialect: str, section: str) -> None:
     assert not wrong, f"{len(wrong)} accounts ({ANEW}):\n" + "\n".join(wrong[:20])
 
 
-def _place(account: Account) -> str:
+def _place(account: FieldAccount) -> str:
     return account.detail if account.word in ("carried", "adapted") else ""
 
 
@@ -85,7 +85,11 @@ def test_the_one_word_a_kind_always_says_comes_back(dialect: str, section: str) 
 
 
 def test_the_longest_beginning_counts() -> None:
-    rules = {"a*": Account("extra"), "a.b*": Account("carried", "x"), "a.b.c": Account("declared", "why")}
+    rules = {
+        "a*": FieldAccount("extra"),
+        "a.b*": FieldAccount("carried", "x"),
+        "a.b.c": FieldAccount("declared", "why"),
+    }
     assert [find_rule(rules, path) for path in ("a.z", "a.b.d", "a.b.c", "b")] == ["a*", "a.b*", "a.b.c", None]
 
 

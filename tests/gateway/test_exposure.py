@@ -8,7 +8,7 @@ import pytest
 from dragoman.errors import ConfigError
 from dragoman.gateway.app import App
 from dragoman.gateway.config.settings import Settings
-from dragoman.gateway.mcp_state import servers_of
+from dragoman.gateway.mcp_loop import servers_of
 from dragoman.gateway.process import reload as reload_module
 from dragoman.gateway.process.reload import LastGood, reload
 from dragoman.gateway.process.startup import ServeOptions, check_exposure, is_public, make_access, settle

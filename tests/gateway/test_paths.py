@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.gateway.client_connection import read_target
-from dragoman.gateway.routes.table import Table
+from dragoman.gateway.routes.table import RouteTable
 from dragoman.notes import Notes
 from dragoman.wire import WireRequest
 from tests.gateway.house import House, open_house
@@ -180,7 +180,7 @@ def test_codex_is_told_at_once_that_there_is_no_compaction(house: House) -> None
 @pytest.mark.parametrize("verb", ["generateContent", "streamGenerateContent", "countTokens", "embedContent"])
 def test_a_gemini_path_keeps_the_name_of_the_upstream(spelled: str, model: str, verb: str) -> None:
     path, query = read_target(f"{spelled}:{verb}?alt=sse".encode())
-    match = Table().find("POST", path)
+    match = RouteTable().find("POST", path)
     assert match is not None
     dialect = match.route.dialect
     wire = WireRequest(path=match.path(query), body={"contents": [], "content": {"parts": [{"text": "hi"}]}})

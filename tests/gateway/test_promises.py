@@ -24,7 +24,7 @@ from dragoman.dialects._base import Door
 from dragoman.errors import DragomanError
 from dragoman.gateway.process.reload import reload
 from dragoman.gateway.process.startup import ServeOptions, settle
-from dragoman.gateway.routes.table import Route, Table, all_routes
+from dragoman.gateway.routes.table import Route, RouteTable, all_routes
 from dragoman.testing import Provider, faults, serve
 from dragoman.upstream.keys import Secret
 from dragoman.upstream.spec import Timeouts
@@ -84,7 +84,7 @@ def test_p4_every_route_has_a_class_and_one_without_does_not_start() -> None:
     public = {route.door.path for route in all_routes() if route.access == "public"}
     assert public == {"/", "/health", "/healthz", "/readyz"}
     with pytest.raises(DragomanError):
-        Table((Route(method="GET", door=Door(path="/new"), dialect=find_dialect("ollama"), access=""),))  # type: ignore[arg-type]
+        RouteTable((Route(method="GET", door=Door(path="/new"), dialect=find_dialect("ollama"), access=""),))  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- P6: retries

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from dragoman.gateway import conversation
-from dragoman.gateway.request_size import MOST_STOPS
+from dragoman.gateway.bodies import MOST_STOPS
 from dragoman.gateway.stream_writer import StreamWriter
 from dragoman.jsontypes import JsonObject, check_keys, dump_json
 from dragoman.upstream.attempts import BIG_BYTES, MANY_BRACES, MANY_COMMAS, MANY_REFERENCES, is_large

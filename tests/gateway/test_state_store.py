@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.errors import ConfigError
-from dragoman.gateway.process.state_secret import VARIABLE, read_secret
+from dragoman.gateway.process.startup import SECRET_VARIABLE, read_secret
 from dragoman.gateway.stores.reasoning_state import SqliteStateStore
 
 
@@ -58,7 +58,7 @@ def test_the_secret_is_made_once_and_readable_by_its_owner_only(tmp_path: Path) 
 
 
 def test_a_secret_that_is_said_is_shared_by_all_machines(tmp_path: Path) -> None:
-    assert read_secret("", tmp_path, {VARIABLE: "sixteen letters."}) == b"sixteen letters."
-    assert read_secret("the one of the file", tmp_path, {VARIABLE: "sixteen letters."}) == b"the one of the file"
+    assert read_secret("", tmp_path, {SECRET_VARIABLE: "sixteen letters."}) == b"sixteen letters."
+    assert read_secret("the one of the file", tmp_path, {SECRET_VARIABLE: "sixteen letters."}) == b"the one of the file"
     with pytest.raises(ConfigError):
         read_secret("short", tmp_path, {})

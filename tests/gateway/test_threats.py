@@ -18,7 +18,7 @@ from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.app import HANDLERS
 from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.process.startup import ServeOptions, settle
-from dragoman.gateway.routes.table import Route, Table, all_routes
+from dragoman.gateway.routes.table import Route, RouteTable, all_routes
 from dragoman.gateway.stores.keys import KeyStore, SqliteKeyStore
 from tests.gateway.house import CANARY, faultline, open_house, say, state, stream, upstream
 from tests.gateway.test_faults import ASK, GOOD, chunk
@@ -118,14 +118,14 @@ def _example(route: Route) -> str:
     path = path.replace("?", "")
     for group, inside in re.findall(r"(\(P<\w+>([^)]*)\))", path):
         path = path.replace(group, "demo" if re.fullmatch(inside, "demo") else inside.partition("|")[0])
-    assert Table().find(route.method, path) is not None
+    assert RouteTable().find(route.method, path) is not None
     return path
 
 
 def test_every_route_has_a_handler_and_a_class() -> None:
     assert {route.door.serves for route in all_routes()} == set(HANDLERS)
     with pytest.raises(DragomanError, match="who may come in"):
-        Table((Route(method="GET", door=Door(path="/x"), dialect=find_dialect("ollama"), access="anybody"),))  # type: ignore[arg-type]
+        RouteTable((Route(method="GET", door=Door(path="/x"), dialect=find_dialect("ollama"), access="anybody"),))  # type: ignore[arg-type]
 
 
 def test_a_key_is_stored_as_a_digest_and_two_installations_differ(tmp_path: Path) -> None:

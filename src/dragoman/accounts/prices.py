@@ -27,7 +27,7 @@ _DATED = re.compile(r"[-@](?:20\d\d-?\d\d-?\d\d|\d{4}|\d\d-\d\d|\d\d-20\d\d|late
 _HEAD = re.compile(r"^\[model\.(\w+)\]$", re.M)
 
 
-class Price(Struct, frozen=True, kw_only=True):
+class ModelPrice(Struct, frozen=True, kw_only=True):
     """Micro-units for a million tokens; `image`: for one picture. None is "costs as the kind of token it is part of",
     and for audio and pictures "unknown"."""
 
@@ -41,7 +41,7 @@ class Price(Struct, frozen=True, kw_only=True):
     output_audio: int | None = None
     image: int | None = None
     above: int | None = None  # with more input tokens than this, `long` holds
-    long: "Price | None" = None
+    long: "ModelPrice | None" = None
     currency: str = "USD"
     since: str = ""
     source: str = ""
@@ -55,7 +55,7 @@ class Cost(Struct, frozen=True):
         return f"{write_amount(self.micros)} {self.currency}"
 
 
-def count_cost(price: Price | None, usage: Usage | None, images: int = 0) -> Cost | None:
+def count_cost(price: ModelPrice | None, usage: Usage | None, images: int = 0) -> Cost | None:
     """What a reply costs, rounded up to a micro-unit; None if that is unknown."""
     if price is None or usage is None or (usage.input is None and usage.output is None):
         return None
@@ -86,7 +86,7 @@ def count_cost(price: Price | None, usage: Usage | None, images: int = 0) -> Cos
     return Cost(-(-max(total, 0) // MICROS), price.currency)
 
 
-def _write_cost(price: Price, usage: Usage, written: int) -> int:
+def _write_cost(price: ModelPrice, usage: Usage, written: int) -> int:
     """A provider with caches of several lifetimes says how much went into the long ones."""
     usual = price.input if price.cache_write is None else price.cache_write
     long_lived = 0
@@ -101,11 +101,11 @@ def _write_cost(price: Price, usage: Usage, written: int) -> int:
 class PriceTable:
     """The prices of one configuration. Its own patterns fit `upstream/model`, `kind/model` or `model`, and win."""
 
-    def __init__(self, own: Mapping[str, Price | None] | None = None) -> None:
+    def __init__(self, own: Mapping[str, ModelPrice | None] | None = None) -> None:
         self._own = dict(own or {})
-        self._known: dict[tuple[str, str, str], Price | None] = {}
+        self._known: dict[tuple[str, str, str], ModelPrice | None] = {}
 
-    def find(self, upstream: str, kind: str, model: str) -> Price | None:
+    def find(self, upstream: str, kind: str, model: str) -> ModelPrice | None:
         at = (upstream, kind, model)
         try:
             return self._known[at]
@@ -115,7 +115,7 @@ class PriceTable:
                 self._known[at] = found
             return found
 
-    def _find(self, upstream: str, kind: str, model: str) -> Price | None:
+    def _find(self, upstream: str, kind: str, model: str) -> ModelPrice | None:
         for name in (f"{upstream}/{model}", f"{kind}/{model}", model):
             pattern = _best(self._own, name)
             if pattern is not None:
@@ -135,7 +135,7 @@ def _best(rows: Mapping[str, object], name: str) -> str | None:
 
 
 @cache
-def built_in(kind: str) -> dict[str, Price | None]:
+def built_in(kind: str) -> dict[str, ModelPrice | None]:
     """The rows of one kind of server. Only its part of the file is parsed: all of it takes a tenth of a second."""
     text, parts = _parts()
     if kind not in parts:
@@ -158,7 +158,7 @@ def list_kinds() -> Iterable[str]:
     return _parts()[1]
 
 
-def read_price(row: Mapping[str, Any]) -> Price:
+def read_price(row: Mapping[str, Any]) -> ModelPrice:
     """A row of prices.toml or of the configuration; a ValueError says what is wrong."""
     if unknown := sorted(set(row) - _WORDS):
         raise ValueError(f"no such key {unknown[0]!r}; expected some of {', '.join(sorted(_WORDS))}")
@@ -174,7 +174,7 @@ def read_price(row: Mapping[str, Any]) -> Price:
         base = {name: row[name] for name in AMOUNTS if name in row}
         more = read_price({**base, **long, "currency": currency})
     said |= {name: str(row[name]) for name in ("since", "source") if name in row}
-    return Price(**said, currency=currency, above=above, long=more)
+    return ModelPrice(**said, currency=currency, above=above, long=more)
 
 
 def _amount(row: Mapping[str, Any], name: str) -> int:

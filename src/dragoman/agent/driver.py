@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from dragoman.agent.loop import (
     AskModel,
     LoopStarted,
+    LoopState,
     ModelFailed,
     ModelReplied,
     Outcome,
     RunTools,
-    State,
     TimedOut,
     ToolsFinished,
     decide,
@@ -76,7 +76,7 @@ async def run_loop(
     if depth >= limits.depth:
         raise DragomanError(f"agents inside tools of agents, {depth} levels deep: that is the limit (Limits.depth)")
     clock = asyncio.get_running_loop().time
-    state = State(
+    state = LoopState(
         request=request, limits=limits, deadline=clock() + limits.total_s, caller_tools=_get_names(request.tools or ())
     )
     outcome: Outcome = LoopStarted(clock())
@@ -110,7 +110,7 @@ def _get_names(tools: tuple[AnyTool, ...]) -> frozenset[str]:
 class _ModelTurn:
     """One turn of the model."""
 
-    def __init__(self, model: Model, toolbox: Toolbox, state: State, clock: Callable[[], float]) -> None:
+    def __init__(self, model: Model, toolbox: Toolbox, state: LoopState, clock: Callable[[], float]) -> None:
         self._model, self._toolbox, self._state, self._clock = model, toolbox, state, clock
         self.outcome: Outcome = TimedOut()
         self.notes: tuple[Note, ...] = ()
@@ -187,7 +187,7 @@ async def _close_after(events: AsyncIterator[Event]) -> AsyncGenerator[Event, No
 class _CallBatch:
     """Runs the calls of one turn at the same time."""
 
-    def __init__(self, toolbox: Toolbox, state: State, depth: int, clock: Callable[[], float]) -> None:
+    def __init__(self, toolbox: Toolbox, state: LoopState, depth: int, clock: Callable[[], float]) -> None:
         self._toolbox, self._state, self._depth, self._clock = toolbox, state, depth, clock
         self._semaphore = asyncio.Semaphore(max(1, state.limits.at_once))
         self._queue: asyncio.Queue[CallStarted | CallFinished] = asyncio.Queue()

@@ -35,7 +35,7 @@ CHARS_PER_TOKEN = 4
 MEDIA_TOKENS = 1000  # for a picture, roughly
 
 
-class State(Struct, frozen=True, kw_only=True):
+class LoopState(Struct, frozen=True, kw_only=True):
     request: Request  # its messages grow with each turn
     limits: Limits
     deadline: float  # of the whole loop, on the clock that `now` comes from
@@ -98,10 +98,10 @@ class RunTools(Struct, frozen=True):
     calls: tuple[ToolCall, ...]
 
 
-Command: TypeAlias = AskModel | RunTools | Stopped
+LoopCommand: TypeAlias = AskModel | RunTools | Stopped
 
 
-def decide(state: State, outcome: Outcome) -> tuple[State, Command]:
+def decide(state: LoopState, outcome: Outcome) -> tuple[LoopState, LoopCommand]:
     match outcome:
         case LoopStarted(now=now):
             return _ask_model(state, now)
@@ -125,7 +125,7 @@ def _allow_plain_answer(request: Request) -> Request:
     return replace(request, tool_choice=None) if choice is not None and choice.mode == "required" else request
 
 
-def _ask_model(state: State, now: float) -> tuple[State, Command]:
+def _ask_model(state: LoopState, now: float) -> tuple[LoopState, LoopCommand]:
     if now >= state.deadline:
         return state, _make_stop(state, "time")
     if state.turn >= state.limits.turns:
@@ -136,7 +136,7 @@ def _ask_model(state: State, now: float) -> tuple[State, Command]:
     return replace(state, turn=state.turn + 1), AskModel(state.request)
 
 
-def _take_reply(state: State, reply: Reply, now: float) -> tuple[State, Command]:
+def _take_reply(state: LoopState, reply: Reply, now: float) -> tuple[LoopState, LoopCommand]:
     choice = reply.choices[0] if reply.choices else None
     parts = choice.parts if choice is not None else ()
     state = _charge_turn(state, reply, parts)
@@ -158,7 +158,7 @@ def _take_reply(state: State, reply: Reply, now: float) -> tuple[State, Command]
     return _count_calls(state, calls), RunTools(calls)
 
 
-def _check_calls(state: State, calls: tuple[ToolCall, ...], now: float) -> StopReason | None:
+def _check_calls(state: LoopState, calls: tuple[ToolCall, ...], now: float) -> StopReason | None:
     """Which limit forbids these calls. Checked before they run: calls have effects, even if the loop stops then."""
     limits = state.limits
     if now >= state.deadline:
@@ -174,7 +174,7 @@ def _check_calls(state: State, calls: tuple[ToolCall, ...], now: float) -> StopR
     return "turns" if state.turn >= limits.turns else None
 
 
-def _charge_turn(state: State, reply: Reply, parts: tuple[Part, ...]) -> State:
+def _charge_turn(state: LoopState, reply: Reply, parts: tuple[Part, ...]) -> LoopState:
     """Adds the tokens and the cost of this turn. If the provider does not count, both are guessed: limits must hold."""
     usage = reply.usage
     if usage is None or count_tokens(usage) == 0:
@@ -204,7 +204,7 @@ def _guess_tokens(parts: tuple[Part, ...]) -> int:
     return tokens
 
 
-def _check_budget(state: State) -> StopReason | None:
+def _check_budget(state: LoopState) -> StopReason | None:
     """Which limit another turn would break. It reads at least the input and the output of the last turn."""
     limits, next_turn = state.limits, Usage(cache_read=count_tokens(state.last_usage))
     if limits.tokens is not None and state.tokens + count_tokens(next_turn) > limits.tokens:
@@ -214,7 +214,7 @@ def _check_budget(state: State) -> StopReason | None:
     return "cost" if state.cost + count_cost(next_turn, limits.price) > limits.cost else None
 
 
-def _count_calls(state: State, calls: tuple[ToolCall, ...]) -> State:
+def _count_calls(state: LoopState, calls: tuple[ToolCall, ...]) -> LoopState:
     keys = [make_call_key(call) for call in calls]
     turn_calls = tuple(sorted(keys))
     last_call, repeats = state.last_call, state.repeated_calls
@@ -230,7 +230,7 @@ def _count_calls(state: State, calls: tuple[ToolCall, ...]) -> State:
     )
 
 
-def _count_longest_repeat(state: State, calls: tuple[ToolCall, ...]) -> int:
+def _count_longest_repeat(state: LoopState, calls: tuple[ToolCall, ...]) -> int:
     last_call, repeats, longest = state.last_call, state.repeated_calls, 0
     for call in calls:
         key = make_call_key(call)
@@ -247,7 +247,7 @@ def make_call_key(call: ToolCall) -> CallKey:
         return call.name, call.arguments
 
 
-def _make_stop(state: State, reason: StopReason, failure: Failure | None = None) -> Stopped:
+def _make_stop(state: LoopState, reason: StopReason, failure: Failure | None = None) -> Stopped:
     return Stopped(
         reason=reason,
         reply=state.reply,

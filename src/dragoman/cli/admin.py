@@ -177,9 +177,9 @@ class RemoteLedger:
         raise OSError(f"{self._url}: its ledger is only read")
 
     def sum(self, by: "Sequence[str]", since: float, until: float, where: dict[str, str]) -> "list[Sums]":
-        from dragoman.gateway.routes.admin import Usage
+        from dragoman.gateway.routes.admin import UsageReport
 
-        found = ask(self._url, "GET", "/usage?" + self._query(since, until, where, by=",".join(by)), Usage)
+        found = ask(self._url, "GET", "/usage?" + self._query(since, until, where, by=",".join(by)), UsageReport)
         return found.usage if found is not None else []
 
     def page(self, since: float, until: float, where: dict[str, str], cursor: str, most: int) -> "Page":

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 NAME = "doctor"
 HELP = "check keys, servers, ports and versions, and say how to fix what is wrong"
-State = Literal["ok", "note", "wrong"]
-STYLES: dict[State, Style] = {"ok": "green", "note": "yellow", "wrong": "red"}
+CheckState = Literal["ok", "note", "wrong"]
+STYLES: dict[CheckState, Style] = {"ok": "green", "note": "yellow", "wrong": "red"}
 ASK_S = 10.0
 SKEW_S = 120.0
 
 
 class Finding(Struct, frozen=True):
-    state: State
+    state: CheckState
     about: str
     words: str
     fix: str = ""

@@ -184,12 +184,12 @@ def agree(args: argparse.Namespace, targets: list["VerifyTarget"], scenarios: tu
 
 
 def make_line(args: argparse.Namespace) -> "WireLine | None":
-    from dragoman.conformance.record import Recorder, Replay
-    from dragoman.conformance.runner_wire import Network
+    from dragoman.conformance.record import RecordedSender, Recorder
+    from dragoman.conformance.runner_wire import LiveSender
 
     if args.replay is not None:
-        return Replay(args.replay)
-    return Recorder(Network(), args.record) if args.record is not None else None
+        return RecordedSender(args.replay)
+    return Recorder(LiveSender(), args.record) if args.record is not None else None
 
 
 def write_reports(args: argparse.Namespace, result: "VerifyRun") -> None:

@@ -23,7 +23,7 @@ Word: TypeAlias = Literal["carried", "adapted", "extra", "declared"]
 WORDS: tuple[Word, ...] = get_args(Word)
 
 
-class Account(Struct, frozen=True):
+class FieldAccount(Struct, frozen=True):
     word: Word
     detail: str = ""  # where it goes, or why it does not
 
@@ -34,7 +34,7 @@ class Accounts(Struct, frozen=True):
     dialect: str
     package: str
     totals: dict[str, dict[Word, int]]  # paths by section and word
-    sections: dict[str, dict[str, Account]]
+    sections: dict[str, dict[str, FieldAccount]]
 
 
 def read_accounts(dialect: str) -> Accounts:
@@ -43,7 +43,7 @@ def read_accounts(dialect: str) -> Accounts:
     return Accounts(dialect=dialect, package=head["package"], totals=head["totals"], sections=sections)
 
 
-def read_rules(text: str) -> tuple[dict[str, Any], dict[str, dict[str, Account]]]:
+def read_rules(text: str) -> tuple[dict[str, Any], dict[str, dict[str, FieldAccount]]]:
     """A `fields.toml`: its head, and its sections."""
     data = tomllib.loads(text)
     head: dict[str, Any] = {key: data.pop(key) for key in ("package", "totals") if key in data}
@@ -53,14 +53,14 @@ def read_rules(text: str) -> tuple[dict[str, Any], dict[str, dict[str, Account]]
     return head, sections
 
 
-def parse_account(said: str) -> Account:
+def parse_account(said: str) -> FieldAccount:
     word, _, detail = said.partition(": ")
     if word not in WORDS:
         raise ValueError(f"expected one of {', '.join(WORDS)}, found {said!r}")
-    return Account(word, detail)
+    return FieldAccount(word, detail)
 
 
-def find_rule(rules: dict[str, Account], path: str) -> str | None:
+def find_rule(rules: dict[str, FieldAccount], path: str) -> str | None:
     """The pattern that accounts for a path: itself, its last field's name, or the longest beginning of it."""
     if path in rules:
         return path

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from dragoman.conformance.accounts import WORDS, Account, Accounts, read_accounts
+from dragoman.conformance.accounts import WORDS, Accounts, FieldAccount, read_accounts
 from dragoman.conformance.compliance import ANSWERED_IN, ASKED_IN, Met, check_reply, check_request
 from dragoman.conformance.fields import FateRow, measure_fields
 from dragoman.conformance.pairs import DIALECTS, Row, measure_pairs
@@ -53,7 +53,7 @@ def dialect_page(dialect: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _detail(account: Account) -> str:
+def _detail(account: FieldAccount) -> str:
     return account.detail if account.word in ("declared", "extra") else _code(account.detail)
 
 

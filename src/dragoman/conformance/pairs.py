@@ -34,11 +34,11 @@ DIALECTS = SPOKEN
 
 USUAL = ("text, several turns", "text", "tool call and result")  # probes whose notes are about no other feature
 
-Outcome: TypeAlias = Literal["carried", "adapted", "lost", "-"]
+PairOutcome: TypeAlias = Literal["carried", "adapted", "lost", "-"]
 
 
 class PairCell(Struct, frozen=True):
-    outcome: Outcome
+    outcome: PairOutcome
     why: tuple[str, ...] = ()  # what the notes say
 
 

@@ -149,7 +149,7 @@ def _read_target(row: dict[str, Any]) -> VerifyTarget:
     return replace(target, key=Secret(WRONG_KEY)) if row.get("keyed") else target
 
 
-class Replay:
+class RecordedSender:
     """Answers from a recording."""
 
     offline = True

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.conformance.runner_play import Outcome, Player, Try, model_names
+from dragoman.conformance.runner_play import Player, ScenarioOutcome, Try, model_names
 from dragoman.conformance.runner_targets import VerifyTarget
-from dragoman.conformance.runner_wire import Network, WireExchange, WireLine, WireRequestToSend
+from dragoman.conformance.runner_wire import LiveSender, WireExchange, WireLine, WireRequestToSend
 from dragoman.conformance.scenario import Scenario
 from dragoman.dialects import find_dialect
 from dragoman.errors import DecodeError
@@ -33,7 +33,7 @@ class VerifyCell(Struct, kw_only=True):
 
     target: str
     scenario: str
-    outcome: Outcome
+    outcome: ScenarioOutcome
     words: str = ""
     tries: list[Try] = []
     seconds: float = 0.0
@@ -47,7 +47,7 @@ class VerifyRun(Struct, kw_only=True):
     cells: dict[tuple[str, str], VerifyCell] = {}
     seconds: float = 0.0
 
-    def count(self, outcome: Outcome, target: str | None = None) -> int:
+    def count(self, outcome: ScenarioOutcome, target: str | None = None) -> int:
         cells = (cell for cell in self.cells.values() if target is None or cell.target == target)
         return sum(cell.outcome == outcome for cell in cells)
 
@@ -67,7 +67,7 @@ async def verify(
     watch: Watch | None = None,
 ) -> VerifyRun:
     """Plays all scenarios. `watch` is called with each finished cell."""
-    own = line if line is not None else Network()
+    own = line if line is not None else LiveSender()
     gate = asyncio.Semaphore(max(1, options.parallel))
     started = time.monotonic()
     run = VerifyRun(targets=tuple(targets), scenarios=tuple(scenarios), cells={})
@@ -137,7 +137,7 @@ def judge(scenario: str, target: str, tries: list[Try]) -> VerifyCell:
     """Failed if any try failed, skipped if all were skipped."""
     failed = [one for one in tries if one.outcome == "FAIL"]
     skipped = [one for one in tries if one.outcome == "SKIP"]
-    outcome: Outcome = "FAIL" if failed else "SKIP" if len(skipped) == len(tries) else "PASS"
+    outcome: ScenarioOutcome = "FAIL" if failed else "SKIP" if len(skipped) == len(tries) else "PASS"
     words = ""
     if failed:
         share = f"{len(failed)} of {len(tries)}, " if len(failed) < len(tries) else ""
@@ -177,7 +177,7 @@ def worse_than(before: Mapping[tuple[str, str], str], run: VerifyRun) -> list[Ve
     return [cell for place, cell in run.cells.items() if before.get(place) == "PASS" and cell.outcome != "PASS"]
 
 
-RANK: dict[Outcome, int] = {"FAIL": 0, "SKIP": 1, "PASS": 2}
+RANK: dict[ScenarioOutcome, int] = {"FAIL": 0, "SKIP": 1, "PASS": 2}
 
 
 def compare(direct: VerifyRun, through: VerifyRun) -> list[Worse]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from dragoman.conformance.runner_jsonrpc import JSONRPC, is_error
 from dragoman.conformance.runner_targets import VerifyTarget
 from dragoman.conformance.runner_wire import WireExchange, WireLine, WireRequestToSend
-from dragoman.conformance.scenario import Expect, Mode, Results, Scenario, ScenarioTurn, build_request, say_turn
+from dragoman.conformance.scenario import Expect, ReplyMode, Results, Scenario, ScenarioTurn, build_request, say_turn
 from dragoman.conformance.scenario_checks import (
     NO_THOUGHT,
     ScenarioRequest,
@@ -47,7 +47,7 @@ from dragoman.upstream.known_models import find_known
 from dragoman.upstream.read_reply import says_something
 from dragoman.wire import WireReply
 
-Outcome: TypeAlias = Literal["PASS", "FAIL", "SKIP"]
+ScenarioOutcome: TypeAlias = Literal["PASS", "FAIL", "SKIP"]
 UNKNOWN_MODEL = "no-such-model-4711"
 AGAIN = 2  # times a busy server is asked again
 LONGEST_WAIT_S = 20.0
@@ -68,8 +68,8 @@ _LEFT_OUT = re.compile(r'[^"]*only its absence is told')  # of a note
 class Try(Struct, kw_only=True):
     """A scenario played once."""
 
-    mode: Mode
-    outcome: Outcome = "PASS"
+    mode: ReplyMode
+    outcome: ScenarioOutcome = "PASS"
     words: str = ""  # why it is not PASS
     exchanges: list[WireExchange] = []
     notes: list[Note] = []
@@ -97,7 +97,14 @@ class Player:
     """Plays one scenario in one mode."""
 
     def __init__(
-        self, scenario: Scenario, target: VerifyTarget, mode: Mode, line: WireLine, *, meaning: bool, timeout_s: float
+        self,
+        scenario: Scenario,
+        target: VerifyTarget,
+        mode: ReplyMode,
+        line: WireLine,
+        *,
+        meaning: bool,
+        timeout_s: float,
     ):
         self.scenario, self.target, self.mode, self.line = scenario, target, mode, line
         self.meaning, self.timeout_s = meaning, timeout_s

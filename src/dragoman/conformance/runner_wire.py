@@ -56,7 +56,7 @@ class WireLine(Protocol):
     async def close(self) -> None: ...
 
 
-class Network:
+class LiveSender:
     """Sends over the network, with the transport of the gateway."""
 
     offline = False

@@ -16,7 +16,7 @@ from dragoman.model.request import Request, Tool
 from dragoman.notes import Note
 
 FILE = "scenarios.toml"
-Mode: TypeAlias = Literal["whole", "streamed"]
+ReplyMode: TypeAlias = Literal["whole", "streamed"]
 
 
 class Expect(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -59,7 +59,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     title: str = ""
     group: str = "own"
     kind: Literal["talk", "cancel", "count", "models"] = "talk"
-    modes: tuple[Mode, ...] = ("whole", "streamed")
+    modes: tuple[ReplyMode, ...] = ("whole", "streamed")
     about: tuple[str, ...] = ()
     system: str = ""
     tools: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from dragoman.model.messages import Part
 from dragoman.note_places import Place
 
-Table: TypeAlias = Mapping[str, str]
+PlaceNames: TypeAlias = Mapping[str, str]
 
 # The tokens of a text, with the names most dialects have for them.
 LOGPROBS: dict[str, str] = {
@@ -28,7 +28,7 @@ def same_place(value: object, place: Place) -> Place:
     return place
 
 
-def look_up(table: Table, place: Place, name: str) -> Place:
+def look_up(table: PlaceNames, place: Place, name: str) -> Place:
     """Where a field is, as seen from its holder. The holder's own place is `()`."""
     own: Place = ()
     if "extras" in place:
@@ -60,11 +60,11 @@ def split_extras(place: Place, name: str) -> tuple[Place, Place]:
     return place, ()
 
 
-def under(prefix: str, table: Table) -> dict[str, str]:
+def under(prefix: str, table: PlaceNames) -> dict[str, str]:
     """A table of fields, as those of a field of the holder: `under("cache=cache_control", {"ttl": "ttl"})`."""
     ours, _, theirs = prefix.partition("=")
     return {"/".join(filter(None, (ours, key))): "/".join(filter(None, (theirs, word))) for key, word in table.items()}
 
 
-def in_part(tables: Mapping[type[Part], Table], part: Part, rest: Place, name: str) -> Place:
+def in_part(tables: Mapping[type[Part], PlaceNames], part: Part, rest: Place, name: str) -> Place:
     return look_up(tables.get(type(part), {}), rest, name)

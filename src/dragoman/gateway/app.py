@@ -24,7 +24,7 @@ from dragoman.gateway.routes import (
     responses,
     status,
 )
-from dragoman.gateway.routes.table import Match, Table, all_routes, guess_client, tell_client
+from dragoman.gateway.routes.table import Match, RouteTable, all_routes, guess_client, tell_client
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stream_writer import SHUTTING_DOWN
 
@@ -121,9 +121,9 @@ class _Ids:
 
 
 class App:
-    def __init__(self, gateway: Gateway, table: Table | None = None) -> None:
+    def __init__(self, gateway: Gateway, table: RouteTable | None = None) -> None:
         self.gateway = gateway
-        self.table = table or Table((*all_routes(), *admin.make_routes()))
+        self.table = table or RouteTable((*all_routes(), *admin.make_routes()))
         self._ids = _Ids()
         self.new_id = self._ids.next
 

@@ -1,4 +1,4 @@
-"""Request bodies: decompressed within limits and parsed as strict JSON."""
+"""Request bodies: decompressed within limits, parsed as strict JSON, and checked for too many pieces."""
 
 import asyncio
 import zlib
@@ -11,12 +11,15 @@ from dragoman.failure import Failure
 from dragoman.gateway.config.settings import RequestLimits, Settings
 from dragoman.gateway.http import HttpRequest
 from dragoman.jsontypes import MOST_VALUES, JsonObject, check_keys, has_more_values, kind_of, load_json
+from dragoman.model.request import Request
 
 RATIO_FREE_BYTES = 1024 * 1024
 SMALL_BYTES = 16 * 1024  # compressed; more is decompressed off the loop
 PIECE_BYTES = 64 * 1024
 MOST_ESCAPES = 4_000_000  # backslashes of a JSON body: to read that many takes about 30 ms
 MOST_KEYS = 1_000  # of the outermost object: each is looked at by itself
+PARTS_PER_ENTRY = 3
+MOST_STOPS = 100  # sequences: each piece of an answer is searched for those that the upstream does not take
 MOST_FRAMES = 1000  # gzip calls them members; programs that compress in parallel write a few dozen
 ZSTD_WINDOW_BITS = 23  # "an encoder must not use a window of more than 8 MB" (RFC 9659, section 3)
 
@@ -128,3 +131,16 @@ def too_large(limit: int) -> Failure:
 
 def _unsupported(words: str) -> Failure:
     return Failure(kind="invalid_request", status=415, code="unsupported_media_type", message=words)
+
+
+def check_size(request: Request, limits: RequestLimits) -> None:
+    """A request in too many pieces is refused: passes look at each of them, and at its neighbours."""
+    if request.choices is not None and request.choices > limits.choices:
+        raise DecodeError(f"more answers than {limits.choices} to one request")
+    if request.tools is not None and len(request.tools) > limits.entries:
+        raise DecodeError(f"more than {limits.entries} tools")
+    if request.stop is not None and len(request.stop) > MOST_STOPS:
+        raise DecodeError(f"more than {MOST_STOPS} stop sequences")
+    most = limits.entries * PARTS_PER_ENTRY
+    if sum([len(message.parts) for message in request.messages]) > most:
+        raise DecodeError(f"more than {most} parts in all messages")

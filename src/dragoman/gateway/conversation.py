@@ -18,10 +18,9 @@ from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
 from dragoman.gateway.access.charge import begin_charge, may_use
-from dragoman.gateway.bodies import load_body, read_body
+from dragoman.gateway.bodies import check_size, load_body, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.kept_turns import keep_turn, recall_turns
-from dragoman.gateway.request_size import check_size
 from dragoman.gateway.routes.responses import remember, resolve
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway, Generation

@@ -5,9 +5,12 @@ responses, notes) holds for it too.
 """
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,21 +22,24 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
+from dragoman.gateway.config.load import state_folder
 from dragoman.gateway.config.mcp import SHOWS
 from dragoman.gateway.conversation import answer_with, count_estimate, find_request_targets, keep_state, respond
 from dragoman.gateway.error_responses import classify
 from dragoman.gateway.http import HttpResponse
-from dragoman.gateway.mcp_state import servers_of
 from dragoman.gateway.scope import Scope
+from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject
 from dragoman.mcp.react import ERROR_PREFIX, ReactModel
-from dragoman.mcp.servers import MissingPackageError, UnknownServerError
+from dragoman.mcp.registry import Registry
+from dragoman.mcp.servers import MissingPackageError, ServerPool, UnknownServerError, find_registry_path
 from dragoman.mcp.toolbox import McpToolbox
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed
 from dragoman.model.fold import ReplyBuilder
 from dragoman.model.messages import Text
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request, ServerTool
+from dragoman.network import without_proxies
 from dragoman.notes import Note, Notes
 from dragoman.upstream.answer import Piece
 from dragoman.upstream.attempts import Job
@@ -41,8 +47,8 @@ from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target
 
 HEADER, SHOW_HEADER, MODE_HEADER = "x-dragoman-mcp", "x-dragoman-mcp-show", "x-dragoman-mcp-mode"
-Mode: TypeAlias = Literal["auto", "native", "react"]
-MODES: dict[str, Mode] = {"": "auto", "auto": "auto", "native": "native", "react": "react"}
+LoopMode: TypeAlias = Literal["auto", "native", "react"]
+MODES: dict[str, LoopMode] = {"": "auto", "auto": "auto", "native": "native", "react": "react"}
 _NO_TOOLS = re.compile(r"\btools?\b|\bfunctions?\b", re.I)
 STORY = "x_dragoman"  # a key of the answer's last frame, as others have `x_groq`: every client may ignore it
 
@@ -51,7 +57,7 @@ class LoopOptions(Struct, kw_only=True):
     """What one request wants of the loop."""
 
     names: tuple[str, ...] | None  # servers; None: all
-    mode: Mode = "auto"
+    mode: LoopMode = "auto"
     show: ShowCalls = "reasoning"
     limits: Limits = Limits()
     calls: bool = False  # the answer lists every call, and says in words that there is none (mission D9)
@@ -184,7 +190,7 @@ def _with(client_request: ClientRequest | None, request: Request) -> ClientReque
     return replace(client_request, request=replace(request, stream=True), same_wire=False)
 
 
-def choose_model(model: UpstreamModel, toolbox: McpToolbox, mode: Mode) -> Model:
+def choose_model(model: UpstreamModel, toolbox: McpToolbox, mode: LoopMode) -> Model:
     if mode == "native":
         return model
     react = ReactModel(model, toolbox.make_label)
@@ -367,3 +373,26 @@ class LoopAnswer:
 
 
 _ending: set["asyncio.Task[None]"] = set()  # asyncio may collect a task without a reference before it has run
+
+
+# ---------------------------------------------------------------- the servers of a running gateway
+
+_servers: WeakKeyDictionary[Gateway, ServerPool] = WeakKeyDictionary()
+
+
+def servers_of(gateway: Gateway) -> ServerPool:
+    """The MCP servers of a gateway. They are made on first use, follow the configuration, and end with the gateway."""
+    settings = gateway.now.settings
+    found = _servers.get(gateway)
+    if found is None:
+        folder = settings.mcp.folder or (
+            settings.store_path.parent if settings.store_path else state_folder(os.environ)
+        )
+        env = os.environ if settings.proxies else without_proxies(os.environ)
+        path = settings.mcp.file or find_registry_path(settings.source, folder)
+        found = _servers[gateway] = ServerPool(Registry(Path(path)), folder=folder, env=env)
+        gateway.closers.append(found.close)
+    found.configured = settings.mcp.servers  # a reload may have changed them
+    # only a gateway that others cannot reach may connect to servers of this machine (T12)
+    found.allow_private = not gateway.now.access.public if settings.mcp.private is None else settings.mcp.private
+    return found

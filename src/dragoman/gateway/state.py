@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from dragoman.accounts import journal
 from dragoman.accounts.bookkeeper import Bookkeeper
 from dragoman.accounts.grants import Holder
-from dragoman.accounts.prices import Price, PriceTable
+from dragoman.accounts.prices import ModelPrice, PriceTable
 from dragoman.gateway.access.auth import Access
 from dragoman.gateway.access.charge import KeyLimits, tell_webhook
 from dragoman.gateway.access.sessions import Sessions
@@ -129,7 +129,7 @@ class Generation:
         """As the configuration names it: Gemini says models/x, Ollama x:latest."""
         return plain_name(model, self.routes)
 
-    def price_of(self, model: str) -> Price | None:
+    def price_of(self, model: str) -> ModelPrice | None:
         """The price where a model is asked for first; None if it is unknown."""
         targets = self.targets(model, lambda: 0.0)
         if not targets:

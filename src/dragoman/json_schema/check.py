@@ -77,7 +77,7 @@ class SchemaCheck:
         cleaned = clean(schema, root)
         self._schema = cleaned.schema
         self._validator: Validator | None = None
-        self._costs: dict[int, Cost] = {}  # by the depth of the value
+        self._costs: dict[int, CheckCost] = {}  # by the depth of the value
         self.faults = cleaned.bad_refs  # why it is no JSON Schema, in words
         try:
             self._validator = compile_schema(cleaned.schema)
@@ -103,7 +103,7 @@ class SchemaCheck:
         error = find_error(validator, value)
         return None if error is None else explain(error, schema)
 
-    def _cost(self, depth: int) -> "Cost":
+    def _cost(self, depth: int) -> "CheckCost":
         if depth not in self._costs:
             self._costs[depth] = CostCount(self._schema).count(depth)
         return self._costs[depth]
@@ -137,7 +137,7 @@ def measure(value: Json) -> Size:
     return Size(values, depth, chars)
 
 
-class Cost(NamedTuple):
+class CheckCost(NamedTuple):
     """How often schemas are applied to each part of a value, in the worst case."""
 
     steps: int
@@ -150,22 +150,22 @@ class CostCount:
 
     def __init__(self, root: JsonObject) -> None:
         self._root = root
-        self._known: dict[tuple[int, int], Cost] = {}
+        self._known: dict[tuple[int, int], CheckCost] = {}
 
-    def count(self, depth: int) -> Cost:
+    def count(self, depth: int) -> CheckCost:
         """For values of a depth."""
         try:
-            return self._count(self._root, depth) if depth <= MAX_VALUE_DEPTH else Cost(NEVER_ENDS)
+            return self._count(self._root, depth) if depth <= MAX_VALUE_DEPTH else CheckCost(NEVER_ENDS)
         except RecursionError:
-            return Cost(NEVER_ENDS)
+            return CheckCost(NEVER_ENDS)
 
-    def _count(self, schema: Json, depth: int) -> Cost:
+    def _count(self, schema: Json, depth: int) -> CheckCost:
         if depth <= 0 or not isinstance(schema, dict):
-            return Cost(1)
+            return CheckCost(1)
         known = self._known.get((id(schema), depth))
         if known is not None:
             return known
-        self._known[id(schema), depth] = Cost(NEVER_ENDS)  # for a schema that leads back to itself
+        self._known[id(schema), depth] = CheckCost(NEVER_ENDS)  # for a schema that leads back to itself
         steps, explained, searches = 1, 0, int("pattern" in schema) + len(schema.get("patternProperties", ()))
         for keyword, inner in self._inner(schema):
             cost = self._count(inner, depth - (keyword not in SAME_VALUE))
@@ -174,7 +174,7 @@ class CostCount:
             searches += cost.searches
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
             steps *= 2  # the other keywords are looked at again
-        cost = Cost(min(steps, NEVER_ENDS), min(explained, NEVER_ENDS), min(searches, NEVER_ENDS))
+        cost = CheckCost(min(steps, NEVER_ENDS), min(explained, NEVER_ENDS), min(searches, NEVER_ENDS))
         self._known[id(schema), depth] = cost
         return cost
 

@@ -55,7 +55,7 @@ PLAIN |= {"minContains", "maxContains", "minProperties", "maxProperties"}
 DRAFTS = {f"json-schema.org/{draft}/schema" for draft in ("draft-06", "draft-07", "draft/2019-09", "draft/2020-12")}
 NEWEST = "https://json-schema.org/draft/2020-12/schema"
 
-Path = tuple[str | int, ...]
+SchemaPath = tuple[str | int, ...]
 
 
 def clean(schema: Json, root: Json = None, *, patterns: bool = True) -> "Cleaner":
@@ -89,12 +89,12 @@ class Cleaner:
         if targets:
             self.schema["$defs"] = targets
 
-    def original_path(self, path: Path) -> Path:
+    def original_path(self, path: SchemaPath) -> SchemaPath:
         """A place in the cleaned schema as a place in the given one."""
         refs = {name: ref for ref, name in self._names.items()}
         return _path_of(refs[str(path[1])]) + path[2:] if path[:1] == ("$defs",) else path
 
-    def _node(self, schema: Json, path: Path, depth: int) -> Json:
+    def _node(self, schema: Json, path: SchemaPath, depth: int) -> Json:
         self._schemas += 1
         if not isinstance(schema, dict):
             return schema  # true or false; if it is something else, the library says so
@@ -130,7 +130,7 @@ class Cleaner:
             made["type"] = [str(kind).lower() for kind in kinds]
         return made
 
-    def _keyword(self, made: JsonObject, keyword: str, value: Json, path: Path, depth: int) -> None:
+    def _keyword(self, made: JsonObject, keyword: str, value: Json, path: SchemaPath, depth: int) -> None:
         if keyword == "$ref":
             self._reference(made, value, path)
         elif keyword == "pattern":
@@ -146,7 +146,7 @@ class Cleaner:
         elif keyword in PLAIN:
             made[keyword] = value
 
-    def _reference(self, made: JsonObject, ref: Json, path: Path) -> None:
+    def _reference(self, made: JsonObject, ref: Json, path: SchemaPath) -> None:
         if not isinstance(ref, str):
             made["$ref"] = ref
         elif resolve(self._root, ref) is not None and (ref in self._names or len(self._names) < MAX_REFS):
@@ -190,7 +190,7 @@ def _draft_of(root: Json) -> str:
     return said if isinstance(said, str) and said.rstrip("#").partition("://")[2] in DRAFTS else NEWEST
 
 
-def _path_of(ref: str) -> Path:
+def _path_of(ref: str) -> SchemaPath:
     return tuple(ref.split("/")[1:])
 
 

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from dragoman.errors import DragomanError
 
 AddressKind: TypeAlias = Literal["public", "private", "forbidden"]
-Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve: TypeAlias = Callable[[str, int], Awaitable[list[str]]]
 
 # No MCP server has these addresses: link-local, multicast, reserved, and metadata services of clouds.
@@ -47,7 +47,7 @@ def classify_address(text: str) -> AddressKind:
     return "public" if address.is_global else "private"
 
 
-def _find_ipv4(address: Address) -> Address:
+def _find_ipv4(address: IpAddress) -> IpAddress:
     """The IPv4 address that an IPv6 address leads to, else the address itself."""
     if not isinstance(address, ipaddress.IPv6Address):
         return address

@@ -12,8 +12,8 @@ from dragoman.jsontypes import JsonObject, kind_of
 from dragoman.mcp.network_policy import classify_host
 from dragoman.network import is_usable
 
-Transport: TypeAlias = Literal["auto", "http", "sse", "stdio"]
-TRANSPORTS: dict[str, Transport] = {
+TransportKind: TypeAlias = Literal["auto", "http", "sse", "stdio"]
+TRANSPORTS: dict[str, TransportKind] = {
     "auto": "auto",
     "http": "http",
     "streamable-http": "http",
@@ -24,8 +24,12 @@ TRANSPORTS: dict[str, Transport] = {
 }
 ToolPolicy: TypeAlias = Literal["report", "withhold"]
 POLICIES: dict[str, ToolPolicy] = {"report": "report", "withhold": "withhold"}
-Grant: TypeAlias = Literal["code", "client_credentials"]
-GRANTS: dict[str, Grant] = {"code": "code", "authorization_code": "code", "client_credentials": "client_credentials"}
+OAuthGrant: TypeAlias = Literal["code", "client_credentials"]
+GRANTS: dict[str, OAuthGrant] = {
+    "code": "code",
+    "authorization_code": "code",
+    "client_credentials": "client_credentials",
+}
 NAME = re.compile(r"\w[\w.-]{0,63}")
 VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 TOOL_S = 120.0  # (RELIABILITY 2.2)
@@ -46,7 +50,7 @@ class BadServerError(DragomanError):
 class OAuth(Struct, frozen=True, kw_only=True):
     """How to get a token: from a person who logs in (`dragoman mcp login`), or with the credentials of a program."""
 
-    grant: Grant = "code"
+    grant: OAuthGrant = "code"
     client_id: str | None = None  # None: dragoman registers itself
     client_secret: str | None = None
     scope: str | None = None
@@ -58,7 +62,7 @@ class OAuth(Struct, frozen=True, kw_only=True):
 class ServerSpec(Struct, frozen=True, kw_only=True):
     name: str
     url: str | None = None
-    transport: Transport = "auto"
+    transport: TransportKind = "auto"
     command: str | None = None
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}

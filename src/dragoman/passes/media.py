@@ -15,8 +15,7 @@ from msgspec.structs import replace
 from dragoman.model.messages import Audio, Document, Image, Media, Message, Opaque, Part, Text, ToolResult, Video
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.profile import Media as MediaForms
-from dragoman.passes.profile import Profile
+from dragoman.passes.profile import MediaForms, Profile
 from dragoman.passes.server_tools import is_told_apart
 
 # The first bytes of a file, and what it is. https://mimesniff.spec.whatwg.org (read 2026-11-15)

@@ -19,7 +19,7 @@ from dragoman.passes.profile import Profile
 
 INTERRUPTED = "[no result: the call was interrupted]"
 
-Place = tuple[int, int]  # message, part
+PartPlace = tuple[int, int]  # message, part
 
 
 def pair_calls(request: Request, profile: Profile, notes: Notes) -> Request:
@@ -66,9 +66,9 @@ def _is_paired(messages: tuple[Message, ...], ordered: bool) -> bool:  # fast pa
 class _PairedCall:
     __slots__ = ("answer", "at", "part", "run")
 
-    def __init__(self, part: ToolCall, at: Place, run: int) -> None:
+    def __init__(self, part: ToolCall, at: PartPlace, run: int) -> None:
         self.part, self.at, self.run = part, at, run
-        self.answer: Place | None = None
+        self.answer: PartPlace | None = None
 
 
 class _Repair:
@@ -77,10 +77,10 @@ class _Repair:
     def __init__(self, messages: tuple[Message, ...], notes: Notes, *, mend: bool, ordered: bool) -> None:
         self.messages, self.notes, self.mend, self.ordered = messages, notes, mend, ordered
         self.calls: list[_PairedCall] = []
-        self.orphans: list[Place] = []
+        self.orphans: list[PartPlace] = []
         self.run_ends: dict[int, int] = {}  # run of assistant turns -> its last message
-        self.gone: set[Place] = set()  # parts that leave their place
-        self.text: dict[Place, tuple[Part, ...]] = {}  # orphans kept as text
+        self.gone: set[PartPlace] = set()  # parts that leave their place
+        self.text: dict[PartPlace, tuple[Part, ...]] = {}  # orphans kept as text
         self.placed: dict[int, list[Message]] = {}  # after message i
 
     def run(self) -> Iterable[Message]:
@@ -98,8 +98,8 @@ class _Repair:
         A result right before the turn of its call, of an id that was not used earlier, is taken as sent out of order.
         """
         waiting: dict[str, list[_PairedCall]] = {}
-        early: dict[tuple[int, str], list[Place]] = {}
-        before: list[tuple[str, Place]] = []  # unclaimed results of the user turn at hand
+        early: dict[tuple[int, str], list[PartPlace]] = {}
+        before: list[tuple[str, PartPlace]] = []  # unclaimed results of the user turn at hand
         run, known, previous = -1, set[str](), None
         for i, message in enumerate(self.messages):
             if message.role == "assistant":
@@ -189,7 +189,7 @@ class _Repair:
 
     def _is_in_place(self, run: int, calls: list[_PairedCall]) -> bool:
         wanted = [call.answer for call in calls]
-        found: list[Place | None] = []
+        found: list[PartPlace | None] = []
         for i in range(self.run_ends[run] + 1, len(self.messages)):
             message = self.messages[i]
             if len(found) >= len(wanted) or message.role != "user":

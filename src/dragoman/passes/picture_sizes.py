@@ -17,7 +17,7 @@ from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
 
 HEAD = 64 * 1024  # base64 characters that are read: the size of a JPEG stands behind its thumbnails and profiles
-Place = tuple[int, int, int | None]  # message, part, and part of a result
+PicturePlace = tuple[int, int, int | None]  # message, part, and part of a result
 
 
 def measure(data: str) -> tuple[int, int] | None:
@@ -53,7 +53,7 @@ def fit_pictures(request: Request, profile: Profile, notes: Notes) -> Request:
     media = profile.media
     places = _find_pictures(request)
     sides = {place: max(measure(picture.data or "") or (0, 0)) for place, picture in places.items()}
-    gone: dict[Place, str] = {}
+    gone: dict[PicturePlace, str] = {}
     if media.most_pixels is not None:
         for place, side in sides.items():
             if side > media.most_pixels:
@@ -67,8 +67,8 @@ def fit_pictures(request: Request, profile: Profile, notes: Notes) -> Request:
     return _tell(request, gone, notes) if gone else request
 
 
-def _find_pictures(request: Request) -> dict[Place, Image]:
-    found: dict[Place, Image] = {}
+def _find_pictures(request: Request) -> dict[PicturePlace, Image]:
+    found: dict[PicturePlace, Image] = {}
     for i, message in enumerate(request.messages):
         for j, part in enumerate(message.parts):
             if type(part) is Image:
@@ -78,7 +78,7 @@ def _find_pictures(request: Request) -> dict[Place, Image]:
     return found
 
 
-def _tell(request: Request, gone: dict[Place, str], notes: Notes) -> Request:
+def _tell(request: Request, gone: dict[PicturePlace, str], notes: Notes) -> Request:
     messages = list(request.messages)
     for (i, j, k), why in gone.items():
         at: At = ((((ROOT, "messages"), i), "parts"), j)

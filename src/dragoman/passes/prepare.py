@@ -148,7 +148,7 @@ def find_contents(request: Request) -> set[object]:
 # ---------------------------------------------------------------- the passes
 
 
-class Step(Struct, frozen=True):
+class PassStep(Struct, frozen=True):
     """One pass: for which profiles it is there, and what a request must hold for it to have anything to do."""
 
     run: Callable[[Request, Profile, Notes], Request]
@@ -163,64 +163,68 @@ def _with(*found: object) -> frozenset[object]:
 
 # Pairing first: everything else may look at a call and know its result. Reasoning and media before the turns, which
 # must not be left empty by them.
-STEPS: tuple[Step, ...] = (
-    Step(tell_server_history, _with(Opaque), lambda p: "server_tools" in p.lacks),
+STEPS: tuple[PassStep, ...] = (
+    PassStep(tell_server_history, _with(Opaque), lambda p: "server_tools" in p.lacks),
     # calls and results
-    Step(pair_calls, CALLS, lambda p: p.pairing != "keep"),
-    Step(name_results, _with(ToolResult), lambda p: p.result_names, adds=False),
-    Step(declare_history, _with(ToolCall), lambda p: p.tools_for_history),
-    Step(mend_arguments, _with(ToolCall), lambda p: p.arguments == "object"),
-    Step(move_result_media, MEDIA, lambda p: not p.result_media),
-    Step(fit_media, MEDIA),
-    Step(fit_pictures, _with(Image), lambda p: p.media.most_pixels is not None),
+    PassStep(pair_calls, CALLS, lambda p: p.pairing != "keep"),
+    PassStep(name_results, _with(ToolResult), lambda p: p.result_names, adds=False),
+    PassStep(declare_history, _with(ToolCall), lambda p: p.tools_for_history),
+    PassStep(mend_arguments, _with(ToolCall), lambda p: p.arguments == "object"),
+    PassStep(move_result_media, MEDIA, lambda p: not p.result_media),
+    PassStep(fit_media, MEDIA),
+    PassStep(fit_pictures, _with(Image), lambda p: p.media.most_pixels is not None),
     # reasoning
-    Step(replay_reasoning, _with(Reasoning, SEAL)),
-    Step(
+    PassStep(replay_reasoning, _with(Reasoning, SEAL)),
+    PassStep(
         fit_thinking,
         when=lambda p: (
             p.thinking is not None or not p.summaries or p.effort_with_tools != "any" or bool(p.reasoning_words)
         ),
     ),
-    Step(require_echo, _with("assistant"), lambda p: p.echo == "required"),
-    Step(begin_loops_with_thinking, _with(ToolCall), lambda p: p.thinking_first),
-    Step(fit_forced_choice, when=lambda p: p.forced_choice != "yes"),
-    Step(sign_calls, _with(ToolCall), lambda p: p.sentinel is not None),
-    Step(fit_sampling, when=lambda p: p.sampling != "yes" or p.one_sampler),
+    PassStep(require_echo, _with("assistant"), lambda p: p.echo == "required"),
+    PassStep(begin_loops_with_thinking, _with(ToolCall), lambda p: p.thinking_first),
+    PassStep(fit_forced_choice, when=lambda p: p.forced_choice != "yes"),
+    PassStep(sign_calls, _with(ToolCall), lambda p: p.sentinel is not None),
+    PassStep(fit_sampling, when=lambda p: p.sampling != "yes" or p.one_sampler),
     # turns
-    Step(drop_billing, INSTRUCTIONS, lambda p: not p.billing),
-    Step(say_refusals_as_text, _with(Refusal), lambda p: not p.refusals),
-    Step(say_developer_as_system, _with("developer"), lambda p: not p.developer),
-    Step(place_system, INSTRUCTIONS),
-    Step(drop_silent_turns, _with(EMPTY_TURN), lambda p: p.empty_text),
-    Step(drop_empty_text, when=lambda p: not p.empty_text),
-    Step(tell_failures, _with(FAILED_RESULT), lambda p: p.failed_needs_text),
-    Step(drop_last_thoughts, _with(Reasoning), lambda p: p.thoughts != "alone"),
-    Step(begin_with_user, when=lambda p: p.first_user),
-    Step(end_with_user, _with("assistant"), lambda p: not p.prefill),
-    Step(strip_last_text, _with("assistant"), lambda p: p.prefill and not p.empty_text),
-    Step(set_results_apart, _with(ToolResult), lambda p: p.results_alone),
-    Step(join_apart, when=lambda p: p.results_alone, adds=False),
-    Step(join_turns, when=lambda p: p.join_turns and not p.results_alone, adds=False),
-    Step(join_calls, _with(ToolCall), lambda p: p.join_calls and not p.join_turns and not p.results_alone, adds=False),
-    Step(answer_results, _with(ToolResult), lambda p: not p.user_after_results),
-    Step(spell_no_text, _with(ToolCall), lambda p: p.empty_content != "any"),
-    Step(put_results_first, _with(ToolResult), lambda p: p.results_first, adds=False),
+    PassStep(drop_billing, INSTRUCTIONS, lambda p: not p.billing),
+    PassStep(say_refusals_as_text, _with(Refusal), lambda p: not p.refusals),
+    PassStep(say_developer_as_system, _with("developer"), lambda p: not p.developer),
+    PassStep(place_system, INSTRUCTIONS),
+    PassStep(drop_silent_turns, _with(EMPTY_TURN), lambda p: p.empty_text),
+    PassStep(drop_empty_text, when=lambda p: not p.empty_text),
+    PassStep(tell_failures, _with(FAILED_RESULT), lambda p: p.failed_needs_text),
+    PassStep(drop_last_thoughts, _with(Reasoning), lambda p: p.thoughts != "alone"),
+    PassStep(begin_with_user, when=lambda p: p.first_user),
+    PassStep(end_with_user, _with("assistant"), lambda p: not p.prefill),
+    PassStep(strip_last_text, _with("assistant"), lambda p: p.prefill and not p.empty_text),
+    PassStep(set_results_apart, _with(ToolResult), lambda p: p.results_alone),
+    PassStep(join_apart, when=lambda p: p.results_alone, adds=False),
+    PassStep(join_turns, when=lambda p: p.join_turns and not p.results_alone, adds=False),
+    PassStep(
+        join_calls, _with(ToolCall), lambda p: p.join_calls and not p.join_turns and not p.results_alone, adds=False
+    ),
+    PassStep(answer_results, _with(ToolResult), lambda p: not p.user_after_results),
+    PassStep(spell_no_text, _with(ToolCall), lambda p: p.empty_content != "any"),
+    PassStep(put_results_first, _with(ToolResult), lambda p: p.results_first, adds=False),
     # parameters
-    Step(drop_nulls, when=lambda p: not p.nulls),
-    Step(fit_parameters),
-    Step(drop_lone_choice, when=lambda p: not p.choice_alone and not (p.native and p.empty_tools)),
-    Step(fit_limits),
-    Step(fit_cache_marks, _with(CACHE_MARK)),
-    Step(leave_nothing_behind, when=lambda p: p.stores_unasked and not p.native),
+    PassStep(drop_nulls, when=lambda p: not p.nulls),
+    PassStep(fit_parameters),
+    PassStep(drop_lone_choice, when=lambda p: not p.choice_alone and not (p.native and p.empty_tools)),
+    PassStep(fit_limits),
+    PassStep(fit_cache_marks, _with(CACHE_MARK)),
+    PassStep(leave_nothing_behind, when=lambda p: p.stores_unasked and not p.native),
     # A client that speaks Ollama's own dialect knows of its windows.
-    Step(open_window, when=lambda p: p.context is not None and not p.native),
+    PassStep(open_window, when=lambda p: p.context is not None and not p.native),
 )
 
 MOST_PLANS = 1_000
-_plans: dict[int, tuple[Profile, tuple[Step, ...]]] = {}  # by identity; the profile is kept, so that its id stays its
+_plans: dict[
+    int, tuple[Profile, tuple[PassStep, ...]]
+] = {}  # by identity; the profile is kept, so that its id stays its
 
 
-def _plan(profile: Profile) -> tuple[Step, ...]:
+def _plan(profile: Profile) -> tuple[PassStep, ...]:
     """The passes that a profile asks for."""
     known = _plans.get(id(profile))  # fast path: known plan
     if known is None:

@@ -53,7 +53,7 @@ class Thinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     default: Literal["on", "off"] = "off"  # what it does when the request does not say
 
 
-class Media(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MediaForms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The forms of each kind it takes: data (base64), url, file_id, text."""
 
     images: tuple[str, ...] = ("data", "url", "file_id")
@@ -173,8 +173,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     context: int | None = None  # tokens it reads unless asked for more, and drops the rest in silence (Ollama)
 
     searches: Literal["no", "yes", "alone"] = "no"  # the web, by itself; alone: only where there are no functions
-    media: Media = Media()
-    assistant_media: Media | None = None  # of turns of the assistant; None: as in all others
+    media: MediaForms = MediaForms()
+    assistant_media: MediaForms | None = None  # of turns of the assistant; None: as in all others
     lacks: tuple[Feature, ...] = ()
     policy: dict[Feature, Policy] = {}  # what to do about what it lacks; emulate unless said
     keep_thinking: bool = False  # a forced call gives way to thinking, not the other way round

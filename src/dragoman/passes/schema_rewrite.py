@@ -30,8 +30,8 @@ TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 UNROLLED = 2  # how often a schema that contains itself is written out
 BUDGET = 4_000  # nodes of one written-out schema: references can multiply without end
 
-Path = tuple[str | int, ...]
-Lost = tuple[Path, str, bool]  # where in the schema, why, and whether it is gone (or only reworded)
+SchemaPath = tuple[str | int, ...]
+Lost = tuple[SchemaPath, str, bool]  # where in the schema, why, and whether it is gone (or only reworded)
 
 
 class Adapted(Struct, frozen=True):
@@ -143,7 +143,7 @@ class Rewriter:
 
     # ------------------------------------------------------------ one node
 
-    def node(self, schema: object, path: Path, trail: tuple[str, ...], depth: int) -> JsonObject:
+    def node(self, schema: object, path: SchemaPath, trail: tuple[str, ...], depth: int) -> JsonObject:
         self.nodes += 1
         if trail:
             self.written_out += 1
@@ -176,7 +176,7 @@ class Rewriter:
         schema: JsonObject,
         key: str,
         value: Any,
-        path: Path,
+        path: SchemaPath,
         trail: tuple[str, ...],
         depth: int,
         told: list[str],
@@ -211,7 +211,7 @@ class Rewriter:
         elif key not in META and key not in REFS:
             self._reword(key, value, here, told)
 
-    def _items(self, value: object, here: Path, trail: tuple[str, ...], depth: int) -> Any:
+    def _items(self, value: object, here: SchemaPath, trail: tuple[str, ...], depth: int) -> Any:
         if isinstance(value, list):  # a tuple, as drafts before 2020-12 wrote it
             self._lose(here, "one schema for all items", gone=False)
             return self.node(
@@ -221,7 +221,9 @@ class Rewriter:
             return False
         return self.node(value, here, trail, depth + 1)
 
-    def _each(self, schemas: JsonObject, here: Path, trail: tuple[str, ...], depth: int, *, named: bool) -> JsonObject:
+    def _each(
+        self, schemas: JsonObject, here: SchemaPath, trail: tuple[str, ...], depth: int, *, named: bool
+    ) -> JsonObject:
         made = {}
         for name, schema in schemas.items():
             alias = self._name(name) if named else name
@@ -240,7 +242,9 @@ class Rewriter:
         self.names[alias] = name
         return alias
 
-    def _additional(self, made: JsonObject, value: object, here: Path, trail: tuple[str, ...], depth: int) -> None:
+    def _additional(
+        self, made: JsonObject, value: object, here: SchemaPath, trail: tuple[str, ...], depth: int
+    ) -> None:
         if value is False:
             if self.language.closed_objects:
                 made["additionalProperties"] = False
@@ -284,7 +288,7 @@ class Rewriter:
 
     # ------------------------------------------------------------ forms
 
-    def _normal(self, schema: JsonObject, path: Path, told: list[str]) -> JsonObject:
+    def _normal(self, schema: JsonObject, path: SchemaPath, told: list[str]) -> JsonObject:
         """The same schema in fewer forms: const, null unions, enums and exclusive limits as this language says them."""
         made = {k: v for k, v in schema.items() if v is not None or k in ("const", "default")}
         known = self.language.keywords
@@ -314,7 +318,7 @@ class Rewriter:
             self._enum(made, path, told)
         return made
 
-    def _merge_all_of(self, made: JsonObject, path: Path) -> None:
+    def _merge_all_of(self, made: JsonObject, path: SchemaPath) -> None:
         branches = made.get("allOf")
         if not isinstance(branches, list) or "allOf" in (self.language.keywords or ()):
             return
@@ -370,7 +374,7 @@ class Rewriter:
             made["type"] = "string"
             made["nullable"] = True
 
-    def _enum(self, made: JsonObject, path: Path, told: list[str]) -> None:
+    def _enum(self, made: JsonObject, path: SchemaPath, told: list[str]) -> None:
         values = made["enum"]
         if not isinstance(values, list) or not values:
             del made["enum"]
@@ -408,7 +412,7 @@ class Rewriter:
         self,
         schema: JsonObject,
         kinds: list[Any],
-        path: Path,
+        path: SchemaPath,
         trail: tuple[str, ...],
         depth: int,
     ) -> JsonObject:
@@ -433,7 +437,7 @@ class Rewriter:
 
     # ------------------------------------------------------------ references
 
-    def _inline(self, schema: JsonObject, path: Path, trail: tuple[str, ...], depth: int) -> JsonObject:
+    def _inline(self, schema: JsonObject, path: SchemaPath, trail: tuple[str, ...], depth: int) -> JsonObject:
         ref = schema["$ref"]
         beside = {k: v for k, v in schema.items() if k != "$ref"}
         if not isinstance(ref, str) or trail.count(ref) >= UNROLLED or not self.write_out:
@@ -471,7 +475,7 @@ class Rewriter:
     def _anything(self) -> JsonObject:
         return {"type": "string"} if self.language.null == "nullable" else {}
 
-    def _reword(self, key: str, value: object, here: Path, told: list[str]) -> None:
+    def _reword(self, key: str, value: object, here: SchemaPath, told: list[str]) -> None:
         """A keyword the language lacks: in the description if it restricts, and noted."""
         if key in ("title", "examples", "example", "deprecated", "readOnly", "writeOnly") or value in (None, {}, []):
             self._lose(here, f"the target's schemas have no {key}", gone=True)
@@ -483,5 +487,5 @@ class Rewriter:
         told.append(f"{key}: {text}")
         self._lose(here, f"the target's schemas have no {key}: told in words", gone=False)
 
-    def _lose(self, path: Path, why: str, *, gone: bool) -> None:
+    def _lose(self, path: SchemaPath, why: str, *, gone: bool) -> None:
         self.lost.append((path, why, gone))

@@ -13,7 +13,7 @@ from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.model.request import AnyTool, OutputFormat, Request, Tool
 from dragoman.notes import ROOT, At, Note, Notes
 from dragoman.passes.profile import Profile
-from dragoman.passes.schema_rewrite import Adapted, Path, Rewriter
+from dragoman.passes.schema_rewrite import Adapted, Rewriter, SchemaPath
 from dragoman.passes.schema_targets import LANGUAGES
 
 REMEMBERED = {"schemas": 2_000, "lists": 50}
@@ -197,7 +197,7 @@ def _note_lost(adapted: Adapted, before: JsonObject | None, at: At, notes: Notes
         notes.altered(at, "no parameters: the target wants them left out")
 
 
-def _is_there(schema: Any, path: Path) -> bool:
+def _is_there(schema: Any, path: SchemaPath) -> bool:
     for step in path:
         if isinstance(schema, dict):
             schema = schema.get(step)

@@ -15,7 +15,7 @@ from dragoman.accounts.ledger import (
     Page,
     Sums,
 )
-from dragoman.postgres.database import Connection, Database
+from dragoman.postgres.database import Database, PgConnection
 
 WRITE_S = 30.0  # in the bookkeeper's thread
 _KEYS = ("hour", "key", "team", "door", "upstream", "model", "currency")
@@ -59,7 +59,7 @@ class PostgresBudgets:
     def reserve(
         self, request: str, owner: str, lines: Sequence[Line], estimate: int, *, now: float, until: float, cap: bool
     ) -> list[Spent] | Refused:
-        async def work(connection: Connection) -> list[Any]:
+        async def work(connection: PgConnection) -> list[Any]:
             asked = "select * from dragoman.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9)"
             said = (request, owner, *_columns(lines), estimate, now, until, cap)
             return list(await connection.fetch(asked, *said))
@@ -69,7 +69,7 @@ class PostgresBudgets:
         return next((Refused(spent) for spent, row in zip(found, rows, strict=True) if row[2]), found)
 
     def settle(self, settlements: Sequence[Settlement], now: float) -> list[Passed]:
-        async def work(connection: Connection) -> list[Passed]:
+        async def work(connection: PgConnection) -> list[Passed]:
             passed = []
             for one in settlements:
                 softs = [line.soft for line in one.lines]
@@ -82,19 +82,19 @@ class PostgresBudgets:
         return self._database.run(work, WRITE_S)
 
     def renew(self, owner: str, until: float) -> None:
-        async def work(connection: Connection) -> None:
+        async def work(connection: PgConnection) -> None:
             await connection.execute("update dragoman.reserved set until = $1 where owner = $2", until, owner)
 
         self._database.run(work)
 
     def expire(self, now: float) -> int:
-        async def work(connection: Connection) -> int:
+        async def work(connection: PgConnection) -> int:
             return int(await connection.fetchval("select dragoman.expire($1)", now))
 
         return self._database.run(work)
 
     def read(self, lines: Sequence[Line]) -> list[Spent]:
-        async def work(connection: Connection) -> list[Spent]:
+        async def work(connection: PgConnection) -> list[Spent]:
             asked = "select micros, reserved from dragoman.spent where account = $1 and period = $2"
             rows = [await connection.fetchrow(asked, line.account, line.period) or (0, 0) for line in lines]
             return [_spent(line, row[0], row[1]) for line, row in zip(lines, rows, strict=True)]
@@ -125,7 +125,7 @@ class PostgresLedger:
             for number, one in enumerate(row.attempts, 1)
         ]
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: PgConnection) -> None:
             await connection.execute(_ADD, *columns)
             if tries:
                 await connection.execute(_TRY, *map(list, zip(*tries, strict=True)))
@@ -146,7 +146,7 @@ class PostgresLedger:
         asked += f" group by {', '.join(names)}" if names else ""
         first, last = (since, until) if details else (int(since // 3600), int(until // 3600))
 
-        async def work(connection: Connection) -> list[Any]:
+        async def work(connection: PgConnection) -> list[Any]:
             return list(await connection.fetch(asked, first, last, *where.values()))
 
         size = len(names)
@@ -168,7 +168,7 @@ class PostgresLedger:
         asked += "".join(f" and {word}::text = ${number}" for number, word in enumerate(where, 5))
         asked += ' order by at desc, id collate "C" desc limit $4'
 
-        async def work(connection: Connection) -> tuple[LedgerRow, ...]:
+        async def work(connection: PgConnection) -> tuple[LedgerRow, ...]:
             found = [dict(row) for row in await connection.fetch(asked, since, *last, most, *where.values())]
             tries = await connection.fetch(_TRIES, [row["id"] for row in found])
             for row in found:
@@ -179,7 +179,7 @@ class PostgresLedger:
         return Page(rows=rows, cursor=f"{rows[-1].at!r},{rows[-1].id}" if len(rows) == most else "")
 
     def forget(self, before: float) -> int:
-        async def work(connection: Connection) -> int:
+        async def work(connection: PgConnection) -> int:
             asked = "delete from dragoman.requests where at < $1 returning id"
             ids = [row[0] for row in await connection.fetch(asked, before)]
             await connection.execute("delete from dragoman.attempts where request = any($1)", ids)

@@ -26,7 +26,7 @@ _LOCK = 0x647261676F6D616E  # "dragoman": one process migrates at a time
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _AWAY_CLASSES = ("08", "53", "57")  # connection, resources, operator (its errcodes appendix)
 AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
-Connection: TypeAlias = Any  # asyncpg's, whose queries return rows of any type
+PgConnection: TypeAlias = Any  # asyncpg's, whose queries return rows of any type
 
 
 class DatabaseAwayError(OSError):
@@ -53,7 +53,11 @@ class Database:
         self._pool: Any = None
 
     def run(
-        self, work: Callable[[Connection], Awaitable[T]], answer_s: float | None = None, *, transaction: bool = True
+        self,
+        work: Callable[[PgConnection], Awaitable[T]],
+        answer_s: float | None = None,
+        *,
+        transaction: bool = True,
     ) -> T:
         """Runs `work` in one transaction; a DatabaseAwayError if the server does not answer.
 
@@ -71,7 +75,7 @@ class Database:
         self.away = ""
         return found
 
-    async def run_here(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def run_here(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         """The same for a task that `start` began; any of AWAY if the server does not answer."""
         try:
             found = await self._work(work, self._answer_s)
@@ -85,7 +89,9 @@ class Database:
         """Runs a task in the background, as long as this process lives."""
         asyncio.run_coroutine_threadsafe(_as_coroutine(work), self._find_loop())
 
-    async def _work(self, work: Callable[[Connection], Awaitable[T]], limit_s: float, *, transaction: bool = True) -> T:
+    async def _work(
+        self, work: Callable[[PgConnection], Awaitable[T]], limit_s: float, *, transaction: bool = True
+    ) -> T:
         """Work that takes too long loses its connection: a polite end would wait for the server that is away."""
         if self._pool is None:
             self._pool = asyncpg.create_pool(
@@ -107,7 +113,7 @@ class Database:
                 await asyncio.wait({task}, timeout=1.0)
             await pool.release(connection)
 
-    async def listen(self, channel: str, hear: Callable[[], None]) -> Connection:
+    async def listen(self, channel: str, hear: Callable[[], None]) -> PgConnection:
         """A connection of its own, that hears the messages of a channel."""
         connection = await asyncpg.connect(self._url, timeout=self._answer_s, command_timeout=self._answer_s)
         try:
@@ -160,14 +166,14 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-async def _run_work(work: Callable[[Connection], Awaitable[T]], connection: Connection, *, transaction: bool) -> T:
+async def _run_work(work: Callable[[PgConnection], Awaitable[T]], connection: PgConnection, *, transaction: bool) -> T:
     if not transaction:
         return await work(connection)
     async with connection.transaction():
         return await work(connection)
 
 
-async def _keep_as_is(connection: Connection) -> None:
+async def _keep_as_is(connection: PgConnection) -> None:
     """Nothing here changes a connection: a reset after each use would be one more round trip."""
 
 
@@ -189,7 +195,7 @@ def list_migrations() -> list[Migration]:
 
 
 def read_applied(database: Database) -> list[int]:
-    async def work(connection: Connection) -> list[int]:
+    async def work(connection: PgConnection) -> list[int]:
         if await connection.fetchval("select to_regclass('dragoman.migrations')") is None:
             return []
         return [row[0] for row in await connection.fetch("select number from dragoman.migrations order by number")]
@@ -201,7 +207,7 @@ def migrate(database: Database) -> list[Migration]:
     """Applies what is missing, all or nothing; what was applied."""
     wanted = list_migrations()
 
-    async def work(connection: Connection) -> list[Migration]:
+    async def work(connection: PgConnection) -> list[Migration]:
         await connection.execute("select pg_advisory_xact_lock($1)", _LOCK)
         await connection.execute("create schema if not exists dragoman")
         await connection.execute(

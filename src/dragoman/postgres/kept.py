@@ -18,7 +18,7 @@ from dragoman.gateway.stores.responses import (
     write_row,
 )
 from dragoman.log_line import LogLine
-from dragoman.postgres.database import AWAY, Connection, Database, DatabaseAwayError
+from dragoman.postgres.database import AWAY, Database, DatabaseAwayError, PgConnection
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class PostgresResponseStore:
             return False
         self._puts += 1
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: PgConnection) -> None:
             await connection.execute(_PUT, owner, stored.id, stored.created, row)
             if self._puts % SWEEP_EVERY == 0 or self._rows < SWEEP_EVERY:
                 await connection.execute(_SWEEP, max(self._rows - 1, 0))
@@ -70,7 +70,7 @@ class PostgresResponseStore:
         return True
 
     def get(self, owner: str, response_id: str) -> StoredResponse | None:
-        async def work(connection: Connection) -> bytes | None:
+        async def work(connection: PgConnection) -> bytes | None:
             asked = "select row from dragoman.responses where owner = $1 and id = $2"
             found: bytes | None = await connection.fetchval(asked, owner, response_id)
             return found
@@ -81,14 +81,14 @@ class PostgresResponseStore:
     def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
         """Those whose id begins so, the youngest first."""
 
-        async def work(connection: Connection) -> "list[bytes]":
+        async def work(connection: PgConnection) -> "list[bytes]":
             rows = await connection.fetch(_LIST, owner, prefix, prefix + "\x7f", most)
             return [row[0] for row in rows]
 
         return [found for row in self._run(work) if (found := read_row(row)) is not None]
 
     def delete(self, owner: str, response_id: str) -> bool:
-        async def work(connection: Connection) -> bool:
+        async def work(connection: PgConnection) -> bool:
             asked = "delete from dragoman.responses where owner = $1 and id = $2"
             return str(await connection.execute(asked, owner, response_id)) != "DELETE 0"
 
@@ -97,7 +97,7 @@ class PostgresResponseStore:
     def close(self) -> None:
         """The database is closed by the one that opened it."""
 
-    def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    def _run(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         try:
             return self._database.run(work)
         except DatabaseAwayError as error:
@@ -121,7 +121,7 @@ class PostgresStateStore:
         return not self._filled
 
     async def _watch(self) -> None:
-        async def work(connection: Connection) -> bool:
+        async def work(connection: PgConnection) -> bool:
             return bool(await connection.fetchval("select exists (select 1 from dragoman.reasoning_state)"))
 
         while not self._filled:
@@ -135,7 +135,7 @@ class PostgresStateStore:
         self._filled = True
         self._puts += 1
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: PgConnection) -> None:
             await connection.execute(_PUT_STATE, owner, key, time.time(), state)
             if self._puts % SWEEP_EVERY == 0 or self._rows < SWEEP_EVERY:
                 await connection.execute(_SWEEP_STATE, max(self._rows - 1, 0))
@@ -143,7 +143,7 @@ class PostgresStateStore:
         self._run(work)
 
     def get(self, owner: str, keys: Sequence[str]) -> dict[str, bytes]:
-        async def work(connection: Connection) -> dict[str, bytes]:
+        async def work(connection: PgConnection) -> dict[str, bytes]:
             asked = "select key, state from dragoman.reasoning_state where owner = $1 and key = any($2)"
             return {row[0]: row[1] for row in await connection.fetch(asked, owner, list(keys))}
 
@@ -152,7 +152,7 @@ class PostgresStateStore:
     def close(self) -> None:
         """The database is closed by the one that opened it."""
 
-    def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T | None:
+    def _run(self, work: Callable[[PgConnection], Awaitable[T]]) -> T | None:
         try:
             return self._database.run(work)
         except DatabaseAwayError as error:

@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 from dragoman.accounts.grants import NO_GRANT, Grant, GrantChange, change_grant, check_grant, check_name
 from dragoman.errors import ConfigError
 from dragoman.gateway.stores.keys import AuditRow, KeyChange, KeyRow, KeyTable, new_key, new_pepper
-from dragoman.postgres.database import AWAY, Connection, Database, DatabaseAwayError
+from dragoman.postgres.database import AWAY, Database, DatabaseAwayError, PgConnection
 
 T = TypeVar("T")
 COPY = "keys.copy"
@@ -115,7 +115,7 @@ class PostgresKeyStore:
     # ---------------------------------------------------------------- writing
 
     def prepare(self) -> None:
-        async def work(connection: Connection) -> None:
+        async def work(connection: PgConnection) -> None:
             await connection.execute("insert into dragoman.install values ($1) on conflict do nothing", new_pepper())
 
         self._run(work)
@@ -134,7 +134,7 @@ class PostgresKeyStore:
         self.prepare()
         key_id, key = new_key(admin=admin)
 
-        async def work(connection: Connection) -> None:
+        async def work(connection: PgConnection) -> None:
             table = await _lock(connection)
             made = replace(row, id=key_id, digest=table.digest(key), created=self._clock(), grant=check_grant(grant))
             await _put(connection, made)
@@ -173,7 +173,7 @@ class PostgresKeyStore:
             raise ValueError("name: a team needs one")
         self.prepare()
 
-        async def work(connection: Connection) -> Grant:
+        async def work(connection: PgConnection) -> Grant:
             old = (await _lock(connection)).teams.get(name)
             grant = change_grant(old or NO_GRANT, change)
             asked = "insert into dragoman.teams values ($1, $2) on conflict (name) do update set granted = $2"
@@ -184,7 +184,7 @@ class PostgresKeyStore:
         return self._run(work)
 
     def drop_team(self, name: str, who: str = "") -> bool:
-        async def work(connection: Connection) -> bool:
+        async def work(connection: PgConnection) -> bool:
             old = (await _lock(connection)).teams.get(name)
             if old is None:
                 return False
@@ -196,13 +196,13 @@ class PostgresKeyStore:
         return self._run(work)
 
     def note(self, who: str, what: str, subject: str, before: object = None, after: object = None) -> None:
-        async def work(connection: Connection) -> None:
+        async def work(connection: PgConnection) -> None:
             await self._end(connection, who, what, subject, before, after)
 
         self._run(work)
 
     def read_audit(self, most: int = 100, before: int | None = None) -> list[AuditRow]:
-        async def work(connection: Connection) -> list[Any]:
+        async def work(connection: PgConnection) -> list[Any]:
             asked = "select * from dragoman.audit where $1::bigint is null or number < $1 order by number desc limit $2"
             return list(await connection.fetch(asked, before, most))
 
@@ -222,7 +222,7 @@ class PostgresKeyStore:
     def _change(self, key_id: str, who: str, what: str, apply: Callable[[KeyRow, KeyTable], KeyRow]) -> KeyRow | None:
         """Changes a key that is not revoked, in one transaction."""
 
-        async def work(connection: Connection) -> KeyRow | None:
+        async def work(connection: PgConnection) -> KeyRow | None:
             table = await _lock(connection)
             old = next((row for row in table.rows if row.id == key_id and row.revoked is None), None)
             if old is None:
@@ -236,7 +236,7 @@ class PostgresKeyStore:
         return self._run(work)
 
     async def _end(
-        self, connection: Connection, who: str, what: str, subject: str, before: object, after: object
+        self, connection: PgConnection, who: str, what: str, subject: str, before: object, after: object
     ) -> None:
         """Writes a change into the audit log, and tells all gateways of it when the transaction is done."""
         told = [msgspec.json.encode(value).decode() for value in (before, after)]
@@ -246,23 +246,23 @@ class PostgresKeyStore:
         await connection.execute("update dragoman.install set revision = revision + 1")
         await connection.execute(f"notify {CHANNEL}")
 
-    def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    def _run(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         try:
             return self._database.run(work, START_S)
         except DatabaseAwayError as error:
             raise ConfigError(self.name, "", f"the keys cannot be read or written now: {error}") from error
 
 
-async def _fetch_revision(connection: Connection) -> int:
+async def _fetch_revision(connection: PgConnection) -> int:
     return int(await connection.fetchval("select revision from dragoman.install") or 0)
 
 
-async def _fetch(connection: Connection) -> tuple[int, KeyTable] | None:
+async def _fetch(connection: PgConnection) -> tuple[int, KeyTable] | None:
     await connection.execute("set transaction isolation level repeatable read")
     return await _read(connection, "select pepper, revision from dragoman.install")
 
 
-async def _lock(connection: Connection) -> KeyTable:
+async def _lock(connection: PgConnection) -> KeyTable:
     """Writers wait for each other: what was read stays true until the commit."""
     found = await _read(connection, "select pepper, revision from dragoman.install for update")
     if found is None:
@@ -270,7 +270,7 @@ async def _lock(connection: Connection) -> KeyTable:
     return found[1]
 
 
-async def _read(connection: Connection, asked: str) -> tuple[int, KeyTable] | None:
+async def _read(connection: PgConnection, asked: str) -> tuple[int, KeyTable] | None:
     install = await connection.fetchrow(asked)
     if install is None:
         return None
@@ -293,6 +293,6 @@ def _grant(text: str) -> Grant:
     return check_grant(msgspec.json.decode(text, type=Grant))
 
 
-async def _put(connection: Connection, row: KeyRow) -> None:
+async def _put(connection: PgConnection, row: KeyRow) -> None:
     granted = msgspec.json.encode(row.grant).decode()
     await connection.execute(_PUT, *[granted if name == "grant" else value for name, value in asdict(row).items()])

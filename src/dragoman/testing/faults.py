@@ -15,7 +15,7 @@ from msgspec import Struct
 from dragoman.failure import FailureKind
 from dragoman.jsontypes import dump_json
 
-How: TypeAlias = Literal["reset", "close", "end"]  # RST; the connection closed amid the body; a well-formed end
+CutStyle: TypeAlias = Literal["reset", "close", "end"]  # RST; the connection closed amid the body; a well-formed end
 
 
 class ScriptedFault(Struct, frozen=True, kw_only=True):
@@ -36,7 +36,7 @@ class ScriptedFault(Struct, frozen=True, kw_only=True):
     wait_s: float = 0.0  # before the headers
     after: int | None = None  # frames sent before it happens
     stall_s: float = 0.0
-    how: How | None = None
+    how: CutStyle | None = None
     error: FailureKind | None = None  # in the stream, in the dialect's own form
     edit: Callable[[list[bytes]], list[bytes]] | None = None  # of the frames
     piece: int | None = None  # bytes written at a time
@@ -180,7 +180,7 @@ def stalled(seconds: float = 3600.0, after: int | None = None) -> ScriptedFault:
     return ScriptedFault(name=f"stalled after {after}", after=after, stall_s=seconds)
 
 
-def cut(after: int = 3, how: How = "reset") -> ScriptedFault:
+def cut(after: int = 3, how: CutStyle = "reset") -> ScriptedFault:
     """A stream that breaks off after `after` events."""
     return ScriptedFault(name=f"cut after {after} ({how})", after=after, how=how)
 

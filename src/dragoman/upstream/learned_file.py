@@ -19,7 +19,7 @@ KEPT_S = 30 * 24 * 3600.0
 MOST_LESSONS = 1_000
 
 
-class Lesson(Struct, frozen=True, kw_only=True):
+class LessonRow(Struct, frozen=True, kw_only=True):
     """Fields of the profile of one model at one server."""
 
     server: str  # kind and address: another server under the same name has other rules
@@ -41,11 +41,11 @@ class LearnedFile:
     def write(self, upstream: Upstream, dialect: str, model: str, fields: dict[str, object]) -> None:
         at = (_server(upstream), dialect, model)
         others = [one for one in self._load() if (one.server, one.dialect, one.model) != at]
-        fresh = Lesson(server=at[0], dialect=dialect, model=model, fields=fields, learned_at=self._wall())
+        fresh = LessonRow(server=at[0], dialect=dialect, model=model, fields=fields, learned_at=self._wall())
         write_kept(self._path, [*others[-MOST_LESSONS:], fresh])
 
-    def _load(self) -> list[Lesson]:
-        found = read_kept(self._path, Lesson)
+    def _load(self) -> list[LessonRow]:
+        found = read_kept(self._path, LessonRow)
         return [one for one in found if self._wall() - one.learned_at < KEPT_S and _fits(one.fields)]
 
 

@@ -18,7 +18,7 @@ from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.log_line import LogLine
 from dragoman.upstream.admission import SPAN_S, FairQueue, LimitedQueue, Ticket, Window, queue_full, queue_timeout
-from dragoman.valkey.server import AwayError, Reply, ValkeyServer
+from dragoman.valkey.server import AwayError, ScriptReply, ValkeyServer
 
 log = logging.getLogger(__name__)
 OnLoss = Literal["local_share", "refuse"]
@@ -84,7 +84,7 @@ class Seen:
         return max(self.limit - self.used_at(now_s - LAG_S) - reserve, 0)
 
 
-class Grant:
+class CountedRequest:
     """Where a request was counted."""
 
     __slots__ = ("asked", "id", "local", "server_s", "tokens")
@@ -284,7 +284,7 @@ class Limit:
         }
         return "hello", self.limits.replica, json.encode(known).decode()
 
-    def take_hello(self, reply: Reply) -> None:
+    def take_hello(self, reply: ScriptReply) -> None:
         self.limits.set_time(reply[1])
         self.seen["rpm"].replace(reply[2])
         self.seen["tpm"].replace(reply[3])
@@ -345,7 +345,7 @@ class ValkeyQueue:
         self._numbers = (at_once or 0, rpm or 0, tpm or 0)
         self.queue: FairQueue[Ticket] = FairQueue(queue)
         self.running = 0
-        self._grants: dict[Ticket, Grant] = {}
+        self._grants: dict[Ticket, CountedRequest] = {}
         self._waiting: dict[Ticket, asyncio.Future[None]] = {}
         self._woken = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
@@ -409,7 +409,7 @@ class ValkeyQueue:
         self._give_back(self._grants.pop(ticket), sent=sent, tokens=tokens)
         self._woken.set()
 
-    def _give_back(self, grant: Grant, *, sent: bool, tokens: int | None) -> None:
+    def _give_back(self, grant: CountedRequest, *, sent: bool, tokens: int | None) -> None:
         self.running -= 1
         self._limit.running.pop(grant.id, None)
         changes: list[str | int] = []
@@ -436,7 +436,7 @@ class ValkeyQueue:
     async def _try(self, ticket: Ticket) -> float:
         """0 if the request has entered, else how long to wait before the next try."""
         limits = self._limits
-        grant = Grant(self._limit.new_ticket(), limits.clock(), ticket.tokens)
+        grant = CountedRequest(self._limit.new_ticket(), limits.clock(), ticket.tokens)
         if limits.away:
             return self._try_locally(ticket, grant)
         asked = limits.server.call(
@@ -452,7 +452,7 @@ class ValkeyQueue:
             raise
         return self._take_reply(ticket, grant, reply)
 
-    def _take_reply(self, ticket: Ticket, grant: Grant, reply: Reply) -> float:
+    def _take_reply(self, ticket: Ticket, grant: CountedRequest, reply: ScriptReply) -> float:
         if reply[0] == -2:
             self._limits.lose_memory()
             return LOCAL_LOOK_S
@@ -467,20 +467,20 @@ class ValkeyQueue:
             self._admit(ticket, grant)
         return inf if wait_ms < 0 else wait_ms / 1000
 
-    def _refuse_grant(self, grant: Grant, done: "asyncio.Future[Reply]") -> None:
+    def _refuse_grant(self, grant: CountedRequest, done: "asyncio.Future[ScriptReply]") -> None:
         """The client left while Valkey was asked."""
         if not done.cancelled() and done.exception() is None and done.result()[0] == 0:
             grant.server_s = done.result()[4] / 1000
             self.running += 1
             self._give_back(grant, sent=False, tokens=None)
 
-    def _admit(self, ticket: Ticket, grant: Grant) -> None:
+    def _admit(self, ticket: Ticket, grant: CountedRequest) -> None:
         ticket.admitted = True
         self.running += 1
         self._grants[ticket] = grant
         self._limit.running[grant.id] = ticket
 
-    def _try_locally(self, ticket: Ticket, grant: Grant) -> float:
+    def _try_locally(self, ticket: Ticket, grant: CountedRequest) -> float:
         if self._limits.on_loss == "refuse":
             raise UpstreamError(state_away(self._label))
         if not self._limit.enter_locally(self._weights(ticket.tokens), self.at_once):

@@ -23,8 +23,8 @@ ANSWER_S = 0.25  # a server in reach answers within a few milliseconds
 LINGER_S = 0.005  # a call that no request waits for may travel with the next one
 SCHEMES = {"valkey": "redis", "valkeys": "rediss", "redis": "redis", "rediss": "rediss", "unix": "unix"}
 
-Reply = Any  # what a script returns: numbers, bytes and lists of them
-_Call = tuple[Sequence[str], Sequence[str | int], "asyncio.Future[Reply] | None"]
+ScriptReply = Any  # what a script returns: numbers, bytes and lists of them
+_Call = tuple[Sequence[str], Sequence[str | int], "asyncio.Future[ScriptReply] | None"]
 
 
 class AwayError(Exception):
@@ -73,9 +73,9 @@ class ValkeyServer:
             raise AwayError(self.away) from error
         self.away = ""
 
-    def call(self, keys: Sequence[str], args: Sequence[str | int]) -> "asyncio.Future[Reply]":
+    def call(self, keys: Sequence[str], args: Sequence[str | int]) -> "asyncio.Future[ScriptReply]":
         """Runs the script; the future has its result, or an AwayError."""
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ScriptReply] = asyncio.get_running_loop().create_future()
         if self.away:
             future.set_exception(AwayError(self.away))
             return future
@@ -122,14 +122,14 @@ class ValkeyServer:
             else:
                 future.set_result(reply)
 
-    async def _run(self, batch: Sequence[_Call]) -> list[Reply]:
+    async def _run(self, batch: Sequence[_Call]) -> list[ScriptReply]:
         replies = await self._run_once(batch)
         if any(isinstance(reply, NoScriptError) for reply in replies):  # it was restarted: none of them was run
             self._sha = await self._open().script_load(self._script)
             replies = await self._run_once(batch)
         return replies
 
-    async def _run_once(self, batch: Sequence[_Call]) -> list[Reply]:
+    async def _run_once(self, batch: Sequence[_Call]) -> list[ScriptReply]:
         self.round_trips += 1
         async with asyncio.timeout(self._answer_s):
             if len(batch) == 1:
@@ -174,7 +174,7 @@ class ValkeyServer:
                 await self._client.aclose()
 
 
-def _fail(future: "asyncio.Future[Reply] | None", why: str) -> None:
+def _fail(future: "asyncio.Future[ScriptReply] | None", why: str) -> None:
     if future is not None and not future.done():
         future.set_exception(AwayError(why))
 

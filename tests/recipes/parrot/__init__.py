@@ -7,9 +7,9 @@ from dragoman.dialects.parrot.request import decode_request, encode_request
 from dragoman.dialects.parrot.stream import StreamDecoder, StreamEncoder
 from dragoman.dialects.parrot.words import NAME, PATH
 from dragoman.jsontypes import JsonObject
-from dragoman.passes.profile import Feature, Media, Profile
+from dragoman.passes.profile import Feature, MediaForms, Profile
 
-NO_MEDIA = Media(images=(), documents=(), audio=(), video=())
+NO_MEDIA = MediaForms(images=(), documents=(), audio=(), video=())
 LACKS: tuple[Feature, ...] = ("tool_choice", "parallel_off", "choices", "json_schema", "stop", "custom_tools")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dragoman.dialects._note_places import Table, in_part, look_up, under
+from dragoman.dialects._note_places import PlaceNames, in_part, look_up, under
 from dragoman.dialects._tools import is_plain
 from dragoman.dialects.anthropic.parts import LATE
 from dragoman.dialects.anthropic.request import BETA
@@ -24,9 +24,9 @@ from dragoman.model.request import Request
 from dragoman.note_places import Place
 
 CACHE = under("cache=cache_control", {"": "*"})
-CITATION: Table = {"": "*", "quote": "cited_text"}
-SOURCE: Table = {key: f"source/{key}" for key in ("data", "url", "file_id", "media_type")}
-PARTS: dict[type[Part], Table] = {
+CITATION: PlaceNames = {"": "*", "quote": "cited_text"}
+SOURCE: PlaceNames = {key: f"source/{key}" for key in ("data", "url", "file_id", "media_type")}
+PARTS: dict[type[Part], PlaceNames] = {
     Text: {"text": "text", "citations": "citations", **under("citations/#=citations/#", CITATION), **CACHE},
     Image: {**SOURCE, **CACHE},
     Document: {**SOURCE, "text": "source/data", "name": "title", **CACHE},
@@ -35,9 +35,9 @@ PARTS: dict[type[Part], Table] = {
     ToolResult: {"call_id": "tool_use_id", "failed": "is_error", "parts": "content", **CACHE},
     Opaque: {"body": "*"},
 }
-REDACTED: Table = {"seal": "data"}
-TOOL: Table = {"": "*", "parameters": "input_schema/*", "body": "*", **CACHE}
-SETTINGS: Table = {
+REDACTED: PlaceNames = {"seal": "data"}
+TOOL: PlaceNames = {"": "*", "parameters": "input_schema/*", "body": "*", **CACHE}
+SETTINGS: PlaceNames = {
     "model": "model",
     "messages": "messages",
     "tools": "tools",
@@ -61,7 +61,7 @@ SETTINGS: Table = {
     "service_tier": "service_tier",
     **CACHE,
 }
-REPLY: Table = {
+REPLY: PlaceNames = {
     "id": "id",
     "model": "model",
     "choices": "content",

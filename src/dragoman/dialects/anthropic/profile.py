@@ -4,7 +4,7 @@ Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
 from dragoman.dialects.anthropic.words import DEFAULT_MAX_TOKENS, NAME
-from dragoman.passes.profile import Media, Profile, Spelling, Thinking
+from dragoman.passes.profile import MediaForms, Profile, Spelling, Thinking
 
 PROFILE = Profile(
     kind=NAME,
@@ -44,7 +44,7 @@ PROFILE = Profile(
     needs_output=DEFAULT_MAX_TOKENS,
     empty_tools=True,
     failed_needs_text=True,
-    media=Media(
+    media=MediaForms(
         audio=(),
         video=(),
         image_types=("image/jpeg", "image/png", "image/gif", "image/webp"),

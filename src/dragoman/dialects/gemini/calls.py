@@ -22,7 +22,7 @@ class _OpenCall(NamedTuple):
     turn: int
 
 
-class History:
+class CallHistory:
     """The calls of a request, in the order in which they are read."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ Keys may be in camelCase or snake_case (see spelling.py): a place says them as t
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.dialects._note_places import Table, in_part, look_up
+from dragoman.dialects._note_places import PlaceNames, in_part, look_up
 from dragoman.dialects.gemini.generation import CONFIG, INTEGERS, NUMBERS
 from dragoman.dialects.gemini.schema import find_in_schema
 from dragoman.dialects.gemini.spelling import SNAKE_KEY, snake
@@ -31,8 +31,8 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import OutputFormat, Request, ServerTool, Tool
 from dragoman.note_places import Place
 
-MEDIA: Table = {"data": "inlineData/data", "url": "fileData/fileUri"}
-PARTS: dict[type[Part], Table] = {
+MEDIA: PlaceNames = {"data": "inlineData/data", "url": "fileData/fileUri"}
+PARTS: dict[type[Part], PlaceNames] = {
     Text: {"text": "text", "seal": "thoughtSignature"},
     Reasoning: {"text": "text", "summary": "thought", "seal": "thoughtSignature"},
     Image: {**MEDIA, "detail": "mediaResolution", "seal": "thoughtSignature"},
@@ -53,7 +53,7 @@ PARTS: dict[type[Part], Table] = {
     },
     Opaque: {"body": "*"},
 }
-SETTINGS: Table = {
+SETTINGS: PlaceNames = {
     "model": "model",
     "messages": "contents",
     "tools": "tools",
@@ -71,7 +71,7 @@ SETTINGS: Table = {
     "service_tier": "serviceTier",
     "store": "store",
 }
-REPLY: Table = {
+REPLY: PlaceNames = {
     "id": "responseId",
     "model": "modelVersion",
     "created": "createTime",

@@ -4,7 +4,7 @@ Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
 from dragoman.dialects.gemini.words import NAME
-from dragoman.passes.profile import VISIBLE, Media, Profile, Spelling
+from dragoman.passes.profile import VISIBLE, MediaForms, Profile, Spelling
 
 PROFILE = Profile(
     kind=NAME,
@@ -27,7 +27,7 @@ PROFILE = Profile(
     echo="own",
     hides_thoughts=True,
     stops=5,
-    media=Media(
+    media=MediaForms(
         images=("data", "url"),
         image_types=(
             "image/png",

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.dialects._fast_turns import encode_turns, fast_calls, fast_result, fast_text
 from dragoman.dialects._settings import encode_tier, note_missing
 from dragoman.dialects._tools import arguments_as_object
-from dragoman.dialects.gemini.calls import History
+from dragoman.dialects.gemini.calls import CallHistory
 from dragoman.dialects.gemini.generation import CONFIG, encode_generation, take_generation
 from dragoman.dialects.gemini.parts import decode_parts, encode_part
 from dragoman.dialects.gemini.results import write_name
@@ -39,7 +39,7 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
     body = wire.body
     to_camel(body)
     model, stream = _read_path(wire.path, body)
-    history = History()
+    history = CallHistory()
     messages = _take_contents(body, history)
     system = _take_system(body)
     if system is not None:
@@ -111,7 +111,7 @@ def _take_model(body: JsonObject, model: str) -> str:
     return bare
 
 
-def _take_contents(body: JsonObject, history: History) -> tuple[Message, ...]:
+def _take_contents(body: JsonObject, history: CallHistory) -> tuple[Message, ...]:
     given = body.pop("contents", None)
     if given is None:
         note_spelling(body, "contents", "absent")
@@ -135,7 +135,7 @@ def _take_contents(body: JsonObject, history: History) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def _decode_content(content: JsonObject, history: History) -> Message:
+def _decode_content(content: JsonObject, history: CallHistory) -> Message:
     word, given = content.get("role"), content.get("parts")
     if (
         len(content) == 2
@@ -160,7 +160,7 @@ def _decode_content(content: JsonObject, history: History) -> Message:
     return Message(role=role, parts=parts, extras=leftovers(content, NAME))
 
 
-def _take_parts(content: JsonObject, history: History) -> tuple[Part, ...]:
+def _take_parts(content: JsonObject, history: CallHistory) -> tuple[Part, ...]:
     given = content.pop("parts", None)
     if given is None:
         note_spelling(content, "parts", "absent")
@@ -193,7 +193,7 @@ def _take_system(body: JsonObject) -> Message | None:
     if role is not None:
         note_spelling(given, "role", role)
     try:
-        parts = _take_parts(given, History())
+        parts = _take_parts(given, CallHistory())
     except DecodeError as error:
         raise error.under("systemInstruction") from None
     return Message(role="system", parts=parts, extras=leftovers(given, NAME))

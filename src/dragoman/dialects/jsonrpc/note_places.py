@@ -1,14 +1,14 @@
 """JSON-RPC: where a place of the canonical value is in a call. Everything of a request is in its `params`."""
 
-from dragoman.dialects._note_places import Table, look_up, under
+from dragoman.dialects._note_places import PlaceNames, look_up, under
 from dragoman.dialects.jsonrpc.words import NAME
 from dragoman.fields import spelled
 from dragoman.model.messages import Extras, Message, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.note_places import Place
 
-TOOL: Table = {"": "*", "parameters": "parameters/*"}
-SETTINGS: Table = {
+TOOL: PlaceNames = {"": "*", "parameters": "parameters/*"}
+SETTINGS: PlaceNames = {
     **{key: key for key in ("model", "messages", "tools", "tool_choice", "stream", "stop", "temperature", "top_p")},
     **{key: key for key in ("top_k", "seed", "user")},
     **under("tools/#=tools/#", TOOL),
@@ -17,8 +17,8 @@ SETTINGS: Table = {
     "output": "response_schema",
     "output/schema": "response_schema/*",
 }
-CALL: Table = {"id": "id", "name": "name", "arguments": "arguments"}
-RESULT: Table = {"call_id": "tool_call_id", "name": "name", "failed": "failed"}
+CALL: PlaceNames = {"id": "id", "name": "name", "arguments": "arguments"}
+RESULT: PlaceNames = {"call_id": "tool_call_id", "name": "name", "failed": "failed"}
 
 
 def locate_request(request: Request, place: Place) -> Place:

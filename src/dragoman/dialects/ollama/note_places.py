@@ -4,7 +4,7 @@ A message is four fields: `thinking`, `content`, `images` and `tool_calls`. `/ap
 `system` and `prompt` are the two turns.
 """
 
-from dragoman.dialects._note_places import LOGPROBS, Table, look_up, under
+from dragoman.dialects._note_places import LOGPROBS, PlaceNames, look_up, under
 from dragoman.dialects.ollama.words import FORM, NAME, OPTIONS, says_generate
 from dragoman.fields import spelled
 from dragoman.model.messages import Audio, Image, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -12,15 +12,15 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.note_places import Place
 
-CALL: Table = {"id": "id", "name": "function/name", "arguments": "function/arguments", "body": "*"}
-RESULT: Table = {"call_id": "tool_call_id", "parts": "content", "failed": "content"}
-TOOL: Table = {
+CALL: PlaceNames = {"id": "id", "name": "function/name", "arguments": "function/arguments", "body": "*"}
+RESULT: PlaceNames = {"call_id": "tool_call_id", "parts": "content", "failed": "content"}
+TOOL: PlaceNames = {
     "name": "function/name",
     "description": "function/description",
     "parameters": "function/parameters/*",
     "body": "*",
 }
-SETTINGS: Table = {
+SETTINGS: PlaceNames = {
     **{field: f"options/{key}" for key, (field, _) in OPTIONS.items()},
     **{key: key for key in ("model", "messages", "tools", "tool_choice", "stream", "logprobs", "top_logprobs")},
     **under("tools/#=tools/#", {**TOOL, "": ""}),
@@ -28,7 +28,7 @@ SETTINGS: Table = {
     "output/schema": "format/*",
     "reasoning": "think",
 }
-REPLY: Table = {
+REPLY: PlaceNames = {
     "model": "model",
     "created": "created_at",
     "choices": "message",

@@ -4,7 +4,7 @@ Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
 from dragoman.dialects.ollama.words import NAME
-from dragoman.passes.profile import Media, Profile, Thinking
+from dragoman.passes.profile import MediaForms, Profile, Thinking
 
 PROFILE = Profile(
     kind=NAME,
@@ -17,7 +17,7 @@ PROFILE = Profile(
     developer=False,
     schema="ollama",
     output_schema="any",
-    media=Media(images=("data",), documents=(), audio=("data",), video=()),  # sound goes into `images`
+    media=MediaForms(images=("data",), documents=(), audio=("data",), video=()),  # sound goes into `images`
     thinking=Thinking(says="effort", efforts=("low", "medium", "high", "max")),
     lacks=("tool_choice", "parallel_off", "choices", "custom_tools", "server_tools"),
 )

@@ -18,7 +18,7 @@ from dragoman.dialects.ollama.words import (
     LEVELS,
     NAME,
     OPTIONS,
-    Kind,
+    OptionKind,
     says_generate,
 )
 from dragoman.fields import (
@@ -131,7 +131,7 @@ def _take_options(body: JsonObject) -> dict[str, Any]:
     return taken
 
 
-def _fits(value: object, kind: Kind) -> bool:
+def _fits(value: object, kind: OptionKind) -> bool:
     match kind:
         case "number":
             return type(value) is float or type(value) is int

@@ -30,9 +30,9 @@ FINISH_WORDS: dict[FinishReason, str] = {
     "other": "length",
 }
 
-Kind: TypeAlias = Literal["number", "whole", "limit", "texts"]
+OptionKind: TypeAlias = Literal["number", "whole", "limit", "texts"]
 # Options that other dialects have too: name -> our field, and the values that we take.
-OPTIONS: dict[str, tuple[str, Kind]] = {
+OPTIONS: dict[str, tuple[str, OptionKind]] = {
     "num_predict": ("max_output", "limit"),  # -1 (no limit) and -2 (until the context is full) are Ollama's own
     "temperature": ("temperature", "number"),
     "top_p": ("top_p", "number"),

@@ -6,7 +6,7 @@ is found by its kind and by how many of that kind stand before it.
 
 from collections.abc import Sequence
 
-from dragoman.dialects._note_places import Table, in_part, look_up, under
+from dragoman.dialects._note_places import PlaceNames, in_part, look_up, under
 from dragoman.dialects.openai_chat.calls import OPAQUE_CALL, is_legacy
 from dragoman.dialects.openai_chat.reasoning import OPAQUE_DETAIL, is_detail, names_of
 from dragoman.dialects.openai_chat.usage import ASIDE, READ_NAMES, REASONING_NAMES, WRITE_NAMES
@@ -31,7 +31,7 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import CustomTool, Request, Tool
 from dragoman.note_places import Place
 
-PARTS: dict[type[Part], Table] = {
+PARTS: dict[type[Part], PlaceNames] = {
     Text: {"text": "text", "cache": "prompt_cache_breakpoint/*"},
     Image: {**dict.fromkeys(("data", "url", "media_type"), "image_url/url"), "detail": "image_url/detail"},
     Document: {
@@ -43,14 +43,14 @@ PARTS: dict[type[Part], Table] = {
     Video: dict.fromkeys(("data", "url", "media_type"), "video_url/url"),
     Opaque: {"body": "*"},
 }
-DETAIL: Table = {"text": "text", "summary": "type", "seal": "signature"}
-SPOKEN: Table = {"id": "id", "data": "data", "transcript": "transcript"}
-CALL: Table = {"id": "id", "name": "function/name", "arguments": "function/arguments"}
-FREEFORM: Table = {"id": "id", "name": "custom/name", "arguments": "custom/input", "freeform": "type"}
-LEGACY: Table = {"name": "name", "arguments": "arguments"}
-RESULT: Table = {"": "", "call_id": "tool_call_id", "name": "name", "parts": "content", "failed": "content"}
-FUNCTION: Table = {"": "*", "parameters": "parameters/*"}
-SETTINGS: Table = {
+DETAIL: PlaceNames = {"text": "text", "summary": "type", "seal": "signature"}
+SPOKEN: PlaceNames = {"id": "id", "data": "data", "transcript": "transcript"}
+CALL: PlaceNames = {"id": "id", "name": "function/name", "arguments": "function/arguments"}
+FREEFORM: PlaceNames = {"id": "id", "name": "custom/name", "arguments": "custom/input", "freeform": "type"}
+LEGACY: PlaceNames = {"name": "name", "arguments": "arguments"}
+RESULT: PlaceNames = {"": "", "call_id": "tool_call_id", "name": "name", "parts": "content", "failed": "content"}
+FUNCTION: PlaceNames = {"": "*", "parameters": "parameters/*"}
+SETTINGS: PlaceNames = {
     "model": "model",
     "messages": "messages",
     "tools": "tools",
@@ -71,20 +71,20 @@ SETTINGS: Table = {
     "cache": "prompt_cache_options/*",
     "cache_key": "prompt_cache_key",
 }
-ANNOTATION: Table = {
+ANNOTATION: PlaceNames = {
     "": "",
     "url": "url_citation/url",
     "title": "url_citation/title",
     "start": "url_citation/start_index",
     "end": "url_citation/end_index",
 }
-TOKEN: Table = {"": "*", "top": "top_logprobs", "top/#": "top_logprobs/#/*"}
+TOKEN: PlaceNames = {"": "*", "top": "top_logprobs", "top/#": "top_logprobs/#/*"}
 ASIDE_NAMES = {
     "cache_read": ("cached_tokens", READ_NAMES),
     "cache_write": ("cache_write_tokens", WRITE_NAMES),
     "reasoning": ("reasoning_tokens", REASONING_NAMES),
 }
-REPLY: Table = {
+REPLY: PlaceNames = {
     **{key: key for key in ("id", "model", "created", "service_tier", "usage", "choices")},
     "choices/#": "choices/#",
     "choices/#/parts": "choices/#/message",

@@ -4,7 +4,7 @@ Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
 from dragoman.dialects.openai_chat.words import LIMITS, NAME
-from dragoman.passes.profile import VISIBLE, Media, Profile, Spelling
+from dragoman.passes.profile import VISIBLE, MediaForms, Profile, Spelling
 
 PROFILE = Profile(
     kind=NAME,
@@ -24,7 +24,7 @@ PROFILE = Profile(
     metadata_limits=(16, 64, 512),
     json_word=True,
     empty_tools=True,
-    media=Media(images=("data", "url"), documents=("data", "file_id"), audio=("data",), video=()),
-    assistant_media=Media(images=(), documents=(), audio=("id",), video=()),
+    media=MediaForms(images=("data", "url"), documents=("data", "file_id"), audio=("data",), video=()),
+    assistant_media=MediaForms(images=(), documents=(), audio=("id",), video=()),
     lacks=("server_tools",),
 )

@@ -6,7 +6,7 @@ over the turns before it.
 
 from collections.abc import Sequence
 
-from dragoman.dialects._note_places import Table, in_part, look_up, under
+from dragoman.dialects._note_places import PlaceNames, in_part, look_up, under
 from dragoman.dialects._tools import is_plain
 from dragoman.dialects.openai_responses.items import Group, group_parts, place_of
 from dragoman.dialects.openai_responses.parts import is_content
@@ -30,9 +30,9 @@ from dragoman.model.request import CustomTool, Request
 from dragoman.note_places import Place
 
 CACHE = under("cache=prompt_cache_breakpoint", {"": "*"})
-CITATION: Table = {"": "*", "start": "start_index", "end": "end_index"}
-TOKEN: Table = {"": "*", "top": "top_logprobs", "top/#": "top_logprobs/#/*"}
-PARTS: dict[type[Part], Table] = {
+CITATION: PlaceNames = {"": "*", "start": "start_index", "end": "end_index"}
+TOKEN: PlaceNames = {"": "*", "top": "top_logprobs", "top/#": "top_logprobs/#/*"}
+PARTS: dict[type[Part], PlaceNames] = {
     Text: {
         "text": "text",
         "citations": "annotations",
@@ -57,12 +57,12 @@ PARTS: dict[type[Part], Table] = {
     },
     Opaque: {"body": "*"},
 }
-CALL: Table = {"id": "call_id", "name": "name", "arguments": "arguments"}
-FREEFORM: Table = {"id": "call_id", "name": "name", "arguments": "input", "freeform": "type"}
-RESULT: Table = {"call_id": "call_id", "name": "name", "parts": "output", "failed": "output", "freeform": "type"}
-TOOL: Table = {"": "*", "parameters": "parameters/*", "body": "*"}
-CUSTOM: Table = {"": "*", "syntax": "format/syntax", "grammar": "format/definition"}
-SETTINGS: Table = {
+CALL: PlaceNames = {"id": "call_id", "name": "name", "arguments": "arguments"}
+FREEFORM: PlaceNames = {"id": "call_id", "name": "name", "arguments": "input", "freeform": "type"}
+RESULT: PlaceNames = {"call_id": "call_id", "name": "name", "parts": "output", "failed": "output", "freeform": "type"}
+TOOL: PlaceNames = {"": "*", "parameters": "parameters/*", "body": "*"}
+CUSTOM: PlaceNames = {"": "*", "syntax": "format/syntax", "grammar": "format/definition"}
+SETTINGS: PlaceNames = {
     **{key: key for key in ("model", "tools", "tool_choice", "stream", "temperature", "top_p", "top_logprobs")},
     **{key: key for key in ("service_tier", "store")},
     "messages": "input",
@@ -81,7 +81,7 @@ SETTINGS: Table = {
     "cache": "prompt_cache_options/*",
     "cache_key": "prompt_cache_key",
 }
-REPLY: Table = {
+REPLY: PlaceNames = {
     **{key: key for key in ("id", "model", "service_tier", "usage")},
     "created": "created_at",
     "choices": "output",

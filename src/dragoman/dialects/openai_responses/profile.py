@@ -4,7 +4,7 @@ Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
 from dragoman.dialects.openai_responses.words import NAME, SEALED
-from dragoman.passes.profile import VISIBLE, Media, Profile, Spelling
+from dragoman.passes.profile import VISIBLE, MediaForms, Profile, Spelling
 
 PROFILE = Profile(
     kind=NAME,
@@ -26,7 +26,7 @@ PROFILE = Profile(
     metadata_limits=(16, 64, 512),
     json_word=True,
     empty_tools=True,
-    media=Media(audio=(), video=()),
-    assistant_media=Media(images=(), documents=(), audio=(), video=()),
+    media=MediaForms(audio=(), video=()),
+    assistant_media=MediaForms(images=(), documents=(), audio=(), video=()),
     lacks=("choices", "stop", "server_tools"),
 )

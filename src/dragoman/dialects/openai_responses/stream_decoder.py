@@ -35,7 +35,7 @@ from dragoman.wire import WireReply
 
 __all__ = ["StreamDecoder", "StreamEncoder"]
 
-Key = tuple[str, Any]  # a part of an item: its list and its place in that list
+PartKey = tuple[str, Any]  # a part of an item: its list and its place in that list
 
 
 class _Item:
@@ -62,7 +62,7 @@ class _Item:
         self.reserved = -1  # our index for its first part, so that items keep their order
         self.slot = -1  # our index of the open part
         self.part: Part | None = None  # the open part, as it started
-        self.key: Key = ("", 0)
+        self.key: PartKey = ("", 0)
         self.pieces: list[str] = []  # its streamed text
         self.citations = 0
         self.logprobs = 0
@@ -334,14 +334,14 @@ class StreamDecoder(StreamMarks):
 
     # ------------------------------------------------------------ parts
 
-    def _open_part(self, item: _Item, part: Part, key: Key, events: list[Event]) -> None:
+    def _open_part(self, item: _Item, part: Part, key: PartKey, events: list[Event]) -> None:
         item.part, item.key, item.final = part, key, None
         item.pieces, item.citations, item.logprobs = [], 0, 0
         item.slot = self._slot_in(item)
         self._saw(part)
         events.append(PartStart(index=item.slot, part=part))
 
-    def _turn_to(self, item: _Item, key: Key, kind: str, events: list[Event]) -> None:
+    def _turn_to(self, item: _Item, key: PartKey, kind: str, events: list[Event]) -> None:
         """Open the part of an event, unless it is already open."""
         if item.part is not None:
             if item.key == key:

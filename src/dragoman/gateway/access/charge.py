@@ -14,7 +14,7 @@ from dragoman.accounts.budgets import Line, Passed, Refused, Spent, find_reset, 
 from dragoman.accounts.grants import Account, Holder
 from dragoman.accounts.ledger import AttemptRow, LedgerRow
 from dragoman.accounts.money import write_amount, write_time
-from dragoman.accounts.prices import Cost, Price, count_cost
+from dragoman.accounts.prices import Cost, ModelPrice, count_cost
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import dump_json
@@ -36,7 +36,7 @@ USUAL_OUTPUT = 4096  # tokens that are reserved; most answers are far shorter th
 FRAME_BYTES = 250  # of a stream's frame, around its text
 LONGEST_TAGS = 200
 _PROGRAM = re.compile(r"[A-Za-z0-9._@-]{1,40}")
-Place: TypeAlias = tuple[LimitedQueue, Ticket]
+QueuePlace: TypeAlias = tuple[LimitedQueue, Ticket]
 FULL = ("queue_full", "queue_timeout")
 _PER = {"rpm": "requests a minute", "tpm": "tokens a minute", "at_once": "requests at once"}
 
@@ -67,9 +67,9 @@ class KeyLimits:
         self._limits, self._clock = limits, clock
         self._queues: dict[str, tuple[Account, LimitedQueue]] = {}
 
-    async def enter(self, holder: Holder, tokens: int) -> list[Place]:
+    async def enter(self, holder: Holder, tokens: int) -> list[QueuePlace]:
         """Places at all limits, or at none and a 429."""
-        entered: list[Place] = []
+        entered: list[QueuePlace] = []
         try:
             for account in holder.limited:
                 queue, ticket = self._find(account), Ticket(holder.id, tokens)
@@ -85,7 +85,7 @@ class KeyLimits:
             raise
         return entered
 
-    def leave(self, entered: Sequence[Place], *, sent: bool, tokens: int | None = None) -> None:
+    def leave(self, entered: Sequence[QueuePlace], *, sent: bool, tokens: int | None = None) -> None:
         for queue, ticket in entered:
             queue.leave(ticket, sent=sent, tokens=tokens)
 
@@ -127,7 +127,7 @@ class Charge(Struct):
 
     holder: Holder | None = None
     books: "Bookkeeper | None" = None
-    places: list[Place] = []
+    places: list[QueuePlace] = []
     lines: tuple[Line, ...] = ()
     warning: str = ""  # for a header: an account is past its soft limit
     recorded: bool = False
@@ -210,7 +210,7 @@ def _warn(found: Sequence[Spent], accounts: Sequence[Account], now: float) -> st
     return "; ".join(words)
 
 
-def _no_price(model: str, holder: Holder, price: Price | None) -> Failure:
+def _no_price(model: str, holder: Holder, price: ModelPrice | None) -> Failure:
     why = "is not known" if price is None else f"is in {price.currency}, and the budget is not"
     words = f"the price of {model[:200]!r} {why}, but {holder.budgeted[0].label} has a budget: see [prices] in the docs"
     return Failure(kind="forbidden", status=403, code="unknown_price", param="model", message=words)

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.accounts.grants import FileKey, Grant, check_grant, check_name
-from dragoman.accounts.prices import Price, read_price
+from dragoman.accounts.prices import ModelPrice, read_price
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import kind_of
 
@@ -45,7 +45,7 @@ class LedgerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class TeamSettings(Struct, frozen=True, kw_only=True):
     keys: tuple[FileKey, ...] = ()
     teams: dict[str, Grant] = {}
-    prices: dict[str, Price | None] = {}
+    prices: dict[str, ModelPrice | None] = {}
     budgets: BudgetSettings = BudgetSettings()
     ledger: LedgerSettings = LedgerSettings()
 
@@ -117,7 +117,7 @@ def _grant(row: dict[str, Any], at: str, file: str) -> Grant:
         raise ConfigError(file, f"{at}.{name}", why) from error
 
 
-def _price(row: dict[str, Any], at: str, file: str) -> Price | None:
+def _price(row: dict[str, Any], at: str, file: str) -> ModelPrice | None:
     try:
         return read_price(row) if row else None
     except ValueError as error:

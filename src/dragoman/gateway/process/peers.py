@@ -31,7 +31,7 @@ class Question(Struct):
     headers: dict[str, str] = {}
 
 
-class Answer(Struct):
+class PeerAnswer(Struct):
     status: int
     headers: dict[str, str]
     body: bytes
@@ -60,7 +60,7 @@ class Peers:
         self._server = await asyncio.start_unix_server(serve, path)
         self._saver = asyncio.create_task(self._keep_saving())
 
-    async def ask_all(self, http: HttpRequest) -> list[Answer]:
+    async def ask_all(self, http: HttpRequest) -> list[PeerAnswer]:
         """What the other workers say to a request; those that are starting or gone say nothing."""
         if http.client == PEER:
             return []  # one of them asks: it puts the answers together
@@ -68,7 +68,7 @@ class Peers:
         question = Question(http.method, http.path, http.query, said)
         others = [number for number in range(self.count) if number != self.number]
         found = await asyncio.gather(*(self._ask(number, question) for number in others), return_exceptions=True)
-        return [answer for answer in found if isinstance(answer, Answer)]
+        return [answer for answer in found if isinstance(answer, PeerAnswer)]
 
     def save(self) -> None:
         """A file is always whole: it gets its name when it is written."""
@@ -106,12 +106,12 @@ class Peers:
             with suppress(OSError):
                 self.save()
 
-    async def _ask(self, number: int, question: Question) -> Answer:
+    async def _ask(self, number: int, question: Question) -> PeerAnswer:
         async with asyncio.timeout(ASK_S):
             reader, writer = await asyncio.open_unix_connection(self.folder / f"{number}.sock", limit=MOST_BYTES)
             try:
                 writer.write(msgspec.json.encode(question) + b"\n")
-                return msgspec.json.decode(await reader.readline(), type=Answer)
+                return msgspec.json.decode(await reader.readline(), type=PeerAnswer)
             finally:
                 writer.close()
 
@@ -121,5 +121,5 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ha
     headers = {"host": "localhost", **asked.headers}
     http = HttpRequest(asked.method, asked.path, query=asked.query, headers=headers, client=PEER)
     response = await handle(http)
-    writer.write(msgspec.json.encode(Answer(response.status, response.headers, response.body)) + b"\n")
+    writer.write(msgspec.json.encode(PeerAnswer(response.status, response.headers, response.body)) + b"\n")
     await writer.drain()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,7 +18,6 @@ from dragoman.gateway.access.auth import Access
 from dragoman.gateway.access.client_keys import ClientKeys
 from dragoman.gateway.config.load import find_file, load_settings, state_folder
 from dragoman.gateway.config.settings import LOOPBACK, Settings
-from dragoman.gateway.process.state_secret import read_secret
 from dragoman.gateway.stores.engines import (
     DATABASE_VARIABLE,
     STATE_VARIABLE,
@@ -27,6 +27,9 @@ from dragoman.gateway.stores.engines import (
 )
 from dragoman.gateway.stores.keys import KeyStore
 
+SECRET_VARIABLE = "DRAGOMAN_STATE_SECRET"  # noqa: S105 - the name of a variable
+SHORTEST_SECRET = 16
+_SECRET_BYTES = 32
 _LITERAL_KEY = re.compile(r"""(?:keys?)["']?\s*[=:]\s*\[?\s*["'](?!\$\{)[^"']""")
 
 
@@ -90,6 +93,48 @@ def _is_self(url: str, settings: Settings) -> bool:
     port = parts.port if parts.port is not None else 443 if settings.tls_cert else 80
     scheme = "https" if settings.tls_cert else "http"
     return parts.scheme == scheme and parts.hostname in own and port == settings.port
+
+
+# ---------------------------------------------------------------- the secret of reasoning state (decision 3)
+
+
+def read_secret(configured: str, folder: Path, env: Mapping[str, str]) -> bytes:
+    """Authenticates the reasoning state that clients keep for the gateway. It outlives a restart, and all processes and
+    machines that serve the same clients need the same one.
+
+    From the configuration or the environment, else from a file of the state folder, which is made if it is missing."""
+    secret = configured or env.get(SECRET_VARIABLE, "")
+    if secret:
+        if len(secret) < SHORTEST_SECRET:
+            raise ConfigError(SECRET_VARIABLE, "state_secret", f"is shorter than {SHORTEST_SECRET} characters")
+        return secret.encode()
+    return _read_secret_file(folder / "state.key")
+
+
+def _read_secret_file(path: Path) -> bytes:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            _make_secret_file(path)
+        found = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(str(path), "", f"cannot be read or made: {error.strerror}") from error
+    if len(found) < SHORTEST_SECRET:
+        raise ConfigError(str(path), "", "is no secret: delete it, and a new one is made")
+    return found
+
+
+def _make_secret_file(path: Path) -> None:
+    """Whole or not at all: another process may read it at the same moment."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(secrets.token_bytes(_SECRET_BYTES))
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass  # another process was first: its secret counts
+    finally:
+        draft.unlink()
 
 
 # ---------------------------------------------------------------- who may come in

@@ -105,7 +105,7 @@ class Budgets(Struct, kw_only=True):
     budgets: list[BudgetView]
 
 
-class Usage(Struct, kw_only=True):
+class UsageReport(Struct, kw_only=True):
     usage: list[Sums]
 
 
@@ -258,11 +258,11 @@ def _budget(account: Account, spent: budgets.Spent, now: float) -> BudgetView:
     )
 
 
-def read_usage(asked: Asked) -> Usage:
+def read_usage(asked: Asked) -> UsageReport:
     by = [word.strip() for word in asked.query.get("by", "team,model").split(",") if word.strip()]
     since, until, where = _span(asked)
     with _ledger(asked) as store:
-        return Usage(usage=[line.sums for line in usage.make_report(store, by, since, until, where)])
+        return UsageReport(usage=[line.sums for line in usage.make_report(store, by, since, until, where)])
 
 
 def read_ledger(asked: Asked) -> Page:

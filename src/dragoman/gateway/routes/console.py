@@ -19,7 +19,7 @@ from dragoman.failure import Failure
 from dragoman.gateway.conversation import converse
 from dragoman.gateway.error_responses import refuse, turned_away
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write, json_response
-from dragoman.gateway.routes.table import Match, Table
+from dragoman.gateway.routes.table import Match, RouteTable
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import Json, dump_json, load_json
 from dragoman.notes import Note
@@ -175,8 +175,8 @@ async def forget(data: bytes) -> None: ...
 
 
 @cache
-def replayed_routes() -> Table:
-    return Table()
+def replayed_routes() -> RouteTable:
+    return RouteTable()
 
 
 def name_model(path: str, raw: bytes, model: str) -> tuple[str, bytes]:

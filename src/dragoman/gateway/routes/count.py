@@ -11,10 +11,9 @@ from dragoman.dialects._services import CountCodec, read_count
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import put_model
 from dragoman.gateway.access.charge import check_model
-from dragoman.gateway.bodies import load_body, read_body
+from dragoman.gateway.bodies import check_size, load_body, read_body
 from dragoman.gateway.conversation import count_estimate, need_messages, no_model, own_headers
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.request_size import check_size
 from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import Json, dump_json, load_json

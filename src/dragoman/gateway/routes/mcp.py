@@ -18,8 +18,7 @@ from dragoman.dialects.jsonrpc.words import METHOD
 from dragoman.errors import ConfigError, DecodeError
 from dragoman.gateway.conversation import take_in
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
-from dragoman.gateway.mcp_loop import MODES, LoopOptions, answer_in_loop
-from dragoman.gateway.mcp_state import servers_of
+from dragoman.gateway.mcp_loop import MODES, LoopOptions, answer_in_loop, servers_of
 from dragoman.gateway.routes.jsonrpc import PATH, refuse_call, serve_calls
 from dragoman.gateway.routes.non_chat import read_object
 from dragoman.gateway.routes.table import Match

@@ -110,7 +110,7 @@ def _found(match: re.Match[str]) -> dict[str, str]:
     return {name: value for name, value in match.groupdict().items() if value is not None}
 
 
-class Table:
+class RouteTable:
     def __init__(self, routes: Sequence[Route] | None = None) -> None:
         self._plain: dict[tuple[str, str], Match] = {}
         self._patterns: list[tuple[re.Pattern[str], Route]] = []

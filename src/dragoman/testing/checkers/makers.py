@@ -7,16 +7,16 @@ from typing import Any
 
 from dragoman.testing.checkers.shared import Complaints, objects
 
-Message = dict[str, Any]
+ChatMessage = dict[str, Any]
 FIXED = ("temperature", "top_p", "n", "frequency_penalty", "presence_penalty")
 
 
-def check_maker(body: dict[str, Any], messages: list[Message], server: str) -> Complaints:
+def check_maker(body: dict[str, Any], messages: list[ChatMessage], server: str) -> Complaints:
     check = _CHECKS.get(server)
     return [] if check is None else check(body, messages)
 
 
-def _arguments(messages: list[Message]) -> Iterator[tuple[str, object]]:
+def _arguments(messages: list[ChatMessage]) -> Iterator[tuple[str, object]]:
     for message in messages:
         for call in objects(message.get("tool_calls")):
             yield str(call.get("id")), (call.get("function") or {}).get("arguments")
@@ -29,14 +29,14 @@ def _is_object(text: object) -> bool:
         return False
 
 
-def _check_arguments(body: dict[str, Any], messages: list[Message]) -> Complaints:
+def _check_arguments(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints:
     """vLLM and similar servers parse arguments, because their chat templates need objects."""
     return [
         "Unterminated string starting at: line 1 column 1" for _, text in _arguments(messages) if not _is_object(text)
     ]
 
 
-def _check_kimi(body: dict[str, Any], messages: list[Message]) -> Complaints:
+def _check_kimi(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints:
     model = str(body.get("model", ""))
     if not model.startswith("kimi-"):
         return []
@@ -61,7 +61,7 @@ def _check_kimi(body: dict[str, Any], messages: list[Message]) -> Complaints:
     return found
 
 
-def _check_minimax(body: dict[str, Any], messages: list[Message]) -> Complaints:
+def _check_minimax(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints:
     found: Complaints = []
     roles = [message.get("role") for message in messages]
     if "system" in roles[1:]:
@@ -75,7 +75,7 @@ def _check_minimax(body: dict[str, Any], messages: list[Message]) -> Complaints:
     return found
 
 
-def _check_xai(body: dict[str, Any], messages: list[Message]) -> Complaints:
+def _check_xai(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints:
     """Strict Rust types: no null in tools, no empty arguments."""
     said = "Failed to deserialize the JSON body into the target type: "
     found = [
@@ -88,18 +88,18 @@ def _has_null(value: object) -> bool:
     return isinstance(value, dict) and any(item is None for item in value.values())
 
 
-def _check_lmstudio(body: dict[str, Any], messages: list[Message]) -> Complaints:
+def _check_lmstudio(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints:
     nulls = [i for i, message in enumerate(messages) if "content" in message and message["content"] is None]
     return [f"messages[{i}].content: invalid type: null" for i in nulls]
 
 
-def _check_sglang(body: dict[str, Any], messages: list[Message]) -> Complaints:
+def _check_sglang(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints:
     known = ("text", "thinking", "reasoning", "image_url", "video_url", "audio_url", "tool_reference")
     kinds = [part.get("type") for message in messages for part in objects(message.get("content"))]
     return [f"messages.content: no such part: {kind}" for kind in kinds if kind not in known]
 
 
-_CHECKS: dict[str, Callable[[dict[str, Any], list[Message]], Complaints]] = {
+_CHECKS: dict[str, Callable[[dict[str, Any], list[ChatMessage]], Complaints]] = {
     "gpustack": _check_arguments,
     "llamacpp": _check_arguments,
     "lmstudio": _check_lmstudio,
