@@ -1,13 +1,13 @@
 """Planted mistakes: how many of them do the laws and the unit tests notice?
 
-    python bench/mutants.py [--count 200] [--only gemini]
+    python bench/mutants.py [--count 200] [--start 0] [--only gemini]
 
 A mutant is one small mistake in an encoder, a decoder or a pass: a condition turned round, a statement or a note left
 out, a key misspelled, a number off by one, two rows of a table swapped. The sample is every n-th of all possible ones,
-so that two runs try the same. A mutant that changes no byte and no note of what the probes write is not counted:
-probes are recorded bodies, converted to every dialect, and the examples of the laws. Each of the others should be
-caught, first by the laws over the same probes, else by the unit tests of its folder and the golden cases. The byte
-snapshot is left out on purpose: it would notice each of them, and say of none that it is wrong.
+so that two runs try the same; `--start` begins at another one. A mutant that changes no byte and no note of what the
+probes write is not counted: probes are recorded bodies, converted to every dialect, and the examples of the laws. Each
+of the others should be caught, first by the laws over the same probes, else by the unit tests of its folder and the
+golden cases. The byte snapshot is left out on purpose: it would notice each of them, and say of none that it is wrong.
 
 Each mutant lives in a forked child, whose functions get the mutated code. It ends in about ten minutes on two cores.
 """
@@ -405,10 +405,11 @@ def _start_worker(mutants: list[Mutant], judge_one: Callable[[Mutant], str], log
 def main() -> int:
     options = argparse.ArgumentParser()
     options.add_argument("--count", type=int, default=200)
+    options.add_argument("--start", type=int, default=0)
     options.add_argument("--only", default="", help="a part of a path")
     args = options.parse_args()
     mutants = [m for m in all_mutants() if args.only in str(m.file)]
-    chosen = mutants[:: max(1, len(mutants) // args.count)]
+    chosen = mutants[args.start :: max(1, len(mutants) // args.count)]
     probes = {name: find_probes(name) for name in (*DIALECTS, None)}
     baselines = {name: written(found) for name, found in probes.items()}
     for probe in (probe for found in probes.values() for probe in found):

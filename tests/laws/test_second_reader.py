@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import dragoman
-from dragoman.jsontypes import copy_json
+from dragoman.jsontypes import copy_json, dump_json, load_json
 from dragoman.notes import Note, Notes
 from tests.gaps import report
 from tests.laws.second.corpus import DIALECTS, TRIES, problems_of
@@ -141,6 +141,45 @@ def test_a_note_that_is_missing_is_noticed(to: str) -> None:
     assert is_noticed(to, body, tuple(note for note in notes if "logit_bias" not in note.where))
 
 
+def told(body: dict[str, Any], source: str, to: str, **changes: Any) -> list[str]:
+    """What is lost of a request if the target says other words than we write: old ones, and new ones in their place."""
+    made = dragoman.convert(body, source=source, to=to)
+    text = dump_json(made.body).decode()
+    for i, (old, new) in enumerate(changes.items()):
+        assert old in text, i
+        text = text.replace(old, new)
+    return lost_facts(source, to, "request", body, load_json(text.encode()), made.notes)
+
+
+def test_a_key_inside_a_turn_is_read_too() -> None:
+    """A list of parts is no value of its own: what no path reads in it must be there, or a note must name it."""
+    part = {"type": "text", "text": "hi", "mood": "sour"}
+    body = {"model": "m", "messages": [{"role": "user", "content": [part]}]}
+    assert told(body, "openai_chat", "openai_chat") == []
+    assert told(body, "openai_chat", "openai_chat", sour="sweet")
+    made = dragoman.convert(body, source="openai_chat", to="anthropic")
+    assert lost_facts("openai_chat", "anthropic", "request", body, made.body, made.notes) == []
+    assert lost_facts("openai_chat", "anthropic", "request", body, made.body, ())
+
+
+def test_the_type_of_a_picture_and_the_failure_of_a_call_are_facts() -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "gone", "is_error": True}
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": [{"type": "image", "source": source}]},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "look", "input": {}}]},
+            {"role": "user", "content": [result]},
+        ],
+    }
+    for to, mark in (("openai_chat", "[ERROR] "), ("openai_responses", "[ERROR] "), ("gemini", '"error":')):
+        assert told(body, "anthropic", to) == []
+        assert told(body, "anthropic", to, **{"image/png": "image/gif"})
+        assert told(body, "anthropic", to, **{mark: '"output":' if to == "gemini" else ""})
+
+
 def test_an_altered_turn_excuses_no_lost_text() -> None:
     body, notes = converted("anthropic")
     altered = Note("altered", "/messages/1/content", "said in another order", "/messages/1/parts")
@@ -202,6 +241,28 @@ def test_a_parallel_call_that_a_stream_loses_is_noticed(to: str) -> None:
     one = STREAM.replace((CHUNK % CALLS[-1]).encode(), b"")
     data = b"".join(dragoman.convert_stream([one], source="openai_chat", to=to))
     assert lost_facts("openai_chat", to, "reply", whole, assemble(to, data), notes)
+
+
+LEGACY = [
+    '{"role":"assistant","content":null,"function_call":{"name":"sky","arguments":""}}',
+    '{"function_call":{"arguments":"{\\"city\\":"}}',
+    '{"function_call":{"arguments":"\\"Oslo\\"}"}}',
+]
+
+
+def test_a_function_call_of_the_older_form_is_put_together() -> None:
+    whole = assemble("openai_chat", "".join(CHUNK % delta for delta in LEGACY).encode())
+    assert whole is not None
+    assert whole["choices"][0]["message"]["function_call"] == {"name": "sky", "arguments": '{"city":"Oslo"}'}
+
+
+def test_what_the_last_event_says_is_read_too() -> None:
+    events = [
+        {"type": "message_start", "message": {"id": "a", "role": "assistant", "content": []}},
+        {"type": "message_stop", "amazon-bedrock-invocationMetrics": {"invocationLatency": 1213}},
+    ]
+    data = "".join(f"data: {dump_json(event).decode()}\n\n" for event in events)
+    assert (assemble("anthropic", data.encode()) or {})["amazon-bedrock-invocationMetrics"]
 
 
 @pytest.mark.parametrize(

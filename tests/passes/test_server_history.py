@@ -81,6 +81,12 @@ TOLD: list[tuple[str, str, dict[str, Any], str | None]] = [
         "[web_search: https://ex.org]",
     ),
     (
+        "a search with several words",
+        "openai_responses",
+        {"type": "web_search_call", "action": {"type": "search", "query": "snow", "queries": ["snow", "ice"]}},
+        "[web_search: snow, ice]",
+    ),
+    (
         "files",
         "openai_responses",
         {"type": "file_search_call", "queries": ["a", "b"], "results": [{"filename": "f.txt", "text": "words"}]},

@@ -136,9 +136,9 @@ def _tell_web_search(body: JsonObject) -> str:
     action = body.get("action")
     if not isinstance(action, dict):
         return _call("web_search", None)
-    queries = action.get("queries")
-    asked = action.get("query") or (", ".join(map(str, queries)) if isinstance(queries, list) else None)
-    asked = asked or action.get("url") or action.get("pattern")
+    queries = action.get("queries")  # all of them; "query" is the first
+    asked = ", ".join(map(str, queries)) if isinstance(queries, list) else None
+    asked = asked or action.get("query") or action.get("url") or action.get("pattern")
     return _both(_call("web_search", asked), _result("web_search", action.get("sources")))
 
 

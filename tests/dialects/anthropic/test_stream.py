@@ -128,3 +128,12 @@ def test_free_text_of_a_call_goes_out_as_json() -> None:
     pieces = [f["delta"]["partial_json"] for f in frames(data) if f["type"] == "content_block_delta"]
     assert load_json("".join(pieces)) == {"input": 'print("a")\n'}
     assert "/choices/0/parts/0/arguments" in [note.canonical for note in notes]
+
+
+def test_what_the_last_event_says_is_kept() -> None:
+    """Bedrock tells in it how long it took."""
+    data, _ = written([ReplyStart(id="msg_1", model="m"), ReplyEnd(finishes=(Finish(reason="stop"),))])
+    end = b'data: {"type":"message_stop"}'
+    assert end in data
+    said = read(data.replace(end, b'data: {"type":"message_stop","metrics":{"latency":1213}}'))
+    assert said.extras["anthropic"] == {"metrics": {"latency": 1213}}

@@ -13,7 +13,7 @@ from tests.laws.second.reader import CALLS, Fact, Facts, What, read_facts
 TURN = re.compile(r"/(messages|contents|choices|candidates|output|input)(/\d+(/(content|message|parts))*)?")
 CONTAINED = ("text", "thought")  # may be joined with others of their kind
 JSON_TEXT = ("result",)
-SHARED = (*CONTAINED, *JSON_TEXT, "effort", "show", "citation")  # several of them may be said by one
+SHARED = (*CONTAINED, *JSON_TEXT, "effort", "show", "citation", "told")  # several of them may be said by one
 
 
 def lost_facts(source: str, to: str, what: What, body: Any, made: Any, notes: Iterable[Note]) -> list[str]:
@@ -31,8 +31,10 @@ def lost_facts(source: str, to: str, what: What, body: Any, made: Any, notes: It
 
 
 def _can_say(dialect: str, what: What, fact: Fact) -> bool:
-    """A word for "there are calls" is wanted only of dialects that have it, one for "other" of none. For sums see
-    `wrong_sums`."""
+    """A word for "there are calls" is wanted only of dialects that have it, one for "other" of none. Ollama finds out
+    what a picture is. For sums see `wrong_sums`."""
+    if fact.kind == "media_type":
+        return dialect != "ollama"
     if (fact.kind, fact.value) == ("finish", "call"):
         return dialect in CALLS
     return fact.kind != "usage total" and (fact.kind, fact.value) != ("finish", "other")
@@ -74,6 +76,8 @@ def _missing(known: list[Fact], there: Facts) -> list[Fact]:
     missing = []
     for fact in known:
         same = next((other for other in left.get(fact.kind, ()) if _is_same(fact, other)), None)
+        if fact.kind == "told":  # what a tool of the source's own server did: other targets get it as text
+            same = same or next((other for other in left.get("text", ()) if fact.value.strip() in other.value), None)
         if same is None and fact.kind == "text" and any(fact.value.strip() in o.value for o in left.get("text", ())):
             missing.append(fact._replace(kind="moved"))  # it is there, and another one says it
         elif same is None:

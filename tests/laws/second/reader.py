@@ -6,6 +6,7 @@ target, or a note must name it, or the table says why it may go (`silent`).
 """
 
 import json
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,10 @@ DETAILS = {
     "input": ("prompt_tokens", "prompt_tokens_details", "cached_tokens"),
     "output": ("completion_tokens", "completion_tokens_details", "reasoning_tokens"),
 }
-SAME = {"free_arguments": "arguments"}
+SAME = {"free_arguments": "arguments", "json_text": "text", "error": "failed"}
+MEDIA_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg", "audio/mp3": "audio/mpeg", "audio/x-wav": "audio/wav"}
+WHOLE_LISTS = ("arguments", "free_arguments")
+WHOLE = (*WHOLE_LISTS, "json_text", "schema", "output_schema", "result")  # kinds whose values may be JSON of any form
 TYPES = ("", "string", "number", "integer", "boolean", "array", "object")  # Google's numbers of types
 
 
@@ -71,14 +75,14 @@ def read_facts(dialect: str, what: What, body: Any, *, source: bool = False) -> 
     covered: set[Place] = set()
     names: dict[Any, str] = {}  # call id -> name
     for kind, paths in table.items():
-        if kind in SPECIAL or (kind.endswith("~") and not source):
+        if kind in SPECIAL or (kind.endswith("~") and not source) or (kind.endswith("^") and source):
             continue
-        kind = kind.removesuffix("~")
+        kind = kind.rstrip("~^")
         for path in paths:
             for found in find(body, path):
                 if kind == "call":
                     names |= {found.known[key]: str(found.value) for key in IDS if key in found.known}
-                covered.update((found.place, *found.read))
+                covered.update((found.place, *found.read) if _is_read(kind, found.value) else found.read)
                 known += _make(dialect, kind, found.value, found.known, names, found.place)
     if any(fact.kind == "tool_choice" and fact.value not in ("required", "none") for fact in known):
         known = [fact for fact in known if (fact.kind, fact.value) != ("tool_choice", "required")]  # the name says it
@@ -96,6 +100,13 @@ def read_facts(dialect: str, what: What, body: Any, *, source: bool = False) -> 
     return Facts(known, others)
 
 
+def _is_read(kind: str, value: Any) -> bool:
+    """A list or an object is read as a whole only where it is a value of its own. Else other paths read its parts."""
+    if isinstance(value, list):
+        return kind in WHOLE_LISTS
+    return not isinstance(value, dict) or kind in WHOLE
+
+
 def _key(place: Place) -> str | int:
     return next((step for step in reversed(place) if isinstance(step, str)), "")
 
@@ -109,7 +120,7 @@ def _make(
 ) -> Iterator[Fact]:
     about = ""
     match kind:
-        case "text":
+        case "text" | "json_text":
             about = _speaker(known, place)
         case "call":
             about = str(value)
@@ -140,9 +151,26 @@ def _name(known: dict[str, Any], names: dict[Any, str]) -> str:
 def _values(dialect: str, kind: str, value: Any) -> Iterator[Any]:
     """The value of a fact in words that are no dialect's own. None of it if there is nothing to say."""
     match kind:
+        case "json_text":
+            yield from (str(leaf) for _, leaf in leaves(value)) if isinstance(value, dict) else ()
         case "text" | "thought" | "tool" | "call" | "description" | "id" | "model" | "citation" | "stopped_by":
             if isinstance(value, str) and value.strip():
                 yield value
+        case "told":
+            yield from (line for line in str(value).split("\n") if line.strip())
+        case "error":
+            if value:
+                yield True
+        case "detail":
+            if value != "auto":
+                yield str(value).removeprefix("MEDIA_RESOLUTION_").lower()
+        case "failed":
+            if value is True or (isinstance(value, str) and value.startswith("[ERROR]")):
+                yield True
+        case "media_type":
+            plain = str(value).partition("base64,")[0].removeprefix("data:").partition(";")[0]
+            if plain in MEDIA_TYPES or re.fullmatch(r"\w+/[\w.+-]+", plain):
+                yield MEDIA_TYPES.get(plain, plain)
         case "arguments":
             yield _json(value) or {}
         case "free_arguments":

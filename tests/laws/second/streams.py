@@ -53,6 +53,11 @@ def read_chat(chunks: list[Body]) -> Body | None:
     return reply
 
 
+# What comes in pieces, or once more with every piece. All else that a piece of a message says is there as a whole.
+IN_PIECES = ("role", "content", "refusal", "reasoning_content", "reasoning", "audio", "reasoning_details", "images")
+IN_PIECES += ("annotations", "tool_calls", "function_call")
+
+
 def _add_chat(choice: Body, piece: Body) -> None:
     message, delta = choice["message"], piece.get("delta") or {}
     for key in ("content", "refusal", "reasoning_content", "reasoning"):
@@ -61,6 +66,7 @@ def _add_chat(choice: Body, piece: Body) -> None:
             message[key] = _blocks(message.get(key)) + _blocks(said)
         else:
             _add(message, key, said)
+    message |= {key: value for key, value in delta.items() if key not in IN_PIECES and value}
     for key in ("data", "transcript"):
         if (delta.get("audio") or {}).get(key):
             _add(message.setdefault("audio", {}), key, delta["audio"][key])
@@ -71,6 +77,10 @@ def _add_chat(choice: Body, piece: Body) -> None:
                 _add(held[-1], key, detail.get(key))
         else:
             held.append(dict(detail))
+    if delta.get("function_call"):
+        held_call = message.setdefault("function_call", {})
+        held_call.setdefault("name", delta["function_call"].get("name"))
+        _add(held_call, "arguments", delta["function_call"].get("arguments"))
     message.setdefault("images", []).extend(delta.get("images") or ())
     message.setdefault("annotations", []).extend(delta.get("annotations") or ())
     for tokens in ((piece.get("logprobs") or {}).get("content") or (),):
@@ -80,7 +90,7 @@ def _add_chat(choice: Body, piece: Body) -> None:
     for call in delta.get("tool_calls") or ():
         calls = message.setdefault("calls", {})
         held = calls.setdefault(call.get("index", len(calls)), {})
-        held |= {key: call[key] for key in ("id", "type") if call.get(key)}
+        held |= {key: call[key] for key in call if key not in ("function", "custom", "index") and call[key]}
         for kind, key in (("function", "arguments"), ("custom", "input")):
             said = call.get(kind) or {}
             if said:
@@ -146,6 +156,7 @@ def read_anthropic(events: list[Body]) -> Body | None:
             case "error":
                 return None
             case "message_stop":
+                reply |= {key: value for key, value in event.items() if key != "type"}
                 break
             case "message_start":
                 reply = {key: value for key, value in event["message"].items() if key != "content"}
@@ -175,6 +186,9 @@ def _is_json(text: str) -> bool:
     return True
 
 
+IN_DELTAS = ("type", "text", "thinking", "partial_json", "signature", "citation")
+
+
 def _add_anthropic(block: Body, delta: Body) -> None:
     for kind, key in (
         ("text", "text"),
@@ -185,6 +199,7 @@ def _add_anthropic(block: Body, delta: Body) -> None:
         _add(block, key, delta.get(kind))
     if delta.get("citation"):
         block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+    block |= {key: value for key, value in delta.items() if key not in IN_DELTAS}
 
 
 def read_gemini(chunks: list[Body]) -> Body | None:

@@ -174,6 +174,7 @@ class StreamDecoder(StreamMarks):
             case "message_delta":
                 self._finish_message(body)
             case "message_stop":
+                self._keep_rest(body)  # Bedrock says how long it took
                 self._end(events)
             case "message" if not self._started:
                 # Vertex may send the whole message in one frame of the stream.
@@ -316,9 +317,11 @@ class StreamDecoder(StreamMarks):
         if finish is not None:
             self._finish = finish
             self.irregular = self.irregular or (self._called and finish.reason == "stop")
-        body.pop("type", None)
         body.pop("delta", None)
-        said = {key: value for key, value in {**body, **delta}.items() if value is not None}
+        self._keep_rest({**body, **delta})
+
+    def _keep_rest(self, body: JsonObject) -> None:
+        said = {key: value for key, value in body.items() if value is not None and key != "type"}
         if said:
             self._extras = merge_extras(self._extras, {NAME: said})
 

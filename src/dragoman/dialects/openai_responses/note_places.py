@@ -210,7 +210,7 @@ def _in_thought(group: Group, part: Reasoning, rest: Place) -> Place:
         return ("encrypted_content",)
     if rest[:2] == ("extras", NAME) and rest[2:3] != ("part",):
         return look_up({}, rest, NAME)
-    if place == "none":
+    if place == "none" or (not rest and part.seal is not None):  # the item, with its seal
         return ()
     before = [other for _, other in group[: group.index(next(pair for pair in group if pair[1] is part))]]
     number = sum(isinstance(other, Reasoning) and place_of(other) == place for other in before)
