@@ -54,8 +54,8 @@ def read_chat(chunks: list[Body]) -> Body | None:
 
 
 # What comes in pieces, or once more with every piece. All else that a piece of a message says is there as a whole.
-IN_PIECES = ("role", "content", "refusal", "reasoning_content", "reasoning", "audio", "reasoning_details", "images")
-IN_PIECES += ("annotations", "tool_calls", "function_call")
+IN_PIECES = {"role", "content", "refusal", "reasoning_content", "reasoning", "audio", "reasoning_details"}
+IN_PIECES |= {"images", "annotations", "tool_calls", "function_call"}
 
 
 def _add_chat(choice: Body, piece: Body) -> None:
