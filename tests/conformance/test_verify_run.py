@@ -15,6 +15,7 @@ from dragoman.conformance.runner_targets import VerifyTarget, configured_targets
 from dragoman.conformance.runner_wire import LiveSender
 from dragoman.conformance.scenario import Scenario, load_scenarios
 from dragoman.conformance.verification import KEY, scripted_targets, verify_scripted
+from dragoman.dialects import _tools
 from dragoman.errors import ConfigError
 from dragoman.model.messages import Image, Part, ToolResult
 from dragoman.model.request import Request, Tool
@@ -24,6 +25,12 @@ from dragoman.upstream.keys import Secret, origin_of
 
 BY_NAME = {scenario.name: scenario for scenario in load_scenarios()}
 PATIENT = VerifyOptions(timeout_s=30.0)
+
+
+def swap_tool_encoder(monkeypatch: pytest.MonkeyPatch, encode: Any) -> None:
+    """Scenarios send the same tools again and again, so the tools that were written before must be forgotten too."""
+    monkeypatch.setattr(anthropic_request, "encode_tool", encode)
+    monkeypatch.setattr(_tools, "_written", {})
 
 
 def pick(*names: str) -> tuple[Scenario, ...]:
@@ -72,7 +79,7 @@ def test_a_broken_converter_turns_cells_red(monkeypatch: pytest.MonkeyPatch) -> 
     def broken(tool: Tool, *more: Any) -> Any:
         return {**whole(tool, *more), "input_schema": {}}
 
-    monkeypatch.setattr(anthropic_request, "encode_tool", broken)
+    swap_tool_encoder(monkeypatch, broken)
     run, _ = play("anthropic", "basic", "tool_bare", "tool_trip")
     assert [run.cells["anthropic", name].outcome for name in ("basic", "tool_bare", "tool_trip")] == [
         "PASS",
@@ -89,7 +96,7 @@ def test_a_converter_that_raises_is_a_red_cell(monkeypatch: pytest.MonkeyPatch) 
     def broken(*more: Any) -> Any:
         raise RuntimeError("lost my way")
 
-    monkeypatch.setattr(anthropic_request, "encode_tool", broken)
+    swap_tool_encoder(monkeypatch, broken)
     run, _ = play("anthropic", "tool_bare")
     assert only(run).words == "whole: RuntimeError: lost my way"
 
@@ -253,10 +260,11 @@ def test_a_provider_is_asked_over_its_models_dialect_or_over_those_asked_for(tmp
     assert [t.name for t in both if t.kind == "openai"] == ["openai (openai_chat)", "openai (openai_responses)"]
 
 
-def test_an_unreachable_server_is_grey() -> None:
-    targets = url_targets("http://127.0.0.1:9", ["ollama"], model="m")
-    run = asyncio.run(verify(targets, pick("basic"), PATIENT))
-    assert only(run).outcome == "SKIP"
+@pytest.mark.parametrize(("named", "outcome"), [(True, "FAIL"), (False, "SKIP")])
+def test_an_unreachable_server_is_red_if_it_was_named_and_else_grey(named: bool, outcome: str) -> None:
+    (target,) = url_targets("http://127.0.0.1:9", ["ollama"], model="m")
+    run = asyncio.run(verify([replace(target, named=named)], pick("basic"), PATIENT))
+    assert only(run).outcome == outcome
     assert "not reachable" in only(run).words
 
 
@@ -333,7 +341,7 @@ def test_what_was_not_recorded_is_grey_and_what_changed_is_said(
 
     asyncio.run(keep())
     whole: Any = anthropic_request.encode_tool
-    monkeypatch.setattr(anthropic_request, "encode_tool", lambda *more: {**whole(*more), "description": "another"})
+    swap_tool_encoder(monkeypatch, lambda *more: {**whole(*more), "description": "another"})
     targets = recorded_targets(tmp_path)
     run = asyncio.run(verify(targets, pick("tool_bare", "basic"), PATIENT, line=RecordedSender(tmp_path)))
     assert run.cells["anthropic", "basic"].words == "this was not recorded"

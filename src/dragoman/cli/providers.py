@@ -78,6 +78,8 @@ LABELS: dict[str, str] = {
     "words": "only",
     "forced_word": "says required",
     "off": "thinking off is",
+    "on": "thinking on is",
+    "reasoning_words": "of thinking",
     "spelling": "spelling",
     "omit_neutral": "neutral values",
     "nulls": "nulls",
