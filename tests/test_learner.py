@@ -225,11 +225,11 @@ RECORDED: dict[str, str | None] = {
     "'minimal' is not supported with the": "the nearest effort",
     "does not support 'developer' with this model": "developer said as system",
     "Logprobs are not enabled for this model": "without Logprobs",
-    "unknown variant `image_url`": None,
+    "unknown variant `image_url`": "what it cannot see told in words",
     "unknown variant `file`": None,
     "unknown variant `video_url`": None,
     "does not support assistant message prefill": "a last word of the user",
-    "does not support image modality": None,
+    "does not support image modality": "what it cannot see told in words",
     "does not support function 'function_image_chat'": None,
     "For 'integer' type, property 'minimum' is not supported": None,  # a schema: the passes know Anthropic's
 }

@@ -199,9 +199,8 @@ class Faultline:
         seen.left.set()
 
     def close(self) -> None:
-        self._server.close()
-
         async def end() -> None:
+            self._server.close()  # in its own loop: a connection that ends at this moment would be a race
             mine = asyncio.current_task()
             others = [task for task in asyncio.all_tasks() if task is not mine]
             for task in others:

@@ -18,16 +18,17 @@ from dragoman.dialects import find_dialect
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.fold import fold
 from dragoman.model.messages import Text, ToolCall
-from dragoman.model.reply import Reply
+from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.notes import Notes
 from dragoman.testing.checkers import check_stream
 from dragoman.wire import WireReply
 from tests.gateway.house import KINDS, Faultline, House, faultline, open_house, say, stream, upstream
-from tests.gateway.web import post
+from tests.gateway.web import Got, post
 
 Json = dict[str, Any]
 Bend = Callable[[list[Json]], list[Json]]
 MODEL = "far-model"
+WORDS = "all that was said"
 PARIS, ROME = '{"city":"Paris"}', '{"city":"Rome"}'
 
 
@@ -420,14 +421,17 @@ class Row:
 
     def ask(self, server: str, client: str, *, streamed: bool = True, **more: Any) -> bytes:
         """What a client gets that asks this server."""
+        got = self.send(server, client, streamed=streamed, **more)
+        assert got.status == 200, got.text
+        return b"".join(line for line in got.body.splitlines(True) if not line.startswith(NOTES))
+
+    def send(self, server: str, client: str, *, streamed: bool, **more: Any) -> Got:
         path, body = PATHS[client].replace(MODEL, f"{server}-model"), {**BODIES[client], **more}
         if "model" in body:
             body |= {"model": f"{server}-model", "stream": streamed}
         elif not streamed:
             path = path.replace("streamGenerateContent?alt=sse", "generateContent")
-        got = post(self.house.url, path, body)
-        assert got.status == 200, got.text
-        return b"".join(line for line in got.body.splitlines(True) if not line.startswith(NOTES))
+        return post(self.house.url, path, body)
 
 
 PACE_S = 0.0005  # so that the gateway reads most pieces one by one; all must hold if it does not
@@ -589,6 +593,28 @@ def test_a_bent_whole_answer_is_mended_too(dialect: str, row: Row) -> None:
         row.lines[dialect].scripts = [say(200, dump_json(body))]
         got = load_json(row.ask(dialect, dialect, streamed=False))
         assert shape(got) == shape(legal), name
+
+
+@pytest.mark.parametrize("dialect", LEGAL)
+def test_a_whole_answer_without_calls_is_never_emptied(dialect: str, row: Row) -> None:
+    reply = Reply(id="r1", model="m", choices=(Choice(parts=(Text(text=WORDS),), finish=Finish(reason="stop")),))
+    legal = load_json(dump_json(find_dialect(dialect).encode_reply(reply, Notes()).body))
+    for place, body in copies_without_a_key(legal):
+        if WORDS in str(body):
+            row.lines[dialect].scripts = [say(200, dump_json(body))]
+            got = row.send(dialect, dialect, streamed=False)
+            assert WORDS in got.text if got.status == 200 else "cannot be read" in got.text, place
+
+
+def copies_without_a_key(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        if isinstance(value, dict):
+            yield f"{place}/{key}", {name: more for name, more in value.items() if name != key}
+        for inner, copy in copies_without_a_key(item, f"{place}/{key}"):
+            changed = value.copy()
+            changed[key] = copy
+            yield inner, changed
 
 
 def shape(value: Any) -> Any:

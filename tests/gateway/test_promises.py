@@ -24,6 +24,7 @@ from dragoman.dialects._base import Door
 from dragoman.errors import DragomanError
 from dragoman.gateway.process.reload import reload
 from dragoman.gateway.process.startup import ServeOptions, settle
+from dragoman.gateway.routes import admin
 from dragoman.gateway.routes.table import Route, RouteTable, all_routes
 from dragoman.testing import Provider, faults, serve
 from dragoman.upstream.keys import Secret
@@ -80,9 +81,11 @@ def test_p2_a_key_leaves_only_towards_its_own_host() -> None:
 
 
 def test_p4_every_route_has_a_class_and_one_without_does_not_start() -> None:
-    assert {route.access for route in all_routes()} == {"public", "client", "admin"}
-    public = {route.door.path for route in all_routes() if route.access == "public"}
-    assert public == {"/", "/health", "/healthz", "/readyz"}
+    routes = (*all_routes(), *admin.make_routes())
+    assert {route.access for route in routes} == {"public", "client", "admin"}
+    public = {route.door.path for route in routes if route.access == "public"}
+    page = {"/console", r"/console/(?P<file>[\w.-]+)", "/console/session"}  # files of ours, and the form of the login
+    assert public == {"/", "/health", "/healthz", "/readyz"} | page
     with pytest.raises(DragomanError):
         RouteTable((Route(method="GET", door=Door(path="/new"), dialect=find_dialect("ollama"), access=""),))  # type: ignore[arg-type]
 

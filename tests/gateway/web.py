@@ -45,6 +45,16 @@ def send(url: str, method: str, path: str, body: Any = None, headers: dict[str, 
         connection.close()
 
 
+def status_of(url: str, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> int:
+    """The status alone: a stream that never ends is not read."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=NEVER_S)
+    try:
+        connection.request(method, path, body, {"content-type": "application/json", **headers})
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
 def post(url: str, path: str, body: Any, headers: dict[str, str] | None = None) -> Got:
     return send(url, "POST", path, body, headers)
 

@@ -8,10 +8,14 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from dragoman.convert import Converted, convert, convert_reply, convert_stream
+from dragoman.errors import DragomanError
 from dragoman.framing.sse import SseDecoder
 from dragoman.jsontypes import check_keys, dump_json
+from dragoman.model.messages import ToolCall
+from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.model.request import CustomTool, Tool
 from dragoman.notes import Notes
+from dragoman.reasoning_state.envelope import DEFAULT_KEY, CarriedState, wrap_state
 from tests.laws import near_misses
 from tests.laws.near_misses import DIALECTS
 from tests.laws.snapshot.ways import DOORS, answer_request, read_request, send_request
@@ -28,14 +32,21 @@ SERVERS = (
     ),
     *("ollama/llama-3", "vllm/llama-3", "deepseek/deepseek-chat", "mistral/mistral-medium", "moonshot/kimi-k2"),
 )
+CALL = ToolCall(id="call_1", name="f", arguments='{"input":"free text"}')
+FREEFORM = Reply(id="r", model="m", choices=(Choice(parts=(CALL,), finish=Finish(reason="tool_call")),))
+# A client put an opaque value of ours where none belongs (CLIENTS 16).
+SEALED = wrap_state(CarriedState(), DEFAULT_KEY)
+CALLED = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
+RESULT = {"functionResponse": {"name": "f", "response": {}}, "thoughtSignature": SEALED}
+ODD_PLACE = {"contents": [{"role": "user", "parts": [{"text": "q"}]}, CALLED, {"role": "user", "parts": [RESULT]}]}
 PATHS = {**DOORS, "gemini": "/v1beta/models/m:generateContent"}
 
 
-def outcome(run: Try) -> str:
-    """What comes out, or what is raised."""
+def outcome(run: Try, raises: type[Exception] = DragomanError) -> str:
+    """What comes out, or what is raised. Our own code raises errors of its own kind; a mutant may raise anything."""
     try:
         return repr(run())
-    except Exception as error:
+    except raises as error:
         return f"{type(error).__name__}: {error}"
 
 
@@ -75,6 +86,7 @@ def send_requests(name: str) -> Iterator[Try]:
     several = near_misses.dump({"model": "m", "n": 2} | near_misses.REQUESTS["openai_chat"])
     own = [read_request(name, body, PATHS[name]) for name in DIALECTS for body in marked(name)]
     own.append(read_request("openai_chat", several))
+    own.append(read_request("gemini", near_misses.dump(ODD_PLACE), PATHS["gemini"]))
     for i, server in enumerate(SERVERS):
         yield from (partial(send_request, one, server) for one in (*asked[i % 3 :: 3], *own))
 
@@ -131,7 +143,7 @@ def undo_answers(name: str) -> Iterator[Try]:
     for talk in (usual, replace(usual, tools=odd), replace(usual, tools=(CustomTool(name="f"),))):
         asked = read_request("canonical", dump_json(talk))
         for server in ("openai/gpt-4o", "mistral/mistral-medium"):
-            yield from (partial(answer_request, asked, server, answer) for answer in near_misses.answers())
+            yield from (partial(answer_request, asked, server, answer) for answer in (*near_misses.answers(), FREEFORM))
 
 
 def check_bodies(name: str) -> Iterator[Try]:

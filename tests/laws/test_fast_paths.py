@@ -24,8 +24,6 @@ from dragoman.jsontypes import dump_json
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
-from dragoman.notes import Notes
-from dragoman.upstream.read_reply import decode_whole
 from tests.laws import strategies, wide
 from tests.laws.bending import bend, bend_stream
 from tests.laws.fast_paths import IN_OTHER_BYTES, Mutant, broken, find_mutants, names, without
@@ -117,6 +115,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "known tools": ("send requests any",),
     "no side field": ("send requests any",),
     "no state brought back": (),
+    "nothing kept": (),
     "known turns": (),
     "said again": (),
     "tools again": (),
@@ -125,7 +124,6 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "plain spelling": ("check bodies any",),
     "end words": (),
     "own bytes": (),
-    "own reply": (),
 }
 
 
@@ -281,21 +279,6 @@ def test_the_end_of_a_stream_is_found_with_and_without_its_words(frames: list[by
         assert until_end(data, there) == fast
 
 
-@needs_corpus
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_of_a_reply_that_goes_back_as_it_is_the_head_and_the_usage_are_read(dialect: str) -> None:
-    for case in talks(dialect)[::EVERY]:
-        raw = case.read("reply.json")
-        if raw is None or case.failed:
-            continue
-        there = find_dialect(dialect)
-        read = partial(decode_whole, {"content-type": "application/json"}, raw, there, Notes(), as_is=True)
-        fast, _ = read()
-        with without("own reply"):
-            slow, _ = read()
-        assert (fast.id, fast.model, fast.usage) == (slow.id, slow.model, slow.usage), case.name
-
-
 # ---------------------------------------------------------------- the law would notice
 
 # Conditions that never decide alone, and why they are there.
@@ -322,7 +305,7 @@ def is_noticed(mutant: Mutant, shown_by: tuple[str, ...]) -> bool:
 def is_noticed_by(mutant: Mutant, probe: str, step: int) -> bool:
     expected = zip(tries_of(probe)[::step], expect(probe, step), strict=True)
     with broken(mutant):
-        return any(outcome(run) != was for run, was in expected)
+        return any(outcome(run, raises=Exception) != was for run, was in expected)
 
 
 TRIED = sorted(name for name in FAST_PATHS.keys() - IN_OTHER_BYTES if FAST_PATHS[name])

@@ -84,7 +84,7 @@ def reply_for(dialect: str) -> Reply:
         model="m",
         created=1_700_000_000,
         choices=(Choice(parts=parts, finish=Finish(reason="tool_call")),),
-        usage=Usage(input=10, cache_read=4, output=6, reasoning=3),
+        usage=Usage(input=10, cache_read=4, cache_write=2, output=6, reasoning=3),
     )
 
 

@@ -1,7 +1,7 @@
 """Tools, calls and results: code that several dialects share."""
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar, assert_never
+from typing import TypeAlias, TypeVar, assert_never
 
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import JsonObject, load_json
@@ -33,16 +33,15 @@ def encode_any_tool(
 
 
 MOST_LISTS = 100
-_seen: dict[tuple[str, int], int] = {}  # lists of tools by dialect and identity, with their lengths
-_written: dict[tuple[str, int], tuple[tuple[AnyTool, ...], list[JsonObject]]] = {}
+EncodeTool: TypeAlias = Callable[[AnyTool, At, Notes], JsonObject | None]
+_seen: dict[tuple[EncodeTool, int], int] = {}  # lists of tools by encoder and identity, with their lengths
+_written: dict[tuple[EncodeTool, int], tuple[tuple[AnyTool, ...], list[JsonObject]]] = {}
 
 
-def encode_each_tool(
-    tools: tuple[AnyTool, ...], dialect: str, encode: Callable[[AnyTool, At, Notes], JsonObject | None], notes: Notes
-) -> list[JsonObject]:
+def encode_each_tool(tools: tuple[AnyTool, ...], encode: EncodeTool, notes: Notes) -> list[JsonObject]:
     """Encode all tools that the dialect can say. A list that comes again as the same object, because an agent sends the
     same tools with every turn, is remembered if it has no notes, and only where the result is sent and not changed."""
-    key = (dialect, id(tools))
+    key = (encode, id(tools))
     known = _written.get(key) if notes.sends else None
     if known is not None and known[0] is tools:  # fast path: tools again
         return list(known[1])
@@ -54,7 +53,7 @@ def encode_each_tool(
     return kept
 
 
-def _remember(key: tuple[str, int], tools: tuple[AnyTool, ...], encoded: list[JsonObject]) -> None:
+def _remember(key: tuple[EncodeTool, int], tools: tuple[AnyTool, ...], encoded: list[JsonObject]) -> None:
     """From the second time on: most lists never come again as the same object."""
     if _seen.get(key) != len(tools):
         if len(_seen) >= 10 * MOST_LISTS:

@@ -23,7 +23,7 @@ async def recall_turns(scope: Scope, client_request: ClientRequest) -> ClientReq
     """The request with the reasoning state of its turns, which its client did not bring back."""
     request, store = client_request.request, scope.gateway.state_store
     scope.conversation = read_conversation(request, by_id=scope.dialect.repeats_call_ids)
-    if not scope.conversation.turns or store.is_empty():  # fast path: no thoughts
+    if not scope.conversation.turns or store.is_empty():  # fast path: nothing kept
         return client_request
     restored = await asyncio.to_thread(_restore, store, scope.http.key_id, request, scope.conversation)
     return client_request if restored is request else replace(client_request, request=restored, same_wire=False)

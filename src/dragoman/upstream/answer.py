@@ -308,9 +308,7 @@ class UpstreamAnswer:
             return
         self.as_is = self.as_is and not job.stream and is_document(raw, self.dialect) is not False
         large = is_large(raw)
-        reply, whole = await off_loop(
-            large, decode_whole, opened.headers, raw, self.dialect, self.notes, as_is=self.as_is
-        )
+        reply, whole = await off_loop(large, decode_whole, opened.headers, raw, self.dialect, self.notes)
         self.raw, self.as_is = raw, self.as_is and whole
         if job.stream:
             self._reader = reader = self.call.open_reader()

@@ -63,19 +63,8 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-# Members of Chat and Ollama messages with reasoning state, which is kept for clients that do not bring it back.
-THOUGHTS = (b'"reasoning_content"', b'"reasoning"', b'"reasoning_details"', b'"thinking"', b'"thought_signature"')
-
-
-# Words of a reply with calls: those are read in full, because their ids and their end may have to be mended.
-CALLS = (b'"tool_calls"', b'"function_call"', b'"tool_use"', b'"functionCall"')
-
-
-def decode_whole(
-    headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes, *, as_is: bool
-) -> tuple[Reply, bool]:
-    """A whole answer, and whether its calls were whole. Some servers stream it although no stream was asked for.
-    `as_is`: the client gets its bytes."""
+def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes) -> tuple[Reply, bool]:
+    """A whole answer, and whether its calls were whole. Some servers stream it although no stream was asked for."""
     try:
         if is_document(raw, dialect) is False:
             reader = StreamReader(dialect, notes)
@@ -85,10 +74,6 @@ def decode_whole(
         body = load_json(raw)
         if _is_error(body, dialect):
             raise UpstreamError(dialect.decode_failure(WireReply(body=body, headers=headers)))
-        if (
-            as_is and not dialect.stores_replies and not any(word in raw for word in (*THOUGHTS, *CALLS))
-        ):  # fast path: own reply
-            body = _without_content(body, dialect)  # a reply that is stored needs its content
         return read_checked_reply(dialect, WireReply(body=body, headers=headers), notes)
     except (DecodeError, RecursionError) as error:
         raise UpstreamError(unreadable(error)) from error
@@ -99,14 +84,6 @@ def _is_error(body: Json, dialect: Dialect) -> bool:
     if type(body) is list and body:
         body = body[0]
     return type(body) is dict and bool(body.get("error")) and not any(key in body for key in dialect.reply_keys)
-
-
-def _without_content(body: Json, dialect: Dialect) -> Json:
-    """The client gets the bytes as they are. We only need the head, the usage and the finish."""
-    for key in dialect.reply_keys:
-        if type(body) is dict and type(body.get(key)) is list and body[key]:
-            body[key] = []
-    return body
 
 
 def fold_events(events: list[Event]) -> Reply:

@@ -144,6 +144,7 @@ def answer_request(asked: ClientRequest, target: str, reply: Reply) -> tuple[obj
     way, events = made.way_back, list(unfold(reply))
     if way is None:
         return reply, events
+    made.notes.begin("reply", find_dialect("canonical").locate_reply, reply)
     return way.reply(reply), way.open_stream().feed(events), _spell(made.notes)
 
 

@@ -297,7 +297,7 @@ def encode_message(message: Message, at: At, notes: Notes) -> JsonObject:
 
 
 def _encode_tools(tools: tuple[AnyTool, ...], notes: Notes) -> list[JsonObject]:
-    return encode_each_tool(tools, NAME, encode_tool, notes)
+    return encode_each_tool(tools, encode_tool, notes)
 
 
 def encode_tool(tool: AnyTool, at: At, notes: Notes) -> JsonObject | None:

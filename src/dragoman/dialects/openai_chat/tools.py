@@ -164,7 +164,7 @@ def encode_tools(body: JsonObject, request: Request, notes: Notes) -> None:
     if request.tools is None:
         return
     at: At = (ROOT, "tools")
-    tools = encode_each_tool(request.tools, NAME, encode_tool, notes)
+    tools = encode_each_tool(request.tools, encode_tool, notes)
     how = spelled(request.extras, NAME, "~tools")
     if how in ("empty tools", "empty functions") and not request.tools:
         body[how.removeprefix("empty ")] = []

@@ -43,6 +43,8 @@ END_WORDS = ("stop", "length", "tool_calls", "content_filter", "function_call") 
 
 def is_wrong_end(word: object, *, called: bool) -> bool:
     """Whether clients misread this finish: `stop` behind a call, or another word for what OpenAI has a word for."""
+    if not isinstance(word, str):
+        return False
     return (called and word == "stop") or (word not in END_WORDS and word in FINISHES)
 
 

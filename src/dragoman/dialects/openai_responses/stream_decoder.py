@@ -240,7 +240,9 @@ class StreamDecoder(StreamMarks):
         if not self._started:
             self._start({}, events)
         added = need_object(body.get("item"))
-        if not added.get("call_id" if added.get("type") in CALLS else "id") or not all(it.done for it in self._opened):
+        kind = added.get("type")
+        is_call = isinstance(kind, str) and kind in CALLS
+        if not added.get("call_id" if is_call else "id") or not all(it.done for it in self._opened):
             self.irregular = True
         item = _Item(added, self._previous)
         item.reserved = self._next_slot()
