@@ -35,7 +35,6 @@ OURS = {
     "conformance/record.py": "words that a recording hides",
     "conformance/scenario_checks.py": "scenarios that the user runs",
     "gateway/config/load.py": "words of our own errors",
-    "accounts/grants.py": "globs of an admin or an identity provider; see test_a_glob_is_not_slow",
     "testing/rules.py": "rules of the strict checkers",
     "demo/tool_calls.py": "names of tools, escaped",
 }
