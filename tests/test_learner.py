@@ -334,6 +334,46 @@ def test_case_12_a_spoilt_signature_is_taken_off() -> None:
     assert parts_of(lesson.request, ToolCall)[0].seal.value == "skip_thought_signature_validator"
 
 
+UNREAD = {
+    "anthropic": ("claude-sonnet-4-5", "messages.1.content.0: Invalid `signature` in `thinking` block"),
+    "anthropic redacted": ("claude-sonnet-4-5", "messages.1.content.0: Invalid `data` in `redacted_thinking` block"),
+    "openai_responses": (
+        "gpt-5",
+        "The encrypted content gAAA... could not be verified. Reason: Encrypted content organization_id did not match.",
+    ),
+    "openai_responses gone": (
+        "gpt-5",
+        "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false.",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", UNREAD)
+def test_case_9_thoughts_that_the_server_cannot_read_do_not_end_the_conversation(row: str) -> None:
+    """First those of earlier turns, then those of the turn at hand; a loop without its thought is one without any."""
+    dialect, (model, message) = row.split()[0], UNREAD[row]
+    profile = profile_for({"openai_responses": "openai"}.get(dialect, dialect), model, dialect=dialect)
+    form = "encrypted" if dialect == "openai_responses" else "signature"
+    old, new = (Reasoning(text=name, seal=Seal(origin=dialect, value=name, form=form)) for name in ("old", "new"))
+    request = talk(
+        user("q"), assistant(old, Text(text="ho")), user("more"), assistant(new, call("a")), user(result("a")),
+        reasoning=ReasoningSetting(mode="on", budget=2048),
+    )  # fmt: skip
+    once = learn(refusal(message), request, profile, Notes())
+    assert once is not None
+    assert parts_of(once.request, Reasoning) == [new]
+    assert once.remember == {}, "a lesson about this conversation, not about the model"
+    twice = learn(refusal(message), once.request, profile, Notes())
+    assert twice is not None
+    assert parts_of(twice.request, Reasoning) == []
+    assert [part.text for part in parts_of(twice.request, Text)] == ["q", "ho", "more"]
+    assert len(parts_of(twice.request, ToolCall)) == 1
+    if dialect == "anthropic":
+        assert twice.request.reasoning is not None
+        assert twice.request.reasoning.mode == "off"
+    assert learn(refusal(message), twice.request, profile, Notes()) is None
+
+
 @pytest.mark.parametrize(
     "failure",
     [

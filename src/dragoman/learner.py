@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from dragoman.failure import Failure
 from dragoman.learner_rules import RULES
 from dragoman.model.effort import EFFORTS
+from dragoman.model.messages import Reasoning, ToolResult
 from dragoman.model.request import Request, Tool
 from dragoman.notes import ROOT, Notes
 from dragoman.passes.emulate import Undo
@@ -88,7 +89,11 @@ _SAID: tuple[re.Pattern[str], ...] = tuple(
 _BETA = re.compile(r"Unexpected value\(s\) (.+?) for the `?anthropic-beta`? header", re.IGNORECASE)
 _GRAMMAR = re.compile(r"failed to parse grammar|failed to initialize samplers|grammar.{0,20}(?:error|invalid)", re.I)
 _UNSIGNED = re.compile(r"missing a `?thought_signature`?", re.IGNORECASE)
-_SPOILT = re.compile(r"(?:invalid|corrupted) (?:[`'\"]?signature|thought signature)", re.IGNORECASE)
+_SPOILT = re.compile(
+    r"(?:invalid|corrupted) (?:[`'\"]?signature|thought signature)|invalid `data` in `redacted_thinking`|"
+    r"encrypted content\b.{0,200}? could not be (?:verified|decrypted)|Item with id '?rs_\w+'? not found",
+    re.IGNORECASE | re.DOTALL,
+)
 _SENTINEL = "skip_thought_signature_validator"
 _ROLE = re.compile(
     r"role\W+does not support '(developer|system)'|unknown variant `(developer|system)`, expected|"
@@ -316,21 +321,67 @@ def _learn_grammar(failure: Failure, request: Request, profile: Profile, notes: 
 
 
 def _learn_signature(failure: Failure, request: Request, profile: Profile, notes: Notes) -> Lesson | None:
-    """Gemini: calls without a signature get the documented placeholder. Broken signatures are removed first."""
-    if profile.dialect != "gemini":
+    """Signed state that the server does not know: another account's, or another model's (FIELD-CASES 9, 12).
+
+    Without it the conversation goes on. It would be refused for ever, because clients send their history each time.
+    """
+    if _SPOILT.search(_words(failure)):
+        if profile.dialect == "gemini":
+            return _learn_bare_calls(request, profile, notes)
+        return _learn_unread_thoughts(request, profile, notes)
+    if profile.dialect != "gemini" or not _UNSIGNED.search(failure.message):
         return None
-    signing = replace(profile, sentinel=_SENTINEL)
-    if _SPOILT.search(failure.message):
-        bare = _without_seals(request, notes)
-        if bare is None:
-            return None
-        return Lesson(request=sign_calls(bare, signing, notes), what="without the refused signatures")
-    if not _UNSIGNED.search(failure.message):
-        return None
-    changed = sign_calls(request, signing, notes)
+    changed = sign_calls(request, replace(profile, sentinel=_SENTINEL), notes)
     if changed is request:
         return None
     return Lesson(request=changed, what="calls marked as unsigned", remember={"sentinel": _SENTINEL})
+
+
+def _learn_bare_calls(request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """Gemini: calls get the documented word for having no signature."""
+    bare = _without_seals(request, notes)
+    if bare is None:
+        return None
+    signed = sign_calls(bare, replace(profile, sentinel=_SENTINEL), notes)
+    return Lesson(request=signed, what="without the refused signatures")
+
+
+def _learn_unread_thoughts(request: Request, profile: Profile, notes: Notes) -> Lesson | None:
+    """The thoughts of earlier turns go first. Those of the turn at hand are most likely the server's own."""
+    at_hand = _start_of_turn(request)
+    earlier = _thoughts(request, 0, at_hand)
+    lost = earlier or _thoughts(request, at_hand, len(request.messages))
+    if not lost:
+        return None
+    messages = list(request.messages)
+    for i, places in lost.items():
+        for j in places:
+            notes.dropped(((((ROOT, "messages"), i), "parts"), j), "the target cannot read it: it is not its own")
+        kept = tuple(part for j, part in enumerate(messages[i].parts) if j not in places)
+        messages[i] = replace(messages[i], parts=kept)
+    bare = replace(request, messages=tuple(m for i, m in enumerate(messages) if m.parts or i not in lost))
+    prepared = prepare(bare, profile, notes)
+    what = "without the thoughts of earlier turns" if earlier else "without thoughts it cannot read"
+    return Lesson(request=prepared.request, what=what, undo=prepared.undo)
+
+
+def _start_of_turn(request: Request) -> int:
+    """Where the user last said something, and not only a tool."""
+    for i in range(len(request.messages) - 1, -1, -1):
+        message = request.messages[i]
+        if message.role == "user" and not any(isinstance(part, ToolResult) for part in message.parts):
+            return i
+    return 0
+
+
+def _thoughts(request: Request, start: int, end: int) -> dict[int, set[int]]:
+    """The places of thoughts, by message."""
+    found = {}
+    for i in range(start, end):
+        places = {j for j, part in enumerate(request.messages[i].parts) if isinstance(part, Reasoning)}
+        if places:
+            found[i] = places
+    return found
 
 
 def _without_seals(request: Request, notes: Notes) -> Request | None:

@@ -19,6 +19,7 @@ from dragoman.testing.seals import SENTINEL
 from dragoman.wire import WireRequest
 from tests.gateway.house import House, open_house, upstream
 from tests.gateway.sdks import DOORS, WEATHER, Said
+from tests.gateway.web import post
 
 # upstream: kind, dialect, model
 UPSTREAMS = {
@@ -155,3 +156,85 @@ def test_a_responses_program_that_asks_for_no_state_keeps_it(behind: tuple[str, 
     sent = thoughts_sent(provider, dialect)
     assert [len(thoughts) for thoughts in sent] == [0, 1, 2, 3]
     assert SENTINEL not in str(sent)
+
+
+# A conversation that began elsewhere: its state was signed for another account (FIELD-CASES 9).
+SEALED = "b3RoZXIgYWNjb3VudA=="
+CALL = {"name": "get_weather", "arguments": '{"city":"Bergen"}'}
+CHAT_TOOL = {"type": "function", "function": WEATHER}
+ELSEWHERE: dict[str, tuple[str, dict[str, Any]]] = {
+    "anthropic": (
+        "/v1/messages",
+        {
+            "max_tokens": 4000,
+            "thinking": {"type": "enabled", "budget_tokens": 2000},
+            "tools": [{"name": "get_weather", "input_schema": WEATHER["parameters"]}],
+            "messages": [
+                {"role": "user", "content": "The weather?"},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "Hm.", "signature": SEALED},
+                        {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"city": "Bergen"}},
+                    ],
+                },
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "rain"}]},
+            ],
+        },
+    ),
+    "openai": (
+        "/v1/responses",
+        {
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+            "tools": [{"type": "function", "strict": False, **WEATHER}],
+            "input": [
+                {"role": "user", "content": "The weather?"},
+                {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": SEALED},
+                {"type": "function_call", "call_id": "call_1", **CALL},
+                {"type": "function_call_output", "call_id": "call_1", "output": "rain"},
+            ],
+        },
+    ),
+    "openrouter": (
+        "/v1/chat/completions",
+        {
+            "tools": [CHAT_TOOL],
+            "messages": [
+                {"role": "user", "content": "The weather?"},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "reasoning_details": [
+                        {
+                            "type": "reasoning.encrypted",
+                            "data": SEALED,
+                            "format": "google-gemini-v1",
+                            "id": "call_1",
+                            "index": 0,
+                        }
+                    ],
+                    "tool_calls": [{"id": "call_1", "type": "function", "function": CALL}],
+                },
+                {"role": "tool", "tool_call_id": "call_1", "content": "rain"},
+            ],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+def test_a_history_of_another_account_is_answered(behind: tuple[str, Provider, House], stream: bool) -> None:
+    """It was refused for ever before: a client sends its history with every request."""
+    name, provider, house = behind
+    if name not in ELSEWHERE:
+        pytest.skip("it signs nothing, or says that it can do without")
+    provider.reset()
+    path, body = ELSEWHERE[name]
+    got = post(house.url, path, {"model": UPSTREAMS[name][2], **body, "stream": stream})
+    assert got.status == 200, got.text
+    assert len(provider.refusals) == 1
+    assert SEALED in provider.requests[0].body.decode()
+    assert SEALED not in provider.requests[1].body.decode()
+    assert "rain" in provider.requests[1].body.decode()
+    assert "cannot read" in got.headers["x-dragoman-notes"]

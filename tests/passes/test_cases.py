@@ -332,6 +332,30 @@ CASES: list[Case] = [
         {"contents.1.parts.0.thoughtSignature": SENTINEL, "contents.1.parts.1.thoughtSignature": GONE},
     ),
     (
+        "12 OpenRouter has the signature in a detail of the turn, under the id of its first call",
+        ANTH,
+        {
+            "messages": [
+                ask(),
+                {"role": "assistant", "content": [use("t1"), use("t2")]},
+                {"role": "user", "content": [got("t1"), got("t2")]},
+            ]
+        },
+        "openrouter",
+        "google/gemini-3-pro",
+        {
+            "messages.1.reasoning_details": [
+                {
+                    "type": "reasoning.encrypted",
+                    "data": SENTINEL,
+                    "index": 0,
+                    "id": "t1",
+                    "format": "google-gemini-v1",
+                }
+            ]
+        },
+    ),
+    (
         "12 no sentinel for models that need none",
         CHAT,
         {"messages": LOOP},

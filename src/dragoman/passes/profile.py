@@ -123,6 +123,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     think_tags: tuple[str, ...] = ()  # thoughts come in the text, between these; () is: what looks so is text
     think_opened: bool = False  # the prompt has opened the first of them
     sentinel: str | None = None  # what a call without its seal may carry instead
+    sentinel_format: str | None = None  # it stands in a sealed thought of this format in front, not on the call
     summaries: bool = True  # its thoughts may be asked for, at least as a summary
     show_needs_mode: bool = False  # whether the reasoning is shown can be said only together with a mode
     open_budget: bool = False  # a budget of -1 leaves it to the model

@@ -189,7 +189,7 @@ def sign_calls(request: Request, profile: Profile, notes: Notes) -> Request:
     has one. Every turn is treated alike, so that a turn reads the same when it is no longer the last (FIELD-CASES 12).
     """
     changed: dict[int, Message] = {}
-    in_turn, sentinel = False, profile.sentinel or ""
+    in_turn = False
     for i, message in enumerate(request.messages):
         if message.role != "assistant":
             in_turn = False
@@ -197,16 +197,32 @@ def sign_calls(request: Request, profile: Profile, notes: Notes) -> Request:
         for j, part in enumerate(message.parts):
             if type(part) is ToolCall and not in_turn:
                 in_turn = True
-                if part.seal is None:
-                    seal = Seal(origin=profile.dialect, value=sentinel)
-                    parts = (*message.parts[:j], replace(part, seal=seal), *message.parts[j + 1 :])
-                    changed[i] = replace(message, parts=parts)
+                signed = _sign_call(part, message.parts, profile)
+                if signed:
+                    changed[i] = replace(message, parts=(*message.parts[:j], *signed, *message.parts[j + 1 :]))
                     at: At = (((((ROOT, "messages"), i), "parts"), j), "seal")
                     notes.invented(at, "the word for a call without a signature")
                 break
     if not changed:
         return request
     return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
+
+
+def _sign_call(call: ToolCall, turn: tuple[Part, ...], profile: Profile) -> tuple[Part, ...]:
+    """The call with the word for having no signature; nothing if it has one.
+
+    OpenRouter has the signature in one `reasoning.encrypted` detail of the turn, under the id of its first call
+    (RooCodeInc/Roo-Code #10640, read 2026-11-17).
+    """
+    sentinel, style = profile.sentinel or "", profile.sentinel_format
+    if style is None:
+        seal = Seal(origin=profile.dialect, value=sentinel)
+        return () if call.seal is not None else (replace(call, seal=seal),)
+    if any(isinstance(part, Reasoning) and part.seal is not None for part in turn):
+        return ()
+    own = {"~detail": "reasoning.encrypted", "~index": 0, "id": call.id, "format": style}
+    seal = Seal(origin=profile.dialect, value=sentinel, form="encrypted")
+    return (Reasoning(text="", seal=seal, extras={profile.dialect: own}), call)
 
 
 def _has_echo(message: Message, dialect: str) -> bool:

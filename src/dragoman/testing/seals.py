@@ -95,9 +95,15 @@ def _complain_openrouter(body: dict[str, Any], dialect: str) -> list[str]:
             found.append(
                 f"Provider returned error: Function call is missing a thought_signature in functionCall parts. `{name}`"
             )
-        if any(detail.get("signature") != sign(dialect, str(detail.get("text", ""))) for detail in details):
+        if any(not _is_own_detail(detail, dialect) for detail in details):
             found.append("Provider returned error: Invalid `signature` in `thinking` block")
     return found
+
+
+def _is_own_detail(detail: dict[str, Any], dialect: str) -> bool:
+    if detail.get("type") == "reasoning.encrypted":
+        return _is_sentinel(detail.get("data")) or is_ours(detail.get("data"), dialect)
+    return bool(detail.get("signature") == sign(dialect, str(detail.get("text", ""))))
 
 
 class Sealing(Struct, frozen=True):
