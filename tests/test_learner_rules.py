@@ -100,6 +100,9 @@ LESSONS: list[tuple[str, str, str, dict[str, Any], str, str, Any]] = [
      "`response_format` does not support streaming", "response_format", {"type": "json_object"}),
     ("ollama", "m", OLL, {"think": "low"},
      "json: cannot unmarshal string into Go struct field ChatRequest.think of type bool", "think", True),
+    ("openrouter", "m", CHAT, {"tool_choice": "auto"},
+     "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
+     "tool_choice", "gone"),
     ("vllm", "m", CHAT, {"messages": [ask(), said("ok", annotations=[{"x": 1}]), ask()]},
      "body.messages.1.assistant.annotations: Extra inputs are not permitted", "messages.1", said("ok")),
 ]  # fmt: skip

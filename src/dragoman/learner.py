@@ -63,6 +63,7 @@ FIELDS: dict[str, str] = {
     "prompt_cache_key": "cache_key",
     "prompt_cache_options": "cache",
     "n": "choices",
+    "modalities": "modalities",
 }
 LIMITS = ("max_tokens", "max_completion_tokens")
 

@@ -115,6 +115,8 @@ def _learn_blind(found: re.Match[str], profile: Profile, request: Request) -> Fi
     return {"media": replace(profile.media, **lost)}
 
 
+_NO_CHOICE: Fields = {"empty_tools": False, "choice_alone": False}
+
 RULES: tuple[LearnedRule, ...] = (
     _rule(BLIND, "what it cannot see told in words", _learn_blind),
     _rule(r"temperature\W+ and \W*top_p\W+ cannot both", "temperature without top_p", {"one_sampler": True}),
@@ -153,8 +155,9 @@ RULES: tuple[LearnedRule, ...] = (
     _rule(
         r"tools`? must not be an empty array|\[\] is too short - 'tools'",
         "without an empty list of tools",
-        {"empty_tools": False, "choice_alone": False},
+        _NO_CHOICE,
     ),
+    _rule(r"tool_choice\W+ is only allowed when \W*tools", "without a choice of no tools", _NO_CHOICE),
     _rule(
         r"'tools': array too long[^.]*\. Expected an array with maximum length (\d+)",
         "fewer tools",

@@ -112,3 +112,34 @@ def test_a_refused_tool_is_named() -> None:
     profile = Profile(dialect="openai_chat", lacks=("server_tools",), policy={"server_tools": "refuse"})
     with pytest.raises(LossError, match="code_execution_20250825"):
         legalise(ask(code), profile, Notes())
+
+
+CHAT_SEARCH = {"search_context_size": "low", "user_location": {"type": "approximate", "approximate": {"city": "Paris"}}}
+HERE = {"user_location": {"type": "approximate", "city": "Paris"}}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "told", "lost"),
+    [
+        ("openai_responses", RESPONSES | {"search_context_size": "low"} | HERE, ""),
+        ("anthropic", ANTHROPIC | HERE, "search_context_size"),
+        ("gemini", GOOGLE, "search_context_size, location"),
+    ],
+)
+def test_the_search_option_of_chat_is_a_tool_elsewhere(dialect: str, told: dict[str, Any], lost: str) -> None:
+    asked = Request(model="m", messages=ask().messages, extras={"openai_chat": {"web_search_options": CHAT_SEARCH}})
+    notes = Notes()
+    sent = legalise(asked, profile_for(KINDS[dialect], MODELS[dialect], dialect), notes)
+    assert sent.tools == (ServerTool(dialect=dialect, body=told),)
+    assert [note.why for note in notes if note.kind == "dropped"] == (
+        [f"the web search of {dialect} is not told: {lost}"] if lost else []
+    )
+
+
+def test_a_server_of_the_same_dialect_is_not_sent_anothers_tools() -> None:
+    """OpenRouter's tools, read in recorded traffic on 2026-11-17: no other Chat server knows them."""
+    theirs = ServerTool(dialect="openai_chat", body={"type": "openrouter:web_search", "parameters": {}})
+    for kind, left in (("openai", None), ("groq", None), ("openrouter", (theirs,))):
+        notes = Notes()
+        assert legalise(ask(theirs), profile_for(kind, "m", "openai_chat"), notes).tools == left
+        assert [note.why for note in notes] == ([] if left else ["only openrouter runs the tool openrouter:web_search"])

@@ -99,6 +99,9 @@ LABELS: dict[str, str] = {
     "json_not_with": "JSON not with",
     "strict_alike": "strict for all",
     "takes_turn_extras": "turns' own keys",
+    "empty_calls": "empty call list",
+    "result_ids": "results' ids",
+    "sentinel_format": "unsigned calls as",
     "user_after_results": "after results",
 }
 # Descriptions of values that are not clear by themselves.

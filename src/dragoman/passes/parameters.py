@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from dragoman.jsontypes import dump_json
-from dragoman.model.messages import Extras, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from dragoman.model.messages import Extras, Part, Reasoning, Text, ToolCall, ToolResult
 from dragoman.model.request import AnyTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
@@ -26,7 +26,7 @@ NEUTRAL: dict[str, object] = {
 _SPELLED: dict[str, tuple[str, ...]] = {"~limit": ("max_output",), "~guests": ("top_k", "min_p")}
 _USUAL = {"~limit": "max_tokens"}
 BETA = "header:anthropic-beta"
-BLANK = "~blank"  # keys of a turn whose values say nothing
+TEXT_ONLY = ("text",)  # what a model answers in anyway
 
 
 def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
@@ -40,9 +40,11 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
         changes["top_k"] = None
         notes.repaired((ROOT, "top_k"), "0 and below is no limit, and refused by many")
     for field in profile.rejects:
-        if getattr(request, field) is not None and field not in changes:
+        value = getattr(request, field)
+        if value is not None and field not in changes:
             changes[field] = None
-            notes.dropped((ROOT, field), f"{profile.kind} refuses it")
+            if value != TEXT_ONLY:
+                notes.dropped((ROOT, field), f"{profile.kind} refuses it")
     for field, (least, most) in profile.ranges.items():
         value = changes.get(field, getattr(request, field))
         if value is not None:
@@ -67,8 +69,6 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
         request = _spell(request, profile)
     if profile.spelling or profile.dialect in request.extras:
         request = _fit_extras(request, profile, notes)
-    if profile.takes_turn_extras is not None:
-        request = _fit_turn_extras(request, profile, profile.takes_turn_extras, notes)
     if request.tools is not None and (profile.takes_tool_extras is not None or not request.tools):
         request = _fit_tools(request, request.tools, profile, notes)
     return request
@@ -148,29 +148,6 @@ def _fit_extras(request: Request, profile: Profile, notes: Notes) -> Request:
         return request
     extras = {name: keys for name, keys in request.extras.items() if name != profile.dialect}
     return replace(request, extras={**extras, profile.dialect: kept} if kept else extras)
-
-
-def _fit_turn_extras(request: Request, profile: Profile, taken: tuple[str, ...], notes: Notes) -> Request:
-    """What OpenAI's SDK echoes with a turn (`annotations: []`) is "extra_forbidden" at strict servers."""
-    changed: dict[int, Message] = {}
-    for i, message in enumerate(request.messages):
-        own = message.extras.get(profile.dialect)
-        if not own:
-            continue
-        kept = {key: value for key, value in own.items() if key[:1] == "~" or key in taken}
-        if isinstance(kept.get(BLANK), dict):
-            kept[BLANK] = {key: value for key, value in kept[BLANK].items() if key in (*taken, "tool_calls")}
-        if kept == own:
-            continue
-        at: At = ((((ROOT, "messages"), i), "extras"), profile.dialect)
-        for key in own:
-            if key not in kept and own[key] not in (None, [], {}, ""):
-                notes.dropped((at, key), f"{profile.kind} refuses it")
-        rest = {name: keys for name, keys in message.extras.items() if name != profile.dialect}
-        changed[i] = replace(message, extras={**rest, profile.dialect: kept} if kept else rest)
-    if not changed:
-        return request
-    return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
 
 
 def _fit_betas(kept: dict[str, Any], taken: tuple[str, ...], at: At, notes: Notes) -> None:

@@ -48,8 +48,10 @@ from dragoman.passes.reasoning import (
 from dragoman.passes.rename import NOTHING, rename, rename_arguments
 from dragoman.passes.schemas import adapt_schemas
 from dragoman.passes.server_history import tell_server_history
+from dragoman.passes.server_tools import has_foreign
 from dragoman.passes.system import drop_billing, place_system
 from dragoman.passes.thinking import fit_forced_choice, fit_sampling, fit_thinking
+from dragoman.passes.turn_keys import fit_turn_keys
 from dragoman.passes.turns import (
     answer_results,
     begin_with_user,
@@ -82,6 +84,7 @@ EMPTY_TURN = "an empty turn"
 FREEFORM = "a call or result in free text"
 NESTED_RESULT = "a result in a result"
 FAILED_RESULT = "a result that failed"
+TURN_KEYS = "a key of a dialect's own on a turn or a result"
 MEDIA = frozenset({Image, Document, Audio, Video, Opaque, NESTED_RESULT})  # and what is treated with them
 CALLS = frozenset({ToolCall, ToolResult})
 INSTRUCTIONS = frozenset({"system", "developer"})
@@ -97,6 +100,8 @@ def find_contents(request: Request) -> set[object]:
     add = found.add
     for message in request.messages:
         add(message.role)
+        if message.extras:
+            add(TURN_KEYS)
         parts = message.parts
         if not parts:
             add(EMPTY_TURN)
@@ -122,6 +127,8 @@ def find_contents(request: Request) -> set[object]:
                     add(FREEFORM)
                 if part.failed:  # type: ignore[union-attr]
                     add(FAILED_RESULT)
+                if part.extras:  # type: ignore[union-attr]
+                    add(TURN_KEYS)
                 for inner in part.parts:  # type: ignore[union-attr]
                     if type(inner) is Text:
                         if inner.cache is not None:
@@ -209,6 +216,7 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(put_results_first, _with(ToolResult), lambda p: p.results_first, adds=False),
     # parameters
     PassStep(drop_nulls, when=lambda p: not p.nulls),
+    PassStep(fit_turn_keys, _with(TURN_KEYS), lambda p: p.dialect == "openai_chat", adds=False),
     PassStep(fit_parameters),
     PassStep(drop_lone_choice, when=lambda p: not p.choice_alone and not (p.native and p.empty_tools)),
     PassStep(fit_limits),
@@ -243,7 +251,7 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     before, contents = notes.stage(request), find_contents(request)
     if Opaque in contents:
         _refuse_orders(request, profile, notes)
-    freeform, foreign = FREEFORM in contents or CustomTool in contents, ServerTool in contents
+    freeform, foreign = FREEFORM in contents or CustomTool in contents, ServerTool in contents or has_foreign(request)
     request, undo = emulate(request, profile, notes, freeform=freeform, foreign=foreign)
     if request is not before:
         contents = find_contents(notes.stage(request))

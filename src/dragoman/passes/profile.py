@@ -99,6 +99,8 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     refusals: bool = True  # a refusal is a part of its own
     user_after_results: bool = True  # the user may speak right after tool results; else the assistant comes between
     takes_turn_extras: tuple[str, ...] | None = None  # the only keys of the dialect's own that a turn may bear
+    empty_calls: bool = False  # an empty list of calls on a turn is taken
+    result_ids: bool = True  # a result must say the id of its call
     failed_needs_text: bool = False  # a result that says it failed must say something
     billing: bool = False  # reads Claude Code's billing line
 

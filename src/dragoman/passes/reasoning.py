@@ -118,7 +118,7 @@ def _replay(part: Reasoning, model: str, profile: Profile, at: At, notes: Notes,
     """`kept_there`: the target may know a thought by its id alone."""
     ours = part.seal is not None and is_readable(part.seal, model, profile)
     match profile.echo:
-        case "forbidden" if part.extras.get(profile.dialect, {}).get("~name") == "content":
+        case "forbidden" if profile.echo_field == "content" == part.extras.get(profile.dialect, {}).get("~name"):
             return part  # in the way the target itself says it (Mistral)
         case "forbidden":
             notes.dropped(at, f"{profile.kind or profile.dialect} refuses reasoning in the history")
@@ -295,10 +295,8 @@ def begin_loops_with_thinking(request: Request, profile: Profile, notes: Notes) 
 
 def switch_off(request: Request, why: str, notes: Notes) -> Request:
     """No thinking in this request, and nothing in it that depends on thinking (FIELD-CASES 150)."""
-    setting = request.reasoning
     notes.altered((ROOT, "reasoning"), f"switched off: {why}")
-    show = None if setting is None else setting.show
-    request = replace(request, reasoning=ReasoningSetting(mode="off", show=None if show else show))
+    request = replace(request, reasoning=ReasoningSetting(mode="off"))
     own = request.extras.get("anthropic")
     if not own:
         return request

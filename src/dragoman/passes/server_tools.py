@@ -15,6 +15,10 @@ from dragoman.model.request import AnyTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
 
+CHAT = "openai_chat"
+SEARCH_OPTIONS = "web_search_options"
+SIZE = "search_context_size"
+
 
 class Search(Struct, frozen=True, kw_only=True):
     """A web search the provider runs, as far as several can be told the same."""
@@ -22,17 +26,26 @@ class Search(Struct, frozen=True, kw_only=True):
     only: list[Any] | None = None  # domains
     never: list[Any] | None = None
     place: JsonObject | None = None  # Anthropic and Responses say it alike
+    size: str | None = None  # how much of what is found the model reads; OpenAI's word
     other: tuple[str, ...] = ()  # keys that only its own provider knows
 
 
+def has_foreign(request: Request) -> bool:
+    """Whether a request may hold something that only its own provider runs."""
+    own = request.extras.get(CHAT)
+    return own is not None and SEARCH_OPTIONS in own
+
+
 def tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Request:
-    foreign = [tool for tool in request.tools or () if type(tool) is ServerTool and tool.dialect != profile.dialect]
+    if profile.dialect != CHAT:
+        request = _tell_chat_search(request, profile, notes)
+    foreign = [tool for tool in request.tools or () if _is_foreign(tool, profile)]
     if not foreign or request.tools is None:
         return request
     kept: list[AnyTool] = []
     gone: set[str] = set()  # names that can no longer be chosen
     for i, tool in enumerate(request.tools):
-        if not isinstance(tool, ServerTool) or tool.dialect == profile.dialect:
+        if not isinstance(tool, ServerTool) or not _is_foreign(tool, profile):
             kept.append(tool)
             continue
         told = _tell(tool, i, request, profile, notes)
@@ -41,6 +54,34 @@ def tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Reque
         if told is None or isinstance(told, ServerTool):
             gone.add(str(tool.body.get("name")))
     return _choose_among(replace(request, tools=tuple(kept) or None), gone, notes)
+
+
+def _is_foreign(tool: AnyTool, profile: Profile) -> bool:
+    """Of another dialect, or of another server of the same one: OpenRouter's are `openrouter:web_search` and so on."""
+    if type(tool) is not ServerTool:
+        return False
+    maker, colon, _ = str(tool.body.get("type")).partition(":")
+    return tool.dialect != profile.dialect or (colon == ":" and maker != profile.kind)
+
+
+def _tell_chat_search(request: Request, profile: Profile, notes: Notes) -> Request:
+    """Chat asks for a web search by an option beside the tools."""
+    own = request.extras.get(CHAT, {})
+    options = own.get(SEARCH_OPTIONS)
+    if type(options) is not dict or not _may_search(request, profile):
+        return request
+    place = options.get("user_location")
+    inside = place.get("approximate") if isinstance(place, dict) else None
+    search = Search(
+        place={"type": "approximate", **inside} if isinstance(inside, dict) else None,
+        size=_size(options),
+        other=_others(options, ("user_location", SIZE)),
+    )
+    at: At = (((ROOT, "extras"), CHAT), SEARCH_OPTIONS)
+    notes.altered(at, f"the web search of {profile.kind or profile.dialect} in its place")
+    tool = write_search(search, profile.dialect, at, notes)
+    rest = {key: value for key, value in own.items() if key != SEARCH_OPTIONS}
+    return replace(request, tools=(*(request.tools or ()), tool), extras={**request.extras, CHAT: rest})
 
 
 def _tell(tool: ServerTool, i: int, request: Request, profile: Profile, notes: Notes) -> AnyTool | None:
@@ -57,9 +98,10 @@ def _tell(tool: ServerTool, i: int, request: Request, profile: Profile, notes: N
         notes.altered(at, "a group of tools: each is told by itself, with the group in its name")
         return None
     what = name_server_tool(tool.body)
+    maker = tool.dialect if tool.dialect != profile.dialect else str(what).partition(":")[0]
     if profile.policy_of("server_tools") == "refuse":
         raise notes.refuse(at, f"{profile.kind or profile.dialect} has no {what}")
-    notes.dropped(at, f"only {tool.dialect} runs the tool {what}")
+    notes.dropped(at, f"only {maker} runs the tool {what}")
     return None
 
 
@@ -119,8 +161,14 @@ def _search(body: JsonObject, filters: JsonObject, known: tuple[str, ...]) -> Se
         only=_domains(filters, "allowed_domains"),
         never=_domains(filters, "blocked_domains"),
         place=place if isinstance(place, dict) else None,
-        other=_others(body, (*known, "user_location", "allowed_domains", "blocked_domains")),
+        size=_size(body),
+        other=_others(body, (*known, SIZE, "user_location", "allowed_domains", "blocked_domains")),
     )
+
+
+def _size(body: JsonObject) -> str | None:
+    size = body.get(SIZE)
+    return size if isinstance(size, str) else None
 
 
 def _domains(body: JsonObject, key: str) -> list[Any] | None:
@@ -143,6 +191,10 @@ _HEADS: dict[str, JsonObject] = {
 def write_search(search: Search, dialect: str, at: At, notes: Notes) -> ServerTool:
     body: JsonObject = dict(_HEADS[dialect])
     lost = list(search.other)
+    if search.size is not None and dialect == "openai_responses":
+        body[SIZE] = search.size
+    elif search.size is not None:
+        lost.append(SIZE)
     if dialect == "gemini":
         lost += [word for word, said in (("domains", search.only or search.never), ("location", search.place)) if said]
         return _written(dialect, body, lost, at, notes)

@@ -40,15 +40,22 @@ def fit_thinking(request: Request, profile: Profile, notes: Notes) -> Request:
 
 def _fit_words(request: Request, profile: Profile, notes: Notes) -> Request:
     """ "Unsupported value: 'all_turns' is not supported with this model." Codex says it to every model."""
-    setting = request.reasoning
-    own = setting.extras.get(profile.dialect, {}) if setting is not None else {}
-    wrong = [key for key, words in profile.reasoning_words.items() if own.get(key, None) not in (None, *words)]
-    if setting is None or not wrong:
+    setting, dialect = request.reasoning, profile.dialect
+    beside = request.extras.get(dialect, {})  # a `reasoning` that says nothing else stays whole
+    own = setting.extras.get(dialect, {}) if setting is not None else beside.get("reasoning")
+    if not isinstance(own, dict):
         return request
+    wrong = [key for key, words in profile.reasoning_words.items() if own.get(key, None) not in (None, *words)]
+    if not wrong:
+        return request
+    at: At = ((AT, "extras"), dialect) if setting is not None else (((ROOT, "extras"), dialect), "reasoning")
     for key in wrong:
-        notes.dropped((((AT, "extras"), profile.dialect), key), f"the model does not take {own[key]}")
+        notes.dropped((at, key), f"the model does not take {own[key]}")
     kept = {key: value for key, value in own.items() if key not in wrong}
-    return replace(request, reasoning=replace(setting, extras={**setting.extras, profile.dialect: kept}))
+    if setting is not None:
+        return replace(request, reasoning=replace(setting, extras={**setting.extras, dialect: kept}))
+    rest = {key: value for key, value in beside.items() if key != "reasoning"} | ({"reasoning": kept} if kept else {})
+    return replace(request, extras={**request.extras, dialect: rest})
 
 
 def _fit_beside_tools(request: Request, profile: Profile, notes: Notes) -> Request:

@@ -88,3 +88,8 @@ def test_every_kind_is_said_and_read_back(kind: FailureKind) -> None:
 def test_own_details_come_back() -> None:
     error = {"message": "m", "type": "t", "param": None, "code": 400, "metadata": {"raw": "x"}}
     assert DIALECT.encode_failure(decode({"error": error})).body == {"error": error}
+
+
+def test_a_parameter_of_a_web_search_is_not_the_length_of_the_conversation() -> None:
+    body = {"error": {"message": "Unrecognized request argument supplied: search_context_size"}}
+    assert decode(body).kind == "invalid_request"

@@ -22,8 +22,8 @@ GENERIC = {"invalid_request_error", "server_error", "api_error", "internal_serve
 
 # Most servers have no code for a prompt that is too long, only a message (FIELD-CASES 20).
 OVERFLOW = re.compile(
-    r"maximum context length|context[ _](length|window|size|limit)|prompt( is)? too long|too many (input )?tokens"
-    r"|input is too long|length of all messages is too long|exceed\w* .{0,40}\bcontext\b",
+    r"maximum context length|(?<!search_)context[ _](length|window|size|limit)|prompt( is)? too long"
+    r"|too many (input )?tokens|input is too long|length of all messages is too long|exceed\w* .{0,40}\bcontext\b",
     re.IGNORECASE,
 )
 

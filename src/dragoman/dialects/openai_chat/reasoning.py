@@ -215,10 +215,10 @@ def side_entry(index: int, at: int, part: Reasoning) -> JsonObject:
 
 
 def retell(message: JsonObject, retold: dict[str, str | None] | None) -> None:
-    """Restore the strings that stood beside `reasoning_details`."""
-    if not retold:
+    """Restore the strings that stood beside `reasoning_details`, unless these were left out."""
+    details = message.get("reasoning_details")
+    if not retold or not details:
         return
-    details = message.get("reasoning_details") or ()
     told = "".join(detail.get("text") or detail.get("summary") or "" for detail in details)
     for name, text in retold.items():
         message[name] = told if text is None else text

@@ -1,0 +1,82 @@
+"""Keys of a dialect's own on the turns of a history: one server's clients echo them, another server refuses them."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from dragoman.model.messages import Message, Part, ToolResult
+from dragoman.model.request import Request
+from dragoman.notes import ROOT, At, Notes
+from dragoman.passes.profile import Profile
+
+BLANK = "~blank"  # keys of a turn whose values say nothing
+CALLS = "tool_calls"
+THOUGHTS = ("reasoning", "reasoning_content")
+
+
+def fit_turn_keys(request: Request, profile: Profile, notes: Notes) -> Request:
+    changed: dict[int, Message] = {}
+    for i, message in enumerate(request.messages):
+        fitted = _fit_turn(message, i, profile, notes)
+        if fitted is not message:
+            changed[i] = fitted
+    if not changed:
+        return request
+    return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
+
+
+def _fit_turn(message: Message, i: int, profile: Profile, notes: Notes) -> Message:
+    own = message.extras.get(profile.dialect)
+    if own:
+        kept = _fit_keys(own, i, profile, notes)
+        if kept != own:
+            rest = {name: keys for name, keys in message.extras.items() if name != profile.dialect}
+            message = replace(message, extras={**rest, profile.dialect: kept} if kept else rest)
+    parts = [_fit_result(part, (i, j), profile, notes) for j, part in enumerate(message.parts)]
+    if all(a is b for a, b in zip(parts, message.parts, strict=True)):
+        return message
+    return replace(message, parts=tuple(parts))
+
+
+def _fit_keys(own: dict[str, Any], i: int, profile: Profile, notes: Notes) -> dict[str, Any]:
+    """What OpenAI's SDK echoes with a turn (`annotations: []`) is "extra_forbidden" at strict servers."""
+    taken, kept = profile.takes_turn_extras, own
+    if taken is not None:
+        kept = {key: value for key, value in own.items() if key[:1] == "~" or key in taken}
+        at: At = ((((ROOT, "messages"), i), "extras"), profile.dialect)
+        for key in own:
+            if key not in kept and own[key] not in (None, [], {}, ""):
+                notes.dropped((at, key), f"{profile.kind} refuses it")
+    blanks = kept.get(BLANK)
+    if isinstance(blanks, dict):
+        left = {key: value for key, value in blanks.items() if _takes_blank(key, profile)}
+        if left != blanks:
+            kept = {key: value for key, value in kept.items() if key != BLANK} | ({BLANK: left} if left else {})
+    return kept
+
+
+def _takes_blank(key: str, profile: Profile) -> bool:
+    """OpenAI: "[] is too short - 'messages.1.tool_calls'". Mistral's answers have an empty list."""
+    if key == CALLS:
+        return profile.empty_calls
+    if key in THOUGHTS and profile.echo == "forbidden":
+        return False
+    return profile.takes_turn_extras is None or key in profile.takes_turn_extras
+
+
+def _fit_result(part: Part, place: tuple[int, int], profile: Profile, notes: Notes) -> Part:
+    """A result says whose it is by an id (Z.ai's clients leave it out), and by a name only where that is known."""
+    own = part.extras.get(profile.dialect) if isinstance(part, ToolResult) else None
+    if not isinstance(part, ToolResult) or not own or "~role" in own:  # of role `function`: it has a name and no id
+        return part
+    at: At = ((((ROOT, "messages"), place[0]), "parts"), place[1])
+    kept = dict(own)
+    if profile.result_ids and kept.pop("~call_id", None) is not None:
+        notes.invented((at, "call_id"), "the id of its call")
+    named = profile.takes_turn_extras is None or "name" in profile.takes_turn_extras
+    if not named and kept.pop("~name", None) is not None:
+        notes.dropped((at, "name"), f"{profile.kind} refuses it")
+    if len(kept) == len(own):
+        return part
+    rest = {name: keys for name, keys in part.extras.items() if name != profile.dialect}
+    return replace(part, extras={**rest, profile.dialect: kept} if kept else rest)
