@@ -98,7 +98,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     developer: bool = True  # knows the role
     refusals: bool = True  # a refusal is a part of its own
     user_after_results: bool = True  # the user may speak right after tool results; else the assistant comes between
-    takes_turn_extras: tuple[str, ...] | None = None  # the only keys of the dialect's own that a turn may bear
+    takes_turn_extras: tuple[str, ...] | None = None  # the only keys that a turn may bear; result.name: of a result
     empty_calls: bool = False  # an empty list of calls on a turn is taken
     result_ids: bool = True  # a result must say the id of its call
     failed_needs_text: bool = False  # a result that says it failed must say something

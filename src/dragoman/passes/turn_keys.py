@@ -73,7 +73,7 @@ def _fit_result(part: Part, place: tuple[int, int], profile: Profile, notes: Not
     kept = dict(own)
     if profile.result_ids and kept.pop("~call_id", None) is not None:
         notes.invented((at, "call_id"), "the id of its call")
-    named = profile.takes_turn_extras is None or "name" in profile.takes_turn_extras
+    named = profile.takes_turn_extras is None or "result.name" in profile.takes_turn_extras
     if not named and kept.pop("~name", None) is not None:
         notes.dropped((at, "name"), f"{profile.kind} refuses it")
     if len(kept) == len(own):
