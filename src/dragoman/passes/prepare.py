@@ -216,7 +216,7 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(put_results_first, _with(ToolResult), lambda p: p.results_first, adds=False),
     # parameters
     PassStep(drop_nulls, when=lambda p: not p.nulls),
-    PassStep(fit_turn_keys, _with(TURN_KEYS), lambda p: p.dialect == "openai_chat", adds=False),
+    PassStep(fit_turn_keys, _with(TURN_KEYS), lambda p: p.result_ids or p.takes_turn_extras is not None, adds=False),
     PassStep(fit_parameters),
     PassStep(drop_lone_choice, when=lambda p: not p.choice_alone and not (p.native and p.empty_tools)),
     PassStep(fit_limits),

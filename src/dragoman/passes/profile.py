@@ -100,7 +100,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     user_after_results: bool = True  # the user may speak right after tool results; else the assistant comes between
     takes_turn_extras: tuple[str, ...] | None = None  # the only keys that a turn may bear; result.name: of a result
     empty_calls: bool = False  # an empty list of calls on a turn is taken
-    result_ids: bool = True  # a result must say the id of its call
+    result_ids: bool = False  # a result must say the id of its call, which its dialect may leave out
     failed_needs_text: bool = False  # a result that says it failed must say something
     billing: bool = False  # reads Claude Code's billing line
 

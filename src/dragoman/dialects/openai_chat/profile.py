@@ -19,6 +19,7 @@ PROFILE = Profile(
     strict_schema="openai_strict",
     thoughts="not_alone",
     limit_keys=LIMITS,
+    result_ids=True,
     stops=4,
     longest={"user": 64, "cache_key": 64},
     metadata_limits=(16, 64, 512),
