@@ -1,9 +1,10 @@
 """What keys with limits, the ledger and budgets cost: gateways with and without them, in one run.
 
-    python bench/teams.py [--rounds 5] [--seconds 1] [--connections 32] [--workers 1]
+    python bench/teams.py [--rounds 5] [--seconds 1] [--connections 32] [--workers 1] [--engines]
 
 "off" needs no key and writes no ledger. "on" checks a key with limits of its own and of its team, and writes a ledger.
-"budget" also reserves and settles money. Rounds take turns; a ratio is the median of theirs.
+"budget" also reserves and settles money. With --engines, limits are in Valkey, the rest is in PostgreSQL.
+Rounds take turns; a ratio is the median of theirs. The time of the engines themselves is not in it.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
@@ -23,6 +25,7 @@ TEAM = (
 )
 MORE = "tpm = 100000000000\nat_once = 1000\n"
 PRICE = '[prices."*"]\ninput = 1\noutput = 1\n'
+ENGINES = 'state = "{state}"\ndatabase = "{database}"\n'
 KINDS = {"off": "", "on": TEAM + MORE, "budget": TEAM + MORE + 'budget = "1000000 USD/month"\n' + PRICE}
 
 
@@ -33,6 +36,7 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--engines", action="store_true")
     args = parser.parse_args()
     base = Path("/dev/shm" if Path("/dev/shm").is_dir() else ".") / f"dragoman-teams-{os.getpid()}"  # noqa: S108
     provider, ports = free_port(), {kind: free_port() for kind in KINDS}
@@ -40,7 +44,9 @@ def main() -> int:
     me = [sys.executable, str(Path(__file__).with_name("gateway.py")), "--child", "provide", str(provider)]
     env = {**os.environ, "DRAGOMAN_NO_PROBE": "1", "PYTHONPATH": str(ROOT / "src")}
     children = {"provider": subprocess.Popen(me, env=env, preexec_fn=load_core)}
+    stack = ExitStack()
     try:
+        engines = start_engines(stack) if args.engines else ""
         for kind, port in ports.items():
             folder = base / kind
             folder.mkdir(parents=True)
@@ -51,7 +57,9 @@ def main() -> int:
                 f'base_url = "http://127.0.0.1:{provider}/v1"',
             ]
             rules = KINDS[kind].format(secret=SECRET)
-            (folder / "dragoman.toml").write_text("\n".join([*lines, 'api_key = "bench"', 'models = ["m"]', rules]))
+            head = engines if kind != "off" else ""
+            text = "\n".join([head, *lines, 'api_key = "bench"', 'models = ["m"]', rules])
+            (folder / "dragoman.toml").write_text(text)
             words = [sys.executable, "-m", "dragoman", "serve", "--config", str(folder / "dragoman.toml")]
             words += ["--port", str(port), "--workers", str(args.workers)]
             quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -65,8 +73,23 @@ def main() -> int:
             child.send_signal(signal.SIGTERM)
         for child in children.values():
             child.wait()
+        stack.close()
         shutil.rmtree(base)
     return 0
+
+
+def start_engines(stack: ExitStack) -> str:
+    """Both of them, with empty tables; the lines of a configuration that name them."""
+    sys.path.insert(0, str(ROOT))
+    os.environ.setdefault("DRAGOMAN_REAL", "1")
+    from dragoman.postgres.database import Database, migrate
+    from tests.engines.servers import postgres_server, valkey_server
+
+    valkey, postgres = stack.enter_context(valkey_server()), stack.enter_context(postgres_server())
+    database = Database(postgres.url)
+    migrate(database)
+    database.close()
+    return ENGINES.format(state=valkey.url, database=postgres.url)
 
 
 def report(args: argparse.Namespace, children: dict[str, subprocess.Popen[bytes]], ports: dict[str, int]) -> None:

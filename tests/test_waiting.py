@@ -18,6 +18,8 @@ INSTEAD = (
 # file -> how many sleeps, and what they are
 ALLOWED: dict[str, tuple[int, str]] = {
     "agent/test_driver.py": (1, "a model that is as slow as its script says"),
+    "engines/provider.py": (1, "a provider that streams slowly"),
+    "engines/replicas.py": (3, "clients that rest between requests; a health page that is asked again"),
     "engines/test_valkey_limits.py": (3, "moments of Valkey's clock, and a wait in which nothing may be asked"),
     "gateway/held_time.py": (1, "polls whether the test lets a pause end"),
     "gateway/house.py": (2, "a scripted answer's pauses; a server that polls whether it should end"),

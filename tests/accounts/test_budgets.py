@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from dragoman.accounts.budgets import Line, Refused, Settlement, SqliteBudgets
+from dragoman.accounts.budgets import BudgetStore, Line, Refused, Settlement, SqliteBudgets
 
 FORK = multiprocessing.get_context("fork")
 WAIT_S = 30.0
@@ -107,12 +107,15 @@ class Processes(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None)
-        self.stores = [SqliteBudgets(Path(self.folder.name) / "budgets.db") for _ in range(3)]
+        self.stores = self.open_stores()
         self.now, self.number, self.period = 0.0, 0, 0
         self.open: dict[str, tuple[Line, int, float]] = {}  # reserved, by request
         self.spent: dict[int, int] = {}
         self.over: dict[int, int] = {}  # what requests cost more than they had reserved
+
+    def open_stores(self) -> list[BudgetStore]:
+        self.folder = TemporaryDirectory(dir=MEMORY if Path(MEMORY).is_dir() else None)
+        return [SqliteBudgets(Path(self.folder.name) / "budgets.db") for _ in range(3)]
 
     def line(self) -> Line:
         return Line("key:a", self.period, LIMIT)

@@ -1,6 +1,7 @@
 """Keys, budgets and the ledger in PostgreSQL: what holds for SQLite holds here, over many machines."""
 
 import json
+import random
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -10,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
 from msgspec.structs import replace
 
-from dragoman.accounts.budgets import Line, Settlement
+from dragoman.accounts.budgets import BudgetStore, Line, Settlement
 from dragoman.accounts.grants import Grant, GrantChange
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.client_keys import ClientKeys
@@ -39,11 +42,12 @@ def migrated(postgres: Engine) -> Iterator[Database]:
         yield found
 
 
+async def empty(connection: PgConnection) -> None:
+    await connection.execute("truncate " + ", ".join(f"dragoman.{name}" for name in TABLES.split(", ")))
+
+
 @pytest.fixture
 def database(migrated: Database) -> Database:
-    async def empty(connection: PgConnection) -> None:
-        await connection.execute("truncate " + ", ".join(f"dragoman.{name}" for name in TABLES.split(", ")))
-
     migrated.run(empty)
     return migrated
 
@@ -91,6 +95,50 @@ def test_exactly_fifty_of_a_hundred_pass_over_three_gateways(postgres: Engine, d
     assert (spent.micros, spent.reserved) == (50, 0)
     for one in gateways:
         one.close()
+
+
+def test_no_order_of_events_over_three_gateways_passes_a_budget_or_leaks_a_reservation(
+    postgres: Engine, database: Database
+) -> None:
+    gateways = [Database(postgres.url) for _ in range(3)]
+
+    class Gateways(test_budgets.Processes):
+        def open_stores(self) -> list[BudgetStore]:
+            database.run(empty)
+            return [PostgresBudgets(one) for one in gateways]
+
+        def teardown(self) -> None:
+            pass
+
+    run_state_machine_as_test(Gateways, settings=settings(max_examples=8, stateful_step_count=20, deadline=None))
+    for one in gateways:
+        one.close()
+
+
+def test_gateways_that_settle_many_accounts_at_once_do_not_stop_each_other(
+    postgres: Engine, database: Database
+) -> None:
+    gateways = [Database(postgres.url) for _ in range(3)]
+    lines = [Line(f"key:{number}", 0, 10**9) for number in range(8)]
+
+    def settle(number: int) -> None:
+        """Each one in an order of its own."""
+        mine = random.Random(number).sample(lines, len(lines))  # noqa: S311
+        batch = [Settlement(f"{number}-{line.account}", (line,), 1) for line in mine]
+        PostgresBudgets(gateways[number % 3]).settle(batch, 1.0)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(settle, range(30)))
+    assert [spent.micros for spent in PostgresBudgets(database).read(lines)] == [30] * 8
+    for one in gateways:
+        one.close()
+
+
+def test_a_request_that_has_ended_reserves_nothing_any_more(database: Database) -> None:
+    line, store = Line("key:a", 0, 50), PostgresBudgets(database)
+    store.settle([Settlement("1", (line,), 0)], 1.0)
+    assert isinstance(store.reserve("1", "o", [line], 5, now=1.0, until=9.0, cap=True), list)
+    assert store.read([line])[0].reserved == 0
 
 
 def test_the_ledger_says_by_day_and_takes_odd_text(database: Database) -> None:

@@ -413,6 +413,7 @@ def test_health_says_what_the_mission_asks_for() -> None:
         assert health["providers"]["one"]["models"] == ["m"]
         metrics = get(house.url, "/metrics").text
         assert 'dragoman_requests_total{door="chat",upstream="one",status="200"} 1' in metrics
+        assert 'dragoman_answers_total{door="chat",upstream="one",model="m"} 1' in metrics
 
 
 @pytest.mark.parametrize("model", ["gemma-3-27b-it", "gemini-2.5-flash"])

@@ -159,8 +159,8 @@ def test_a_stream_keeps_every_byte_however_it_is_cut(dialect: str, wire: bytes, 
             assert got.headers["content-type"].partition(";")[0] == kind.partition(";")[0]
             tokens = house.gateway.metrics.tokens
             wait_until(lambda: bool(tokens))
-            assert tokens[("far", "input")] == 3, "the observer reads what passes"
-            assert tokens[("far", "output")] == 2
+            assert tokens["far", "far-model", "input"] == 3, "the observer reads what passes"
+            assert tokens["far", "far-model", "output"] == 2
 
 
 WHOLE = b"event: message\ndata: " + REPLIES["anthropic"] + b"\n\n"

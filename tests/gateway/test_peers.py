@@ -34,7 +34,7 @@ class Worker:
     def count(self, times: int) -> None:
         for _ in range(times):
             self.gateway.metrics.request("chat", "demo", 200, 0.1)
-            self.gateway.metrics.cost("demo", "web", Cost(250_000, "USD"))
+            self.gateway.metrics.cost("demo", "m", "web", Cost(250_000, "USD"))
 
     async def get(self, path: str, accept: str = "*/*") -> bytes:
         headers = {"host": "localhost", "accept": accept}
@@ -73,7 +73,7 @@ def test_every_worker_tells_the_sum(tmp_path: Path) -> None:
             two.count(4)
             assert [await one.requests(), await two.requests(), await one.requests()] == [12, 12, 12]
             text = (await one.get("/metrics")).decode()
-            assert 'dragoman_cost_total{upstream="demo",team="web",currency="USD"} 3\n' in text
+            assert 'dragoman_cost_total{upstream="demo",model="m",team="web",currency="USD"} 3\n' in text
             assert "\ndragoman_running 1\n" in text, "one of the two asks, the other one is at work"
 
     run(work)

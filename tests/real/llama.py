@@ -44,6 +44,25 @@ def find_environment(requirements: Path, title: str) -> Path:
         return python
     if os.environ.get("DRAGOMAN_REAL") != "1":
         raise UnavailableError(f"{title} cannot be found: set DRAGOMAN_REAL=1 to let the tests install it")
+    with _alone(home.with_suffix(".lock")):
+        if not done.exists():
+            _install(home, requirements, title)
+    return python
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Tests run side by side: one of them installs, and the others wait for it."""
+    import fcntl
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _install(home: Path, requirements: Path, title: str) -> None:
+    python = home / "bin" / "python"
     venv.create(home, with_pip=True, clear=True)
     command = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
     try:
@@ -56,8 +75,7 @@ def find_environment(requirements: Path, title: str) -> Path:
         raise UnavailableError(f"{title} cannot be installed: {' '.join(last)}") from error
     except subprocess.TimeoutExpired as error:
         raise UnavailableError(f"{title} was not installed in {INSTALL_S:.0f} s") from error
-    done.touch()
-    return python
+    (home / ".done").touch()
 
 
 def find_python() -> Path:

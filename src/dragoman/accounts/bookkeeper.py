@@ -4,6 +4,7 @@ A request waits for one short write to the journal, and with a budget for one sh
 batches: budgets are settled after 50 ms, rows reach the database after half a second.
 """
 
+import asyncio
 import logging
 import secrets
 import threading
@@ -12,14 +13,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from dragoman.accounts.budgets import BudgetStore, Line, Passed, Refused, Settlement, Spent
+from dragoman.accounts.budgets import BudgetStore, Line, Passed, Refused, RemoteBudgets, Settlement, Spent
 from dragoman.accounts.journal import Journal
 from dragoman.accounts.ledger import Ledger, LedgerRow
+from dragoman.accounts.standby import Standby
 from dragoman.log_line import LogLine
 
 log = logging.getLogger(__name__)
 SETTLE_S = 0.05
 WRITE_S = 0.5
+STANDBY_S = 2.0
 LOOK_S = 60.0  # how often the files of dead processes are looked for
 FORGET_S = 3600.0
 DAY_S = 86_400.0
@@ -37,17 +40,20 @@ class Bookkeeper:
         budgets: BudgetStore,
         settling: BudgetStore,
         *,
-        remote: bool = False,
+        remote: RemoteBudgets | None = None,
+        standby: bool = True,
         keep_days: int = 0,
         lease_s: float = 60.0,
         tell: Tell = lambda passed: None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`settling`: the same budgets, for the thread. `ledger` None: rows only settle budgets."""
+        """`settling`: the same budgets, for the thread. `remote`: the same, if they are a server's; with `standby`,
+        requests go on with a small part that is in hand while it is away. `ledger` None: rows only settle budgets."""
         self._journal, self._ledger, self._budgets, self._settling = journal, ledger, budgets, settling
         self._keep_days, self._lease_s, self._tell, self._wall = keep_days, lease_s, tell, wall
-        self.remote = remote  # the budgets are a server's: no call of theirs may be made on the event loop
+        self._remote = remote
         self.owner = secrets.token_hex(8)
+        self._standby = Standby(settling, self.owner, lease_s) if remote is not None and standby else None
         self._reserved: set[str] = set()
         self._settlements: deque[Settlement] = deque()
         self._thread: threading.Thread | None = None
@@ -60,20 +66,59 @@ class Bookkeeper:
         """Rows that are not in the ledger yet."""
         return self._recorded - self._written
 
+    @property
+    def in_hand(self) -> int | None:
+        """Budgets that can be used for a while without their server; None if they have none."""
+        return self._standby.in_hand if self._standby is not None else None
+
     # ---------------------------------------------------------------- on the way of a request
 
-    def reserve(self, request: str, lines: Sequence[Line], estimate: int, *, cap: bool) -> list[Spent] | Refused:
+    async def reserve(self, request: str, lines: Sequence[Line], estimate: int, *, cap: bool) -> list[Spent] | Refused:
+        """An OSError: it is not known whether anything was reserved. The row of the request then ends it."""
         now = self._wall()
         until = now + self._lease_s
-        found = self._budgets.reserve(request, self.owner, lines, estimate, now=now, until=until, cap=cap)
-        if not isinstance(found, Refused):
-            self._reserved.add(request)
-            self._start()
+        self._reserved.add(request)
+        self._start()
+        if self._remote is None:
+            found = self._budgets.reserve(request, self.owner, lines, estimate, now=now, until=until, cap=cap)
+        else:
+            found = await self._ask(self._remote, request, lines, estimate, now, until, cap=cap)
+        if isinstance(found, Refused):
+            self._reserved.discard(request)
         return found
+
+    async def _ask(
+        self,
+        remote: RemoteBudgets,
+        request: str,
+        lines: Sequence[Line],
+        estimate: int,
+        now: float,
+        until: float,
+        *,
+        cap: bool,
+    ) -> list[Spent] | Refused:
+        """A client that leaves does not stop it halfway."""
+        standby = self._standby
+        if standby is not None:
+            standby.want(lines, now)
+        asked = remote.ask(request, self.owner, lines, estimate, now=now, until=until, cap=cap)
+        try:
+            answer = await asyncio.shield(asked)
+        except OSError:
+            found = standby.use(request, lines, estimate, now, cap=cap) if standby is not None else None
+            if found is None:
+                raise
+            return found
+        if standby is not None and isinstance(answer, Refused):
+            standby.note_refusal(answer.spent)
+        return answer
 
     def record(self, row: LedgerRow) -> None:
         if row.charged:
             self._settlements.append(Settlement(row.id, row.charged, row.cost or 0))
+            if self._standby is not None:
+                self._standby.end(row.id, row.cost or 0)
         if self._ledger is not None:
             self._journal.write(row)
             self._recorded += 1
@@ -95,6 +140,7 @@ class Bookkeeper:
             self._thread.join(10.0)
         self._settle()
         self._write()
+        self._attempt(self._give_back_standby)
         self._journal.close()
         for store in (self._ledger, self._budgets, self._settling):
             if store is not None:
@@ -107,7 +153,7 @@ class Bookkeeper:
 
     def _work(self) -> None:
         looked = forgot = -FORGET_S
-        wrote = renewed = time.monotonic()
+        wrote = renewed = stood = time.monotonic()
         while not self._stopping:
             now = time.monotonic()
             if now - looked > LOOK_S:
@@ -116,18 +162,30 @@ class Bookkeeper:
             if self._keep_days and now - forgot > FORGET_S:
                 forgot = now
                 self._attempt(self._forget)
-            if self._reserved and now - renewed > self._lease_s / 3:
-                renewed = now
-                self._attempt(lambda: self._settling.renew(self.owner, self._wall() + self._lease_s))
             self._settle()
+            if now - renewed > self._lease_s / 3:
+                renewed = now
+                self._attempt(self._renew)
+            if self._standby is not None and now - stood > STANDBY_S:
+                stood = now
+                self._attempt(self._renew_standby)
             if now - wrote > WRITE_S:
                 wrote = now
                 self._write()
             self._rest()
 
+    def _renew(self) -> None:
+        if reserved := list(self._reserved):
+            self._settling.renew(reserved, self._wall() + self._lease_s)
+
+    def _renew_standby(self) -> None:
+        if self._standby is not None and not self._settlements:
+            self._standby.renew(self._wall())
+
     def _rest(self) -> None:
         """Sleeps until there is something to do, and then for a moment more: batches are cheaper."""
-        if self._woken.wait(WRITE_S if self.waiting else self._lease_s / 3) and not self._stopping:
+        idle_s = STANDBY_S if self._standby is not None and self._standby.wanted else self._lease_s / 3
+        if self._woken.wait(WRITE_S if self.waiting else idle_s) and not self._stopping:
             self._woken.clear()
             time.sleep(SETTLE_S)
 
@@ -163,6 +221,10 @@ class Bookkeeper:
         if self.away:
             log.info(LogLine("ledger_written_again", {}))
         self.away = ""
+
+    def _give_back_standby(self) -> None:
+        if self._standby is not None:
+            self._standby.close(self._wall())
 
     def _take_over(self) -> None:
         for segment in self._journal.take_over():

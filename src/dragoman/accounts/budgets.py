@@ -110,8 +110,8 @@ class BudgetStore(Protocol):
     def settle(self, settlements: Sequence[Settlement], now: float) -> list[Passed]:
         """Each id counts once, however often it is settled."""
 
-    def renew(self, owner: str, until: float) -> None:
-        """The owner lives: its reservations are good until then."""
+    def renew(self, requests: Sequence[str], until: float) -> None:
+        """These still run: what they have reserved is good until then."""
 
     def expire(self, now: float) -> int:
         """Gives back the reservations whose lease has ended; how many."""
@@ -119,6 +119,15 @@ class BudgetStore(Protocol):
     def read(self, lines: Sequence[Line]) -> list[Spent]: ...
 
     def close(self) -> None: ...
+
+
+class RemoteBudgets(BudgetStore, Protocol):
+    """A server's: the event loop does not wait for it."""
+
+    async def ask(
+        self, request: str, owner: str, lines: Sequence[Line], estimate: int, *, now: float, until: float, cap: bool
+    ) -> list[Spent] | Refused:
+        """As `reserve`."""
 
 
 def make_lines(accounts: Sequence[Account], now: float) -> tuple[Line, ...]:
@@ -172,9 +181,9 @@ class SqliteBudgets:
             db.execute("delete from settled where at < ?", (now - SETTLED_KEPT_S,))
         return passed
 
-    def renew(self, owner: str, until: float) -> None:
+    def renew(self, requests: Sequence[str], until: float) -> None:
         with self._change() as db:
-            db.execute("update reserved set until = ? where owner = ?", (until, owner))
+            db.executemany("update reserved set until = ? where id = ?", [(until, request) for request in requests])
 
     def expire(self, now: float) -> int:
         with self._change() as db:

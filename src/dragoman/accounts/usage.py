@@ -13,10 +13,11 @@ import msgspec
 from msgspec import Struct
 
 from dragoman.accounts.ledger import COLUMNS, COUNTERS, Ledger, LedgerRow, Sums
-from dragoman.accounts.money import read_duration_s, write_amount
+from dragoman.accounts.money import read_duration_s
 
 BARS = "▁▂▃▄▅▆▇█"
 CHART = 14  # columns of a chart
+FINE_S = 14 * 86_400  # a chart of more time than this is made of days
 FIELDS = ("requests", "failed", "unpriced", *COUNTERS, "cost", "total_ms")
 PAGE = 5000
 
@@ -46,7 +47,7 @@ def make_report(
     until = time.time() if until is None else until
     groups = [word for word in dict.fromkeys((*by, "currency")) if word]
     sums = _join(ledger.sum(groups, since, until, where or {}))
-    clock = "hour" if until - since <= 3 * 86_400 else "day"
+    clock = "hour" if until - since <= FINE_S else "day"
     charts: dict[tuple[object, ...], dict[str, int]] = {}
     if clock not in groups:
         for line in _join(ledger.sum([*groups, clock], since, until, where or {})):
@@ -84,35 +85,6 @@ def _chart(counts: dict[str, int], since: float, until: float) -> tuple[int, ...
 def draw(chart: Sequence[int]) -> str:
     most = max(chart, default=0)
     return "".join(BARS[count * (len(BARS) - 1) // most] if count else " " for count in chart) if most else ""
-
-
-def write_table(report: Sequence[ReportLine], by: Sequence[str]) -> str:
-    """For a terminal. A cost that is unknown for some requests says so."""
-    head = [*by, "requests", "failed", "input", "output", "cost", ""]
-    rows = [head]
-    for line in report:
-        sums = line.sums
-        groups = [str(sums.by[word]) or "-" for word in by]
-        given, made = sums.input + sums.cache_read + sums.cache_write, sums.output + sums.reasoning
-        numbers = [f"{number:,}" for number in (sums.requests, sums.failed, given, made)]
-        rows.append([*groups, *numbers, write_cost(sums), draw(line.chart)])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    texts = len(by)
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if i < texts or i == len(head) - 1 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
-
-
-def write_cost(sums: Sums) -> str:
-    known = (
-        f"{write_amount(sums.cost)} {sums.by.get('currency') or ''}".strip() if sums.unpriced < sums.requests else ""
-    )
-    unknown = f"{sums.unpriced} unknown" if sums.unpriced else ""
-    return " + ".join(part for part in (known, unknown) if part)
 
 
 def write_csv(report: Sequence[ReportLine], by: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dragoman.cli.style import paint
+from dragoman.cli.table import TableColumn, find_width, fit, hang
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -186,27 +187,38 @@ def show_all(store: "KeyStore") -> None:
     if table is None or not table.rows:
         print("no keys. On this machine none is needed; `dragoman keys new` makes one", file=sys.stderr)
         return
-    for row in table.rows:
-        print(describe(row))
+    width = find_width()
+    columns = [
+        TableColumn("id"),
+        TableColumn("name", cut=True),
+        TableColumn("team", cut=True),
+        TableColumn("kind", drop=1),
+        TableColumn("state"),
+    ]
+    cells = [[row.id, row.name, row.team, "admin" if row.admin else "client", _state(row)] for row in table.rows]
+    head, *lines = fit(columns, cells, width)
+    print(head)
+    longest = max(map(len, lines))
+    for row, line in zip(table.rows, lines, strict=True):
+        print("\n".join(hang(line.ljust(longest), _limits(row), width)).rstrip())
 
 
 def describe(row: "KeyRow") -> str:
-    kind = "admin " if row.admin else "client"
-    parts = [row.id, kind, _day(row.created), _state(row), row.name, *_limits(row)]
-    return "  ".join(part for part in parts if part)
+    kind = "admin" if row.admin else "client"
+    team = [f"team {row.team}"] if row.team else []
+    parts = [row.id, kind, _day(row.created), _state(row), row.name, *team, *_limits(row)]
+    return "\n".join(hang("", [part for part in parts if part], find_width()))
 
 
 def _state(row: "KeyRow") -> str:
     if row.revoked:
-        return paint("revoked", "red", sys.stdout)
-    if row.expires is not None and row.expires <= time.time():
-        return paint("expired", "red", sys.stdout)
-    return "good"
+        return "revoked"
+    return "expired" if row.expires is not None and row.expires <= time.time() else "good"
 
 
 def _limits(row: "KeyRow") -> list[str]:
     ends = [f"until {_day(row.expires)}"] if row.expires is not None else []
-    return [*([f"team {row.team}"] if row.team else []), *describe_grant(row.grant), *ends]
+    return [*describe_grant(row.grant), *ends]
 
 
 def describe_grant(grant: "Grant") -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dragoman.cli.keys import add_limits, describe_grant, read_change
 from dragoman.cli.style import paint
+from dragoman.cli.table import TableColumn, find_width, fit, hang
 from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,16 +36,27 @@ def run(args: argparse.Namespace) -> int:
         return 1
 
 
+def show_all(store: "KeyStore") -> None:
+    table = store.read()
+    if table is None or not table.teams:
+        print("no teams; `dragoman teams set NAME --budget '500 USD/month'` makes one", file=sys.stderr)
+        return
+    counts = {name: sum(row.team == name and not row.revoked for row in table.rows) for name in table.teams}
+    width = find_width()
+    names = [[name, f"{count} key{'' if count == 1 else 's'}"] for name, count in counts.items()]
+    lines = fit([TableColumn("", cut=True), TableColumn("")], names, width)[1:]
+    longest = max(map(len, lines))
+    for line, grant in zip(lines, table.teams.values(), strict=True):
+        print("\n".join(hang(line.ljust(longest), describe_grant(grant), width)).rstrip())
+
+
 def act(args: argparse.Namespace, store: "KeyStore") -> int:
     match args.what:
         case "set":
             grant = store.set_team(args.name, read_change(args))
-            print("  ".join([args.name, *describe_grant(grant)]))
+            print("\n".join(hang(args.name, describe_grant(grant), find_width())))
         case "list":
-            table = store.read()
-            for name, grant in (table.teams if table is not None else {}).items():
-                count = sum(row.team == name and not row.revoked for row in table.rows) if table is not None else 0
-                print("  ".join([name, f"{count} key{'' if count == 1 else 's'}", *describe_grant(grant)]))
+            show_all(store)
         case _:
             if not store.drop_team(args.name):
                 print(f"{paint('dragoman teams:', 'red', sys.stderr)} no such team: {args.name}", file=sys.stderr)

@@ -2,11 +2,19 @@
 
 import argparse
 import sys
+import textwrap
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dragoman.cli.style import paint
+from dragoman.cli.table import TableColumn, find_width, fit
 from dragoman.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dragoman.accounts.ledger import Sums
+    from dragoman.accounts.usage import ReportLine
 
 NAME = "usage"
 HELP = "show what was used and what it cost"
@@ -64,8 +72,48 @@ def act(args: argparse.Namespace) -> int:
 
         print(msgspec.json.encode([line.sums for line in report]).decode())
     else:
-        print(usage.write_table(report, by) if report else "nothing was used")
+        print("\n".join(write_table(report, by, find_width())) if report else "nothing was used")
     return 0
+
+
+def write_table(report: "Sequence[ReportLine]", by: Sequence[str], width: int | None) -> list[str]:
+    """A cost that is unknown for some requests says so. By the day or the hour, the lines are in that order."""
+    from dragoman.accounts.usage import draw
+
+    clock = next((word for word in by if word in ("day", "hour")), None)
+    if clock is not None:
+        report = sorted(report, key=lambda line: str(line.sums.by[clock]))
+    columns = [
+        *[TableColumn(word, cut=word != clock) for word in by],
+        TableColumn("requests", right=True),
+        TableColumn("failed", right=True, drop=2),
+        TableColumn("input", right=True, drop=3),
+        TableColumn("output", right=True, drop=4),
+        TableColumn("cost", right=True),
+        TableColumn("", drop=1),
+    ]
+    rows = []
+    for line in report:
+        sums = line.sums
+        groups = [str(sums.by[word]) or "-" for word in by]
+        given, made = sums.input + sums.cache_read + sums.cache_write, sums.output + sums.reasoning
+        numbers = [f"{number:,}" for number in (sums.requests, sums.failed, given, made)]
+        rows.append([*groups, *numbers, write_cost(sums), draw(line.chart) if clock is None else ""])
+    lines = fit(columns, rows, width)
+    if unknown := sum(line.sums.unpriced for line in report):
+        words = f"The cost of {unknown:,} request{'' if unknown == 1 else 's'} is unknown. It is in no sum."
+        lines += [words] if width is None else textwrap.wrap(words, width)
+    return lines
+
+
+def write_cost(sums: "Sums") -> str:
+    """Rounded for people: `--csv` and `--json` have every digit."""
+    if sums.unpriced == sums.requests:
+        return "unknown"
+    units = sums.cost / 1_000_000
+    digits = 2 if units >= 1 or not sums.cost else 3 if units >= 0.01 else 6
+    amount = f"{units:,.{digits}f}"
+    return f"{amount} {sums.by.get('currency') or ''}".strip()
 
 
 def read_where(words: list[str]) -> dict[str, str]:

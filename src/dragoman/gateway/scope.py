@@ -196,15 +196,17 @@ class Scope:
             metrics.first_byte(self.door, self.first_s)
         for attempt in self.attempts:
             metrics.attempt(attempt.upstream, attempt.failure or "ok")
-        usage = self.usage or NO_USAGE
+        usage, model = self.usage or NO_USAGE, ""
+        if self.answer is not None:
+            model = metrics.model(self.door, upstream, self.answer.target.model)
         if self.usage is not None:
-            metrics.usage(upstream, usage)
+            metrics.usage(upstream, model, usage)
         holder = self.http.holder
         if holder is not None:
             metrics.key(holder.name or holder.id, holder.team)
         cost = self.cost if self.answer is not None else None
         if cost is not None and cost.micros:
-            metrics.cost(upstream, holder.team if holder is not None else "", cost)
+            metrics.cost(upstream, model, holder.team if holder is not None else "", cost)
         metrics.note_kinds(notes)
         gateway.traffic.put(self, notes, seconds)
         gateway.log.say(

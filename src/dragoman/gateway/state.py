@@ -20,7 +20,7 @@ from dragoman.gateway.access.charge import KeyLimits, tell_webhook
 from dragoman.gateway.access.sessions import Sessions
 from dragoman.gateway.config.settings import Settings
 from dragoman.gateway.process.peers import Peers
-from dragoman.gateway.stores.engines import open_budgets, open_kept, open_ledger
+from dragoman.gateway.stores.engines import open_budgets, open_kept, open_ledger, open_remote_budgets
 from dragoman.gateway.telemetry.log import Log
 from dragoman.gateway.telemetry.metrics import Metrics
 from dragoman.gateway.telemetry.traffic import Traffic
@@ -239,12 +239,14 @@ class Gateway:
     def _open_books(self, settings: Settings) -> Bookkeeper:
         folder = settings.store_path.parent if settings.store_path is not None else Path()
         rules = settings.teams
+        remote = open_remote_budgets(self.database) if self.database is not None else None
         return Bookkeeper(
             journal.Journal(folder / journal.FOLDER),
             open_ledger(folder, self.database) if rules.ledger.on is not False else None,
             open_budgets(folder, self.database),
             open_budgets(folder, self.database),
-            remote=self.database is not None,
+            remote=remote,
+            standby=settings.on_state_loss != "refuse",
             keep_days=rules.ledger.keep_days,
             lease_s=rules.budgets.lease_s,
             tell=lambda passed: tell_webhook(self.now.settings.teams.budgets.webhook, passed),

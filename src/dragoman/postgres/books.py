@@ -1,6 +1,6 @@
 """Budgets and the ledger in PostgreSQL, with the promises of the SQLite ones. A DatabaseAwayError is an OSError."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from dragoman.accounts.budgets import SETTLED_KEPT_S, Line, Passed, Refused, Settlement, Spent
@@ -17,6 +17,7 @@ from dragoman.accounts.ledger import (
 )
 from dragoman.postgres.database import Database, PgConnection
 
+RESERVE_S = 1.0  # a request waits so long, once
 WRITE_S = 30.0  # in the bookkeeper's thread
 _KEYS = ("hour", "key", "team", "door", "upstream", "model", "currency")
 _ADDED = ("requests", "failed", "unpriced", *COUNTERS, "cost", "total_ms")
@@ -49,6 +50,21 @@ _TRIES = """
 select request, upstream, model, status, failure, waited_ms from dragoman.attempts where request = any($1)
 order by number
 """
+_MAKE = """
+insert into dragoman.spent (account, period) select * from unnest($1::text[], $2::bigint[]) order by 1, 2
+on conflict do nothing
+"""
+_LOCK = """
+select 1 from dragoman.spent s where (s.account, s.period) in (
+    select * from unnest($1::text[], $2::bigint[])
+    union select r.account, r.period from dragoman.reserved r where r.id = any($3))
+order by s.account, s.period for update
+"""
+_FORGET = """
+delete from dragoman.requests where id in (select id from dragoman.requests where at < $1 order by at limit $2)
+returning id
+"""
+_FORGET_AT_ONCE = 5000
 _TIMES = {"day": "YYYY-MM-DD", "hour": "YYYY-MM-DD HH24:00"}
 
 
@@ -59,18 +75,25 @@ class PostgresBudgets:
     def reserve(
         self, request: str, owner: str, lines: Sequence[Line], estimate: int, *, now: float, until: float, cap: bool
     ) -> list[Spent] | Refused:
-        async def work(connection: PgConnection) -> list[Any]:
-            asked = "select * from dragoman.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-            said = (request, owner, *_columns(lines), estimate, now, until, cap)
-            return list(await connection.fetch(asked, *said))
+        said = (request, owner, *_columns(lines), estimate, now, until, cap)
+        return _judge(lines, self._database.run(_reserve(said), transaction=False))
 
-        rows = self._database.run(work, transaction=False)
-        found = [_spent(line, row[0], row[1]) for line, row in zip(lines, rows, strict=True)]
-        return next((Refused(spent) for spent, row in zip(found, rows, strict=True) if row[2]), found)
+    async def ask(
+        self, request: str, owner: str, lines: Sequence[Line], estimate: int, *, now: float, until: float, cap: bool
+    ) -> list[Spent] | Refused:
+        said = (request, owner, *_columns(lines), estimate, now, until, cap)
+        return _judge(lines, await self._database.ask(_reserve(said), RESERVE_S, transaction=False))
 
     def settle(self, settlements: Sequence[Settlement], now: float) -> list[Passed]:
+        """All rows are locked first, in one order, so that gateways that settle at once cannot deadlock."""
+        settlements = sorted(settlements, key=lambda one: one.id)
+        lines = sorted({(line.account, line.period) for one in settlements for line in one.lines})
+        names, periods = [account for account, _ in lines], [period for _, period in lines]
+
         async def work(connection: PgConnection) -> list[Passed]:
             passed = []
+            await connection.execute(_MAKE, names, periods)
+            await connection.execute(_LOCK, names, periods, [one.id for one in settlements])
             for one in settlements:
                 softs = [line.soft for line in one.lines]
                 asked = "select * from dragoman.settle($1, $2, $3, $4, $5, $6, $7)"
@@ -81,9 +104,10 @@ class PostgresBudgets:
 
         return self._database.run(work, WRITE_S)
 
-    def renew(self, owner: str, until: float) -> None:
+    def renew(self, requests: Sequence[str], until: float) -> None:
         async def work(connection: PgConnection) -> None:
-            await connection.execute("update dragoman.reserved set until = $1 where owner = $2", until, owner)
+            asked = "update dragoman.reserved set until = $1 where id = any($2)"
+            await connection.execute(asked, until, list(requests))
 
         self._database.run(work)
 
@@ -103,6 +127,18 @@ class PostgresBudgets:
 
     def close(self) -> None:
         """The database is closed by the one that opened it."""
+
+
+def _reserve(said: tuple[Any, ...]) -> Callable[[PgConnection], Awaitable[list[Any]]]:
+    async def work(connection: PgConnection) -> list[Any]:
+        return list(await connection.fetch("select * from dragoman.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9)", *said))
+
+    return work
+
+
+def _judge(lines: Sequence[Line], rows: Sequence[Any]) -> list[Spent] | Refused:
+    found = [_spent(line, row[0], row[1]) for line, row in zip(lines, rows, strict=True)]
+    return next((Refused(spent) for spent, row in zip(found, rows, strict=True) if row[2]), found)
 
 
 def _columns(lines: Sequence[Line]) -> tuple[list[str], list[int], list[int]]:
@@ -179,13 +215,17 @@ class PostgresLedger:
         return Page(rows=rows, cursor=f"{rows[-1].at!r},{rows[-1].id}" if len(rows) == most else "")
 
     def forget(self, before: float) -> int:
+        """In small steps, so that no writer waits for long."""
+
         async def work(connection: PgConnection) -> int:
-            asked = "delete from dragoman.requests where at < $1 returning id"
-            ids = [row[0] for row in await connection.fetch(asked, before)]
+            ids = [row[0] for row in await connection.fetch(_FORGET, before, _FORGET_AT_ONCE)]
             await connection.execute("delete from dragoman.attempts where request = any($1)", ids)
             return len(ids)
 
-        return self._database.run(work, WRITE_S)
+        gone = 0
+        while count := self._database.run(work, WRITE_S):
+            gone += count
+        return gone
 
     def close(self) -> None:
         """The database is closed by the one that opened it."""

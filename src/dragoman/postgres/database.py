@@ -1,6 +1,7 @@
 """Database: PostgreSQL for code that is not async, in a thread with an event loop of its own.
 
-When the server does not answer, calls fail at once for a second: a request never waits twice for one that is away.
+When the server does not answer, calls fail at once until it is back, which is looked for each second in the background:
+a request never waits twice for one that is away.
 """
 
 import asyncio
@@ -8,9 +9,9 @@ import atexit
 import os
 import re
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import TimeoutError as LateError
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any, TypeAlias, TypeVar
 
@@ -45,7 +46,7 @@ class Database:
     def __init__(self, url: str, answer_s: float = ANSWER_S) -> None:
         self._url, self._answer_s = url, answer_s
         self.away = ""  # why it cannot be asked; "" if it can, or has not been asked yet
-        self._failed_at = 0.0
+        self._healing = False
         self._start_lock = threading.Lock()
         self._process = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -62,7 +63,8 @@ class Database:
         """Runs `work` in one transaction; a DatabaseAwayError if the server does not answer.
 
         Work that is one statement needs none, and is one round trip without it."""
-        if self.away and time.monotonic() - self._failed_at < AGAIN_S:
+        if self.away:
+            self._look_for_it()
             raise DatabaseAwayError(self.away)
         limit_s = answer_s or self._answer_s
         future = asyncio.run_coroutine_threadsafe(self._work(work, limit_s, transaction=transaction), self._find_loop())
@@ -70,6 +72,24 @@ class Database:
             found = future.result(limit_s + 1.0)
         except (LateError, *AWAY) as error:
             future.cancel()
+            self._fail(error)
+            raise DatabaseAwayError(str(error) or type(error).__name__) from error
+        self.away = ""
+        return found
+
+    async def ask(
+        self, work: Callable[[PgConnection], Awaitable[T]], answer_s: float, *, transaction: bool = True
+    ) -> T:
+        """The same for another event loop, which goes on meanwhile."""
+        if self.away:
+            self._look_for_it()
+            raise DatabaseAwayError(self.away)
+        coroutine = self._work(work, answer_s, transaction=transaction)
+        asked = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._find_loop()))
+        try:
+            async with asyncio.timeout(answer_s):
+                found = await asked
+        except AWAY as error:
             self._fail(error)
             raise DatabaseAwayError(str(error) or type(error).__name__) from error
         self.away = ""
@@ -126,13 +146,28 @@ class Database:
     def _fail(self, error: BaseException) -> None:
         if isinstance(error, asyncpg.PostgresError) and (error.sqlstate or "")[:2] not in _AWAY_CLASSES:
             return  # it answered: this statement was wrong
-        self._failed_at = time.monotonic()
         self.away = str(error) or type(error).__name__
+        self._look_for_it()
+
+    def _look_for_it(self) -> None:
+        loop = self._find_loop()
+        if not self._healing:
+            self._healing = True
+            asyncio.run_coroutine_threadsafe(self._heal(), loop)
+
+    async def _heal(self) -> None:
+        try:
+            while self.away:
+                await asyncio.sleep(AGAIN_S)
+                with suppress(*AWAY):
+                    await self.run_here(_knock)
+        finally:
+            self._healing = False
 
     def _find_loop(self) -> asyncio.AbstractEventLoop:
         with self._start_lock:
             if self._loop is None or self._process != os.getpid():
-                self._process, self._pool = os.getpid(), None
+                self._process, self._pool, self._healing = os.getpid(), None, False
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="postgres", daemon=True)
                 self._thread.start()
@@ -175,6 +210,10 @@ async def _run_work(work: Callable[[PgConnection], Awaitable[T]], connection: Pg
 
 async def _keep_as_is(connection: PgConnection) -> None:
     """Nothing here changes a connection: a reset after each use would be one more round trip."""
+
+
+async def _knock(connection: PgConnection) -> None:
+    await connection.execute("select 1")
 
 
 async def _as_coroutine(work: Callable[[], Awaitable[None]]) -> None:

@@ -80,16 +80,18 @@ local function wake_next()
 end
 
 -- replica, the epoch it knows, ticket, channel, at_once, rpm, tpm, tokens
--- -> wait in ms (0: go, -1: until one leaves, -2: the memory was lost since the replica said hello)
+-- -> wait in ms (0: go, -1: until one leaves, -2: the memory was lost since the replica said hello,
+--    -3: it was lost, and all replicas say what they know for some more ms)
 local function enter(replica, known, ticket, channel, at_once, rpm, tpm, tokens)
   local until_ms = tonumber(redis.call('GET', epoch) or -1)
   if until_ms ~= known then return {-2} end
   hear_of(replica)
-  local wait, rpm_used, tpm_used, count = math.max(until_ms - now, 0), 0, 0, 0
+  if until_ms > now then return {-3, until_ms - now} end
+  local wait, rpm_used, tpm_used, count = 0, 0, 0, 0
   if at_once > 0 then
     redis.call('ZREMRANGEBYSCORE', running, '-inf', now)
     count = redis.call('ZCARD', running)
-    if wait == 0 and count >= at_once - kept_for_absent(at_once) then wait = -1 end
+    if count >= at_once - kept_for_absent(at_once) then wait = -1 end
   end
   if rpm > 0 then
     local rpm_wait

@@ -30,6 +30,8 @@ RECOVER_S = 2.0  # after Valkey lost its memory: every process has said by then 
 LOOK_S = 1.0  # if the message that wakes a waiting request is lost
 LOCAL_LOOK_S = 0.1  # without Valkey
 UNMET_REPLICAS = 10  # the share of a process that never reached Valkey is one part in so many
+PATIENCE_S = 2 * RECOVER_S  # a request waits so long while all processes say what they have seen
+LOST, RECOVERING = -2, -3  # as in limits.lua
 STAMP_S = 0.025  # a request that left later than this after it was granted counts from when it left
 
 
@@ -439,23 +441,35 @@ class ValkeyQueue:
         grant = CountedRequest(self._limit.new_ticket(), limits.clock(), ticket.tokens)
         if limits.away:
             return self._try_locally(ticket, grant)
-        asked = limits.server.call(
-            self._limit.keys,
-            ("enter", limits.replica, limits.epoch, grant.id, limits.channel, *self._numbers, ticket.tokens),
-        )
         try:
-            reply = await asyncio.shield(asked)
+            reply = await self._ask(grant)
+            end = limits.clock() + PATIENCE_S
+            while reply[0] in (LOST, RECOVERING):
+                if reply[0] == LOST:
+                    limits.lose_memory()
+                left_s = LOCAL_LOOK_S if reply[0] == LOST else reply[1] / 1000
+                if limits.clock() + left_s > end:
+                    return left_s
+                await asyncio.sleep(left_s)
+                grant.asked = limits.clock()
+                reply = await self._ask(grant)
         except AwayError:
             return self._try_locally(ticket, grant)
+        return self._take_reply(ticket, grant, reply)
+
+    async def _ask(self, grant: CountedRequest) -> ScriptReply:
+        limits = self._limits
+        asked = limits.server.call(
+            self._limit.keys,
+            ("enter", limits.replica, limits.epoch, grant.id, limits.channel, *self._numbers, grant.tokens),
+        )
+        try:
+            return await asyncio.shield(asked)
         except asyncio.CancelledError:
             asked.add_done_callback(lambda done: self._refuse_grant(grant, done))
             raise
-        return self._take_reply(ticket, grant, reply)
 
     def _take_reply(self, ticket: Ticket, grant: CountedRequest, reply: ScriptReply) -> float:
-        if reply[0] == -2:
-            self._limits.lose_memory()
-            return LOCAL_LOOK_S
         wait_ms, rpm_used, tpm_used, count, server_ms = reply
         grant.server_s = server_ms / 1000
         self._limits.set_time(server_ms)

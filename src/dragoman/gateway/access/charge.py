@@ -22,7 +22,6 @@ from dragoman.log_line import LogLine
 from dragoman.model.messages import Image
 from dragoman.model.reply import Usage
 from dragoman.upstream.admission import LimitedQueue, Limits, Ticket
-from dragoman.upstream.attempts import off_loop
 
 if TYPE_CHECKING:
     from dragoman.accounts.bookkeeper import Bookkeeper
@@ -108,7 +107,7 @@ def _over(account: Account, queue: LimitedQueue, tokens: int, now: float) -> Fai
     }
     name = max(waits, key=lambda kind: waits[kind])
     if not waits[name]:
-        name = "at_once"
+        name = "at_once" if account.grant.at_once is not None else "rpm" if rpm is not None else "tpm"
     limit = getattr(account.grant, name)
     return Failure(
         kind="rate_limited",
@@ -172,14 +171,14 @@ async def reserve(
         return  # it costs nothing
     if books is None:
         raise UpstreamError(_no_books("the state folder cannot be used"))
-    lines = make_lines(holder.budgeted, now)
+    lines = charge.lines = make_lines(holder.budgeted, now)  # whatever happens now, the row of this request settles it
     try:
-        found = await off_loop(books.remote, books.reserve, scope.http.unique_id, lines, estimate.micros, cap=cap)
+        found = await books.reserve(scope.http.unique_id, lines, estimate.micros, cap=cap)
     except OSError as error:
         raise UpstreamError(_no_books(type(error).__name__)) from error
     if isinstance(found, Refused):
+        charge.lines = ()
         raise UpstreamError(_spent(found.spent, holder.budgeted, now))
-    charge.lines = lines
     charge.warning = _warn(found, holder.budgeted, now)
 
 

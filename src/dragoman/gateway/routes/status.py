@@ -71,6 +71,7 @@ def _health(gateway: Gateway) -> JsonObject:
         "keys": {"needed": gateway.now.access.keys.needed, "store": gateway.now.access.keys.away or "ok"},
         "state": _state(gateway),
         "ledger": (gateway.books.away or "ok") if gateway.books is not None else "off",
+        "budgets_in_hand": gateway.books.in_hand if gateway.books is not None else None,
         "configuration": {"generation": gateway.now.number, "source": gateway.now.settings.source or None},
     }
 

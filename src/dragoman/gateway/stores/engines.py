@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dragoman.accounts import budgets, ledger
-from dragoman.accounts.budgets import BudgetStore, SqliteBudgets
+from dragoman.accounts.budgets import BudgetStore, RemoteBudgets, SqliteBudgets
 from dragoman.accounts.grants import Grant
 from dragoman.accounts.ledger import Ledger, SqliteLedger
 from dragoman.errors import ConfigError
@@ -134,6 +134,10 @@ def open_ledger(folder: Path, database: "Database | None", *, read_only: bool = 
 def open_budgets(folder: Path, database: "Database | None") -> BudgetStore:
     if database is None:
         return SqliteBudgets(folder / budgets.FILE)
+    return open_remote_budgets(database)
+
+
+def open_remote_budgets(database: "Database") -> RemoteBudgets:
     from dragoman.postgres.books import PostgresBudgets
 
     return PostgresBudgets(database)

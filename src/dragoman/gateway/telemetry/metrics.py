@@ -1,6 +1,7 @@
 """Metrics in Prometheus' text form, https://prometheus.io/docs/instrumenting/exposition_formats/ (read 2026-11-15).
 
-Labels are names from the configuration and closed sets, never what a client says, so their number is bounded (T45).
+Labels are names from the configuration and closed sets. Where a client could make up names, their number is bounded
+(T45).
 """
 
 from bisect import bisect_left
@@ -18,7 +19,8 @@ from dragoman.notes import Note
 
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 MOST_TOKENS = 10_000_000  # of one reply
-MOST_SERIES = 500  # names of failures come from upstreams, so their number is bounded
+MOST_SERIES = 500  # of one counter: names of failures come from upstreams, and some models' names from clients
+OTHER = "other"  # what is beyond that
 
 
 Gauge: TypeAlias = tuple[str, dict[str, str], float]
@@ -31,8 +33,9 @@ class Counts(Struct, kw_only=True):
     worker: int = 0
     requests: list[tuple[tuple[str, str, int], int]] = []
     attempts: list[tuple[tuple[str, str], int]] = []
-    tokens: list[tuple[tuple[str, str], int]] = []
-    costs: list[tuple[tuple[str, str, str], int]] = []
+    models: list[tuple[tuple[str, str, str], int]] = []
+    tokens: list[tuple[tuple[str, str, str], int]] = []
+    costs: list[tuple[tuple[str, str, str, str], int]] = []
     keys: list[tuple[tuple[str, str], int]] = []
     notes: list[tuple[str, int]] = []
     seconds: list[tuple[str, list[int], float]] = []
@@ -57,10 +60,11 @@ class Metrics:
     def __init__(self) -> None:
         self.requests: dict[tuple[str, str, int], int] = {}  # door, upstream, status
         self.attempts: dict[tuple[str, str], int] = {}  # upstream, how it ended
-        self.tokens: dict[tuple[str, str], int] = {}  # upstream, kind
+        self.models: dict[tuple[str, str, str], int] = {}  # door, upstream, model
+        self.tokens: dict[tuple[str, str, str], int] = {}  # upstream, model, kind
         self.seconds: dict[str, Histogram] = {}  # door
         self.first: dict[str, Histogram] = {}
-        self.costs: dict[tuple[str, str, str], int] = {}  # upstream, team, currency: micro-units
+        self.costs: dict[tuple[str, str, str, str], int] = {}  # upstream, model, team, currency: micro-units
         self.keys: dict[tuple[str, str], int] = {}  # key, team
         self.notes: dict[str, int] = {}
         self.running = 0
@@ -76,35 +80,45 @@ class Metrics:
 
     def attempt(self, upstream: str, ended: str) -> None:
         if (upstream, ended) not in self.attempts and len(self.attempts) >= MOST_SERIES:
-            ended = "other"
+            ended = OTHER
         self.attempts[upstream, ended] = self.attempts.get((upstream, ended), 0) + 1
 
-    def usage(self, upstream: str, usage: Usage) -> None:
+    def model(self, door: str, upstream: str, model: str) -> str:
+        """Counts an answer of a model. Its name, or "other": some servers take any name that a client makes up."""
+        at = (door, upstream, model)
+        if at not in self.models and len(self.models) >= MOST_SERIES:
+            at = (door, upstream, OTHER)
+        self.models[at] = self.models.get(at, 0) + 1
+        return at[2]
+
+    def usage(self, upstream: str, model: str, usage: Usage) -> None:
         for kind in ("input", "cache_read", "cache_write", "output", "reasoning"):
             count = getattr(usage, kind)
             if count and 0 < count < MOST_TOKENS:  # a counter only grows; upstreams may report nonsense
-                self.tokens[upstream, kind] = self.tokens.get((upstream, kind), 0) + count
+                at = (upstream, model, kind)
+                self.tokens[at] = self.tokens.get(at, 0) + count
 
     def note_kinds(self, notes: Sequence[Note]) -> None:
         if notes:
             for kind, count in Counter(map(attrgetter("kind"), notes)).items():
                 self.notes[kind] = self.notes.get(kind, 0) + count
 
-    def cost(self, upstream: str, team: str, cost: Cost) -> None:
-        at = (upstream, team, cost.currency)
+    def cost(self, upstream: str, model: str, team: str, cost: Cost) -> None:
+        at = (upstream, model, team, cost.currency)
         if at not in self.costs and len(self.costs) >= MOST_SERIES:
-            at = (upstream, "other", cost.currency)
+            at = (upstream, OTHER, OTHER, cost.currency)
         self.costs[at] = self.costs.get(at, 0) + cost.micros
 
     def key(self, key: str, team: str) -> None:
         """Requests by key. Keys are made by an admin, and beyond a number they are one."""
-        at = (key, team) if (key, team) in self.keys or len(self.keys) < MOST_SERIES else ("other", team)
+        at = (key, team) if (key, team) in self.keys or len(self.keys) < MOST_SERIES else (OTHER, OTHER)
         self.keys[at] = self.keys.get(at, 0) + 1
 
     def dump(self) -> Counts:
         return Counts(
             requests=list(self.requests.items()),
             attempts=list(self.attempts.items()),
+            models=list(self.models.items()),
             tokens=list(self.tokens.items()),
             costs=list(self.costs.items()),
             keys=list(self.keys.items()),
@@ -118,6 +132,7 @@ class Metrics:
         """Counts of another process, or of the one before this."""
         _add(self.requests, other.requests)
         _add(self.attempts, other.attempts)
+        _add(self.models, other.models)
         _add(self.tokens, other.tokens)
         _add(self.costs, other.costs)
         _add(self.keys, other.keys)
@@ -144,13 +159,16 @@ class Metrics:
             _labels(upstream=u, ended=e): n for (u, e), n in self.attempts.items()
         })  # fmt: skip
         _counter(lines, "dragoman_tokens_total", "tokens as upstreams count them", {
-            _labels(upstream=u, kind=k): n for (u, k), n in self.tokens.items()
+            _labels(upstream=u, model=m, kind=k): n for (u, m, k), n in self.tokens.items()
+        })  # fmt: skip
+        _counter(lines, "dragoman_answers_total", "answers of models", {
+            _labels(door=d, upstream=u, model=m): n for (d, u, m), n in self.models.items()
         })  # fmt: skip
         _counter(lines, "dragoman_notes_total", "things lost, changed, made up or mended", {
             _labels(kind=k): n for k, n in self.notes.items()
         })  # fmt: skip
         _counter(lines, "dragoman_cost_total", "money spent, as prices and counters tell", {
-            _labels(upstream=u, team=t, currency=c): n / MICROS for (u, t, c), n in self.costs.items()
+            _labels(upstream=u, model=m, team=t, currency=c): n / MICROS for (u, m, t, c), n in self.costs.items()
         })  # fmt: skip
         _counter(lines, "dragoman_key_requests_total", "requests by key", {
             _labels(key=k, team=t): n for (k, t), n in self.keys.items()

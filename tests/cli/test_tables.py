@@ -1,0 +1,87 @@
+"""Tables of `keys`, `teams` and `usage` on a terminal of any width."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from dragoman import cli
+from dragoman.accounts.ledger import LedgerRow, SqliteLedger
+from dragoman.accounts.usage import make_report
+from dragoman.cli import keys, teams
+from dragoman.cli.table import TableColumn, fit, hang
+from dragoman.cli.usage import write_table
+
+NOW = 1_794_959_000.0
+
+
+def make_rows() -> list[LedgerRow]:
+    names = ("gpt-5.5", "qwen3-coder-480b-a35b-instruct")
+    return [
+        LedgerRow(
+            id=str(i), at=NOW - i * 3600, key="ada", team="research and development", model=names[i % 2],
+            input=10_000, output=500, cost=None if i == 7 else 123_456, currency="" if i == 7 else "USD", status=200,
+        )
+        for i in range(100)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [40, 80, None])
+@pytest.mark.parametrize("by", [["team", "model"], ["team", "day"], ["key"]])
+def test_usage_fits_the_terminal(tmp_path: Path, width: int | None, by: list[str]) -> None:
+    ledger = SqliteLedger(tmp_path / "ledger.db")
+    ledger.add(make_rows())
+    lines = write_table(make_report(ledger, by, NOW - 7 * 86_400, NOW), by, width)
+    assert all(len(line) <= (width or 200) for line in lines)
+    assert "1 request is unknown" in " ".join(lines[-2:])
+    assert " USD" in lines[1]
+    assert "requests" in lines[0]
+    if "day" in by:
+        days = [word for line in lines for word in line.split() if word.startswith("2026-")]
+        assert days == sorted(days)
+        assert len(days[0]) == 10
+    elif width != 40:
+        assert any(bar in lines[1] for bar in "▁▂▃▄▅▆▇█"), "a chart of a week has no holes"
+    ledger.close()
+
+
+def test_what_matters_least_goes_first_and_long_words_are_cut() -> None:
+    columns = [TableColumn("name", cut=True), TableColumn("much", right=True), TableColumn("little", drop=1)]
+    rows = [["a-name-that-is-much-too-long", "1,000", "chart"]]
+    assert fit(columns, rows, None)[1] == "a-name-that-is-much-too-long  1,000  chart"
+    assert fit(columns, rows, 32)[1] == "a-name-that-is-m…  1,000  chart"
+    assert fit(columns, rows, 20)[1] == "a-name-that-…  1,000"
+    assert fit(columns, rows, 3)[1] == "a-nam…  1,000"
+
+
+def test_words_hang_beside_a_line_or_below_it() -> None:
+    words = ["models gpt-*,fast", "rpm 60", "20 USD/month"]
+    assert hang("id", words, None) == ["id  models gpt-*,fast  rpm 60  20 USD/month"]
+    assert hang("id", words, 32) == ["id  models gpt-*,fast  rpm 60", "    20 USD/month"]
+    assert hang("id  a long name  web", words, 30) == [
+        "id  a long name  web",
+        "    models gpt-*,fast  rpm 60",
+        "    20 USD/month",
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_keys_and_teams_fit_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], width: int
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path))
+    limits = ["--models", "gpt-*,claude-*,fast", "--rpm", "60", "--tpm", "200000", "--budget", "20 USD/month"]
+    assert cli.main(["keys", "new", "--name", "ada", "--team", "web", "--expires", "90d", *limits]) == 0
+    assert cli.main(["keys", "new", "--name", "boss", "--admin"]) == 0
+    assert cli.main(["teams", "set", "web", *limits]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(keys, "find_width", lambda: width)
+    monkeypatch.setattr(teams, "find_width", lambda: width)
+    for words in (["keys", "list"], ["teams", "list"]):
+        assert cli.main(words) == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert all(len(line) <= width for line in shown), shown
+        assert "20 USD/month" in "\n".join(shown)
+    day = time.strftime("%Y", time.gmtime(time.time() + 90 * 86_400))
+    assert cli.main(["keys", "list"]) == 0
+    assert f"until {day}-" in capsys.readouterr().out
