@@ -44,6 +44,14 @@ class Loop:
 
         return asyncio.run_coroutine_threadsafe(wrap(), self.loop).result(NEVER_S)
 
+    def end(self, server: asyncio.Server) -> None:
+        """Closes it in its own loop: a connection that ends at the same moment would be a race."""
+
+        async def close() -> None:
+            server.close()
+
+        self.run(close())
+
     def stop(self) -> None:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(NEVER_S)
@@ -199,8 +207,9 @@ class Faultline:
         seen.left.set()
 
     def close(self) -> None:
+        self._loop.end(self._server)
+
         async def end() -> None:
-            self._server.close()  # in its own loop: a connection that ends at this moment would be a race
             mine = asyncio.current_task()
             others = [task for task in asyncio.all_tasks() if task is not mine]
             for task in others:

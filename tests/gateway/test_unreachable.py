@@ -238,7 +238,7 @@ class Vault:
             writer.close()
 
     def close(self) -> None:
-        self._server.close()
+        self._loop.end(self._server)
 
         async def end() -> None:
             mine = asyncio.current_task()

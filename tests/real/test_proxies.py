@@ -179,7 +179,7 @@ def keep_until_whole(url: str) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
-        server.close()
+        loop.end(server)
         loop.stop()
 
 
@@ -224,7 +224,8 @@ def test_answers_arrive_whole_through_a_proxy(kind: str, place: str, tmp_path: P
     """Whole and streamed in turn over the same connections, and a request of megabytes."""
     with chain(kind, place, tmp_path, either) as (url, line):
         for _ in range(4):
-            assert texts(post(url, {**ASK, "stream": True}).text) == "onetwo"
+            got = post(url, {**ASK, "stream": True})
+            assert texts(got.text) == "onetwo", (got.status_code, got.headers, got.text)
             assert post(url, ASK).json()["content"][0]["text"] == "fine"
         big = {**ASK, "messages": [{"role": "user", "content": "x" * BIG}]}
         assert post(url, big).json()["content"][0]["text"] == "fine"
