@@ -5,11 +5,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from msgspec.structs import replace
 
 import dragoman
 from dragoman.agent import Limits
 from dragoman.client import AsyncClient
+from dragoman.client.async_client import notes_of
 from dragoman.errors import UpstreamError
+from dragoman.jsontypes import load_json
+from dragoman.model.messages import Cache, Image, Message, Reasoning, Seal, Text, ToolCall, ToolResult
+from dragoman.model.request import ReasoningSetting, Request, Tool
 from dragoman.testing import Provider, faults, serve
 from tests.client.rooms import ROOMS
 from tests.client.test_providers import City, get_weather
@@ -96,3 +101,91 @@ def test_a_gateway_that_is_not_there() -> None:
             assert caught.value.failure.code == "upstream_unreachable"
 
     asyncio.run(main())
+
+
+def test_nothing_is_lost_at_the_gateways_own_door() -> None:
+    """Ollama takes top_k, min_p and keys of its own; the model's name does not say that Ollama serves it."""
+    with serve("ollama") as provider:
+        spec = upstream("up", "ollama", provider.base_url, kind="ollama", models=("qwen3",))
+        with open_house(spec) as house, dragoman.Client(base_url=house.url, env={}) as client:
+            own = {"top_k": 5, "min_p": 0.1, "ollama": {"options": {"mirostat": 1}, "keep_alive": "5m"}}
+            answer = client.chat("qwen3", "say x", options=own)
+    sent = load_json(provider.requests[-1].body)
+    assert (sent["options"]["top_k"], sent["options"]["min_p"], sent["options"]["mirostat"]) == (5, 0.1, 1)
+    assert sent["keep_alive"] == "5m"
+    assert answer.notes == ()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_notes_of_a_stream_are_those_of_a_whole_answer(stream: bool) -> None:
+    with serve("openai_chat", key=CANARY) as provider:
+        spec = upstream("up", "openai_chat", provider.base_url, models=("m",))
+        with open_house(spec) as house, dragoman.Client(base_url=house.url, env={}) as client:
+            if stream:
+                with client.chat("m", "say x", options={"top_k": 5}, stream=True) as answering:
+                    answer = answering.answer()
+            else:
+                answer = client.chat("m", "say x", options={"top_k": 5})
+    assert [note.where for note in answer.notes] == ["/top_k"]
+
+
+def test_a_server_that_is_no_gateway_of_ours_is_asked_in_its_own_dialect() -> None:
+    with serve("openai_chat", key=CANARY) as provider:
+        with dragoman.Client(base_url=provider.base_url, api_key=CANARY, env={}) as client:
+            assert client.chat("m", "say pong").text == "pong"
+            assert client.chat("m", "say ping").text == "ping"
+    assert [seen.path for seen in provider.requests].count("/dragoman/v1/chat") <= 1
+
+
+SEALED = Message(
+    role="assistant",
+    parts=(
+        Reasoning(text="I look"),
+        ToolCall(id="c1", name="f", arguments="{}", seal=Seal(origin="gemini", value="c2ln", form="thought_signature")),
+    ),
+)
+RICH = Request(
+    model="m",
+    messages=(
+        Message(role="system", parts=(Text(text="be brief", cache=Cache()),)),
+        Message(role="user", parts=(Text(text="hi"), Image(data="iVBORw0KGgo=", media_type="image/png"))),
+        SEALED,
+        Message(role="user", parts=(ToolResult(call_id="c1", parts=(Text(text="done"),)),)),
+    ),
+    tools=(Tool(name="f", parameters={"type": "object", "properties": {"a": {"type": "integer"}}}, strict=True),),
+    reasoning=ReasoningSetting(effort="high", show=True),
+    max_output=100,
+    top_k=5,
+    min_p=0.1,
+    seed=7,
+    stop=("END",),
+    metadata={"a": "b"},
+    user="u-1",
+    extras={"anthropic": {"container": "x"}, "ollama": {"keep_alive": "5m"}, "openai_chat": {"logit_bias": {"1": 2}}},
+)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_provider_gets_the_same_bytes_with_and_without_a_gateway(name: str, stream: bool) -> None:
+    kind, model = ROOMS[name]
+    request = replace(RICH, model=model)
+
+    async def send(client: AsyncClient) -> tuple[str, ...]:
+        async with client:
+            opened = await client.send(request, stream=stream)
+            while stream and await opened.next() is not None:
+                pass
+            notes = tuple(sorted(f"{note.kind} {note.canonical}" for note in notes_of(opened)))
+            client.close_answer(opened)
+            return notes
+
+    with serve(kind, key=CANARY) as provider:
+        spec = upstream("up", name, provider.base_url, kind=kind, models=(model,))
+        plain = asyncio.run(send(AsyncClient(upstreams=[spec], env={})))
+        direct = [seen.body for seen in provider.requests if seen.dialect]
+        with open_house(spec) as house:
+            through = asyncio.run(send(AsyncClient(base_url=house.url, env={})))
+        behind_gateway = [seen.body for seen in provider.requests if seen.dialect][len(direct) :]
+    assert behind_gateway == direct
+    assert through == plain

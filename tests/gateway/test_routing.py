@@ -24,6 +24,14 @@ DOORS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def test_the_demo_model_does_not_answer_for_a_model_whose_key_is_missing() -> None:
+    with open_house(fallback=False) as house:
+        got = post(house.url, "/v1/chat/completions", {"model": "gpt-5.5", "messages": USER})
+        assert got.status == 404
+        assert b"for OpenAI, set OPENAI_API_KEY and start the gateway again" in got.body
+        assert post(house.url, "/v1/chat/completions", {"model": "demo", "messages": USER}).status == 200
+
+
 @pytest.mark.parametrize("door", DOORS)
 def test_a_model_that_nothing_serves_is_an_error_that_helps_and_no_prompt_leaves(door: str) -> None:
     path, body = DOORS[door]

@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from dragoman.gateway.process.startup import ServeOptions, settle
-    from dragoman.upstream.routing import choose, choose_by_rule, find_nearest, find_rule
+    from dragoman.upstream.routing import choose, choose_by_rule, find_nearest, find_rule, hint_key
 
     try:
         settings = settle(ServeOptions(config=args.config), os.environ)
@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"  {'first' if i == 0 else 'then'} {target.upstream.name}/{target.model}{effort}")
     if not found.targets:
         nearest = find_nearest(routes, args.model)
-        print(f"  nothing serves it{'; the nearest are ' + ', '.join(nearest) if nearest else ''}")
+        advice = [f"the nearest are {', '.join(nearest)}"] if nearest else []
+        print("  " + "; ".join(["nothing serves it", *advice, *filter(None, [hint_key(routes, args.model)])]))
     return 0 if found.targets else NOT_SERVED
 
 

@@ -21,13 +21,13 @@ from dragoman.client.openai_style import AsyncOpenAI
 from dragoman.client.prompts import BuiltRequest, ChatOptions, Prompt, build, read_refuse
 from dragoman.client.services import Count, ListedModel, count_tokens, embed, list_models, speak
 from dragoman.client.upstreams import GATEWAY, ClientUpstreams, NetworkOptions, choose_upstreams
-from dragoman.dialects import find_dialect
+from dragoman.dialects import CANONICAL, find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import ClientRequest, UpstreamCall
 from dragoman.failure import Failure
 from dragoman.jsontypes import JsonObject, load_json
-from dragoman.model.events import Event
+from dragoman.model.events import Aside, Event
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
@@ -46,6 +46,8 @@ T = TypeVar("T")
 Texts: TypeAlias = str | list[str] | tuple[str, ...]
 TIMEOUT_S = 600.0
 COST_HEADER = "x-dragoman-cost"  # of a gateway
+NOTES_HEADER = "x-dragoman-notes"
+LATE_NOTES = "x-dragoman-notes late"  # our own name for those that came after the answer
 OUR_MESSAGE_START = "the upstream"  # our own messages about an upstream begin with this
 
 
@@ -278,7 +280,7 @@ class AsyncClient:
         """The answer of the first upstream that begins to answer. The caller ends it with `close_answer`."""
         self._bind_loop()
         client_request = ClientRequest(
-            dialect=dialect or find_dialect("canonical"),
+            dialect=dialect or find_dialect(CANONICAL),
             request=replace(request, stream=stream),  # set, so that no dialect has to invent it
             same_wire=False,
         )
@@ -297,7 +299,12 @@ class AsyncClient:
             stream=stream,
             deadline=self.deadline(timeout_s),
         )
-        return await self.ask(job, copies)
+        try:
+            return await self.ask(job, copies)
+        except UpstreamError as error:
+            if not self.upstreams.leave_own_form(error.failure):
+                raise
+        return await self.send(request, stream=stream, dialect=dialect, refuse=refuse, timeout_s=timeout_s)
 
     def deadline(self, timeout_s: float | None) -> float:
         return self._sender.clock() + (self._timeout_s if timeout_s is None else timeout_s)
@@ -414,8 +421,21 @@ def _close_from_any_thread(
 
 async def pieces(open_answer: OpenAnswer) -> AsyncIterator[list[Event]]:
     while (piece := await open_answer.next()) is not None:
-        if piece.events:
-            yield piece.events
+        events = [event for event in piece.events if not _take_late(event, open_answer)]
+        if events:
+            yield events
+
+
+def _take_late(event: Event, open_answer: OpenAnswer) -> bool:
+    """Whether an event is a header that a gateway knew only at the end: its late notes, or the cost."""
+    if not (isinstance(event, Aside) and event.dialect == CANONICAL):
+        return False
+    said = open_answer.headers
+    late = {name: value for name, value in event.body.items() if isinstance(value, str)}
+    if NOTES_HEADER in late and NOTES_HEADER in said:
+        late[LATE_NOTES] = late.pop(NOTES_HEADER)
+    said.update(late)
+    return True
 
 
 def whole_reply(open_answer: OpenAnswer) -> Reply:
@@ -464,12 +484,12 @@ def _read_note(row: JsonObject) -> Note:
 def notes_of(open_answer: OpenAnswer) -> tuple[Note, ...]:
     """Our notes, and the notes that a gateway sends in its header."""
     notes = tuple(open_answer.notes)
-    header = open_answer.headers.get("x-dragoman-notes")
-    if header is None or not open_answer.target.upstream.name.startswith(GATEWAY):
+    if not open_answer.target.upstream.name.startswith(GATEWAY):
         return notes
+    headers = open_answer.headers
+    said = [headers[name] for name in (NOTES_HEADER, LATE_NOTES) if name in headers]
     try:
-        rows = load_json(header)
-        more = [_read_note(row) for row in rows if "kind" in row]
+        more = [_read_note(row) for header in said for row in load_json(header) if "kind" in row]
     except (DecodeError, KeyError, TypeError):
         return notes
     return (*notes, *more)

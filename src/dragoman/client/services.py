@@ -117,7 +117,7 @@ async def count_tokens(upstreams: ClientUpstreams, transport: Transport, request
 def _find_counter(upstream: Upstream) -> tuple[str, CountCodec] | None:
     """The upstream's first dialect that can count tokens."""
     spoken = upstream.dialects or (upstream.dialect,)
-    if upstream.name == GATEWAY:
+    if upstream.name.startswith(GATEWAY):
         spoken = SPOKEN
     found = ((name, find_dialect(name).counts) for name in spoken)
     return next(((name, codec) for name, codec in found if codec is not None), None)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.dialects import USUAL
+from dragoman.dialects import CANONICAL, USUAL
+from dragoman.dialects.canonical import NOT_OURS
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.network import DIRECT, Network, find_proxy, is_usable
@@ -52,6 +53,13 @@ class ClientUpstreams(Struct, kw_only=True):
     only: str | None
     clock: Callable[[], float]
     upstream_states: dict[str, UpstreamState] = {}
+    own_form: bool = True  # the server at `base_url` takes our own form: it is a gateway of ours
+
+    def leave_own_form(self, failure: Failure) -> bool:
+        """Whether a failure shows that the server at `base_url` is no gateway of ours, and this was not known yet."""
+        found = self.own_form and failure.code == NOT_OURS and failure.status in (404, 405, 501)
+        self.own_form = self.own_form and not found
+        return found
 
     def state(self, upstream: Upstream) -> UpstreamState:
         found = self.upstream_states.get(upstream.name)
@@ -72,7 +80,7 @@ class ClientUpstreams(Struct, kw_only=True):
             if name in upstream.models:
                 return Target(upstream, name)
         if self.only == GATEWAY:
-            return Target(_at_gateway(self.all[0], name), name)
+            return Target(_at_gateway(self.all[0], name, own_form=self.own_form), name)
         first, _, rest = name.partition("/")
         for upstream in self.all:
             if rest and upstream.name == first:
@@ -189,11 +197,17 @@ def _gateway(base_url: str, key: str | None, dialect: str | None, timeouts: Time
     return replace(made, overrides=_GATEWAY_OVERRIDES if dialect is None else {})
 
 
-def _at_gateway(gateway: Upstream, model: str) -> Upstream:
-    """The gateway in the dialect of the model's own provider, so that the gateway passes the request on unchanged, with
-    its signatures. If the name does not tell the provider, the dialect is OpenAI Chat."""
+def _at_gateway(gateway: Upstream, model: str, *, own_form: bool) -> Upstream:
+    """The gateway in our own form, which loses nothing. Any other server (LiteLLM, for example) in the dialect of the
+    model's own provider, so that signatures may get through; if the name does not tell the provider, in OpenAI Chat."""
+    if not gateway.overrides:  # the caller named a dialect
+        return gateway
+    if own_form:
+        return replace(
+            gateway, name=f"{GATEWAY}:{CANONICAL}", dialect=CANONICAL, dialects=(CANONICAL,), overrides={}
+        )
     kind = kind_of_model(model.rpartition("/")[2])
-    if kind is None or not gateway.overrides:
+    if kind is None:
         return gateway
     dialect = choose_dialect(kind, model)
     if dialect == USUAL:

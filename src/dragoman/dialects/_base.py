@@ -142,6 +142,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     ping: bytes = b""  # keeps a quiet stream open
     usage_option: tuple[str, str] | None = None  # a stream has usage only with it: key of the body, key inside
     counts_first: bool = False  # its streams begin with the number of input tokens
+    write_late: Callable[[str, str], bytes] | None = None  # a header known at the end; None: an SSE comment
     sse_query: str = ""  # without this query a stream is one JSON array
 
     # replies
@@ -154,6 +155,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     call_id_prefix: str = "call_"
     seal_form: str = ""  # the form of its seals; "" if it has none
     slots: StateSlots | None = None  # where its clients keep the state of other vendors' models; None: nowhere
+    keeps_seals: bool = False  # its clients send the seals of every dialect back
     repeats_call_ids: bool = True  # its clients send the ids of calls back
     seals_calls: bool = False  # the seal is on the call, not on the thought before it
     stores_replies: bool = False  # a later request can continue a reply by its id

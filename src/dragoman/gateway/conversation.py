@@ -46,7 +46,7 @@ from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Job, is_large, off_loop
 from dragoman.upstream.fan_out import ask_each
 from dragoman.upstream.render import choose_dialect, render, split
-from dragoman.upstream.routing import find_nearest, is_legal_model
+from dragoman.upstream.routing import find_nearest, hint_key, is_legal_model
 from dragoman.upstream.spec import Target
 from dragoman.upstream.upstream_state import UpstreamState
 from dragoman.wire import WireRequest
@@ -418,6 +418,8 @@ def no_model(now: Generation, name: str, holder: Holder | None) -> Failure:
     nearest = find_nearest(now.routes, name) if is_legal_model(name) else []
     if nearest := [model for model in nearest if may_use(now, holder, model)]:
         words += f"; the nearest are {', '.join(nearest)}"
+    if hint := hint_key(now.routes, name) if is_legal_model(name) else "":
+        words += f"; {hint}"
     if holder is None or holder.free_models:
         names = ", ".join(upstream.name for upstream in now.routes.upstreams)
         words += f". One that is not listed is asked for as UPSTREAM/MODEL; the upstreams are {names}"

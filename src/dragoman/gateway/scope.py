@@ -96,6 +96,8 @@ class Scope:
         """Whether this client may bring no state back, so that the gateway keeps it: its dialect has no place for it,
         or the client did not ask for it."""
         slots, asked = self.dialect.slots, self.client_request
+        if self.dialect.keeps_seals:
+            return False
         if slots is None or slots.kind == "details":
             return True
         option = self.dialect.profile.sealed_option

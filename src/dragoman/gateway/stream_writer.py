@@ -235,19 +235,24 @@ class StreamWriter:
         return tail if ended else tail + dialect.end_frame
 
     def _late_notes(self) -> bytes:
-        """Notes made after the headers were sent, as a comment, which readers of event streams skip."""
+        """Notes made after the headers were sent."""
         notes = self.scope.notes
         if self._as_is or len(notes) <= self._notes_sent or not self.scope.dialect.ping:
             return b""
         said = write_notes(notes[self._notes_sent :], canonical=HOP in self.scope.http.headers)
-        return f": x-dragoman-notes {said}\n\n".encode()
+        return self._write_late("x-dragoman-notes", said)
 
     def _late_cost(self) -> bytes:
         """What an answer cost is known when headers are long sent. A provider's own bytes stay as they are."""
         if self._as_is or not self._finished or not self.scope.dialect.ping:
             return b""
         cost = self.scope.cost
-        return f": x-dragoman-cost {cost}\n\n".encode() if cost is not None and cost.micros else b""
+        return self._write_late("x-dragoman-cost", str(cost)) if cost is not None and cost.micros else b""
+
+    def _write_late(self, name: str, value: str) -> bytes:
+        """A header that is known only now. Readers of event streams skip a comment."""
+        write = self.scope.dialect.write_late
+        return write(name, value) if write is not None else f": {name} {value}\n\n".encode()
 
     def _complete(self, start: ReplyStart) -> ReplyStart:
         """Adds what the encoder cannot know: the id, the time, and about how many tokens were read."""

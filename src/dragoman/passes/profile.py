@@ -73,6 +73,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: str = ""  # the row it comes from
     dialect: str = ""
     upstream: str | None = None  # the configured server, where seals are bound to it
+    takes_all: bool = False  # a gateway of ours, in our own form: no pass changes anything
 
     # calls and results
     pairing: Literal["remove", "mend", "keep"] = "remove"

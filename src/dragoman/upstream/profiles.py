@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct, ValidationError, convert, to_builtins
 
-from dragoman.dialects import NAMES, find_dialect
+from dragoman.dialects import CANONICAL, NAMES, find_dialect
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import kind_of
 from dragoman.passes.profile import Profile
@@ -238,7 +238,7 @@ def _profile_for(kind: str, model: str, dialect: str | None, overrides: Mapping[
     chosen = dialect or choose_dialect(kind, model, rows)
     fields = _merge_kind(row, chosen)
     name = plain_model(model)
-    for family in rows.families:
+    for family in () if chosen == CANONICAL else rows.families:  # a gateway of ours follows the rules of models itself
         if (family.dialects is None or chosen in family.dialects) and family.fits(kind, name):
             fields = merge(fields, family.profile)
     return _build(merge(fields, overrides), FILE, f"kind.{kind}")

@@ -24,7 +24,7 @@ from dragoman.model.request import Request, ServerTool
 from dragoman.passes.parameters import estimate
 from dragoman.passes.server_tools import read_search
 from dragoman.upstream.known_models import find_known
-from dragoman.upstream.profiles import Rows, find_kind, kinds_of_model
+from dragoman.upstream.profiles import Rows, find_kind, kind_of_model, kinds_of_model
 from dragoman.upstream.spec import DEMO, Target, Upstream
 
 _LEGAL = re.compile(r"[A-Za-z0-9._:@/+\-]{1,200}")
@@ -197,6 +197,15 @@ def find_nearest(routes: Routes, name: str) -> list[str]:
     return list(dict.fromkeys([*close, *(model for model in known if family and model.startswith(family))]))[:3]
 
 
+def hint_key(routes: Routes, name: str) -> str:
+    """Which key to set for a model whose vendor is known by its name; "" if that is not known, or is served here."""
+    kind = kind_of_model(name, routes.rows)
+    if kind is None or any(upstream.kind == kind for upstream in routes.upstreams):
+        return ""
+    row = find_kind(kind, routes.rows)
+    return f"for {row.title}, set {row.keys[0]} and start the gateway again" if row.keys else ""
+
+
 def plain_name(model: str, routes: Routes) -> str:
     """Without what dialects add: Gemini says models/x, Ollama x:latest."""
     name = model.removeprefix("models/")
@@ -222,7 +231,7 @@ def _find(routes: Routes, name: str, dice: Callable[[], float]) -> RouteChoice:
         return RouteChoice([Target(upstream, name) for upstream in by_prefix], "has a known prefix")
     if same := _other_date(routes, name):
         return RouteChoice([Target(upstream, same) for upstream in routes.serving(same)], f"is {same} of another date")
-    if routes.upstreams and (routes.fallback or all(upstream.kind == DEMO for upstream in routes.upstreams)):
+    if routes.upstreams and routes.fallback:
         upstream = routes.upstreams[0]
         return RouteChoice(
             [Target(upstream, _own_model(upstream, name))], "is not known and goes to the first upstream"

@@ -1,32 +1,44 @@
-"""Our own form as a dialect. `convert --to canonical` prints it, and golden files are written in it."""
+"""Our own form as a dialect. `convert --to canonical` prints it, and golden files are written in it.
 
+The gateway has a door for it, at which our own client loses nothing: every field of the model is written and read.
+"""
+
+import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from msgspec import ValidationError, convert
+from msgspec.structs import replace
 
-from dragoman.dialects._base import Dialect, What
+from dragoman.dialects._base import Dialect, Door, What
+from dragoman.dialects._retry import read_retry_after, write_retry_after
 from dragoman.dialects._streams import CUT_OFF, StreamMarks
 from dragoman.errors import DecodeError
-from dragoman.failure import Failure, status_of
+from dragoman.failure import Failure, kind_of_status, status_of
 from dragoman.framing.ndjson import NdjsonDecoder
 from dragoman.jsontypes import JsonObject, dump_json, load_json
-from dragoman.model.events import Event, ReplyEnd, ReplyFailed
+from dragoman.model.events import Aside, Event, ReplyEnd, ReplyFailed
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
+from dragoman.note_places import Place
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
 from dragoman.wire import WireReply, WireRequest
 
 NAME = "canonical"
+PATH = "/dragoman/v1/chat"
+NOT_OURS = "not_dragoman"  # code of a failure: the error has the form of another server
 T = TypeVar("T")
+_FIELDS = frozenset(Request.__struct_fields__)
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 
 
 def _read(value: object, kind: Any) -> Any:
     try:
         return convert(value, kind)
     except ValidationError as error:
-        raise DecodeError(str(error)) from error
+        why, _, place = str(error).partition(" - at `$")
+        raise DecodeError(why, *(name or int(number) for name, number in _STEP.findall(place))) from error
 
 
 def _write(value: object) -> Any:
@@ -34,11 +46,21 @@ def _write(value: object) -> Any:
 
 
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
-    return _read(wire.body, Request)  # type: ignore[no-any-return]  # convert returns the given type
+    """Keys of a newer version are kept as extras, as in every dialect: a target that cannot take them notes them."""
+    request: Request = _read(wire.body, Request)
+    newer = {key: wire.body[key] for key in wire.body.keys() - _FIELDS}
+    return replace(request, extras={**request.extras, NAME: newer}) if newer else request
 
 
 def encode_request(request: Request, notes: Notes) -> WireRequest:
-    return WireRequest(body=_write(request))
+    body = _write(request)
+    if NAME in request.extras:
+        body |= body["extras"].pop(NAME)
+    return WireRequest(body=body, path=PATH)
+
+
+def locate_request(value: object, place: Place) -> Place:
+    return place[2:] if place[:2] == ("extras", NAME) else place
 
 
 def decode_reply(wire: WireReply, notes: Notes) -> Reply:
@@ -50,11 +72,33 @@ def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> 
 
 
 def decode_failure(wire: WireReply) -> Failure:
-    return _read(wire.body, Failure)  # type: ignore[no-any-return]
+    try:
+        return _read(wire.body, Failure)  # type: ignore[no-any-return]
+    except DecodeError:  # of a proxy in front of a gateway, or of a server that is no gateway
+        return Failure(
+            kind=kind_of_status(wire.status),
+            message=_find_message(wire.body),
+            status=wire.status,
+            code=NOT_OURS,
+            retry_after_s=read_retry_after(wire.headers),
+            request_id=wire.headers.get("x-request-id"),
+        )
+
+
+def _find_message(body: object) -> str:
+    """The text of an error in a form that most servers use."""
+    error = body.get("error", body) if isinstance(body, dict) else body
+    message = error.get("message", error.get("detail")) if isinstance(error, dict) else error
+    return message.strip() if isinstance(message, str) else ""
 
 
 def encode_failure(failure: Failure) -> WireReply:
-    return WireReply(body=_write(failure), status=status_of(failure))
+    return WireReply(body=_write(failure), status=status_of(failure), headers=write_retry_after(failure))
+
+
+def write_late(name: str, value: str) -> bytes:
+    """A header that is known only after the answer, as an event behind it."""
+    return dump_json(Aside(dialect=NAME, body={name: value})) + b"\n"
 
 
 class StreamDecoder(StreamMarks):
@@ -115,7 +159,11 @@ def recognise(body: JsonObject, what: What) -> int:
 DIALECT = Dialect(
     name=NAME,
     title="dragoman's own form",
-    profile=Profile(kind=NAME, dialect=NAME, pairing="keep"),
+    profile=Profile(kind=NAME, dialect=NAME, takes_all=True),
+    locate_request=locate_request,
+    doors=(Door(path=PATH),),
+    keeps_seals=True,
+    write_late=write_late,
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,
@@ -127,4 +175,5 @@ DIALECT = Dialect(
     recognise=recognise,
     media_type="application/x-ndjson",
     reply_keys=("choices",),
+    ping=b"\n",
 )
