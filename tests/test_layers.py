@@ -56,6 +56,7 @@ RANKS = {
     "oidc": 7,
     "conformance": 7,
     "testing": 7,
+    "langchain": 8,
     "cli": 8,
     "__main__": 8,
     "": 8,
@@ -95,6 +96,7 @@ EXTRAS = {
     "postgres": {"postgres"},
     "otel": {"otel"},
     "oidc": {"oidc"},
+    "langchain": {"langchain"},
 }
 # Verification against scripted providers: the one module that needs two extras, and the commands load it when asked.
 NEEDS_TESTING_TOO = "conformance.verification"
@@ -106,6 +108,7 @@ IMPORTED_AS = {
     "pyjwt[crypto]": {"jwt"},
     "opentelemetry-sdk": {"opentelemetry"},
     "opentelemetry-exporter-otlp-proto-http": {"opentelemetry"},
+    "langchain-core": {"langchain_core"},
     "mcp": {"mcp", "mcp_types", "httpx2", "anyio"},  # with packages that mcp itself needs
 }
 # Imports on first use, which a smaller install goes without.

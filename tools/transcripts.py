@@ -4,8 +4,8 @@
     python tools/transcripts.py clone wheel      some of them
     python tools/transcripts.py --write          every scene, to the page
 
-Each scene runs in an empty environment: no variable of yours, an empty home, a fresh clone. It needs git, make and a package
-index, and starts servers on free ports of this machine.
+Each scene runs in an empty environment: no variable of yours, an empty home, a fresh clone. It needs git, make and a
+package index, and starts servers on free ports of this machine.
 """
 
 import argparse
@@ -36,8 +36,9 @@ INTRO = """# What the screen shows
 
 <!-- Written by `python tools/transcripts.py --write`. -->
 
-Each part is a transcript: commands in an empty environment (no variables, an empty home), and what they printed. Paths and
-addresses of the machine are replaced. Long output is cut. Run `python tools/transcripts.py` to see the same on your machine.
+Each part is a transcript: commands in an empty environment (no variables, an empty home), and what they printed. Paths
+and addresses of the machine are replaced. Long output is cut. `python tools/transcripts.py` shows the same on your
+machine.
 """
 
 
@@ -61,7 +62,9 @@ class Screen:
     def say(self, text: str) -> None:
         self.lines.append(text)
 
-    def run(self, command: str, cwd: Path | None = None, *, shown: str = "", fails: bool = False, quiet: bool = False) -> str:
+    def run(
+        self, command: str, cwd: Path | None = None, *, shown: str = "", fails: bool = False, quiet: bool = False
+    ) -> str:
         """The output of a command. An exit code other than 0 ends the scene, unless it is what the scene shows."""
         done = subprocess.run(
             ["bash", "-c", command], cwd=cwd or self.folder, env=self.env(), text=True, timeout=WAIT_S * 4,
@@ -178,7 +181,9 @@ def scene_clone(work: Workshop) -> Screen:
         screen.bin = [clone / ".venv" / "bin"]
         blocks = re.findall(r"^```(sh|python)\n(.*?)^```$", (clone / "README.md").read_text("utf-8"), re.M | re.S)
         for language, text in blocks:
-            text = text.replace("http://127.0.0.1:20006", address).replace("launch claude", f"launch --port {port} claude")
+            text = text.replace("http://127.0.0.1:20006", address).replace(
+                "launch claude", f"launch --port {port} claude"
+            )
             if language == "python":
                 (screen.folder / "example.py").write_text(text)
                 screen.run("python example.py", shown=f"python -c '{text.strip()}'")
@@ -233,7 +238,9 @@ def play_commands(screen: Screen) -> None:
     """Each command does something real, or says in one line which extra it needs."""
     asked = json.dumps({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]})
     (screen.folder / "request.json").write_text(asked)
-    screen.run("du -sh --apparent-size $(dirname $(dirname $(command -v dragoman)))/lib", shown="du -sh lib", quiet=True)
+    screen.run(
+        "du -sh --apparent-size $(dirname $(dirname $(command -v dragoman)))/lib", shown="du -sh lib", quiet=True
+    )
     screen.run("dragoman --help")
     for command in (
         "dragoman --version",
@@ -271,7 +278,10 @@ def scene_uvx(work: Workshop) -> Screen:
     screen.hidden = {str(wheel): "dragoman.whl"}
     screen.run(f"uvx --quiet --from {wheel} dragoman ask 'say hello'")
     screen.run(f"uvx --quiet --from {wheel} dragoman launch claude --model demo --print")
-    screen.run(f"pipx run --spec {wheel} dragoman ask 'say hello' 2>/dev/null", shown="pipx run --spec dragoman.whl dragoman ask 'say hello'")
+    screen.run(
+        f"pipx run --spec {wheel} dragoman ask 'say hello' 2>/dev/null",
+        shown="pipx run --spec dragoman.whl dragoman ask 'say hello'",
+    )
     return screen
 
 
@@ -294,7 +304,7 @@ def scene_windows(work: Workshop) -> Screen:
         raise SystemExit("tests/test_systems.py has no AS_ON_WINDOWS")
     program = gone[1] + "from dragoman.cli import main; sys.exit(main(sys.argv[1:]))\n"
     (screen.folder / "windows.py").write_text(program)
-    screen.say("`windows.py` first removes `signal.SIGHUP`, `os.fork`, `fcntl`, `resource`, `pwd` and the like, then runs the command.")
+    screen.say("`windows.py` first removes `signal.SIGHUP`, `os.fork`, `fcntl`, `resource`, `pwd` and others.")
     for words in ("ask 'say hello'", "check", "models", "route demo", "launch claude --print", "doctor"):
         screen.run(f"python windows.py {words}")
     port = free_port()
@@ -337,7 +347,9 @@ class OllamaRequest(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self.path == "/api/show":
-            self._answer({"capabilities": ["completion", "tools"], "model_info": {"qwen3.context_length": 40960}, "details": {}})
+            self._answer(
+                {"capabilities": ["completion", "tools"], "model_info": {"qwen3.context_length": 40960}, "details": {}}
+            )
             return
         self.server.asked.append(body["model"])
         message = {"role": "assistant", "content": f"I am {body['model']}"}
@@ -361,7 +373,8 @@ def scene_pulled(work: Workshop) -> Screen:
     screen.hidden = {str(port): "20006", str(ollama.port): "11434"}
     screen.say("A server that answers as Ollama does, a Gemini key in the environment, and a gateway:")
     url = f"http://127.0.0.1:{port}"
-    asks = f"curl -s {url}/api/chat -d '{{\"model\": \"llama3.2:3b\", \"stream\": false, \"messages\": [{{\"role\": \"user\", \"content\": \"who are you?\"}}]}}'"
+    body = {"model": "llama3.2:3b", "stream": False, "messages": [{"role": "user", "content": "who are you?"}]}
+    asks = f"curl -s {url}/api/chat -d '{json.dumps(body)}'"
     with screen.server(f"dragoman serve --port {port}", ready="-d '{"):
         screen.run(f"curl -s {url}/api/tags | python -m json.tool | grep '\"name\"'")
         screen.say("Not pulled yet. The prompt does not go to Gemini; it is an error that says what there is:")
@@ -430,16 +443,28 @@ def scene_proxy(work: Workshop) -> Screen:
     screen.bin = [work.installed(), Path(sys.executable).parent]
     screen.more = {"HTTP_PROXY": f"http://ann:secret@127.0.0.1:{proxy_port}"}
     server = f"http://{address}:{ollama.port}"
-    screen.hidden = {server: "http://models.company.test", str(port): "20006", str(proxy_port): "3128", address: "models.company.test"}
+    screen.hidden = {
+        server: "http://models.company.test",
+        str(port): "20006",
+        str(proxy_port): "3128",
+        address: "models.company.test",
+    }
     (screen.folder / "dragoman.toml").write_text(f'[providers.house]\nkind = "ollama"\nbase_url = "{server}"\n')
     screen.say("A real proxy (proxy.py) that wants a password; a server that is not on this machine:")
     screen.run("cat dragoman.toml")
-    words = f"python -m proxy --hostname 127.0.0.1 --port {proxy_port} --basic-auth ann:secret --num-workers 1 --num-acceptors 1"
-    with screen.server(f"{words} --data-dir {screen.folder}/proxy", ready="Loaded plugin", shown="-") as seen:
+    words = f"--hostname 127.0.0.1 --port {proxy_port} --basic-auth ann:secret --num-workers 1 --num-acceptors 1"
+    with screen.server(
+        f"python -m proxy {words} --data-dir {screen.folder}/proxy", ready="Loaded plugin", shown="-"
+    ) as seen:
         wait_for(lambda: is_open(proxy_port), "the proxy")
-        with screen.server(f"dragoman serve --port {port}", ready="-d '{", shown="HTTP_PROXY=http://ann:secret@127.0.0.1:3128 dragoman serve"):
+        with screen.server(
+            f"dragoman serve --port {port}",
+            ready="-d '{",
+            shown="HTTP_PROXY=http://ann:secret@127.0.0.1:3128 dragoman serve",
+        ):
             body = '{"model": "qwen3:8b", "messages": [{"role": "user", "content": "hi"}]}'
-            screen.run(f"curl -s --noproxy '*' http://127.0.0.1:{port}/v1/chat/completions -d '{body}' -H 'content-type: application/json'")
+            asks = f"curl -s --noproxy '*' http://127.0.0.1:{port}/v1/chat/completions -d '{body}'"
+            screen.run(f"{asks} -H 'content-type: application/json'")
             screen.run("dragoman doctor")
         wait_for(lambda: any("/api/chat" in line for line in seen), "the proxy's log")
         rows = [re.sub(r"^.*? - ", "", line) for line in seen if "/api/" in line]
@@ -481,7 +506,12 @@ def claude_code_request() -> dict[str, Any]:
     names = ("Bash", "Read", "Edit", "Write", "Grep", "Glob", "Task", "WebFetch", "TodoWrite", "NotebookEdit")
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "additionalProperties": False}
     tools = [
-        {"name": name, "description": name, "input_schema": {**schema, "properties": {"path": {"type": "string"}}}, **mark}
+        {
+            "name": name,
+            "description": name,
+            "input_schema": {**schema, "properties": {"path": {"type": "string"}}},
+            **mark,
+        }
         for name in names
     ]
     turns: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "text", "text": "fix the test", **mark}]}]
@@ -502,7 +532,9 @@ def scene_notes(work: Workshop) -> Screen:
     screen.bin = [work.installed()]
     (screen.folder / "claude-code.json").write_text(json.dumps(claude_code_request()))
     screen.run("dragoman convert claude-code.json --to gemini > gemini.json")
-    count = screen.run("dragoman convert claude-code.json --to gemini --verbose 2>&1 >/dev/null | wc -l", quiet=True).strip()
+    count = screen.run(
+        "dragoman convert claude-code.json --to gemini --verbose 2>&1 >/dev/null | wc -l", quiet=True
+    ).strip()
     screen.say(f"`--verbose` shows each note on a line of its own: {count} lines.")
     return screen
 

@@ -20,7 +20,6 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from pydantic import PrivateAttr
 
 from dragoman.client import AsyncClient, Client
 from dragoman.client.answers import Answer, StreamEvent
@@ -32,7 +31,7 @@ KEPT = "dragoman"  # in `additional_kwargs`: the message in our own form
 _ANY_TOOL = {"any": "required", "required": "required", True: "required", "auto": "auto", "none": "none", False: "none"}
 
 
-class ChatDragoman(BaseChatModel):
+class ChatDragoman(BaseChatModel):  # type: ignore[misc]  # the type checker may do without the extra
     """A chat model of LangChain in front of any provider. `options`: other arguments of `Client.chat`."""
 
     model: str
@@ -44,8 +43,8 @@ class ChatDragoman(BaseChatModel):
     timeout: float | None = None
     max_retries: int | None = None
     options: dict[str, Any] = {}  # noqa: RUF012  # pydantic copies it
-    _client: Client | None = PrivateAttr(default=None)
-    _async_client: AsyncClient | None = PrivateAttr(default=None)
+    _client: Client | None = None
+    _async_client: AsyncClient | None = None
 
     @property
     def _llm_type(self) -> str:

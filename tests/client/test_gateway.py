@@ -130,10 +130,12 @@ def test_the_notes_of_a_stream_are_those_of_a_whole_answer(stream: bool) -> None
 
 
 def test_a_server_that_is_no_gateway_of_ours_is_asked_in_its_own_dialect() -> None:
-    with serve("openai_chat", key=CANARY) as provider:
-        with dragoman.Client(base_url=provider.base_url, api_key=CANARY, env={}) as client:
-            assert client.chat("m", "say pong").text == "pong"
-            assert client.chat("m", "say ping").text == "ping"
+    with (
+        serve("openai_chat", key=CANARY) as provider,
+        dragoman.Client(base_url=provider.base_url, api_key=CANARY, env={}) as client,
+    ):
+        assert client.chat("m", "say pong").text == "pong"
+        assert client.chat("m", "say ping").text == "ping"
     assert [seen.path for seen in provider.requests].count("/dragoman/v1/chat") <= 1
 
 

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from dragoman.client import AsyncClient
+from dragoman.dialects.canonical import NOT_OURS
 from dragoman.errors import ConfigError, UpstreamError
+from dragoman.failure import Failure
 
 ENV = {
     "OPENAI_API_KEY": "k1",
@@ -90,8 +92,12 @@ def test_one_provider_takes_every_name() -> None:
         ("ollama/qwen3", "openai_chat", "ollama/qwen3"),
     ],
 )
-def test_a_gateway_is_asked_in_the_dialect_the_model_speaks_at_home(model: str, dialect: str, name: str) -> None:
+def test_a_server_that_is_no_gateway_of_ours_is_asked_in_the_dialect_the_model_speaks_at_home(
+    model: str, dialect: str, name: str
+) -> None:
     client = AsyncClient(base_url="http://127.0.0.1:20006/v1", env={})
+    assert client.upstreams.targets(model)[0][0].spec.dialect == "canonical"
+    assert client.upstreams.leave_own_form(Failure(kind="not_found", status=404, code=NOT_OURS, message=""))
     state, target = client.upstreams.targets(model)[0]
     assert (state.spec.dialect, target.model, state.spec.base_url) == (dialect, name, "http://127.0.0.1:20006")
     assert client.upstreams.targets(model)[0][0] is state  # it keeps what it learnt

@@ -203,9 +203,7 @@ def _at_gateway(gateway: Upstream, model: str, *, own_form: bool) -> Upstream:
     if not gateway.overrides:  # the caller named a dialect
         return gateway
     if own_form:
-        return replace(
-            gateway, name=f"{GATEWAY}:{CANONICAL}", dialect=CANONICAL, dialects=(CANONICAL,), overrides={}
-        )
+        return replace(gateway, name=f"{GATEWAY}:{CANONICAL}", dialect=CANONICAL, dialects=(CANONICAL,), overrides={})
     kind = kind_of_model(model.rpartition("/")[2])
     if kind is None:
         return gateway
