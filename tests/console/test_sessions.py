@@ -2,31 +2,41 @@
 
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from dragoman.gateway.access.sessions import COOKIE, LAST_S, Sessions
+from dragoman.gateway.routes import console
 from dragoman.gateway.stores.keys import SqliteKeyStore
 from tests.gateway.house import House, open_house
 from tests.gateway.web import Got, get, post
+from tests.waiting import NEVER_S
 
 
 def test_a_session_is_found_until_it_ends() -> None:
     now = 1000.0
     sessions = Sessions(b"secret", lambda: now)
-    cookie = sessions.open("abcd1234", secure=False)
+    cookie = sessions.open("abcd1234", "d1", secure=False)
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
-    assert sessions.find(f"other=1; {cookie}") == "abcd1234"
-    assert Sessions(b"another", lambda: now).find(cookie) is None
+    assert sessions.find(f"other=1; {cookie}", lambda _: ["d1"]) == "abcd1234"
+    assert Sessions(b"another", lambda: now).find(cookie, lambda _: ["d1"]) is None
     now += LAST_S
-    assert sessions.find(cookie) is None
+    assert sessions.find(cookie, lambda _: ["d1"]) is None
+
+
+@pytest.mark.parametrize(("digests", "found"), [(["d1"], True), (["d2", "d1"], True), (["d2"], False), ([], False)])
+def test_a_session_ends_with_the_secret_that_opened_it(digests: list[str], found: bool) -> None:
+    sessions = Sessions(b"secret", lambda: 1.0)
+    cookie = sessions.open("abcd1234", "d1", secure=False)
+    assert (sessions.find(cookie, lambda _: digests) is not None) == found
 
 
 @pytest.mark.parametrize("bend", [("abcd1234", "zzzz9999"), (".4", ".9"), ("=", "=x"), (COOKIE, "other")])
 def test_a_changed_cookie_is_no_session(bend: tuple[str, str]) -> None:
     sessions = Sessions(b"secret", lambda: 1.0)
-    cookie = sessions.open("abcd1234", secure=True)
-    assert sessions.find(cookie.replace(*bend, 1)) is None
+    cookie = sessions.open("abcd1234", "d1", secure=True)
+    assert sessions.find(cookie.replace(*bend, 1), lambda _: ["d1"]) is None
 
 
 def login(house: House, key: str) -> Got:
@@ -51,3 +61,46 @@ def test_an_admin_key_opens_the_console_until_it_is_revoked(tmp_path: Path) -> N
         store.revoke(admin.split("-")[1])
         house.gateway.now.access.keys._looked = -10.0  # the copy is looked at once a second
         assert get(house.url, "/admin/v1/traffic", cookie).status == 401
+
+
+@pytest.mark.parametrize("grace_s", [0.0, 3600.0])
+def test_a_new_secret_ends_the_sessions_of_the_old_one(tmp_path: Path, grace_s: float) -> None:
+    """A key is rotated because it may be known to others: a browser that showed it is one of them."""
+    store = SqliteKeyStore(tmp_path / "keys.db")
+    admin = store.new("root", admin=True)
+    with open_house(keys=store) as house:
+        cookie = {"cookie": login(house, admin).headers["set-cookie"].partition(";")[0]}
+        fresh = store.rotate(admin.split("-")[1], grace_s)
+        house.gateway.now.access.keys.look_again()
+        assert get(house.url, "/admin/v1/traffic", cookie).status == (200 if grace_s else 401)
+        cookie = {"cookie": login(house, fresh or "").headers["set-cookie"].partition(";")[0]}
+        assert get(house.url, "/admin/v1/traffic", cookie).status == 200
+
+
+@pytest.mark.parametrize("way", ["key", "session"])
+def test_live_traffic_ends_with_the_key(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream has no end of its own: it would tell about every request for as long as the process runs."""
+    monkeypatch.setattr(console, "SILENCE_S", 0.02)
+    monkeypatch.setattr(console, "BATCH_S", 0.001)
+    store = SqliteKeyStore(tmp_path / "keys.db")
+    admin = store.new("root", admin=True)
+    with open_house(keys=store) as house:
+        headers = {"authorization": f"Bearer {admin}"}
+        if way == "session":
+            headers = {"cookie": login(house, admin).headers["set-cookie"].partition(";")[0]}
+        with httpx2.stream("GET", f"{house.url}/admin/v1/traffic/live", headers=headers, timeout=NEVER_S) as live:
+            lines = live.iter_lines()
+            assert next(lines) == ": hello"
+            store.revoke(admin.split("-")[1])
+            house.gateway.now.access.keys.look_again()
+            for _ in lines:
+                pass  # to its end
+
+
+def test_a_stranger_is_read_for_a_few_bytes_only(tmp_path: Path) -> None:
+    """Login is the one route that reads a body before it has seen a key."""
+    store = SqliteKeyStore(tmp_path / "keys.db")
+    store.new("root", admin=True)
+    with open_house(keys=store) as house:
+        assert login(house, "x" * 10_000).status == 401
+        assert login(house, "x" * 20_000).status == 413

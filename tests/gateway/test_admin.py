@@ -156,3 +156,9 @@ def test_the_commands_speak_to_a_gateway_elsewhere(
         assert not (tmp_path / "elsewhere").exists()
         monkeypatch.setenv("DRAGOMAN_ADMIN_KEY", key)
         assert cli.main(["keys", "list"]) == 1
+
+
+def test_a_body_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    with open_admin(tmp_path) as admin:
+        assert admin.call("POST", "/config/check", {"text": "#" * 100_000}).status == 200
+        assert admin.call("POST", "/config/check", {"text": "#" * 2_000_000}).status == 413

@@ -15,6 +15,7 @@ from dragoman.jsontypes import JsonObject, check_keys, dump_json
 from dragoman.upstream.attempts import BIG_BYTES, MANY_BRACES, MANY_COMMAS, MANY_REFERENCES, is_large
 from tests.gateway.house import faultline, open_house, say, stream, upstream
 from tests.gateway.stalls import PROMISE_S, REPLIES, REQUESTS, SCHEMA, Meter, ask, longest_step, pointing, post, talk
+from tests.gateway.web import get, send
 from tests.waiting import turns
 
 BOUND_S = 3 * PROMISE_S
@@ -72,6 +73,37 @@ def test_a_batch_of_large_calls_keeps_no_other_waiting() -> None:
     worst_s, status = longest_step("openai_chat", "openai_chat", dump_json(calls), path="/generate")
     assert status == 200
     assert worst_s < BOUND_S
+
+
+TURNS = [{"role": ("user", "assistant")[i % 2], "content": f"hello {i}"} for i in range(4_000)]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (dump_json({"model": "m", "messages": TURNS}).decode(), "request"),
+        ('data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n' * 8_000, "stream"),
+    ],
+    ids=["request", "stream"],
+)
+def test_a_text_that_is_translated_keeps_no_other_waiting(text: str, what: str) -> None:
+    body = dump_json({"text": text, "what": what, "source": "openai_chat"})
+    worst_s, status = longest_step("openai_chat", "openai_chat", body, path="/admin/v1/translate")
+    assert status == 200
+    assert worst_s < BOUND_S
+
+
+def test_a_look_at_a_large_request_keeps_no_other_waiting() -> None:
+    parts = [{"type": "text", "text": "abc"}] * 7_000
+    script = say(200, b'{"choices": [{"message": {"role": "assistant", "content": "hi"}}]}')
+    with faultline(script) as line, open_house(upstream("up", "openai_chat", line.url, models=("m",))) as house:
+        asked = {"model": "m", "messages": [{"role": "user", "content": parts}]}
+        send(house.url, "POST", "/v1/chat/completions", asked, {"x-dragoman-xray": "1", "x-request-id": "large"})
+        meter = Meter()
+        with meter.watch(house):
+            for accept in ("text/html", "application/json"):
+                assert b"abc" in get(house.url, "/xray/large", {"accept": accept}).body
+        assert meter.worst_s < BOUND_S / 3
 
 
 def test_the_loop_goes_on_while_a_large_request_is_converted(monkeypatch: pytest.MonkeyPatch) -> None:

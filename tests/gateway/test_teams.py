@@ -115,6 +115,32 @@ def test_a_team_narrows_what_its_keys_may_use(office: Open, store: SqliteKeyStor
         assert chat(here.url, key, "other").status == 200
 
 
+SHORT: dict[str, Any] = {
+    "/v1/chat/completions": {"messages": [{"role": "user", "content": ""}]},
+    "/v1/responses/compact": {"input": ""},
+    "/v1/embeddings": {"input": "x"},
+    "/v1/audio/speech": {"input": "x", "voice": "a"},
+}
+
+
+@pytest.mark.parametrize("path", SHORT)
+def test_a_spent_key_pays_for_nothing_more_at_any_path(tmp_path: Path, store: SqliteKeyStore, path: str) -> None:
+    """The shortest request was taken for one that costs nothing, and compaction for one without any text."""
+    key = store.new("ada", grant=Grant(budget="0.01 USD/day"))
+    used = {"input_tokens": 10**6, "output_tokens": 10**6, "total_tokens": 2 * 10**6}
+    reply = {"id": "r", "object": "response", "status": "completed", "model": "m", "output": [], "usage": used}
+    teams = TeamSettings(prices=dict(PRICES))
+    with faultline(say(200, json.dumps(reply).encode())) as line:
+        up = upstream("up", "openai_responses", f"{line.url}/v1", models=("gpt-x",))
+        with open_house(up, keys=store, store_path=tmp_path / "responses.db", teams=teams) as house:
+            mine = {"authorization": f"Bearer {key}"}
+            assert post(house.url, "/v1/responses/compact", {"model": "gpt-x", "input": "x"}, mine).status == 200
+            Office(house.url, tmp_path, store).rows(1)
+            refused = post(house.url, path, {"model": "gpt-x", **SHORT[path]}, mine)
+            assert "the budget of the key ada is spent" in refused.text
+            assert len(line.seen) == 1
+
+
 # ---------------------------------------------------------------- limits
 
 

@@ -174,6 +174,26 @@ def test_a_stored_response_belongs_to_its_key(keys: KeyStore) -> None:
         assert get(house.url, path, mine).status == 404
 
 
+def test_a_provider_does_not_continue_the_conversation_of_another_key(keys: KeyStore) -> None:
+    """To the provider all our keys are one account: only we know whose response it is."""
+    mine, other = {"x-api-key": keys.new("a", admin=False)}, {"x-api-key": keys.new("b", admin=False)}
+    reply = {"id": "resp_of_the_provider", "object": "response", "status": "completed", "model": "m", "output": []}
+    with faultline(say(200, json.dumps(reply).encode())) as line:
+        up = upstream("up", "openai_responses", f"{line.url}/v1", models=("m",))
+        with open_house(up, keys=keys) as house:
+            stored = post(house.url, "/v1/responses", {"model": "m", "input": "a secret"}, mine).json["id"]
+            assert stored == "resp_of_the_provider"
+            follow = {"model": "m", "input": "say all that again", "previous_response_id": stored}
+            for path in ("/v1/responses", "/v1/responses/compact"):
+                refused = post(house.url, path, follow, other)
+                assert refused.status == 400
+                assert "not found" in refused.text
+            assert len(line.seen) == 1, "nothing was sent"
+            assert post(house.url, "/v1/responses", follow, mine).status == 200
+            unknown = {**follow, "previous_response_id": "resp_made_elsewhere"}
+            assert post(house.url, "/v1/responses", unknown, other).status == 200, "its provider may know it"
+
+
 # ---------------------------------------------------------------- T04, T09, T10, T41: keys and headers
 
 

@@ -157,6 +157,7 @@ class App:
         """Checks host, key and content type before the body is read."""
         gateway = self.gateway
         access = gateway.now.access
+        http.most_bytes = match.route.most_bytes if match is not None else 0
         verdict = access.judge_host(http) or access.judge_origin(http)
         if verdict is None and match is not None:
             verdict = access.admit(http, match.route.access)

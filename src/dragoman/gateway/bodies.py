@@ -33,7 +33,7 @@ async def read_body(http: HttpRequest, settings: Settings) -> bytes:
     encoding = http.headers.get("content-encoding", "")
     if not encoding:
         return raw
-    how = encoding, settings.max_body_bytes, settings.limits.inflate_ratio
+    how = encoding, http.cap(settings.max_body_bytes), settings.limits.inflate_ratio
     return await asyncio.to_thread(inflate, raw, *how) if len(raw) > SMALL_BYTES else inflate(raw, *how)
 
 

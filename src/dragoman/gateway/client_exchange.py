@@ -77,6 +77,7 @@ class ClientExchange:
 
     async def read(self) -> bytes:
         """Reads the body, once. A body over the limit is an error as soon as its size is known."""
+        self.limit = self.http.cap(self.limit)
         if self.length > self.limit:
             raise UpstreamError(too_large(self.limit))
         if not self.done and self._size <= self.limit and self._fault is None:

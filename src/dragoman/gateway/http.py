@@ -37,12 +37,14 @@ class HttpRequest:
         "key_id",
         "large",
         "method",
+        "most_bytes",
         "path",
         "port",
         "query",
         "read",
         "repeated",
         "scope",
+        "size",
         "unique_id",
     )
 
@@ -60,6 +62,7 @@ class HttpRequest:
     ) -> None:
         self.method = method
         self.large = False  # its body is worked on off the loop
+        self.size = 0  # of its body, once it is read
         self.path = path
         self.query = query
         self.headers = headers or {}
@@ -68,11 +71,16 @@ class HttpRequest:
         self.port = 0  # of ours, that it came to
         self.id = ""  # in the log; a client may choose it
         self.unique_id = ""
+        self.most_bytes: int | None = None  # of its body at this route; None: as many as the configuration allows
         self.scope: Ending | None = None  # released when the request ends
         self.holder: Holder | None = None  # the owner of the client's key
         self.key_id = ""  # the id of the client's key; "" where no key is needed
         self.read = read or self._read_given
         self._given = body
+
+    def cap(self, limit: int) -> int:
+        """How many bytes its body may have, where `limit` holds for every body."""
+        return limit if self.most_bytes is None else min(limit, self.most_bytes)
 
     async def _read_given(self) -> bytes:
         return self._given

@@ -78,6 +78,14 @@ class PostgresResponseStore:
         row = self._run(work)
         return None if row is None else read_row(row)
 
+    def is_foreign(self, owner: str, response_id: str) -> bool:
+        async def work(connection: PgConnection) -> bool:
+            asked = "select exists (select from dragoman.responses where id = $1 and owner <> $2)"
+            found: bool = await connection.fetchval(asked, response_id, owner)
+            return found
+
+        return self._run(work)
+
     def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
         """Those whose id begins so, the youngest first."""
 

@@ -150,7 +150,7 @@ class Access:
         cookies = http.headers.get("cookie")
         if cookies is None or self.sessions is None:
             return None
-        key_id = self.sessions.find(cookies)
+        key_id = self.sessions.find(cookies, self.keys.find_digests)
         return None if key_id is None else self.keys.find_admin(key_id)
 
     def _too_many(self, client: str) -> bool:

@@ -166,7 +166,8 @@ async def reserve(
         return
     cap = rules.policy == "cap"
     most = USUAL_OUTPUT if output is None else min(output, USUAL_OUTPUT) if cap else output
-    estimate = count_cost(price, Usage(input=tokens, output=most * choices))
+    # The shortest request costs something, too: else a key whose budget is spent could send it for ever.
+    estimate = count_cost(price, Usage(input=max(tokens, 1), output=most * choices))
     if estimate is None or not estimate.micros:
         return  # it costs nothing
     if books is None:

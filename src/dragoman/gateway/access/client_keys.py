@@ -134,6 +134,17 @@ class ClientKeys:
         row = self._rows.get(key_id)
         return self._holder(row) if row is not None and row.admin and not self._has_ended(row) else None
 
+    def find_digests(self, key_id: str) -> tuple[str, ...]:
+        """Of the secrets of a key that open something now: its own, and the one before it in its days of grace."""
+        self._refresh()
+        row = self._rows.get(key_id)
+        if row is None or self._has_ended(row):
+            return ()
+        return (row.digest, row.old_digest) if self._is_good_old(row, row.old_digest) else (row.digest,)
+
+    def digest(self, key: str) -> str:
+        return self._table.digest(key)
+
     def _is_good_old(self, row: KeyRow, digest: str) -> bool:
         """Whether it is the key before the last rotation, in its days of grace."""
         if row.old_until is None or self._wall() >= row.old_until:

@@ -1,11 +1,12 @@
 """Sessions of the console: a browser that showed an admin key once has a cookie instead of the key.
 
-The cookie names the key and when it ends, with a MAC. So every worker can check it, and a revoked key ends it at once.
+The cookie names the key and when it ends, with a MAC that needs the key's digest. So every worker can check it, and a
+key that is revoked or gets a new secret ends it at once.
 """
 
 import hmac
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 
 COOKIE = "dragoman_console"
@@ -18,24 +19,26 @@ class Sessions:
         self._secret = hmac.digest(secret, b"console session", sha256)
         self._wall = wall
 
-    def open(self, key_id: str, *, secure: bool) -> str:
+    def open(self, key_id: str, digest: str, *, secure: bool) -> str:
         """The value of a Set-Cookie header. Scripts cannot read it, and other sites cannot send it."""
         words = f"{key_id}.{int(self._wall()) + LAST_S}"
         more = "; Secure" if secure else ""
-        return f"{COOKIE}={words}.{self._mac(words)}; Path=/; Max-Age={LAST_S}; HttpOnly; SameSite=Strict{more}"
+        mac = self._mac(words, digest)
+        return f"{COOKIE}={words}.{mac}; Path=/; Max-Age={LAST_S}; HttpOnly; SameSite=Strict{more}"
 
     def close(self) -> str:
         return f"{COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
 
-    def find(self, cookies: str) -> str | None:
-        """The id of the key that opened a session; None without a good one."""
+    def find(self, cookies: str, find_digests: Callable[[str], Iterable[str]]) -> str | None:
+        """The id of the key that opened a session; None without a good one. `find_digests`: of the secrets of a key
+        that are good now, by its id."""
         found = _VALUE.search(cookies)
         if found is None:
             return None
         words, _, mac = found[1].rpartition(".")
         key_id, _, until = words.rpartition(".")
-        good = hmac.compare_digest(mac.encode(), self._mac(words).encode())
+        good = any(hmac.compare_digest(mac.encode(), self._mac(words, one).encode()) for one in find_digests(key_id))
         return key_id if good and until.isdecimal() and self._wall() < int(until) else None
 
-    def _mac(self, words: str) -> str:
-        return hmac.digest(self._secret, words.encode(), sha256).hex()
+    def _mac(self, words: str, digest: str) -> str:
+        return hmac.digest(self._secret, f"{words}.{digest}".encode(), sha256).hex()

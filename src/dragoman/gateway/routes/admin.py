@@ -6,10 +6,10 @@ changes something is in the audit log with the name of the admin's key.
 
 import asyncio
 import inspect
-import tomllib
+import os
 from collections.abc import Callable
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -26,6 +26,7 @@ from dragoman.dialects._base import Door
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import read_body
+from dragoman.gateway.config.check import check_text
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes.status import describe_provider
 from dragoman.gateway.routes.table import Match, Route
@@ -33,6 +34,7 @@ from dragoman.gateway.state import Gateway
 from dragoman.gateway.stores.engines import open_budgets, open_ledger
 from dragoman.gateway.stores.keys import AuditRow, KeyChange, KeyRow, KeyStore
 from dragoman.jsontypes import JsonObject
+from dragoman.upstream.attempts import is_large, off_loop
 
 BASE = "/admin/v1"
 USUAL_ROWS = 100
@@ -302,16 +304,10 @@ def list_providers(asked: Asked) -> Providers:
 
 def check_config(asked: Asked) -> ConfigVerdict:
     """Whether a text would be a good configuration. Nothing changes."""
-    import os
-
-    from dragoman.gateway.config.load import read_settings
-
     try:
-        read_settings(tomllib.loads(asked.body.text), "text", os.environ)
+        check_text(asked.body.text, os.environ)
     except ConfigError as error:
         return ConfigVerdict(good=False, why=error.why, key=error.key)
-    except tomllib.TOMLDecodeError as error:
-        return ConfigVerdict(good=False, why=f"is not TOML: {error}")
     return ConfigVerdict(good=True)
 
 
@@ -411,7 +407,7 @@ async def _read(gateway: Gateway, http: HttpRequest, call: Call) -> Any:
     if call.body is None:
         return None
     raw = await read_body(http, gateway.now.settings)
-    return msgspec.json.decode(raw or b"{}", type=call.body)
+    return await off_loop(is_large(raw), partial(msgspec.json.decode, type=call.body), raw or b"{}")
 
 
 # ---------------------------------------------------------------- OpenAPI 3.1

@@ -16,6 +16,7 @@ from dragoman.convert import AUTO, StreamConverter, convert, convert_reply, firs
 from dragoman.dialects import NAMES
 from dragoman.errors import DecodeError, DragomanError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.gateway.bodies import check_cost
 from dragoman.gateway.conversation import converse
 from dragoman.gateway.error_responses import refuse, turned_away
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write, json_response
@@ -66,7 +67,8 @@ class Login(Struct, frozen=True, kw_only=True):
 
 async def serve_login(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     """An admin key for a cookie. A wrong key is counted and answered as at every other door."""
-    http.headers["authorization"] = f"Bearer {read_json(await http.read(), Login).key}"
+    key = read_json(await http.read(), Login).key
+    http.headers["authorization"] = f"Bearer {key}"
     access = gateway.now.access
     verdict = access.admit(http, "admin")
     if verdict is not None:
@@ -74,7 +76,8 @@ async def serve_login(gateway: Gateway, http: HttpRequest, match: Match) -> Http
     if access.sessions is None or not http.key_id:
         return json_response({"needed": False})
     secure = http.headers.get("origin", "").startswith("https://")
-    return json_response({"needed": True}, headers={"set-cookie": access.sessions.open(http.key_id, secure=secure)})
+    cookie = access.sessions.open(http.key_id, access.keys.digest(key.strip()), secure=secure)
+    return json_response({"needed": True}, headers={"set-cookie": cookie})
 
 
 async def serve_logout(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
@@ -100,7 +103,7 @@ async def serve_live_traffic(gateway: Gateway, http: HttpRequest, match: Match) 
         task = asyncio.current_task()
         gateway.live.add(stop)
         await write(b": hello\n\n")
-        while True:
+        while gateway.now.access.admit(http, "admin") is None:  # until the key or the session ends
             rows = await reader.take(SILENCE_S)
             data = b"data: " + dump_json({"rows": msgspec.to_builtins(rows)}) + b"\n\n" if rows else b": still here\n\n"
             await write(data)
@@ -212,8 +215,11 @@ class Translations(Struct, frozen=True, kw_only=True):
 
 
 async def serve_translate(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    found = translate(read_json(await http.read(), Translate))
-    return json_response(msgspec.to_builtins(found))
+    return await asyncio.to_thread(_translate_body, await http.read())
+
+
+def _translate_body(data: bytes) -> HttpResponse:
+    return json_response(msgspec.to_builtins(translate(read_json(data, Translate))))
 
 
 def translate(asked: Translate) -> Translations:
@@ -221,6 +227,7 @@ def translate(asked: Translate) -> Translations:
     data = asked.text.encode("utf-8", "surrogatepass")
     if len(data) > MOST_BYTES:
         raise DecodeError(f"the text has {len(data)} bytes, at most {MOST_BYTES} are translated")
+    check_cost(data)
     source = find_source(data, asked)
     return Translations(
         source=source, results=tuple(translate_to(data, asked, source, to) for to in ORDER if to != source)

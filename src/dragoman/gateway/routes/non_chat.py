@@ -9,6 +9,7 @@ from dragoman.demo.model import demo_embedding
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._services import EmbeddingRequest, Vectors, unsupported
+from dragoman.dialects.openai_responses.reply import decode_usage
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
@@ -16,6 +17,7 @@ from dragoman.gateway.access.charge import begin_charge, check_model
 from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.conversation import no_model
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, json_response
+from dragoman.gateway.routes.responses import PREVIOUS, refuse_foreign
 from dragoman.gateway.routes.table import Match
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway
@@ -37,17 +39,25 @@ Form = Callable[[Dialect, str], WireRequest]  # what to send for a dialect and a
 
 async def read_object(gateway: Gateway, http: HttpRequest) -> JsonObject:
     raw = await read_body(http, gateway.now.settings)
-    http.large = is_large(raw)
+    http.large, http.size = is_large(raw), len(raw)
     return await off_loop(http.large, load_body, raw, gateway.now.settings.limits)
 
 
 async def ask(
-    gateway: Gateway, http: HttpRequest, door: str, dialect: Dialect, model: str, form: Form, tokens: int = 0
+    gateway: Gateway,
+    http: HttpRequest,
+    door: str,
+    dialect: Dialect,
+    model: str,
+    form: Form,
+    tokens: int,
+    output: int | None = 0,
 ) -> UpstreamAnswer:
-    """The answer of the first upstream that gives one; its body is in `raw`. `tokens`: about how many are sent."""
+    """The answer of the first upstream that gives one; its body is in `raw`. `tokens`: about how many are sent.
+    `output`: at most so many come back, as far as they cost; None: not known."""
     scope = http.scope = Scope(gateway, http, dialect, door)
     scope.model = model
-    await begin_charge(scope, tokens, 0)
+    await begin_charge(scope, tokens, output)
     targets = gateway.now.targets(model, gateway.dice)
     if not targets:
         raise UpstreamError(no_model(gateway.now, model, http.holder))
@@ -144,15 +154,15 @@ async def serve_speech(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
             _check_whole(body)
         return codec.encode_request(name, body)
 
-    answer = await ask(gateway, http, "speech", match.route.dialect, model, form)
+    tokens = len(text) // CHARS_PER_TOKEN
+    answer = await ask(gateway, http, "speech", match.route.dialect, model, form, tokens)
     try:
         heard = hear_answer(answer.dialect, answer.raw, said=wanted or "mp3")
         if find_speech(answer.dialect).decode_reply is not None:
             return _respond(await shape_sound(heard, wanted))
         if wanted is not None and _differs(heard.form, wanted):  # some servers speak one form whatever is asked
             return _respond(await shape_sound(heard, wanted))
-        kind = answer.headers.get("content-type", heard.media_type)
-        return HttpResponse(200, answer.raw, headers={"content-type": kind})
+        return HttpResponse(200, answer.raw, headers={"content-type": heard.media_type})
     finally:
         if http.scope is not None:
             http.scope.finish()
@@ -183,6 +193,7 @@ async def serve_compact(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
     model = body.get("model")
     if type(model) is not str:
         raise DecodeError("expected the name of a model", "model")
+    await refuse_foreign(gateway, http.key_id, body.get(PREVIOUS))
     targets = gateway.now.targets(model, lambda: 0.0)
     if not targets:
         raise UpstreamError(no_model(gateway.now, model, http.holder))
@@ -194,9 +205,20 @@ async def serve_compact(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
     def form(there: Dialect, model: str) -> WireRequest:
         return WireRequest(path=path, body={**body, "model": model})
 
-    answer = await ask(gateway, http, "compact", dialect, model, form)
+    answer = await ask(gateway, http, "compact", dialect, model, form, http.size // CHARS_PER_TOKEN, None)
     try:
+        if isinstance(http.scope, Scope):
+            http.scope.usage = await off_loop(len(answer.raw) > BIG_BYTES, _read_usage, answer.raw)
         return HttpResponse(200, answer.raw, headers={"content-type": JSON_TYPE})
     finally:
         if http.scope is not None:
             http.scope.finish()
+
+
+def _read_usage(raw: bytes) -> Usage | None:
+    """What a compaction has cost; None if its answer does not say so."""
+    try:
+        said = load_json(raw).get("usage")
+        return decode_usage(said) if isinstance(said, dict) else None
+    except (DecodeError, AttributeError):
+        return None

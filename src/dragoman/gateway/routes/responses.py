@@ -46,12 +46,10 @@ async def resolve(
         return resolved
     found = await asyncio.to_thread(gateway.store.get, owner, previous)
     if found is None:
+        await refuse_foreign(gateway, owner, previous)
         if _goes_to_responses(client_request, now, ""):
             return resolved  # not ours: its provider may know it
-        words = f"Previous response with id '{previous[:100]}' not found."
-        own_code = {RESPONSES: {"code": "previous_response_not_found"}}
-        failure = Failure(kind="invalid_request", status=400, param=PREVIOUS, message=words, extras=own_code)
-        raise UpstreamError(failure)
+        raise UpstreamError(_unknown_previous(previous))
     if found.upstream and _goes_to_responses(client_request, now, found.upstream):
         return resolved  # who answered it still has it
     rest = {key: value for key, value in own.items() if key != PREVIOUS}
@@ -60,6 +58,18 @@ async def resolve(
     lead = 1 if resolved.instructed else 0
     request = replace(client_request.request, messages=(*said[:lead], *found.messages, *said[lead:]), extras=extras)
     return replace(resolved, client_request=replace(client_request, request=request, same_wire=False))
+
+
+async def refuse_foreign(gateway: Gateway, owner: str, previous: object) -> None:
+    """A provider knows all our keys as one account: it would continue the conversation of another one (T17)."""
+    if isinstance(previous, str) and await asyncio.to_thread(gateway.store.is_foreign, owner, previous):
+        raise UpstreamError(_unknown_previous(previous))
+
+
+def _unknown_previous(previous: str) -> Failure:
+    words = f"Previous response with id '{previous[:100]}' not found."
+    own_code = {RESPONSES: {"code": "previous_response_not_found"}}
+    return Failure(kind="invalid_request", status=400, param=PREVIOUS, message=words, extras=own_code)
 
 
 def _read_input(raw: bytes) -> tuple[bytes, bool]:

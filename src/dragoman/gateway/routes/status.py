@@ -253,12 +253,16 @@ async def serve_xray_list(gateway: Gateway, http: HttpRequest, match: Match) -> 
 async def serve_xray(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     found = gateway.xray.get(match.groups["id"])
     if found is not None:
-        return show_request(found) if _is_browser(http) else json_response(found.written())
+        return await asyncio.to_thread(_show_xray, found, page=_is_browser(http))
     for answer in await gateway.peers.ask_all(http) if gateway.peers is not None else []:
         if answer.status == 200:
             return HttpResponse(200, answer.body, headers=answer.headers)
     words_ = "no such request is kept: send `x-dragoman-xray: 1` with it, or start with --xray N"
     raise UpstreamError(Failure(kind="not_found", status=404, message=words_))
+
+
+def _show_xray(row: Xray, *, page: bool) -> HttpResponse:
+    return show_request(row) if page else json_response(row.written())
 
 
 HOME = """

@@ -17,8 +17,12 @@ from dragoman.gateway.http import HttpRequest
 
 AccessClass: TypeAlias = Literal["public", "client", "admin"]
 VERSION = r"v1(?:beta|alpha|beta1|alpha1)?"
+MOST_STEPS = 50  # of a path: every route has far fewer
 METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE")
 _READ = ("GET", "HEAD")
+# Bytes of a body at routes that hold no conversation. Before a key is shown, next to nothing is read.
+_BODY_BYTES: dict[AccessClass, int] = {"public": 16 * 1024, "admin": 1024 * 1024}
+_LONG_TEXT_BYTES = 8 * 1024 * 1024
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -31,6 +35,11 @@ class Route(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """In logs and metrics."""
         return self.door.name or self.dialect.name
+
+    @property
+    def most_bytes(self) -> int | None:
+        """Of a body; None: as many as the configuration allows."""
+        return _LONG_TEXT_BYTES if self.door.serves == "translate" else _BODY_BYTES.get(self.access)
 
 
 class Match(Struct, frozen=True):
@@ -154,7 +163,9 @@ class RouteTable:
         return [method for method in METHODS if self.find(method, path)]
 
     def plain_path(self, path: str, *, keep_base: bool = False) -> str | None:
-        """No doubled or trailing slash, exactly one version; None for a path with `..` and the like."""
+        """No doubled or trailing slash, exactly one version; None for a path with `..`, many steps and the like."""
+        if path.count("/") > MOST_STEPS:
+            return None
         steps = [step for step in path.split("/") if step]
         if any(step in (".", "..") or "\x00" in step or "\\" in step for step in steps):
             return None

@@ -29,6 +29,7 @@ create table if not exists responses (
     owner text not null, id text not null, created real not null, row blob not null, primary key (owner, id)
 ) without rowid;
 create index if not exists by_age on responses (created);
+create index if not exists by_id on responses (id);
 """
 _DELETE_OLDEST = """
 delete from responses where (owner, id) in (select owner, id from responses order by created limit ?)
@@ -63,6 +64,9 @@ class ResponseStore(Protocol):
 
     def get(self, owner: str, response_id: str) -> StoredResponse | None: ...
 
+    def is_foreign(self, owner: str, response_id: str) -> bool:
+        """Whether another owner has a response of this id."""
+
     def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
         """Those whose id begins so, the youngest first."""
 
@@ -94,6 +98,10 @@ class SqliteResponseStore(SqliteStore):
         asked = "select row from responses where owner = ? and id = ?"
         found = self._ask(lambda db: db.execute(asked, (owner, response_id)).fetchone())
         return None if found is None else read_row(found[0])
+
+    def is_foreign(self, owner: str, response_id: str) -> bool:
+        asked = "select 1 from responses where id = ? and owner <> ? limit 1"
+        return self._ask(lambda db: db.execute(asked, (response_id, owner)).fetchone()) is not None
 
     def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
         """Those whose id begins so, the youngest first."""
