@@ -41,6 +41,7 @@ from dragoman.wire import WireRequest
 MOST_BYTES = 64 * 1024 * 1024
 MOST_AGE_S = 1800.0
 COST = 4  # bytes of memory for a byte of a body: its text, its values, and what it became
+TURN_BYTES = 700  # and for each of its turns, however short: objects of Python
 LEVELS = tuple(128 * 2**i for i in range(18))  # lengths at which the beginning of a body is compared
 SAMPLE = 64  # bytes before such a length
 MOST_ALIKE = 8  # conversations that begin alike
@@ -79,7 +80,7 @@ class History(Struct, eq=False):
 
     @property
     def size(self) -> int:
-        return COST * len(self.raw)
+        return COST * len(self.raw) + TURN_BYTES * len(self.turns)
 
 
 class Hit(Struct, frozen=True, dict=True):

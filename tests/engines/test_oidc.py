@@ -1,5 +1,6 @@
 """Tokens of an identity provider: a real issuer on loopback, whose keys change and who goes away."""
 
+import asyncio
 import json
 import threading
 import time
@@ -7,11 +8,15 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.request import Request
 
 import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from dragoman.accounts.grants import NO_GRANT, Grant
+from dragoman.gateway.config.settings import OidcSettings
+from dragoman.oidc.tokens import AGAIN_S, FRESH_S, TokenChecker, _CheckedRedirects, fetch_document
 from tests.cli.test_serve import serving
 from tests.gateway.web import post, send
 
@@ -112,12 +117,6 @@ def test_tokens_open_the_gateway_as_keys_do(issuer: Issuer, tmp_path: Path) -> N
 
 
 def test_a_new_key_is_fetched_and_old_ones_hold_while_the_provider_is_away(issuer: Issuer) -> None:
-    import asyncio
-
-    from dragoman.accounts.grants import NO_GRANT
-    from dragoman.gateway.config.settings import OidcSettings
-    from dragoman.oidc.tokens import AGAIN_S, FRESH_S, TokenChecker
-
     now = [0.0]
     settings = OidcSettings(issuer=issuer.url, audience="dragoman")
     checker = TokenChecker(settings, lambda team: NO_GRANT, clock=lambda: now[0])
@@ -140,3 +139,67 @@ def test_a_new_key_is_fetched_and_old_ones_hold_while_the_provider_is_away(issue
     issuer.server.server_close()
     now[0] += FRESH_S + 1
     assert opens(issuer.sign("two", sub="bob")), "the provider is away: its keys hold"
+
+
+def settings_of(issuer: Issuer) -> OidcSettings:
+    return OidcSettings(issuer=issuer.url, audience="dragoman")
+
+
+def test_a_team_that_changes_counts_for_tokens_that_are_known(issuer: Issuer) -> None:
+    teams = {"web": Grant(models=("*",))}
+    checker = TokenChecker(settings_of(issuer), lambda team: teams[team])
+    token = issuer.sign(team="web")
+    asyncio.run(checker.prepare(token))
+    before = checker.check(token)
+    assert before is not None
+    assert before.may_use("gpt-x")
+    teams["web"] = Grant(models=("other",))
+    after = checker.check(token)
+    assert after is not None
+    assert not after.may_use("gpt-x")
+
+
+@pytest.mark.parametrize("claims", [{"sub": "\x1b[31mred"}, {"team": "a\nb"}, {"team": "x" * 101}, {"team": ["web"]}])
+def test_a_claim_that_is_no_name_opens_nothing(issuer: Issuer, claims: dict[str, Any]) -> None:
+    """It would stand in logs, metrics and the tables that a terminal shows."""
+    checker = TokenChecker(settings_of(issuer), lambda team: NO_GRANT)
+    token = issuer.sign(**claims)
+    asyncio.run(checker.prepare(token))
+    assert checker.check(token) is None
+    assert checker.check(issuer.sign()) is not None
+
+
+def test_those_that_wait_for_a_slow_provider_do_not_ask_it_again(issuer: Issuer) -> None:
+    now, asked = [0.0], []
+
+    def fetch(url: str) -> bytes:
+        asked.append(url)
+        now[0] += 2 * AGAIN_S
+        raise TimeoutError
+
+    checker = TokenChecker(settings_of(issuer), lambda team: NO_GRANT, clock=lambda: now[0], fetch=fetch)
+
+    async def all_wait() -> None:
+        await asyncio.gather(*[checker.prepare(issuer.sign(sub=f"s{i}")) for i in range(9)])
+
+    asyncio.run(all_wait())
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    "document", [b"[]", b"{}", b'{"keys": [1]}', b'{"keys": 1}', b'{"keys": [{"kid": "a"}]}', b"\xff"]
+)
+def test_a_document_that_is_none_opens_nothing_and_breaks_nothing(issuer: Issuer, document: bytes) -> None:
+    settings = OidcSettings(issuer=issuer.url, audience="dragoman", jwks_url=f"{issuer.url}/keys")
+    checker = TokenChecker(settings, lambda team: NO_GRANT, fetch=lambda url: document)
+    token = issuer.sign()
+    asyncio.run(checker.prepare(token))
+    assert checker.check(token) is None
+
+
+def test_keys_are_not_fetched_where_others_could_change_them() -> None:
+    for url in ("http://example.test/keys", "file:///etc/hostname", "ftp://example.test/keys"):
+        with pytest.raises(ValueError, match="https"):
+            fetch_document(url)
+        with pytest.raises(ValueError, match="https"):
+            _CheckedRedirects().redirect_request(Request("https://example.test"), None, 302, "", {}, url)

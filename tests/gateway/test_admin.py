@@ -12,6 +12,7 @@ from dragoman import cli
 from dragoman.accounts import bookkeeper
 from dragoman.accounts.prices import read_price
 from dragoman.gateway.config.teams import TeamSettings
+from dragoman.gateway.routes import admin as admin_routes
 from dragoman.gateway.routes.admin import CALLS, openapi
 from dragoman.gateway.stores.keys import SqliteKeyStore
 from tests.gateway.house import House, faultline, open_house, upstream
@@ -162,3 +163,22 @@ def test_a_body_is_read_up_to_its_bound(tmp_path: Path) -> None:
     with open_admin(tmp_path) as admin:
         assert admin.call("POST", "/config/check", {"text": "#" * 100_000}).status == 200
         assert admin.call("POST", "/config/check", {"text": "#" * 2_000_000}).status == 413
+
+
+@pytest.mark.parametrize("expires", [1e308, -5, 253_402_300_800])
+def test_an_end_that_no_calendar_has_is_refused(tmp_path: Path, expires: float) -> None:
+    """`dragoman keys list` could not show it, and with it no other key."""
+    with open_admin(tmp_path) as admin:
+        made = admin.call("POST", "/keys", {"name": "ada", "expires": 253_402_300_799}).json
+        assert admin.call("POST", "/keys", {"expires": expires}).status == 400
+        assert admin.call("PATCH", f"/keys/{made['id']}", {"expires": expires}).status == 400
+        assert admin.call("POST", f"/keys/{made['id']}/rotate", {"grace_s": expires}).status == 400
+        assert len(admin.get("/keys")["keys"]) == 2
+
+
+def test_a_page_of_rows_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_routes, "MOST_ROWS", 2)
+    with open_admin(tmp_path) as admin:
+        for i in range(4):
+            admin.call("POST", "/keys", {"name": f"k{i}"})
+        assert len(admin.get("/audit?limit=999999999")["audit"]) == 2

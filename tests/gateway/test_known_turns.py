@@ -1,13 +1,19 @@
 """Turns that came before are not read and written again, and servers get the same bytes."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
+from dragoman.dialects import find_dialect
+from dragoman.jsontypes import dump_json, load_json
+from dragoman.known_turns import make_history
+from dragoman.notes import Notes
 from dragoman.testing import serve
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Job
 from dragoman.upstream.send import Sender
+from dragoman.wire import WireRequest
 from tests.gateway.house import CANARY, open_house, upstream
 from tests.gateway.web import get, post
 
@@ -72,3 +78,22 @@ def test_a_long_conversation_is_written_off_the_loop_until_its_turns_were_writte
             body = {"model": "far/m", "max_tokens": 99, "messages": turns(count), "tools": [TOOL]}
             assert post(house.url, "/v1/messages", body).status == 200
     assert large == [True, True, False, False]
+
+
+def test_what_is_kept_takes_no_more_memory_than_is_counted() -> None:
+    """Turns of one letter take far more memory than their bytes: 64 MB by count were 200 MB."""
+    dialect = find_dialect("openai_chat")
+    said = [{"role": "user", "content": "x"}]
+    for _ in range(2_000):
+        said += [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}]
+    raw = dump_json({"model": "m", "messages": said})
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        request = dialect.decode_request(WireRequest(body=load_json(raw)), Notes())
+        history = make_history(bytes(bytearray(raw)), request, dialect, None)
+        assert history is not None
+        del request
+        assert tracemalloc.get_traced_memory()[0] - before < history.size
+    finally:
+        tracemalloc.stop()

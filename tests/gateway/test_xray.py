@@ -4,11 +4,16 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+from dragoman.dialects import find_dialect
+from dragoman.gateway.http import HttpRequest
+from dragoman.gateway.scope import Scope
 from dragoman.gateway.stores.keys import SqliteKeyStore
+from dragoman.gateway.telemetry.xray import MAX_BYTES
 from dragoman.model.request import Request
 from dragoman.testing import serve
-from tests.gateway.house import CANARY, open_house, upstream
+from tests.gateway.house import CANARY, faultline, open_house, stream, upstream
 from tests.gateway.web import Got, get, post
+from tests.waiting import wait_until
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 EVIL = "</pre><script>alert(1)</script>"
@@ -104,3 +109,29 @@ def test_a_request_is_written_out_when_somebody_looks_and_a_long_one_is_only_cou
     assert re.fullmatch(r"\[30\d{4} bytes\]", other["asked"])
     assert other["canonical"] == other["asked"]
     assert other["attempts"][0]["sent"].endswith("bytes]")
+
+
+def test_a_long_stream_is_not_kept_while_it_runs() -> None:
+    """A client may ask for X-ray with every stream: the memory is the gateway's."""
+    frame = b'data: {"choices":[{"index":0,"delta":{"content":"' + b"a" * 60_000 + b'"}}]}\n\n'
+    script = stream(*[frame] * 20, b"data: [DONE]\n\n")
+    with faultline(script) as line, open_house(upstream("up", "openai_chat", line.url)) as house:
+        asked = {"model": "up-model", "stream": True, "messages": [{"role": "user", "content": "x"}]}
+        post(house.url, "/v1/chat/completions", asked, {"x-dragoman-xray": "1", "x-request-id": "long"})
+        wait_until(lambda: house.gateway.xray.get("long") is not None, "the end of the request")
+        kept = house.gateway.xray.get("long")
+        assert kept is not None
+        assert isinstance(kept.sent, str)
+        assert kept.sent.startswith("[12"), "1.2 million bytes"
+
+
+def test_pieces_are_kept_up_to_the_bound() -> None:
+    with open_house() as house:
+        scope = Scope(house.gateway, HttpRequest("POST", "/"), find_dialect("openai_chat"), "chat")
+        scope.keep_sent(b"a" * MAX_BYTES)
+        whole = scope.sent
+        assert whole == b"a" * MAX_BYTES
+        scope.keep_sent(b"b")
+        long = scope.sent
+        assert long == f"[{MAX_BYTES + 1} bytes]"
+        assert not scope._sent

@@ -11,6 +11,8 @@ from dragoman.accounts.money import Budget, read_budget
 
 MOST_PATTERNS = 200
 LONGEST_NAME = 100
+LAST_S = 253_402_300_799.0  # the end of the year 9999, in seconds since 1970: no calendar goes further
+LONGEST_GRACE_S = 10 * 366 * 86400.0
 
 
 class Grant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -81,6 +83,20 @@ def check_name(name: str) -> str:
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise ValueError(f"name: expected at most {LONGEST_NAME} printable characters")
     return name
+
+
+def check_end(expires: float | None) -> float | None:
+    """When a key ends, in seconds since 1970; a ValueError if no calendar has that day."""
+    if expires is not None and not 0 <= expires <= LAST_S:
+        raise ValueError("expires: expected seconds since 1970")
+    return expires
+
+
+def check_grace(grace_s: float) -> float:
+    """How long the old secret of a key stays good."""
+    if not 0 <= grace_s <= LONGEST_GRACE_S:
+        raise ValueError("grace_s: expected seconds, at most ten years")
+    return grace_s
 
 
 class FileKey(Struct, frozen=True, kw_only=True):

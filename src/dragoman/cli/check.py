@@ -71,7 +71,9 @@ def describe(upstream: "Upstream") -> Iterator[str]:
     """A short description of an upstream."""
     yield upstream.kind if upstream.kind == upstream.name else f"a {upstream.kind} server"
     if upstream.base_url:
-        yield f"{upstream.dialect.replace('_', '-')} at {upstream.base_url}"
+        from dragoman.upstream.keys import show_url
+
+        yield f"{upstream.dialect.replace('_', '-')} at {show_url(upstream.base_url)}"
     yield _count(len(upstream.models), "model") if upstream.models else "any model"
     if upstream.keys:
         yield _count(len(upstream.keys), "key")

@@ -329,7 +329,7 @@ async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
     if (cost := scope.cost) is not None:
         headers["x-dragoman-cost"] = str(cost)
     if scope.keep:
-        scope.sent.append(body)
+        scope.keep_sent(body)
     scope.record()
     return HttpResponse(200, body, headers=headers, close=scope.finish)
 

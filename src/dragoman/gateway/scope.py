@@ -16,7 +16,7 @@ from dragoman.gateway.access.charge import Charge, end_charge, find_cost, find_u
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.routes.responses import Resolved
 from dragoman.gateway.state import Gateway, Generation
-from dragoman.gateway.telemetry.xray import Xray, keep, keep_try, show
+from dragoman.gateway.telemetry.xray import MAX_BYTES, Xray, keep, keep_try, say_length, show
 from dragoman.jsontypes import dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyStart
@@ -67,7 +67,8 @@ class Scope:
         self.charge: Charge | None = None  # what it holds of its key
         self.events = self.streamed = 0  # of a stream so far, and its bytes: for an estimate if it breaks
         self._cost: tuple[Cost | None] | None = None  # once it is known
-        self.sent: list[bytes] = []  # for X-ray
+        self._sent: list[bytes] = []  # for X-ray and the ledger
+        self._sent_bytes = 0
         self.ending: Failure | None = None  # why it is being ended from outside
         self._over = False
 
@@ -162,10 +163,22 @@ class Scope:
         usage, estimated = find_usage(self)
         charge.books.record(make_row(self, charge, usage, self.cost, estimated=estimated))
 
+    def keep_sent(self, data: bytes) -> None:
+        """A piece of what the client got. Of a long answer only its length is kept, also while it runs."""
+        self._sent_bytes += len(data)
+        if self._sent_bytes <= MAX_BYTES:
+            self._sent.append(data)
+        else:
+            self._sent.clear()
+
+    @property
+    def sent(self) -> bytes | str:
+        return b"".join(self._sent) if self._sent_bytes <= MAX_BYTES else say_length(self._sent_bytes)
+
     def show_bodies(self) -> str:
         """What was asked and answered, masked as X-ray masks."""
         asked = show(self.client_request.raw) if self.client_request is not None else None
-        said = show(b"".join(self.sent) or (self.answer.raw if self.answer is not None else b""))
+        said = show(self.sent or (self.answer.raw if self.answer is not None else b""))
         return dump_json({"asked": asked, "reply": said}).decode()
 
     def finish(self) -> None:
@@ -254,7 +267,7 @@ class Scope:
                 raw=raw,
                 request=request,
                 tries=[keep_try(attempt) for attempt in self.attempts],
-                sent=keep(b"".join(self.sent)),
+                sent=self.sent,
                 noted=noted,
                 status=self.status,
                 seconds=round(self.gateway.clock() - self.started, 4),

@@ -75,7 +75,6 @@ class StreamWriter:
         self._task = cast("asyncio.Task[None]", asyncio.current_task())
         scope.gateway.live.add(self._stop)
         self._watch(write)
-        keep = scope.sent if scope.keep else None
         try:
             while True:
                 try:
@@ -100,8 +99,8 @@ class StreamWriter:
                     if scope.first_s is None:
                         scope.first_s = scope.gateway.clock() - scope.started
                     self._written = self._loop.time()
-                    if keep is not None and len(keep) < 5000:
-                        keep.append(out)
+                    if scope.keep:
+                        scope.keep_sent(out)
                     await write(out)
                 if self._ended:
                     break

@@ -19,7 +19,15 @@ from urllib.parse import urlsplit
 import jwt
 from msgspec.structs import replace
 
-from dragoman.accounts.grants import NO_GRANT, Grant, Holder, check_grant, make_holder
+from dragoman.accounts.grants import (
+    LONGEST_NAME,
+    NO_GRANT,
+    Grant,
+    Holder,
+    check_grant,
+    check_name,
+    make_holder,
+)
 from dragoman.gateway.config.settings import OidcSettings
 from dragoman.log_line import LogLine
 
@@ -30,6 +38,7 @@ FRESH_S = 600.0
 AGAIN_S = 10.0  # between two looks for an unknown key
 LEEWAY_S = 30.0
 FETCH_S = 5.0
+PREPARE_S = 10.0  # for all documents: a request waits
 MOST_BYTES = 1024 * 1024
 MOST_KNOWN = 10_000  # tokens that were found good
 DISCOVERY = "/.well-known/openid-configuration"
@@ -53,7 +62,7 @@ class TokenChecker:
         self._fetch = fetch or fetch_document
         self._keys: dict[str, jwt.PyJWK] = {}
         self._fetched = self._tried = float("-inf")
-        self._known: OrderedDict[bytes, tuple[Holder, float]] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[Holder, float, Grant]] = OrderedDict()  # with the grant of its team
         self._fetching = asyncio.Lock()
 
     def take_keys(self, other: "TokenChecker") -> None:
@@ -70,12 +79,17 @@ class TokenChecker:
             return
         async with self._fetching:
             if self._needs_keys(token):
-                self._tried = self._clock()
-                try:
-                    self._keys = await asyncio.to_thread(self._load)
-                    self._fetched = self._clock()
-                except (OSError, ValueError, KeyError, TypeError, jwt.PyJWTError) as error:
-                    log.warning(LogLine("oidc_keys_not_read", {"why": f"{type(error).__name__}: {error}"[:200]}))
+                await self._fetch_keys()
+
+    async def _fetch_keys(self) -> None:
+        try:
+            async with asyncio.timeout(PREPARE_S):  # a provider that trickles is as one that is away
+                self._keys = await asyncio.to_thread(self._load)
+            self._fetched = self._clock()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
+            log.warning(LogLine("oidc_keys_not_read", {"why": f"{type(error).__name__}: {error}"[:200]}))
+        finally:
+            self._tried = self._clock()  # when it ended: those that waited for it do not begin another one
 
     def _needs_keys(self, token: str) -> bool:
         now = self._clock()
@@ -106,12 +120,12 @@ class TokenChecker:
             return None
         digest = hashlib.sha256(token.encode()).digest()
         known = self._known.get(digest)
-        if known is not None and self._wall() < known[1]:
+        if known is not None and self._wall() < known[1] and self._find_team(known[0].team) == known[2]:
             return known[0]
         claims = self._decode(token)
         holder = self._make_holder(claims) if claims is not None else None
         if holder is not None and claims is not None:
-            self._known[digest] = (holder, float(claims["exp"]))
+            self._known[digest] = (holder, float(claims["exp"]), self._find_team(holder.team))
             if len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
         return holder
@@ -141,13 +155,13 @@ class TokenChecker:
         owner = hashlib.sha256(f"{claims['iss']}\0{claims['sub']}".encode()).hexdigest()[:16]
         name = claims.get(settings.name_claim, claims["sub"])
         team = claims.get(settings.team_claim, settings.team)
-        try:
-            grant = self._make_grant(claims)
-        except ValueError:
-            return None
         if not isinstance(name, str) or not isinstance(team, str):
             return None
-        return make_holder(f"oidc-{owner}", name[:100], grant, team=team, team_grant=self._find_team(team))
+        try:
+            grant, name, team = self._make_grant(claims), check_name(name[:LONGEST_NAME]), check_name(team)
+        except ValueError:
+            return None
+        return make_holder(f"oidc-{owner}", name, grant, team=team, team_grant=self._find_team(team))
 
     def _make_grant(self, claims: Mapping[str, Any]) -> Grant:
         grant = NO_GRANT
@@ -169,8 +183,16 @@ def check_url(url: str) -> str:
     return url
 
 
+class _CheckedRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        return super().redirect_request(req, fp, code, msg, headers, check_url(newurl))
+
+
 def fetch_document(url: str) -> bytes:
-    with urllib.request.urlopen(check_url(url), timeout=FETCH_S) as response:  # noqa: S310  # checked
+    opener = urllib.request.build_opener(_CheckedRedirects)
+    with opener.open(check_url(url), timeout=FETCH_S) as response:
         data: bytes = response.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise ValueError("the document is too large")

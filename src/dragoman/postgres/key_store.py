@@ -16,7 +16,16 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
-from dragoman.accounts.grants import NO_GRANT, Grant, GrantChange, change_grant, check_grant, check_name
+from dragoman.accounts.grants import (
+    NO_GRANT,
+    Grant,
+    GrantChange,
+    change_grant,
+    check_end,
+    check_grace,
+    check_grant,
+    check_name,
+)
 from dragoman.errors import ConfigError
 from dragoman.gateway.stores.keys import AuditRow, KeyChange, KeyRow, KeyTable, new_key, new_pepper
 from dragoman.postgres.database import AWAY, Database, DatabaseAwayError, PgConnection
@@ -130,13 +139,14 @@ class PostgresKeyStore:
         expires: float | None = None,
         who: str = "",
     ) -> str:
-        row = KeyRow(id="", digest="", name=check_name(name), admin=admin, team=check_name(team), expires=expires)
+        row = KeyRow(id="", digest="", name=check_name(name), admin=admin, team=check_name(team))
+        row = replace(row, grant=check_grant(grant), expires=check_end(expires))
         self.prepare()
         key_id, key = new_key(admin=admin)
 
         async def work(connection: PgConnection) -> None:
             table = await _lock(connection)
-            made = replace(row, id=key_id, digest=table.digest(key), created=self._clock(), grant=check_grant(grant))
+            made = replace(row, id=key_id, digest=table.digest(key), created=self._clock())
             await _put(connection, made)
             await self._end(connection, who, "key new", key_id, None, made.show())
 
@@ -147,7 +157,7 @@ class PostgresKeyStore:
         def apply(row: KeyRow, table: KeyTable) -> KeyRow:
             name = row.name if change.name is None else check_name(change.name)
             team = row.team if change.team is None else check_name(change.team)
-            expires = row.expires if change.expires is None else change.expires or None
+            expires = row.expires if change.expires is None else check_end(change.expires) or None
             return replace(row, name=name, team=team, expires=expires, grant=change_grant(row.grant, change.grant))
 
         return self._change(key_id, who, "key edit", apply)
@@ -158,7 +168,7 @@ class PostgresKeyStore:
         def apply(row: KeyRow, table: KeyTable) -> KeyRow:
             made.append(new_key(admin=row.admin, key_id=key_id)[1])
             digest = table.digest(made[-1])
-            return replace(row, digest=digest, old_digest=row.digest, old_until=self._clock() + grace_s)
+            return replace(row, digest=digest, old_digest=row.digest, old_until=self._clock() + check_grace(grace_s))
 
         return made[-1] if self._change(key_id, who, "key rotate", apply) else None
 

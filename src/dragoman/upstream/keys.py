@@ -58,6 +58,14 @@ def origin_of(url: str) -> str:
     return f"{scheme}://{(parts.hostname or '').lower()}:{port}"
 
 
+def show_url(url: str) -> str:
+    """A URL for people. The values of its query stay out: some servers take a key there."""
+    place, _, query = url.partition("?")
+    pairs = [pair.partition("=") for pair in query.split("&")] if query else []
+    shown = "&".join(f"{name}=..." if sign else "..." for name, sign, _ in pairs)
+    return f"{place}?{shown}" if shown else place
+
+
 class Key:
     __slots__ = ("disabled", "number", "rests", "secret", "why")
 

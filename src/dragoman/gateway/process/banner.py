@@ -8,6 +8,7 @@ from dragoman.gateway.config.load import state_folder
 from dragoman.gateway.config.settings import PORT, Settings
 from dragoman.gateway.stores.keys import FILE
 from dragoman.upstream.discovery import PORTS
+from dragoman.upstream.keys import show_url
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.spec import Upstream
 
@@ -63,7 +64,7 @@ def _host(host: str) -> str:
 def _row(upstream: Upstream) -> str:
     count = len(upstream.models)
     models = f"{count:>3} model{'s' if count != 1 else ' '}" if count else "any model "
-    row = f"    {upstream.name:<12} {models}  {upstream.base_url or 'built in, needs nothing'}"
+    row = f"    {upstream.name:<12} {models}  {show_url(upstream.base_url) or 'built in, needs nothing'}"
     missing = missing_key(upstream)
     return f"{row}  ({missing})" if missing else row
 

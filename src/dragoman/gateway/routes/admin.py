@@ -38,6 +38,7 @@ from dragoman.upstream.attempts import is_large, off_loop
 
 BASE = "/admin/v1"
 USUAL_ROWS = 100
+MOST_ROWS = 1000  # in one answer
 
 
 class NewKey(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -215,7 +216,7 @@ def drop_team(asked: Asked) -> Done:
 
 def read_audit(asked: Asked) -> Audit:
     before = _number(asked, "before", 0)
-    return Audit(audit=asked.store.read_audit(_number(asked, "limit", USUAL_ROWS), before or None))
+    return Audit(audit=asked.store.read_audit(_limit(asked), before or None))
 
 
 def _view(row: KeyRow) -> KeyView:
@@ -270,7 +271,7 @@ def read_usage(asked: Asked) -> UsageReport:
 def read_ledger(asked: Asked) -> Page:
     since, until, where = _span(asked)
     with _ledger(asked) as store:
-        return store.page(since, until, where, asked.query.get("cursor", ""), _number(asked, "limit", USUAL_ROWS))
+        return store.page(since, until, where, asked.query.get("cursor", ""), _limit(asked))
 
 
 def _ledger(asked: Asked) -> closing[Ledger]:
@@ -285,6 +286,10 @@ def _span(asked: Asked) -> tuple[float, float, dict[str, str]]:
     if "key_name" in where:  # `key` would be a client's secret
         where["key"] = where.pop("key_name")
     return since, until, where
+
+
+def _limit(asked: Asked) -> int:
+    return min(_number(asked, "limit", USUAL_ROWS), MOST_ROWS)
 
 
 def _number(asked: Asked, name: str, usual: int) -> int:

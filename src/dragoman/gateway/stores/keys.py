@@ -21,7 +21,16 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from dragoman.accounts.grants import NO_GRANT, Grant, GrantChange, change_grant, check_grant, check_name
+from dragoman.accounts.grants import (
+    NO_GRANT,
+    Grant,
+    GrantChange,
+    change_grant,
+    check_end,
+    check_grace,
+    check_grant,
+    check_name,
+)
 from dragoman.errors import ConfigError
 
 FILE = "keys.db"
@@ -206,8 +215,8 @@ class SqliteKeyStore:
         expires: float | None = None,
         who: str = "",
     ) -> str:
-        row = KeyRow(id="", digest="", name=check_name(name), admin=admin, team=check_name(team), expires=expires)
-        row = replace(row, grant=check_grant(grant))
+        row = KeyRow(id="", digest="", name=check_name(name), admin=admin, team=check_name(team))
+        row = replace(row, grant=check_grant(grant), expires=check_end(expires))
         self.prepare()
         key_id, key = new_key(admin=admin)
         with self._write() as db:
@@ -220,7 +229,7 @@ class SqliteKeyStore:
         def apply(row: KeyRow, table: KeyTable) -> KeyRow:
             name = row.name if change.name is None else check_name(change.name)
             team = row.team if change.team is None else check_name(change.team)
-            expires = row.expires if change.expires is None else change.expires or None
+            expires = row.expires if change.expires is None else check_end(change.expires) or None
             return replace(row, name=name, team=team, expires=expires, grant=change_grant(row.grant, change.grant))
 
         return self._change(key_id, who, "key edit", apply)
@@ -231,7 +240,7 @@ class SqliteKeyStore:
         def apply(row: KeyRow, table: KeyTable) -> KeyRow:
             made.append(new_key(admin=row.admin, key_id=key_id)[1])
             digest = table.digest(made[0])
-            return replace(row, digest=digest, old_digest=row.digest, old_until=self._clock() + grace_s)
+            return replace(row, digest=digest, old_digest=row.digest, old_until=self._clock() + check_grace(grace_s))
 
         return made[0] if self._change(key_id, who, "key rotate", apply) else None
 

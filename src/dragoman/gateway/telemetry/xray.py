@@ -69,7 +69,11 @@ class Xray(Struct, kw_only=True):
 
 def keep(data: bytes) -> bytes | str:
     """A body to be kept: of a long one only its length."""
-    return data if len(data) <= MAX_BYTES else f"[{len(data)} bytes]"
+    return data if len(data) <= MAX_BYTES else say_length(len(data))
+
+
+def say_length(size: int) -> str:
+    return f"[{size} bytes]"
 
 
 def keep_try(attempt: Attempt) -> JsonObject:
