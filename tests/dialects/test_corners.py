@@ -5,8 +5,9 @@ from typing import TypeAlias
 
 import pytest
 
-from dragoman.dialects import find_dialect
+from dragoman.dialects import NAMES, find_dialect
 from dragoman.jsontypes import dump_json, load_json
+from dragoman.model.events import PartDelta, PartEnd, PartStart, ReplyEnd, ReplyStart
 from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import (
     Audio,
@@ -174,3 +175,13 @@ def test_a_plain_result_of_a_freeform_call_is_a_freeform_one() -> None:
     returned = find_dialect("openai_chat").decode_request(wire, Notes())
     assert differences(request, returned, notes) == []
     assert [f"{note.kind} {note.where}" for note in notes] == ["altered /messages/1/parts/0/freeform"]
+
+
+@pytest.mark.parametrize("part", [Text(text=""), Reasoning(text=""), ToolCall(id="c", name="f", arguments="")])
+@pytest.mark.parametrize("dialect", [name for name in NAMES if name != "canonical"])
+def test_a_key_of_another_dialect_that_comes_with_the_end_of_a_part_has_a_note(dialect: str, part: Part) -> None:
+    notes = Notes()
+    encoder = find_dialect(dialect).stream_encoder(notes)
+    encoder.feed([ReplyStart(id="x", model="m"), PartStart(index=0, part=part), PartDelta(index=0, text="{}")])
+    encoder.feed([PartEnd(index=0, extras={"parrot": {"mood": "sour"}}), ReplyEnd(finishes=(Finish(reason="stop"),))])
+    assert "dropped /choices/0/parts/0/extras/parrot/mood" in [f"{note.kind} {note.canonical}" for note in notes]
