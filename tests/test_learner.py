@@ -225,6 +225,9 @@ RECORDED: dict[str, str | None] = {
     "'minimal' is not supported with the": "the nearest effort",
     "does not support 'developer' with this model": "developer said as system",
     "Logprobs are not enabled for this model": "without Logprobs",
+    "Use 'max_completion_tokens' instead": "max_completion_tokens instead of max_tokens",
+    "Web search options not supported with this model": "without web_search_options",
+    "Tool call validation failed": None,  # what the model wrote
     "unknown variant `image_url`": "what it cannot see told in words",
     "unknown variant `file`": None,
     "unknown variant `video_url`": None,

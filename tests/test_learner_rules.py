@@ -38,6 +38,8 @@ LESSONS: list[tuple[str, str, str, dict[str, Any], str, str, Any]] = [
         {"type": "text", "text": "q", "prompt_cache_breakpoint": {"mode": "explicit"}}]}]},
      "Unknown parameter: 'messages[0].content[0].prompt_cache_breakpoint'.",
      "messages.0.content.0.prompt_cache_breakpoint", "gone"),
+    ("openai", "gpt-4o", CHAT, {"web_search_options": {"search_context_size": "low"}},
+     "Web search options not supported with this model.", "web_search_options", "gone"),
     ("anthropic", "claude-new", ANTH, {"max_tokens": 128000},
      "max_tokens: 128000 > 64000, which is the maximum allowed number of output tokens for x", "max_tokens", 64000),
     ("compatible", "m", CHAT, {"max_tokens": 99999},

@@ -54,6 +54,10 @@ def _learn_reasoning_word(found: re.Match[str], profile: Profile, request: Reque
     return {"reasoning_words": {**profile.reasoning_words, **fresh}}
 
 
+def _learn_no_search(found: re.Match[str], profile: Profile, request: Request) -> Fields:
+    return {"rejects_extras": (*profile.rejects_extras, "web_search_options")}
+
+
 def _learn_no_minimal(found: re.Match[str], profile: Profile, request: Request) -> Fields:
     return {"thinking": replace(_thinking(profile), efforts=tuple(e for e in EFFORTS if e not in ("minimal", "max")))}
 
@@ -146,6 +150,7 @@ RULES: tuple[LearnedRule, ...] = (
         _learn_tools_effort,
     ),
     _rule(r"must be verified to generate reasoning summaries", "without a summary", {"summaries": False}),
+    _rule(r"web search options not supported with this model", "without web_search_options", _learn_no_search),
     _rule(r"unsupported (?:parameter|value): '(reasoning\.mode|all_turns)'", "without it", _learn_reasoning_word),
     _rule(r"compiled grammar is too large", "schemas that are not enforced", _learn_grammar),
     _rule(r"Unexpected role 'user' after role 'tool'", "an assistant's turn between", {"user_after_results": False}),

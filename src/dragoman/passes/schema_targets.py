@@ -63,7 +63,7 @@ LANGUAGES: dict[str, SchemaTarget] = {
         | NUMBER
         | REFS
         | {"const", "anyOf", "pattern", "format", "minItems", "maxItems", "additionalProperties", "title"}
-        | {"$schema"},
+        | {"$schema", "default"},  # default: recorded traffic, read 2026-11-17
         items=True,
         open_objects=False,
         all_required=True,

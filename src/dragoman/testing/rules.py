@@ -205,6 +205,8 @@ def _check_openai(kind: str, body: dict[str, Any], known: frozenset[str]) -> lis
         for key in body:
             if key not in known and not (kind != "openai" and key in _OWN.get(kind, ())):
                 found.append(Complaint(f"Unrecognized request argument supplied: {key}", 400, key, "unknown_parameter"))
+    if kind in ("openai", "azure"):
+        found += _check_thoughts(body)
     if kind == "xai":
         found += _check_nulls(body)
     if kind == "groq":
@@ -227,6 +229,24 @@ def _check_openai(kind: str, body: dict[str, Any], known: frozenset[str]) -> lis
     if body.get("previous_response_id"):
         missing = f"Previous response with id '{body['previous_response_id']}' not found."
         found.append(Complaint(missing, 400, "previous_response_id", "previous_response_not_found"))
+    return found
+
+
+def _check_thoughts(body: dict[str, Any]) -> list[Complaint]:
+    """OpenAI's own thoughts have a summary at most (bifrost openai/responses.go; O-3 of docs/provider-rules.md). What
+    follows one that the server keeps is the item that it keeps, by its id (recorded)."""
+    items = objects(body.get("input"))
+    found = []
+    for i, item in enumerate(items):
+        if item.get("type") != "reasoning":
+            continue
+        if size := len(item.get("content") or ()):
+            words = f"array too long. Expected an array with maximum length 0, but got an array with length {size} instead."
+            found.append(Complaint(f"Invalid 'input[{i}].content': {words}", 400, f"input[{i}].content"))
+        after = items[i + 1] if i + 1 < len(items) else {}
+        if body.get("store") is not False and item.get("id") and not after.get("id"):
+            words = "of type 'reasoning' was provided without its required following item."
+            found.append(Complaint(f"Item '{item['id']}' {words}", 400, "input"))
     return found
 
 
