@@ -241,8 +241,10 @@ def _check_thoughts(body: dict[str, Any]) -> list[Complaint]:
         if item.get("type") != "reasoning":
             continue
         if size := len(item.get("content") or ()):
-            words = f"array too long. Expected an array with maximum length 0, but got an array with length {size} instead."
-            found.append(Complaint(f"Invalid 'input[{i}].content': {words}", 400, f"input[{i}].content"))
+            words = "array too long. Expected an array with maximum length 0, but got an array with length"
+            found.append(
+                Complaint(f"Invalid 'input[{i}].content': {words} {size} instead.", 400, f"input[{i}].content")
+            )
         after = items[i + 1] if i + 1 < len(items) else {}
         if body.get("store") is not False and item.get("id") and not after.get("id"):
             words = "of type 'reasoning' was provided without its required following item."
