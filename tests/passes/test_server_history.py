@@ -5,15 +5,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dragoman.dialects import find_dialect
-from dragoman.model.messages import Opaque, Text
+from dragoman.model.messages import Opaque, Text, ToolResult
 from dragoman.notes import Notes
 from dragoman.passes.prepare import legalise
 from dragoman.passes.profile import Profile
 from dragoman.passes.server_history import LONGEST, tell_part, tell_server_history
 from tests.examples import examples
-from tests.passes.talk import assistant, talk, user
+from tests.passes.talk import assistant, call, parts_of, result, talk, user
 from tests.recorded import cases, needs_corpus
 
 SECRET = "Z" * 50
@@ -187,3 +188,52 @@ KINDS = ["server_tool_use", "mcp_tool_use", "x_tool_result", "web_search_call", 
 def test_no_part_is_too_odd(dialect: str, kind: str, keys: dict[str, Any]) -> None:
     told = tell_part(Opaque(dialect=dialect, body={"type": kind, **keys}))
     assert told is None or told.strip()
+
+
+def search_result(text: str) -> Opaque:
+    inside = [{"type": "text", "text": text}]
+    body = {"type": "search_result", "source": "https://ex.org/a", "title": "A", "content": inside, "citations": {}}
+    return Opaque(dialect="anthropic", body=body)
+
+
+PIECES = {"type": "content", "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}
+GIVEN: list[tuple[str, Opaque, str]] = [
+    ("a search result", search_result("words " * 2_000), "[search result: A <https://ex.org/a>]\n" + "words " * 2_000),
+    (
+        "a document in pieces",
+        Opaque(dialect="anthropic", body={"type": "document", "title": "D", "context": "old", "source": PIECES}),
+        "[document: D]\nold\none\ntwo",
+    ),
+    (
+        "a summary of earlier turns",
+        Opaque(dialect="anthropic", body={"type": "compaction", "content": "They spoke of rain."}),
+        "They spoke of rain.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("part", "told"), [row[1:] for row in GIVEN], ids=[row[0] for row in GIVEN])
+@pytest.mark.parametrize("name", ["openai_chat", "openai_responses", "gemini", "ollama"])
+def test_what_the_client_gave_to_read_is_told_whole(part: Opaque, told: str, name: str) -> None:
+    notes = Notes()
+    sent = tell_server_history(talk(user(part, "q")), find_dialect(name).profile, notes)
+    assert [inner.text for inner in sent.messages[0].parts if isinstance(inner, Text)] == [told, "q"]
+    assert [note.kind for note in notes] == ["altered"]
+
+
+def test_a_search_result_in_a_tools_result_is_told_there() -> None:
+    request = talk(user("q"), assistant(call("a")), user(replace(result("a"), parts=(search_result("words"),))))
+    sent = tell_server_history(request, find_dialect("openai_chat").profile, Notes())
+    (found,) = parts_of(sent, ToolResult)
+    assert [inner.text for inner in found.parts] == ["[search result: A <https://ex.org/a>]\nwords"]
+    same = tell_server_history(request, find_dialect("anthropic").profile, Notes())
+    assert same is request
+
+
+def test_what_a_shell_did_is_told() -> None:
+    asked = Opaque(
+        dialect="openai_responses",
+        body={"type": "local_shell_call", "call_id": "c", "action": {"type": "exec", "command": ["ls", "-l"]}},
+    )
+    found = Opaque(dialect="openai_responses", body={"type": "local_shell_call_output", "id": "c", "output": "a.txt"})
+    assert [tell_part(asked), tell_part(found)] == ["[shell: ls -l]", "[result of shell]\na.txt"]

@@ -21,7 +21,7 @@ from dragoman.gateway.access.charge import begin_charge, may_use
 from dragoman.gateway.bodies import check_size, load_body, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.kept_turns import keep_turn, recall_turns
-from dragoman.gateway.routes.responses import remember, resolve
+from dragoman.gateway.routes.responses import fetch_items, remember, resolve
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway, Generation
 from dragoman.gateway.stream_writer import StreamWriter, write_notes
@@ -101,12 +101,23 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
     request = scope.client_request.request
     scope.model = request.model
     await begin_charge(scope, scope.size // CHARS_PER_TOKEN, request.max_output, request.choices or 1)
+    if scope.dialect.stores_replies:
+        scope.client_request = await take_in_items(scope, scope.client_request)
     if scope.keeps_turns:
         scope.client_request = await recall_turns(scope, scope.client_request)
     if scope.dialect.stores_replies:
         kept = scope.gateway, http.key_id, scope.client_request, scope.now
         scope.resolved = await resolve(*kept, large=scope.large)
         scope.client_request = scope.resolved.client_request
+
+
+async def take_in_items(scope: Scope, client_request: ClientRequest) -> ClientRequest:
+    """With the items of stored responses that it only refers to, and the reasoning state in them."""
+    found = await fetch_items(scope.gateway, scope.http.key_id, client_request)
+    if found is client_request or scope.dialect.slots is None:
+        return found
+    restored = take_back_state(found.request, scope.dialect.slots, scope.state_key, Notes())
+    return replace(found, request=restored)
 
 
 async def take_in_turns(scope: Scope, path: str, raw: bytes) -> ClientRequest:

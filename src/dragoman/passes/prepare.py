@@ -270,18 +270,24 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
 
 # Not content but orders: an answer that knows nothing of them answers another question.
 ORDERS = frozenset({"compaction_trigger"})
+REFERENCE = "item_reference"  # to what only its own provider has
 
 
 def _refuse_orders(request: Request, profile: Profile, notes: Notes) -> None:
     """Codex ends a request for a compaction with one; a plain answer would be taken for the whole conversation."""
     last = len(request.messages) - 1
-    for j, part in enumerate(request.messages[last].parts if last >= 0 else ()):
-        if type(part) is not Opaque or part.dialect == profile.dialect:
-            continue
-        order = str(part.body.get("type"))
-        if order in ORDERS:
-            at: At = ((((ROOT, "messages"), last), "parts"), j)
-            raise notes.refuse(at, f"only {part.dialect} can carry out {order}")
+    for i, message in enumerate(request.messages):
+        for j, part in enumerate(message.parts):
+            if type(part) is not Opaque or part.dialect == profile.dialect:
+                continue
+            at: At = ((((ROOT, "messages"), i), "parts"), j)
+            kind = str(part.body.get("type"))
+            if kind in ORDERS and i == last:
+                raise notes.refuse(at, f"only {part.dialect} can carry out {kind}")
+            if kind == REFERENCE:
+                raise notes.refuse(
+                    at, f"only {part.dialect} keeps the item {part.body.get('id')}: send the item itself"
+                )
 
 
 def _spell_tools(request: Request, profile: Profile, undo: Undo, notes: Notes) -> Prepared:

@@ -3,7 +3,7 @@
 "results history (encrypted_content, toolCall/toolResponse, item ids) is provider-bound: in foreign history turn it into
 plain text" (crosswalk, "Server tools"; FIELD-CASES 70). Told are the question and what was found: titles, addresses,
 text and output, never what is encrypted. The client keeps the parts as they are, so their origin gets them back byte
-for byte.
+for byte. Content that only one dialect has a block for (search results, documents in pieces) is told whole.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from dragoman.jsontypes import JsonObject, dump_text
-from dragoman.model.messages import Message, Opaque, Part, Text
+from dragoman.model.messages import Message, Opaque, Part, Text, ToolResult
 from dragoman.model.request import Request
-from dragoman.notes import ROOT, Notes
+from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
 
 LONGEST = 4_000  # characters of one call or result
@@ -35,24 +35,63 @@ def _any_foreign(request: Request, dialect: str) -> bool:  # fast path: nothing 
         for part in message.parts:
             if type(part) is Opaque and part.dialect != dialect:
                 return True
+            if type(part) is ToolResult and any(type(inner) is Opaque for inner in part.parts):
+                return True
     return False
 
 
 def _tell_message(message: Message, i: int, dialect: str, notes: Notes) -> Message:
-    parts: list[Part] = []
-    for j, part in enumerate(message.parts):
-        told = tell_part(part) if type(part) is Opaque and part.dialect != dialect else None
-        if told is None or type(part) is not Opaque:
-            parts.append(part)
-            continue
-        words = f"only {part.dialect} reads what its own tools did: told as text"
-        if len(told) > LONGEST:
-            told = f"{told[:LONGEST]}… [{len(told) - LONGEST} more characters left out]"
-            words += ", the first of it"
-        notes.altered(((((ROOT, "messages"), i), "parts"), j), words)
-        parts.append(Text(text=told))
-    same = all(a is b for a, b in zip(parts, message.parts, strict=True))
-    return message if same else replace(message, parts=tuple(parts))
+    parts = _tell_parts(message.parts, (((ROOT, "messages"), i), "parts"), dialect, notes)
+    return message if parts is message.parts else replace(message, parts=parts)
+
+
+def _tell_parts(parts: tuple[Part, ...], at: At, dialect: str, notes: Notes) -> tuple[Part, ...]:
+    told: list[Part] = []
+    for j, part in enumerate(parts):
+        if type(part) is Opaque and part.dialect != dialect:
+            told.append(_tell(part, (at, j), notes))
+        elif type(part) is ToolResult:
+            inner = _tell_parts(part.parts, ((at, j), "parts"), dialect, notes)
+            told.append(part if inner is part.parts else replace(part, parts=inner))
+        else:
+            told.append(part)
+    return parts if all(a is b for a, b in zip(told, parts, strict=True)) else tuple(told)
+
+
+def _tell(part: Opaque, at: At, notes: Notes) -> Part:
+    content = _tell_content(part)
+    if content is not None:
+        notes.altered(at, f"only {part.dialect} has a block for it: told as text")
+        return Text(text=content)
+    told = tell_part(part)
+    if told is None:
+        return part
+    words = f"only {part.dialect} reads what its own tools did: told as text"
+    if len(told) > LONGEST:
+        told = f"{told[:LONGEST]}… [{len(told) - LONGEST} more characters left out]"
+        words += ", the first of it"
+    notes.altered(at, words)
+    return Text(text=told)
+
+
+def _tell_content(part: Opaque) -> str | None:
+    """What the client itself gave the model to read, in words."""
+    body = part.body
+    match (part.dialect, body.get("type")):
+        case ("anthropic", "search_result"):
+            head = " ".join(filter(None, (_text(body, "title"), f"<{_text(body, 'source')}>")))
+            return "\n".join((f"[search result: {head}]", *_lines(body.get("content"))))
+        case ("anthropic", "document") if isinstance(body.get("source"), dict):
+            head = _text(body, "title")
+            lines = list(_lines(body["source"].get("content")))
+            if not lines:
+                return None
+            context = [said] if (said := _text(body, "context")) else []
+            return "\n".join((f"[document: {head}]" if head else "[document]", *context, *lines))
+        case ("anthropic", "compaction"):
+            return _text(body, "content") or None
+        case _:
+            return None
 
 
 def tell_part(part: Opaque) -> str | None:
@@ -159,6 +198,25 @@ def _tell_mcp(body: JsonObject) -> str:
     return _both(_call(name, body.get("arguments")), _result(name, found))
 
 
+def _tell_shell(body: JsonObject) -> str:
+    action = body.get("action")
+    commands = action.get("command") or action.get("commands") if isinstance(action, dict) else None
+    said = " ".join(map(str, commands)) if isinstance(commands, list) else commands
+    return _call("shell", said)
+
+
+def _tell_shell_output(body: JsonObject) -> str:
+    return _result("shell", body.get("output")) or "[result of shell]"
+
+
+def _tell_patch(body: JsonObject) -> str:
+    return _call("apply_patch", body.get("operation"))
+
+
+def _tell_patch_output(body: JsonObject) -> str:
+    return _result("apply_patch", [body.get("status"), body.get("output")]) or "[result of apply_patch]"
+
+
 def _both(call: str, result: str | None) -> str:
     return call if result is None else f"{call}\n{result}"
 
@@ -168,6 +226,12 @@ _RESPONSES: dict[str, Callable[[JsonObject], str]] = {
     "file_search_call": _tell_file_search,
     "code_interpreter_call": _tell_code,
     "mcp_call": _tell_mcp,
+    "local_shell_call": _tell_shell,
+    "local_shell_call_output": _tell_shell_output,
+    "shell_call": _tell_shell,
+    "shell_call_output": _tell_shell_output,
+    "apply_patch_call": _tell_patch,
+    "apply_patch_call_output": _tell_patch_output,
 }
 
 

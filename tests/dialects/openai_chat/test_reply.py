@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import dragoman
 from dragoman.convert import convert_reply
 from dragoman.dialects.openai_chat import DIALECT
 from dragoman.jsontypes import JsonObject, copy_json, dump_json, load_json
@@ -324,6 +325,17 @@ def test_usage_is_disjoint_and_comes_back_as_it_was(usage: JsonObject, counts: U
     for key in ("input", "cache_read", "cache_write", "output", "reasoning", "input_audio", "output_audio"):
         assert getattr(found, key) == getattr(counts, key), key
     assert encode(decode(body)) == (body, [])
+
+
+@pytest.mark.parametrize("to", ["anthropic", "openai_responses", "gemini"])
+def test_a_servers_other_names_for_the_cache_are_no_loss_elsewhere(to: str) -> None:
+    names = {"prompt_cache_hit_tokens": 4, "prompt_cache_miss_tokens": 6}
+    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, **names}
+    said = dragoman.convert_reply(wire({"content": "a"}) | {"usage": usage}, source="openai_chat", to=to)
+    assert [note.where for note in said.notes if "cache" in note.where] == []
+    odd = usage | {"prompt_cache_miss_tokens": 3}
+    said = dragoman.convert_reply(wire({"content": "a"}) | {"usage": odd}, source="openai_chat", to=to)
+    assert [note.where for note in said.notes if "cache" in note.where] == ["/usage/prompt_cache_miss_tokens"]
 
 
 def test_cached_input_is_counted_once_in_chat() -> None:

@@ -8,7 +8,7 @@ we keep a server's other way of counting as spelling.
 from dragoman.dialects._settings import encode_tier
 from dragoman.dialects.openai_chat.parts import note_absent
 from dragoman.dialects.openai_chat.words import NAME, TIERS
-from dragoman.fields import add_extras, leftovers, note_spelling, spelled
+from dragoman.fields import add_extras, leftovers, note_silent, note_spelling, spelled
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Extras
 from dragoman.model.reply import Usage
@@ -17,6 +17,7 @@ from dragoman.notes import At, Notes
 # Names of counts that some servers write beside the details.
 READ_NAMES = ("prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens", "num_cached_tokens")
 WRITE_NAMES = ("cache_creation_input_tokens",)
+MISSED = "prompt_cache_miss_tokens"  # DeepSeek's name for the input that is not cached
 CREATED = "created_cache_tokens"  # vLLM's name, in the details
 REASONING_NAMES = ("reasoning_tokens",)
 
@@ -48,6 +49,7 @@ def decode_usage(usage: JsonObject) -> Usage:
     _keep_details(usage, "completion_tokens_details", out)
     if aside:
         usage[ASIDE] = aside
+    _hush_repeats(usage, dict.fromkeys(READ_NAMES, read) | dict.fromkeys(WRITE_NAMES, write) | {MISSED: fresh})
     _keep_odd(
         usage,
         Usage(input=fresh, cache_read=read, cache_write=write, output=spoken, reasoning=reasoning),
@@ -112,6 +114,11 @@ def _count(
             aside.append(key)
             return value
     return None
+
+
+def _hush_repeats(usage: JsonObject, counts: dict[str, int | None]) -> None:
+    """A server's other name for a count that is carried anyway is no loss elsewhere."""
+    note_silent(usage, *(name for name, count in counts.items() if count is not None and usage.get(name) == count))
 
 
 def _split_input(prompt: int | None, read: int | None, write: int | None) -> int | None:

@@ -2,10 +2,13 @@
 
 import asyncio
 from contextlib import suppress
+from itertools import chain
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.dialects import find_dialect
+from dragoman.dialects.openai_responses.items import MINTED
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
@@ -13,12 +16,14 @@ from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway, Generation
 from dragoman.gateway.stores.responses import StoredResponse, StoreUnavailable
-from dragoman.jsontypes import dump_json, load_json
-from dragoman.model.messages import Message
+from dragoman.jsontypes import JsonObject, dump_json, load_json
+from dragoman.model.messages import Message, Opaque, Part
 from dragoman.model.reply import Reply
+from dragoman.notes import Notes
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import off_loop
 from dragoman.upstream.render import choose_dialect
+from dragoman.wire import WireRequest
 
 RESPONSES = "openai_responses"
 PREVIOUS = "previous_response_id"
@@ -70,6 +75,53 @@ def _unknown_previous(previous: str) -> Failure:
     words = f"Previous response with id '{previous[:100]}' not found."
     own_code = {RESPONSES: {"code": "previous_response_not_found"}}
     return Failure(kind="invalid_request", status=400, param=PREVIOUS, message=words, extras=own_code)
+
+
+async def fetch_items(gateway: Gateway, owner: str, client_request: ClientRequest) -> ClientRequest:
+    """Puts the items of our own stored responses in the place of references to them.
+
+    Vercel's AI SDK refers to what the model said by id, unless it is told `store: false`. Ids of a provider go to it.
+    """
+    wanted = {name for message in client_request.request.messages for name in map(_referred, message.parts) if name}
+    if not wanted:
+        return client_request
+    parts: dict[str, tuple[Part, ...]] = {}
+    for response_id in {_response_of(name) for name in wanted}:
+        found = await asyncio.to_thread(gateway.store.get, owner, response_id)
+        items = load_json(found.wire).get("output", ()) if found is not None else ()
+        parts |= {item["id"]: _read_item(item) for item in items if item.get("id") in wanted}
+    for name in sorted(wanted - parts.keys()):
+        words = f"Item with id '{name[:100]}' not found: send the item itself, or say `store: false`."
+        raise UpstreamError(Failure(kind="invalid_request", status=400, param="input", message=words))
+    messages = tuple(_put_items(message, parts) for message in client_request.request.messages)
+    request = replace(client_request.request, messages=messages)
+    return replace(client_request, request=request, same_wire=False, known=None)
+
+
+def _put_items(message: Message, items: dict[str, tuple[Part, ...]]) -> Message:
+    if not any(map(_referred, message.parts)):
+        return message
+    whole = chain.from_iterable(items.get(_referred(part), (part,)) for part in message.parts)
+    return replace(message, parts=tuple(whole))
+
+
+def _referred(part: Part) -> str:
+    """The id of one of our own items that a part refers to."""
+    if type(part) is not Opaque or part.body.get("type", "item_reference") != "item_reference":
+        return ""
+    name = part.body.get("id")
+    return name if isinstance(name, str) and MINTED in name else ""
+
+
+def _response_of(name: str) -> str:
+    """`msg_dragoman_resp_1_0` is the first item of the response `resp_1`."""
+    return name.partition(MINTED)[2].rpartition("_")[0]
+
+
+def _read_item(item: JsonObject) -> tuple[Part, ...]:
+    body = {"model": "", "input": [item]}
+    read = find_dialect(RESPONSES).decode_request(WireRequest(body=body, path=""), Notes())
+    return tuple(part for message in read.messages for part in message.parts)
 
 
 def _read_input(raw: bytes) -> tuple[bytes, bool]:
