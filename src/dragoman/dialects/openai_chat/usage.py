@@ -116,9 +116,10 @@ def _count(
     return None
 
 
-def _hush_repeats(usage: JsonObject, counts: dict[str, int | None]) -> None:
+def _hush_repeats(usage: JsonObject, names: tuple[str, ...], count: int | None) -> None:
     """A server's other name for a count that is carried anyway is no loss elsewhere."""
-    note_silent(usage, *(name for name, count in counts.items() if count is not None and usage.get(name) == count))
+    if count is not None:
+        note_silent(usage, *(name for name in names if usage.get(name) == count))
 
 
 def _split_input(prompt: int | None, read: int | None, write: int | None) -> int | None:
