@@ -49,7 +49,9 @@ def decode_usage(usage: JsonObject) -> Usage:
     _keep_details(usage, "completion_tokens_details", out)
     if aside:
         usage[ASIDE] = aside
-    _hush_repeats(usage, dict.fromkeys(READ_NAMES, read) | dict.fromkeys(WRITE_NAMES, write) | {MISSED: fresh})
+    _hush_repeats(usage, READ_NAMES, read)
+    _hush_repeats(usage, WRITE_NAMES, write)
+    _hush_repeats(usage, (MISSED,), fresh)
     _keep_odd(
         usage,
         Usage(input=fresh, cache_read=read, cache_write=write, output=spoken, reasoning=reasoning),
