@@ -75,20 +75,20 @@ def _tell(part: Opaque, at: At, notes: Notes) -> Part:
 
 
 def _tell_content(part: Opaque) -> str | None:
-    """What the client itself gave the model to read, in words."""
+    """What the client itself gave the model to read, in words. Only Anthropic has such blocks."""
     body = part.body
-    match (part.dialect, body.get("type")):
-        case ("anthropic", "search_result"):
+    match body.get("type"):
+        case "search_result":
             head = " ".join(filter(None, (_text(body, "title"), f"<{_text(body, 'source')}>")))
             return "\n".join((f"[search result: {head}]", *_lines(body.get("content"))))
-        case ("anthropic", "document") if isinstance(body.get("source"), dict):
+        case "document" if isinstance(body.get("source"), dict):
             head = _text(body, "title")
             lines = list(_lines(body["source"].get("content")))
             if not lines:
                 return None
             context = [said] if (said := _text(body, "context")) else []
             return "\n".join((f"[document: {head}]" if head else "[document]", *context, *lines))
-        case ("anthropic", "compaction"):
+        case "compaction":
             return _text(body, "content") or None
         case _:
             return None
