@@ -12,8 +12,8 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dragoman.conformance.pages import dialect_page, pairs_page, recorded_page
-from dragoman.conformance.pairs import DIALECTS
+from dragoman.conformance.pages import console_tables, dialect_page, pairs_page, recorded_page
+from dragoman.conformance.pairs import DIALECTS, measure_pairs
 from dragoman.conformance.recorded import is_corpus, tally_pairs
 from dragoman.conformance.verification import verification_page
 
@@ -30,9 +30,13 @@ def steady_pages() -> dict[Path, str]:
     sys.path.insert(0, str(ROOT))
     from tests.cases import provider_rules
     from tests.gateway.fault_table import PAGE, faults_page
+    from tools.console_types import console_types
 
     rules = {provider_rules.PAGE: provider_rules.page()}
-    return {**pages, DOCS / "pairs.md": pairs_page(), PAGE: faults_page(), **rules}
+    rows = measure_pairs()
+    console = ROOT / "src" / "dragoman" / "console"
+    tables = {console / "tables.json": console_tables(rows), console / "types.js": console_types()}
+    return {**pages, DOCS / "pairs.md": pairs_page(rows), **tables, PAGE: faults_page(), **rules}
 
 
 def generated_pages() -> dict[Path, str]:

@@ -32,18 +32,6 @@ def test_the_files_are_small_and_ask_no_other_host() -> None:
         assert "eval(" not in text, name
 
 
-def test_every_text_has_two_languages() -> None:
-    text = all_files()["texts.js"][0].decode()
-    rows = re.findall(r'^  (\w+): \["(.+)", "(.+)"\],$', text, re.M)
-    assert len(rows) == len(re.findall(r"^  \w+: \[", text, re.M))
-    known = {name for name, _, _ in rows}
-    for name, (data, kind) in all_files().items():
-        if "javascript" in kind and name != "texts.js":
-            assert set(re.findall(r'\bt\("(\w+)"', data.decode())) <= known, name
-    for name, english, korean in rows:
-        assert sorted(re.findall(r"\{\w+\}", english)) == sorted(re.findall(r"\{\w+\}", korean)), name
-
-
 def test_files_are_served_with_their_types_and_a_strict_policy() -> None:
     with open_house() as house:
         page = get(house.url, "/console")

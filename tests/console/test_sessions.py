@@ -5,11 +5,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from dragoman.accounts.grants import Grant
 from dragoman.gateway.access.sessions import COOKIE, LAST_S, Sessions
 from dragoman.gateway.routes import console
 from dragoman.gateway.stores.keys import SqliteKeyStore
 from tests.gateway.house import House, open_house
-from tests.gateway.web import Got, get, post
+from tests.gateway.web import Got, get, post, send
 from tests.waiting import NEVER_S
 
 
@@ -81,7 +82,6 @@ def test_a_new_secret_ends_the_sessions_of_the_old_one(tmp_path: Path, grace_s: 
 def test_live_traffic_ends_with_the_key(tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The stream has no end of its own: it would tell about every request for as long as the process runs."""
     monkeypatch.setattr(console, "SILENCE_S", 0.02)
-    monkeypatch.setattr(console, "BATCH_S", 0.001)
     store = SqliteKeyStore(tmp_path / "keys.db")
     admin = store.new("root", admin=True)
     with open_house(keys=store) as house:
@@ -104,3 +104,34 @@ def test_a_stranger_is_read_for_a_few_bytes_only(tmp_path: Path) -> None:
     with open_house(keys=store) as house:
         assert login(house, "x" * 10_000).status == 401
         assert login(house, "x" * 20_000).status == 413
+
+
+def test_a_read_only_key_sees_everything_and_changes_nothing(tmp_path: Path) -> None:
+    store = SqliteKeyStore(tmp_path / "keys.db")
+    viewer = store.new("eve", admin=True, grant=Grant(read_only=True))
+    with open_house(keys=store, store_path=tmp_path / "responses.db", xray_keep=5) as house:
+        cookie = {"cookie": login(house, viewer).headers["set-cookie"].partition(";")[0]}
+        for who in (cookie, {"authorization": f"Bearer {viewer}"}):
+            for path in ("/admin/v1/traffic", "/admin/v1/keys", "/admin/v1/config", "/admin/v1/xray", "/metrics"):
+                assert get(house.url, path, who).status == 200, path
+            assert post(house.url, "/admin/v1/translate", {"text": "x"}, who).status == 400, "it may ask"
+            assert post(house.url, "/admin/v1/keys", {"name": "more"}, who).status == 403
+            assert post(house.url, "/admin/v1/config", {"text": "", "digest": ""}, who).status == 403
+            assert post(house.url, "/admin/v1/replay", {"id": "x", "model": "demo"}, who).status == 403
+            assert post(house.url, "/admin/v1/verify", {}, who).status == 403
+            assert send(house.url, "DELETE", f"/admin/v1/keys/{viewer.split('-')[1]}", headers=who).status == 403
+        asked = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
+        assert post(house.url, "/v1/chat/completions", asked, cookie).status == 403
+        me = get(house.url, "/console/session", cookie).json
+        assert (me["open"], me["name"], me["read_only"]) == (True, "eve", True)
+
+
+def test_the_page_can_ask_who_it_is_without_an_error(tmp_path: Path) -> None:
+    store = SqliteKeyStore(tmp_path / "keys.db")
+    store.new("root", admin=True)
+    with open_house(keys=store) as house:
+        for _ in range(50):
+            assert get(house.url, "/console/session").json["open"] is False
+        assert login(house, "dka-wrong").status == 401, "asking does not count as a wrong key"
+    with open_house() as house:
+        assert get(house.url, "/console/session").json["open"] is True

@@ -272,7 +272,7 @@ def test_the_start_up_shows_a_model_that_exists(data: dict[str, Any], model: str
     text = banner(settings, make_access(settings, state(tmp_path)), state(tmp_path))
     assert f'{{"model": "{model}",' in text
     assert f"dragoman launch claude --model {model} " in text
-    assert "/xray, empty until you start with --xray 50" in text
+    assert "/console, with --xray 50 also what requests contain" in text
 
 
 def test_the_start_up_says_where_what_and_how(tmp_path: Path) -> None:

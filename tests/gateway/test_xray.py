@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+from dragoman.conformance.scenario import load_scenarios
 from dragoman.dialects import find_dialect
 from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.scope import Scope
@@ -11,11 +12,12 @@ from dragoman.gateway.stores.keys import SqliteKeyStore
 from dragoman.gateway.telemetry.xray import MAX_BYTES
 from dragoman.model.request import Request
 from dragoman.testing import serve
-from tests.gateway.house import CANARY, faultline, open_house, stream, upstream
+from tests.gateway.house import CANARY, faultline, open_house, say, stream, upstream
 from tests.gateway.web import Got, get, post
 from tests.waiting import wait_until
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+TALK = {"model": "far-model", "max_tokens": 50, "messages": [{"role": "user", "content": "hello"}]}
 EVIL = "</pre><script>alert(1)</script>"
 
 
@@ -135,3 +137,94 @@ def test_pieces_are_kept_up_to_the_bound() -> None:
         long = scope.sent
         assert long == f"[{MAX_BYTES + 1} bytes]"
         assert not scope._sent
+
+
+def test_a_stream_is_kept_frame_by_frame_with_times() -> None:
+    with (
+        serve("openai_chat", key=CANARY) as provider,
+        open_house(upstream("far", "openai_chat", provider.base_url), xray_keep=5) as house,
+    ):
+        post(house.url, "/v1/messages", {**TALK, "stream": True}, {"x-request-id": "streamed"})
+        found = get(house.url, "/xray/streamed").json
+    frames = found["frames"]
+    assert frames["provider"][0]["value"]["object"] == "chat.completion.chunk"
+    assert frames["provider"][-1]["value"] == "[DONE]"
+    assert frames["canonical"][0]["value"]["kind"] == "reply_start"
+    assert frames["client"][0]["event"] == "message_start"
+    assert "message_stop" in [frame["event"] for frame in frames["client"][-2:]], "a comment may follow"
+    for column in frames.values():
+        times = [frame["ms"] for frame in column]
+        assert times == sorted(times)
+    assert "chat.completion.chunk" in found["attempts"][0]["reply"]
+    assert CANARY not in str(found)
+
+
+def test_a_whole_answer_is_shown_in_the_neutral_form_too() -> None:
+    with (
+        serve("openai_chat", key=CANARY) as provider,
+        open_house(upstream("far", "openai_chat", provider.base_url), xray_keep=5) as house,
+    ):
+        post(house.url, "/v1/messages", TALK, {"x-request-id": "whole"})
+        found = get(house.url, "/xray/whole").json
+    assert found["frames"] == {"provider": [], "canonical": [], "client": []}
+    assert found["reply_canonical"]["choices"][0]["parts"][0]["text"]
+
+
+def test_a_failed_attempt_and_its_fallback_have_times() -> None:
+    with (
+        faultline(say(500, b'{"error": {"message": "down"}}')) as broken,
+        serve("openai_chat", key=CANARY) as provider,
+        open_house(
+            upstream("one", "openai_chat", broken.url, models=("m",)),
+            upstream("two", "openai_chat", provider.base_url, models=("m",)),
+            xray_keep=5,
+        ) as house,
+    ):
+        post(house.url, "/v1/messages", {**TALK, "model": "m"}, {"x-request-id": "twice"})
+        found = get(house.url, "/xray/twice").json
+    first, second = found["attempts"]
+    assert (first["failure"], second["failure"]) == ("server_error", None)
+    for attempt in found["attempts"]:
+        assert set(attempt["times"]) == {"start_ms", "queue_ms", "connect_ms", "first_ms", "stream_ms"}
+        assert min(attempt["times"].values()) >= 0
+    assert second["times"]["start_ms"] >= first["times"]["start_ms"]
+    assert first["reply"]["error"]["message"] == "down"
+
+
+def test_what_a_client_sent_and_got_is_kept_when_it_could_not_be_read() -> None:
+    with open_house(xray_keep=5) as house:
+        assert post(house.url, "/v1/messages", {"model": "demo", "messages": 7}, {"x-request-id": "bad"}).status == 400
+        found = get(house.url, "/xray/bad").json
+    assert found["asked"] == {"model": "demo", "messages": 7}
+    assert "messages" in found["reply"]["error"]["message"]
+
+
+def test_a_kept_request_is_a_scenario_of_verify(tmp_path: Path) -> None:
+    tools = [{"name": "weather", "description": "Says it", "input_schema": {"type": "object", "properties": {}}}]
+    history = [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "weather", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "rain"}]},
+    ]
+    with open_house(xray_keep=5) as house:
+        body = {**TALK, "model": "demo", "system": 'Say "so"\n', "tools": tools, "messages": history}
+        post(house.url, "/v1/messages", body, {"x-request-id": "sk-aaaaaaaaaaaaaaaaaaaa"})
+        post(house.url, "/v1/messages", body, {"x-request-id": "mine"})
+        text = get(house.url, "/admin/v1/xray/mine/scenario").text
+        assert get(house.url, "/admin/v1/xray/none/scenario").status == 404
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    scenario = load_scenarios(path)[-1]
+    assert (scenario.name, scenario.system, scenario.tools) == ("xray_mine", 'Say "so"\n', ("weather",))
+    assert [message.role for message in scenario.turn[0].history] == ["user", "assistant"]
+
+
+def test_a_kept_request_is_sent_again_in_another_dialect() -> None:
+    with open_house(xray_keep=20) as house:
+        post(house.url, "/v1/messages", {**TALK, "model": "demo"}, {"x-request-id": "first"})
+        for dialect in ("openai_chat", "openai_responses", "gemini", "ollama", "anthropic"):
+            said = {"id": "first", "model": "demo", "dialect": dialect}
+            again = post(house.url, "/admin/v1/replay", said).json
+            assert again["status"] == 200, dialect
+            assert get(house.url, f"/xray/{again['id']}").json["dialect"] == dialect
+        assert post(house.url, "/admin/v1/replay", {"id": "first", "model": "demo", "dialect": "parrot"}).status == 400

@@ -26,6 +26,7 @@ class Grant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     budget: str | None = None  # `20 USD/month`
     soft: int = 80  # percent of the budget at which a header and the webhook say so
     bodies: bool = False  # the ledger keeps requests and answers too, masked
+    read_only: bool = False  # an admin key that sees everything and changes nothing
 
 
 class GrantChange(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -39,6 +40,7 @@ class GrantChange(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     budget: str | UnsetType | None = UNSET
     soft: int | UnsetType = UNSET
     bodies: bool | UnsetType = UNSET
+    read_only: bool | UnsetType = UNSET
 
 
 NO_GRANT = Grant()
@@ -135,6 +137,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     budgeted: tuple[Account, ...] = ()
     free_models: bool = True  # no account names models
     free_tools: bool = True
+    read_only: bool = False
 
     def may_use(self, model: str) -> bool:
         if self.free_models:
@@ -175,6 +178,7 @@ def make_holder(
         budgeted=tuple(account for account in accounts if account.budget is not None),
         free_models=all(account.grant.models is None for account in accounts),
         free_tools=all(account.grant.tools is None for account in accounts),
+        read_only=admin and grant.read_only,
     )
 
 

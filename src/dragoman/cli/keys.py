@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     new = actions.add_parser("new", help="make a key and show it once")
     new.add_argument("--name", default="", help="a name, for lists, the log and reports")
     new.add_argument("--admin", action="store_true", help="for /metrics, /xray and /admin, not for models")
+    new.add_argument("--read-only", action="store_true", help="with --admin: sees everything and changes nothing")
     edit = actions.add_parser("edit", help="change what a key may use; `none` takes a limit away")
     edit.add_argument("id")
     edit.add_argument("--name", help="a name, for lists, the log and reports")
@@ -148,6 +149,8 @@ def read_change(args: argparse.Namespace) -> "GrantChange":
         said["budget"] = None if args.budget == NONE else args.budget
     if args.bodies is not None:
         said["bodies"] = args.bodies == "on"
+    if getattr(args, "read_only", False):
+        said["read_only"] = True
     return GrantChange(**said)
 
 
@@ -229,7 +232,8 @@ def describe_grant(grant: "Grant") -> list[str]:
     ]
     numbers = {"rpm": grant.rpm, "tpm": grant.tpm, "at once": grant.at_once}
     words += [f"{name} {limit}" for name, limit in numbers.items() if limit is not None]
-    return words + ([grant.budget] if grant.budget else []) + (["keeps bodies"] if grant.bodies else [])
+    flags = {"keeps bodies": grant.bodies, "read only": grant.read_only}
+    return words + ([grant.budget] if grant.budget else []) + [name for name, on in flags.items() if on]
 
 
 def show_one(key_id: str, store: "KeyStore") -> int:

@@ -4,6 +4,10 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.gateway.stores.verify import Verifier
 
 NAME = "serve"
 HELP = "run the gateway"
@@ -28,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--verbose", "-v", action="store_true", help="log more (or set DRAGOMAN_VERBOSE)")
 
 
+def open_verifier() -> "Verifier":
+    """For the console's "verify now": the scenarios are loaded when they are asked for."""
+    from dragoman.conformance.live import LiveVerifier
+
+    return LiveVerifier()
+
+
 def run(args: argparse.Namespace) -> int:
     from dragoman.gateway.process.run import serve
     from dragoman.gateway.process.startup import ServeOptions
@@ -42,5 +53,6 @@ def run(args: argparse.Namespace) -> int:
         log=args.log,
         xray=args.xray,
         verbose=args.verbose,
+        open_verifier=open_verifier,
     )
     return serve(options, os.environ, sys.stdout, sys.stderr)

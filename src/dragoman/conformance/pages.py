@@ -181,6 +181,36 @@ def _reasons(rows: list[Row], source: str) -> list[str]:
     return lines[:-1]
 
 
+# ---------------------------------------------------------------- for the console
+
+_LETTERS = {"carried": "c", "adapted": "a", "altered": "a", "lost": "l", "dropped": "l", "-": "-"}
+
+
+def console_tables(rows: list[Row] | None = None) -> str:
+    """Both tables as JSON. A row is `[what, name, letters]`: a letter for each source and each target, by source."""
+    rows = measure_pairs() if rows is None else rows
+    pairs = [
+        [row.what, row.feature, "".join(_LETTERS[row.cells[here, to].outcome] for here in DIALECTS for to in DIALECTS)]
+        for row in rows
+    ]
+    fates: dict[tuple[str, str], dict[str, FateRow]] = {}
+    for source in DIALECTS:
+        for found in measure_fields(source, tuple(name for name in DIALECTS if name != source)):
+            fates.setdefault((found.what, found.label), {})[source] = found
+    fields = [[what, name, _letters(by_source)] for (what, name), by_source in fates.items()]
+    titles = {name: title_of(name) for name in DIALECTS}
+    return dump_text({"dialects": titles, "pairs": pairs, "fields": fields}) + "\n"
+
+
+def _letters(rows: dict[str, FateRow]) -> str:
+    """`-` where the source has no way to say it."""
+    return "".join(
+        _LETTERS[rows[source].fates.get(target, "carried")] if source in rows else "-"
+        for source in DIALECTS
+        for target in DIALECTS
+    )
+
+
 # ---------------------------------------------------------------- recorded traffic
 
 

@@ -63,7 +63,7 @@ def configured_targets(
     path = config or find_file(folder, env)
     settings = load_settings(path, env)
     asked = [name.replace("-", "_").lower() for name in dialects]
-    found = [target for up in settings.upstreams if up.kind != DEMO for target in _of_upstream(up, asked)]
+    found = [target for up in settings.upstreams if up.kind != DEMO for target in targets_of(up, asked)]
     if path is not None:
         return found
     there = {target.kind for target in found}
@@ -71,7 +71,8 @@ def configured_targets(
     return [*found, *missing]
 
 
-def _of_upstream(upstream: Upstream, asked: Sequence[str]) -> list[VerifyTarget]:
+def targets_of(upstream: Upstream, asked: Sequence[str]) -> list[VerifyTarget]:
+    """One provider, over the dialect its model goes over, or over each of `asked` that it speaks."""
     model = upstream.models[0] if upstream.models else MODELS.get(upstream.kind, "")
     spoken = upstream.dialects or (upstream.dialect,)
     known = upstream.kind in (upstream.rows or load_rows()).kinds

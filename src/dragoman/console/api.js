@@ -1,8 +1,10 @@
 // Calls of the admin API. An answer that is no success is an Error with the gateway's own words.
+// The types are in types.js, made of the gateway's own: `@param {import("./types.js").TrafficPage} page`.
 
 import { signal } from "./ui.js";
 
 export const needsLogin = signal(false);
+export const me = signal(null); // who is logged in; null until it is known
 
 export async function call(path, options = {}) {
   const { body, method = body === undefined ? "GET" : "POST", signal: abort } = options;
@@ -19,7 +21,7 @@ export async function call(path, options = {}) {
   } catch {
     value = text;
   }
-  if (answer.status === 401 || answer.status === 403) needsLogin.value = true;
+  if (answer.status === 401 && path.startsWith("/admin/")) needsLogin.value = true; // the session has ended
   if (!answer.ok) throw Object.assign(new Error(wordsOf(value) || `status ${answer.status}`), { status: answer.status, value });
   return value;
 }
@@ -36,11 +38,12 @@ export async function* events(response) {
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read();
-    if (done) return;
+    if (done) break;
     const frames = (rest + value).split(/\r?\n\r?\n/);
     rest = frames.pop();
     for (const frame of frames) yield readFrame(frame);
   }
+  if (rest.trim()) yield readFrame(rest);
 }
 
 export function readFrame(frame) {
@@ -50,4 +53,18 @@ export function readFrame(frame) {
     if (line.startsWith("data:")) found.data += (found.data ? "\n" : "") + line.slice(5).replace(/^ /, "");
   }
   return found;
+}
+
+// The lines of a stream of JSON lines, as {data}.
+export async function* lines(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    const found = (rest + value).split("\n");
+    rest = found.pop();
+    for (const line of found) yield { data: line };
+  }
+  if (rest) yield { data: rest };
 }

@@ -1,106 +1,190 @@
-// Playground: one conversation, two to four models or protocols side by side.
+// Playground: one conversation, one to four models or protocols side by side.
 
-import { h, link, signal } from "./ui.js";
-import { call, events, wordsOf } from "./api.js";
+import { h, link, place, setQuery, signal } from "./ui.js";
+import { call, events, lines, me, wordsOf } from "./api.js";
+import { copyButton, count, head, price, problem, ranks, tabs, time } from "./parts.js";
+import { icon } from "./icons.js";
+import { codeFor, DOORS, FORMS } from "./doors.js";
 import { t } from "./texts.js";
-import { codeFor, DOORS } from "./doors.js";
-import { time } from "./traffic.js";
 
-const EXAMPLE_TOOL = [{ name: "weather", description: "The weather in a city.", parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] } }];
+const TOOLS = {
+  weather: { name: "weather", description: "The weather in a city.", parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] } },
+  calculate: { name: "calculate", description: "Works out an arithmetic expression.", parameters: { type: "object", properties: { expression: { type: "string", description: "as 2 * (3 + 4)" } }, required: ["expression"] } },
+  search: { name: "search", description: "Searches the documents of the company.", parameters: { type: "object", properties: { query: { type: "string" }, limit: { type: "integer", minimum: 1, maximum: 20 } }, required: ["query"] } },
+};
+const SCHEMA = { type: "object", properties: { answer: { type: "string" }, sure: { type: "boolean" } }, required: ["answer", "sure"], additionalProperties: false };
+const MOST_COLUMNS = 4;
 
 export function playground() {
   const models = signal([]);
-  const columns = signal([newColumn("openai_chat"), newColumn("anthropic")]);
-  const problem = signal("");
+  const asked = (place.peek().query.get("columns") || "").split(",").filter(Boolean).map((word) => word.split("@"));
+  const columns = signal(asked.length ? asked.map(([model, door]) => newColumn(door in DOORS ? door : "openai_chat", model)) : [newColumn("openai_chat"), newColumn("anthropic")]);
+  const trouble = signal("");
+  const busy = signal(false);
+  const images = signal([]);
+  const servers = signal([]); // MCP servers, of which some are chosen
+  const chosen = signal(new Set());
+  const begun = signal(false);
   call("/admin/v1/models").then((found) => {
     models.value = found.models;
     for (const column of columns.peek()) column.model.value ||= found.models[0] || "demo";
-  }, (error) => (problem.value = error.message));
+  }, (error) => (trouble.value = error.message));
+  call("/admin/v1/mcp").then((found) => (servers.value = found.servers), () => null);
+  const remember = () => setQuery("columns", columns.peek().map((one) => `${one.model.peek()}@${one.door.peek()}`).join(","));
   const fields = {
-    system: h("textarea", { rows: 2 }), prompt: h("textarea", { rows: 3 }, "Say hello in three languages."),
-    tools: h("textarea", { rows: 4, placeholder: "[]" }), schema: h("textarea", { rows: 4, placeholder: "{}" }),
-    effort: h("select", null, ["", "low", "medium", "high"].map((word) => h("option", { value: word }, word || t("off")))),
-    image: h("input", { type: "file", accept: "image/*" }),
+    system: h("textarea", { rows: 2, class: "prose", placeholder: t("systemHint") }),
+    prompt: h("textarea", { rows: 3, class: "prose", onkeydown: (event) => (event.ctrlKey || event.metaKey) && event.key === "Enter" && send() }, t("firstPrompt")),
+    tools: jsonField(t("tools"), "[]", Array.isArray),
+    schema: jsonField(t("schema"), "{}", (value) => value && typeof value === "object" && !Array.isArray(value)),
+    effort: h("select", null, ["", "low", "medium", "high"].map((word) => h("option", { value: word }, word ? t(`effort_${word}`) : t("off")))),
   };
-  async function read() {
-    const json = (field, name) => {
-      if (!field.value.trim()) return null;
-      try {
-        return JSON.parse(field.value);
-      } catch (error) {
-        throw new Error(`${name}: ${error.message}`);
-      }
-    };
-    const file = fields.image.files[0];
-    return {
-      system: fields.system.value.trim(), prompt: fields.prompt.value, effort: fields.effort.value,
-      tools: json(fields.tools, t("tools")), schema: json(fields.schema, t("schema")),
-      image: file ? { type: file.type, data: await base64(file) } : null,
-    };
-  }
+  const read = () => ({ system: fields.system.value.trim(), effort: fields.effort.value, tools: fields.tools.read(), schema: fields.schema.read() });
+
   async function send() {
-    problem.value = "";
+    trouble.value = "";
     try {
-      const asked = await read();
-      await Promise.all(columns.peek().map((column) => run(column, asked)));
+      const settings = read();
+      const turn = { role: "user", text: fields.prompt.value, images: images.peek() };
+      if (!turn.text.trim()) return;
+      busy.value = begun.value = true;
+      fields.prompt.value = "";
+      images.value = [];
+      await Promise.all(columns.peek().map((column) => run(column, turn, settings, [...chosen.peek()])));
     } catch (error) {
-      problem.value = error.message;
+      trouble.value = error.message;
     }
+    busy.value = false;
   }
-  const more = h("details", null, h("summary", { class: "small" }, `${t("tools")}, ${t("schema")}, ${t("thinking")}, ${t("image")}`),
+  function forget() {
+    for (const column of columns.peek()) [column.turns.value, column.state.value] = [[], null];
+    begun.value = false;
+  }
+  const addTool = (tool) => fields.tools.put([...(fields.tools.peek() || []).filter((one) => one.name !== tool.name), tool]);
+  const more = h("details", { class: "card inner" }, h("summary", null, t("moreSettings")),
     h("div", { class: "columns" },
-      h("label", null, t("tools"), fields.tools, h("button", { class: "plain small", onclick: () => (fields.tools.value = JSON.stringify(EXAMPLE_TOOL, null, 1)) }, t("example"))),
-      h("label", null, t("schema"), fields.schema),
-      h("label", null, t("thinking"), fields.effort), h("label", null, t("image"), fields.image)));
+      h("div", { class: "stack" }, fields.tools.node, h("div", { class: "row tight" }, h("span", { class: "small quiet" }, t("example")),
+        Object.values(TOOLS).map((tool) => h("button", { class: "plain small", onclick: () => addTool(tool) }, `+ ${tool.name}`))),
+      () => servers.value.length ? h("fieldset", { class: "card inner stack" }, h("legend", { class: "small quiet" }, t("mcpTools")),
+        servers.value.map((one) => h("div", { class: "row tight" }, h("label", { class: "check" }, h("input", {
+          type: "checkbox", onchange: (event) => {
+            const next = new Set(chosen.peek());
+            event.target.checked ? next.add(one.name) : next.delete(one.name);
+            chosen.value = next;
+          },
+        }), one.name), one.listed.slice(0, 6).map((tool) => h("button", { class: "plain small", title: t("onlySchema"), onclick: () => addTool({ name: tool.name, description: tool.description || "", parameters: tool.schema }) }, `+ ${tool.name}`))))) : null),
+      h("div", { class: "stack" }, fields.schema.node, h("button", { class: "plain small", onclick: () => fields.schema.put(SCHEMA) }, `+ ${t("example")}`)),
+      h("div", { class: "stack" }, h("label", null, t("thinking"), fields.effort),
+        h("label", null, t("image"), h("input", { type: "file", accept: "image/*", multiple: true, onchange: async (event) => (images.value = [...images.peek(), ...(await Promise.all([...event.target.files].map(readImage)))]) })),
+        () => h("div", { class: "thumbs" }, images.value.map((image) => h("span", { class: "pill" }, `${image.name} `, h("button", { class: "plain small", "aria-label": t("remove"), onclick: () => (images.value = images.peek().filter((one) => one !== image)) }, "×")))))));
+  const locked = Boolean(me.value?.read_only);
   return [
-    h("h2", null, t("playground")),
-    h("div", { class: "card" },
+    head(t("playground"), t("playgroundLead"), h("button", { hidden: () => !begun.value, onclick: forget }, t("newTalk"))),
+    h("div", { class: "card stack" },
       h("label", null, t("system"), fields.system), h("label", null, t("prompt"), fields.prompt), more,
       h("div", { class: "row" },
-        h("button", { class: "main", onclick: send }, t("send")),
-        h("button", { onclick: () => columns.peek().forEach((column) => column.abort?.abort()) }, t("stop")),
-        h("button", { disabled: () => columns.value.length >= 4, onclick: () => (columns.value = [...columns.peek(), newColumn("gemini", models.peek()[0])]) }, t("addColumn")))),
-    () => problem.value && h("p", { class: "card bad", role: "alert" }, problem.value),
+        h("button", { class: "main", disabled: () => locked || busy.value, onclick: send }, t("send")),
+        h("button", { disabled: () => !busy.value, onclick: () => columns.peek().forEach((column) => column.abort?.abort()) }, t("stop")),
+        h("span", { class: "small quiet grow" }, locked ? t("readOnlyHelp") : t("sendKeys")),
+        h("button", { disabled: () => columns.value.length >= MOST_COLUMNS, onclick: () => {
+          const door = Object.keys(DOORS).find((name) => !columns.peek().some((one) => one.door.peek() === name)) || "openai_chat";
+          columns.value = [...columns.peek(), newColumn(door, models.peek()[0])];
+          remember();
+        } }, icon("plus"), " ", t("addColumn")))),
+    () => trouble.value && problem(trouble.value),
     h("datalist", { id: "all-models" }, () => models.value.map((name) => h("option", { value: name }))),
-    h("div", { class: "columns" }, () => columns.value.map((column) => show(column, columns, read))),
+    h("div", { class: "columns" }, () => columns.value.map((column) => show(column, columns, remember, () => ({ ...read(), turns: talk(column, fields.prompt.value, images.peek()) })))),
   ];
 }
 
-function newColumn(door, model = "") {
-  return { door: signal(door), model: signal(model), text: signal(""), thought: signal(""), calls: signal([]), state: signal(null), code: signal(""), abort: null };
+// The conversation of a column with what is being written, for "as code".
+function talk(column, prompt, images) {
+  const said = column.turns.peek().filter((turn) => turn.text);
+  if (prompt.trim()) return [...said, { role: "user", text: prompt, images }];
+  return said.at(-1)?.role === "assistant" ? said.slice(0, -1) : said.length ? said : [{ role: "user", text: "Hello" }];
 }
 
-async function run(column, asked) {
-  const door = DOORS[column.door.peek()];
-  const { path, body } = door.ask(column.model.peek(), asked);
-  column.abort = new AbortController();
-  for (const [name, empty] of [["text", ""], ["thought", ""], ["calls", []]]) column[name].value = empty;
-  column.state.value = { running: true };
-  const begun = performance.now();
-  let first = null;
-  let usage = {};
-  let id = "";
-  try {
-    const answer = await fetch(path, { method: "POST", signal: column.abort.signal, headers: { "content-type": "application/json", "x-dragoman-xray": "1" }, body: JSON.stringify(body) });
-    id = answer.headers.get("x-request-id") || "";
-    if (!answer.ok) {
-      const value = await answer.json().catch(() => null);
-      throw new Error(`${answer.status}: ${wordsOf(value) || wordsOf(value?.error)}`);
+// A text field for JSON that says at once what is wrong with it.
+function jsonField(label, usual, fits) {
+  const wrong = signal("");
+  const check = () => {
+    wrong.value = "";
+    if (!field.value.trim()) return null;
+    try {
+      const value = JSON.parse(field.value);
+      if (!fits(value)) throw new Error(t("wrongShape", { shape: usual }));
+      return value;
+    } catch (error) {
+      wrong.value = error.message;
+      return undefined;
     }
-    for await (const piece of door.lines ? lines(answer) : events(answer)) {
+  };
+  const field = h("textarea", { rows: 6, placeholder: usual, spellcheck: "false", "aria-invalid": () => (wrong.value ? "true" : null), oninput: check });
+  return {
+    node: h("label", null, label, field, h("span", { class: "bad small" }, () => wrong.value)),
+    peek: check,
+    put: (value) => {
+      field.value = JSON.stringify(value, null, 2);
+      check();
+    },
+    read: () => {
+      const value = check();
+      if (value === undefined) throw new Error(`${label}: ${wrong.peek()}`);
+      return value;
+    },
+  };
+}
+
+function newColumn(door, model = "") {
+  return { door: signal(door), model: signal(model), turns: signal([]), now: signal(null), state: signal(null), code: signal(""), abort: null };
+}
+
+async function run(column, turn, settings, servers) {
+  const door = DOORS[column.door.peek()];
+  column.turns.value = [...column.turns.peek(), turn];
+  const { path, body } = door.ask(column.model.peek(), { ...settings, turns: column.turns.peek().filter((one) => one.text) });
+  column.abort = new AbortController();
+  const answer = { role: "assistant", text: "", thought: "", calls: [] };
+  const draw = () => (column.now.value = { ...answer });
+  draw();
+  column.state.value = { running: true };
+  const began = performance.now();
+  let first = null;
+  let id = "";
+  let failed = "";
+  try {
+    const headers = { "content-type": "application/json", "x-dragoman-xray": "1", ...(servers.length ? { "x-dragoman-mcp": servers.join(", ") } : {}) };
+    const response = await fetch(path, { method: "POST", signal: column.abort.signal, headers, body: JSON.stringify(body) });
+    id = response.headers.get("x-request-id") || "";
+    if (!response.ok) {
+      const value = await response.json().catch(() => null);
+      throw new Error(`${response.status}: ${wordsOf(value) || wordsOf(value?.error)}`);
+    }
+    for await (const piece of door.lines ? lines(response) : events(response)) {
       const value = parse(piece.data);
       if (!value) continue;
-      first ??= performance.now() - begun;
+      first ??= performance.now() - began;
       const said = door.read(value);
-      if (said.text) column.text.value += said.text;
-      if (said.thought) column.thought.value += said.thought;
-      if (said.calls?.length) column.calls.value = mergeCalls(column.calls.peek(), said.calls);
+      answer.text += said.text || "";
+      answer.thought += said.thought || "";
+      if (said.calls?.length) answer.calls = mergeCalls(answer.calls, said.calls);
       if (said.error) throw new Error(said.error);
-      usage = { ...usage, ...said.usage };
+      draw();
     }
-    column.state.value = { first, all: performance.now() - begun, usage, id };
   } catch (error) {
-    column.state.value = { error: error.message, id, first, all: performance.now() - begun };
+    failed = error.name === "AbortError" ? t("stopped") : error.message;
+  }
+  column.now.value = null;
+  column.turns.value = [...column.turns.peek(), answer];
+  column.state.value = { error: failed, first, all: performance.now() - began, id, row: await findRow(id) };
+}
+
+// Tokens, cost and losses, as the gateway counted them.
+async function findRow(id) {
+  if (!id) return null;
+  try {
+    return (await call(`/admin/v1/traffic?limit=1&q=${encodeURIComponent("id:" + id)}`)).rows[0] || null;
+  } catch {
+    return null;
   }
 }
 
@@ -116,19 +200,6 @@ function mergeCalls(before, fresh) {
   return found;
 }
 
-async function* lines(answer) {
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) break;
-    const found = (rest + value).split("\n");
-    rest = found.pop();
-    for (const line of found) yield { data: line };
-  }
-  if (rest) yield { data: rest };
-}
-
 function parse(text) {
   try {
     return JSON.parse(text);
@@ -137,36 +208,61 @@ function parse(text) {
   }
 }
 
-function show(column, columns, read) {
-  return h("section", { class: "card" },
+function show(column, columns, remember, read) {
+  const form = signal("curl");
+  return h("section", { class: "card stack", "aria-label": () => `${column.model.value} ${column.door.value}` },
     h("div", { class: "row end" },
-      h("label", { class: "grow" }, t("model"), h("input", { list: "all-models", value: () => column.model.value, oninput: (event) => (column.model.value = event.target.value) })),
-      h("label", null, t("door"), h("select", { onchange: (event) => (column.door.value = event.target.value) },
+      h("label", { class: "grow" }, t("model"), h("input", { list: "all-models", value: () => column.model.value, oninput: (event) => (column.model.value = event.target.value), onchange: remember })),
+      h("label", null, t("door"), h("select", { onchange: (event) => (column.door.value = event.target.value, remember()) },
         Object.keys(DOORS).map((name) => h("option", { value: name, selected: name === column.door.peek() }, name)))),
-      h("button", { class: "plain", onclick: () => columns.peek().length > 1 && (columns.value = columns.peek().filter((one) => one !== column)) }, t("removeColumn"))),
-    () => column.thought.value && h("p", { class: "thought small" }, column.thought.value),
-    h("div", { class: "said", "aria-live": "polite" }, () => column.text.value),
-    () => column.calls.value.map((one) => h("pre", { class: "json" }, `${one.name}(${one.arguments})`)),
+      h("button", { class: "plain", "aria-label": t("removeColumn"), title: t("removeColumn"), disabled: columns.peek().length < 2, onclick: () => {
+        columns.value = columns.peek().filter((one) => one !== column);
+        remember();
+      } }, icon("close"))),
+    h("div", { class: "chat" },
+      () => column.turns.value.map(bubble),
+      h("div", { "aria-live": "polite" }, () => column.now.value && bubble(column.now.value)),
+      () => !column.turns.value.length && h("p", { class: "quiet small" }, t("noTalk"))),
     () => status(column.state.value),
     h("div", { class: "row" },
       () => column.state.value?.id && h("a", { href: link("xray", column.state.value.id) }, t("showWire")),
-      h("button", { class: "plain small", onclick: async () => (column.code.value = column.code.peek() ? "" : codeFor(column.door.peek(), column.model.peek(), await read())) }, t("asCode"))),
-    () => column.code.value && h("pre", { class: "json" }, column.code.value));
+      h("button", { class: "plain small", "aria-expanded": () => String(Boolean(column.code.value)), onclick: () => (column.code.value = column.code.peek() ? "" : "open") }, t("asCode"))),
+    () => column.code.value && code(column, form, read));
+}
+
+function code(column, form, read) {
+  let text = "";
+  return h("div", { class: "stack" }, h("div", { class: "row" }, tabs(FORMS, form, (name) => name), copyButton(() => text)),
+    () => {
+      try {
+        text = codeFor(form.value, column.door.value, column.model.value, read());
+      } catch (error) {
+        text = error.message;
+      }
+      return h("pre", { class: "snippet", tabindex: "0", "aria-label": form.value }, text);
+    });
+}
+
+function bubble(turn) {
+  if (turn.role === "user") return h("div", { class: "bubble user" }, turn.text, turn.images?.length ? h("div", { class: "small quiet" }, turn.images.map((one) => one.name).join(", ")) : null);
+  return h("div", { class: "bubble model" }, turn.thought ? h("p", { class: "thought" }, turn.thought) : null, h("div", { class: "said" }, turn.text || (turn.calls.length || turn.thought ? "" : "…")),
+    turn.calls.map((one) => h("pre", { class: "calls" }, `${one.name}(${one.arguments})`)));
 }
 
 function status(state) {
-  if (!state) return null;
-  if (state.running) return h("p", { class: "small quiet" }, "…");
-  const parts = [state.first !== null && state.first !== undefined ? `${t("first")} ${time(state.first)}` : "", `${t("total")} ${time(state.all)}`];
-  const { input, output } = state.usage || {};
-  if (input !== undefined || output !== undefined) parts.push(`${t("tokens")} ${input ?? "–"} / ${output ?? "–"}`);
-  return h("p", { class: `small ${state.error ? "bad" : "quiet"}`, role: state.error ? "alert" : null }, state.error ? `${state.error} ` : "", parts.filter(Boolean).join(" · "));
+  if (!state || state.running) return null;
+  const { row } = state;
+  const facts = [[t("first"), time(row?.first_ms ?? state.first)], [t("total"), time(state.all)], [t("tokens"), row ? `${count(row.input)} / ${count(row.output)}` : "–"], [t("cost"), price(row?.cost)]];
+  return [
+    state.error && h("p", { class: "bad small", role: "alert" }, state.error),
+    h("dl", { class: "facts small" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
+    row && (row.lost || row.changed) ? h("div", { class: "row tight" }, ranks(row)) : null];
 }
 
-function base64(file) {
+function readImage(file) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
-    reader.onload = () => resolve(String(reader.result).split(",")[1]);
+    reader.onload = () => resolve({ name: file.name, type: file.type, data: String(reader.result).split(",")[1] });
     reader.onerror = () => reject(reader.error);
     reader.readAsDataURL(file);
   });

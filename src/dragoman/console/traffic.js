@@ -1,133 +1,230 @@
-// Traffic: every request as a row, newest first, live. Filters stand in the address.
+// Traffic: every request as a row, newest first, live. Searches stand in the address; the gateway does them.
 
 import { computed, effect, h, link, onRemove, place, setQuery, signal } from "./ui.js";
 import { call } from "./api.js";
-import { chart, perMinute, quantile, quantilePerMinute } from "./charts.js";
+import { bucketOf, chart, quantile } from "./charts.js";
+import { count, empty, fullTime, head, price, problem, ranks, short, statusPill, time, when } from "./parts.js";
 import { t } from "./texts.js";
 
-const ROW = 34;
-const MOST = 100000;
+const ROW = 36;
 const MINUTES = 30;
+const FIRST = 200; // rows of the first page; the others are longer
 const PAGE = 1000;
 
 export function traffic() {
   const rows = signal([]); // newest first
-  const older = signal(null); // the cursor for older rows
+  const total = signal(null); // how many rows the search finds
+  const minutes = signal(new Map());
   const live = signal(true);
-  const problem = signal("");
+  const trouble = signal("");
   const chosen = signal(-1);
+  const loaded = signal(false);
   const words = computed(() => place.value.query.get("q") || "");
-  const shown = computed(() => filter(rows.value, words.value));
-
+  let older = null; // the cursor of the next page
+  let last = 0; // the newest row of all, whether it is found or not
   let busy = false;
-  async function load(before) {
-    if (busy) return;
-    busy = true;
+  let asked = 0; // counts the views: an answer to an older one is thrown away
+  let source = null;
+
+  const path = (before, limit) => `/admin/v1/traffic?limit=${limit}&q=${encodeURIComponent(words.peek())}${before ? `&before=${before}` : ""}`;
+
+  async function load() {
+    const view = ++asked;
     try {
-      const found = await call(`/admin/v1/traffic?limit=${PAGE}${before ? `&before=${before}` : ""}`);
-      rows.value = before ? [...rows.peek(), ...found.rows].slice(0, MOST) : found.rows;
-      older.value = found.next;
+      const found = await call(path(null, FIRST));
+      if (view !== asked) return;
+      rows.value = found.rows;
+      older = found.next;
+      last = found.last ?? 0;
+      total.value = found.total ?? 0;
+      minutes.value = new Map((found.minutes || []).map((one) => [one.minute, one]));
+      trouble.value = "";
+      if (live.peek()) follow();
     } catch (error) {
-      problem.value = error.message;
+      if (view === asked) trouble.value = error.message;
+    }
+    loaded.value = true;
+  }
+
+  async function loadMore() {
+    if (busy || !older) return;
+    busy = true;
+    const view = asked;
+    try {
+      const found = await call(path(older, PAGE));
+      if (view === asked) {
+        older = found.next;
+        rows.value = rows.peek().concat(found.rows);
+      }
+    } catch (error) {
+      trouble.value = error.message;
     }
     busy = false;
   }
 
-  const source = { now: null };
   function follow() {
-    source.now?.close();
-    source.now = new EventSource(`/admin/v1/traffic/live?after=${rows.peek()[0]?.seq ?? 0}`);
-    source.now.onmessage = (event) => {
-      const fresh = JSON.parse(event.data).rows;
-      if (fresh.length) rows.value = [...fresh.reverse(), ...rows.peek()].slice(0, MOST);
-    };
+    source?.close();
+    source = new EventSource(`/admin/v1/traffic/live?after=${last}`);
+    source.onmessage = (event) => take(JSON.parse(event.data));
   }
-  load().then(follow);
-  onRemove(() => source.now?.close());
-  effect(() => {
-    if (!live.value) source.now?.close();
-    else if (source.now) follow();
-  });
 
-  const list = table(shown, chosen, () => older.peek() && load(older.peek()));
+  function take({ after, rows: fresh }) {
+    if (after > last) return void load(); // this browser was too slow, and rows were left out
+    const news = fresh.filter((row) => row.seq > last).reverse();
+    if (!news.length) return;
+    last = news[0].seq;
+    if (words.peek()) return void loadSoon(); // the gateway searches
+    total.value += news.length;
+    minutes.value = addRows(minutes.peek(), news);
+    for (const row of news) row.fresh = true;
+    rows.value = news.concat(rows.peek());
+    if (chosen.peek() >= 0) chosen.value += news.length;
+  }
+
+  let soon = 0;
+  const loadSoon = (wait = 1500) => {
+    clearTimeout(soon);
+    soon = setTimeout(load, wait);
+  };
+  onRemove(() => {
+    source?.close();
+    clearTimeout(soon);
+  });
+  effect(() => {
+    words.value;
+    chosen.value = -1;
+    clearTimeout(soon);
+    soon = setTimeout(load, loaded.peek() ? 200 : 0);
+  });
+  effect(() => {
+    if (!live.value) source?.close();
+    else if (loaded.peek()) load();
+  });
+  const tick = setInterval(() => (minutes.value = new Map(minutes.peek())), 30000); // the charts move on
+  onRemove(() => clearInterval(tick));
+
+  const list = table(rows, chosen, loadMore);
+  keyboard(rows, chosen, list);
   const field = h("input", {
-    type: "search", class: "grow", placeholder: t("search"), "aria-label": t("search"), value: words.peek(),
+    type: "search", class: "grow", placeholder: t("search"), "aria-label": t("search"), title: t("searchHelp"), value: words.peek(),
     oninput: (event) => setQuery("q", event.target.value),
   });
-  keyboard(shown, chosen, list);
+  const toggle = (word) => {
+    const now = field.value.split(/\s+/).filter(Boolean);
+    field.value = (now.includes(word) ? now.filter((one) => one !== word) : [...now, word]).join(" ");
+    setQuery("q", field.value);
+  };
   return [
-    h("h2", { hidden: true }, t("traffic")),
-    h("div", { class: "charts", "aria-label": t("charts") }, () => charts(rows.value)),
+    head(t("traffic"), t("trafficLead")),
+    h("div", { class: "charts", role: "group", "aria-label": t("charts") }, () => charts(minutes.value)),
     h("div", { class: "row" }, field,
-      h("span", { class: "quiet small", "aria-live": "polite" }, () => `${shown.value.length.toLocaleString()}`),
-      h("button", { "aria-pressed": () => String(live.value), onclick: () => (live.value = !live.value) }, () => (live.value ? `● ${t("live")}` : `❚❚ ${t("paused")}`))),
-    () => problem.value && h("p", { class: "bad", role: "alert" }, problem.value),
-    () => (rows.value.length ? list : empty()),
+      ["is:error", "is:lossy"].map((word) => h("button", { "aria-pressed": () => String(words.value.split(/\s+/).includes(word)), class: () => (words.value.split(/\s+/).includes(word) ? "main" : ""), onclick: () => toggle(word) }, t(word.slice(3)))),
+      h("span", { class: "quiet small", role: "status" }, () => (total.value === null ? "" : t("rows", { n: count(total.value) }))),
+      h("button", { "aria-pressed": () => String(live.value), onclick: () => (live.value = !live.peek()) },
+        () => [h("span", { class: live.value ? "dot fine" : "dot quiet" }), " ", live.value ? t("live") : t("paused")])),
+    () => trouble.value && problem(trouble.value),
+    () => (loaded.value && !rows.value.length ? nothing(words.value) : list),
   ];
 }
 
-function empty() {
-  const lines = `curl ${location.origin}/v1/chat/completions -H 'content-type: application/json' \\\n  -d '{"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}'`;
-  return h("div", { class: "card empty" }, h("p", null, t("noTraffic")), h("pre", { class: "json" }, lines));
+function nothing(words) {
+  if (words) return empty("traffic", t("noMatch"), t("searchHelp"));
+  return empty("traffic", t("noTraffic"), t("noTrafficHelp"),
+    `curl ${location.origin}/v1/chat/completions -H 'content-type: application/json' \\\n  -d '{"model": "demo", "messages": [{"role": "user", "content": "Hello"}]}'`);
 }
 
-// "claude status:500 key:ada": every word must be somewhere in the row; `name:word` looks in one column.
-export function filter(rows, words) {
-  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
-  if (!wanted.length) return rows;
-  return rows.filter((row) => wanted.every((word) => {
-    const [, name, value] = /^(\w+):(.*)$/.exec(word) || [];
-    if (name && name in row) return String(row[name] ?? "").toLowerCase().includes(value);
-    return haystack(row).includes(word);
-  }));
+// ---------------------------------------------------------------- the strip of charts
+
+function addRows(minutes, rows) {
+  const found = new Map(minutes);
+  for (const row of rows) {
+    const minute = Math.floor(row.time / 60000);
+    const old = found.get(minute) || { minute, requests: 0, errors: 0, tokens: 0, firsts: {} };
+    const one = { ...old, requests: old.requests + 1, errors: old.errors + (row.status >= 400 || row.failure ? 1 : 0), tokens: old.tokens + (row.input || 0) + (row.output || 0), firsts: { ...old.firsts } };
+    if (row.first_ms !== null) one.firsts[bucketOf(row.first_ms)] = (one.firsts[bucketOf(row.first_ms)] || 0) + 1;
+    found.set(minute, one);
+  }
+  return found;
 }
 
-function haystack(row) {
-  row.all ??= [row.id, row.key, row.program, row.door, row.upstream, row.model, row.asked, row.status, row.failure].join(" ").toLowerCase();
-  return row.all;
-}
-
-function charts(rows) {
-  const now = Date.now();
-  const requests = perMinute(rows, MINUTES, now, () => 1);
-  const errors = perMinute(rows, MINUTES, now, (row) => (row.status >= 400 || row.failure ? 1 : 0));
-  const firsts = (q) => quantilePerMinute(rows, MINUTES, now, (row) => row.first_ms ?? row.ms, q);
-  const recent = rows.filter((row) => now - row.time < MINUTES * 60000).map((row) => row.first_ms ?? row.ms);
-  const tokens = perMinute(rows, MINUTES, now, (row) => (row.input || 0) + (row.output || 0));
-  const last = (values) => values[values.length - 1].toLocaleString();
+function charts(minutes) {
+  const now = Math.floor(Date.now() / 60000);
+  const each = Array.from({ length: MINUTES }, (_, i) => minutes.get(now - MINUTES + 1 + i));
+  const of = (pick) => each.map((one) => (one ? pick(one) : 0));
+  const sum = (values) => values.reduce((a, b) => a + b, 0);
+  const all = {};
+  for (const one of each) for (const [bucket, n] of Object.entries(one?.firsts || {})) all[bucket] = (all[bucket] || 0) + n;
+  const figure = (value, words) => [value, " ", h("small", null, words)];
+  const requests = of((one) => one.requests);
+  const errors = of((one) => one.errors);
+  const tokens = of((one) => one.tokens);
+  const share = sum(requests) ? ` ${((sum(errors) / sum(requests)) * 100).toFixed(1)} %` : "";
   return [
-    chart(t("requests"), last(requests), [{ values: requests, name: "" }]),
-    chart(t("errors"), last(errors), [{ values: errors, name: "bad" }]),
-    chart(t("latency"), `${time(quantile(recent, 0.5))} / ${time(quantile(recent, 0.95))}`, [
-      { values: firsts(0.95), name: "second" }, { values: firsts(0.5), name: "" }]),
-    chart(t("tokenRate"), last(tokens), [{ values: tokens, name: "" }]),
+    chart(t("requests"), figure(short(sum(requests)), t("in30")), [{ values: requests, name: "" }], short),
+    chart(t("errors"), figure(short(sum(errors)), share || t("in30")), [{ values: errors, name: "bad" }], short),
+    chart(t("latency"), figure(`${time(quantile(all, 0.5))} / ${time(quantile(all, 0.95))}`, "p50 / p95"),
+      [{ values: of((one) => quantile(one.firsts, 0.95)), name: "second" }, { values: of((one) => quantile(one.firsts, 0.5)), name: "" }], time),
+    chart(t("tokenRate"), figure(short(sum(tokens)), t("in30")), [{ values: tokens, name: "" }], short),
   ];
 }
 
 // ---------------------------------------------------------------- the list: only the rows in sight are in the page
 
-function table(shown, chosen, loadMore) {
-  const body = h("div");
+// Name, and from which width on it is shown.
+const COLUMNS = [["time", ""], ["key", "wide"], ["program", "wide third"], ["way", ""], ["status", ""], ["first", "wide number"], ["total", "number"], ["tokens", "wide number"], ["cost", "wide number"], ["losses", "wide third"]];
+
+function table(rows, chosen, loadMore) {
+  const body = h("div", { role: "rowgroup" });
   body.style.position = "relative";
   const box = h("div", { class: "card table", role: "table", "aria-label": t("traffic"), tabindex: "0", onscroll: () => draw() },
-    h("div", { class: "line head", role: "row" },
-      ["time", "key", "program", "way", "status", "first", "total", "tokens", "cost", "losses"].map((name) =>
-        h("span", { role: "columnheader", class: `${WIDE.has(name) ? "wide" : ""} ${NUMBER.has(name) ? "number" : ""}` }, t(name)))),
+    h("div", { role: "rowgroup", class: "heads" },
+      h("div", { role: "row", class: "line head" }, COLUMNS.map(([name, where]) => h("span", { role: "columnheader", class: where }, t(name))))),
     body);
+  let waiting = false;
+  function later() {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => {
+      waiting = false;
+      draw();
+    });
+  }
+  const nodes = new Map(); // by seq: rows that stay in sight keep their elements
   function draw() {
-    const rows = shown.peek();
-    body.style.height = `${rows.length * ROW}px`;
-    const from = Math.max(0, Math.floor(box.scrollTop / ROW) - 10);
-    const to = Math.min(rows.length, from + Math.ceil((box.clientHeight || 600) / ROW) + 20);
-    body.replaceChildren(...rows.slice(from, to).map((row, i) => line(row, from + i, chosen.peek())));
-    if (to >= rows.length - 20 && rows.length) loadMore();
+    const all = rows.peek();
+    body.style.height = `${all.length * ROW}px`;
+    const from = Math.max(0, Math.floor(box.scrollTop / ROW) - 8);
+    const to = Math.min(all.length, from + Math.ceil((box.clientHeight || 600) / ROW) + 16);
+    const seen = new Set();
+    for (let i = from; i < to; i++) {
+      const row = all[i];
+      seen.add(row.seq);
+      let node = nodes.get(row.seq);
+      if (!node) {
+        node = line(row);
+        nodes.set(row.seq, node);
+        body.append(node);
+      }
+      node.style.top = `${i * ROW}px`;
+      node.classList.toggle("chosen", i === chosen.peek());
+      node.setAttribute("aria-rowindex", i + 2);
+    }
+    for (const [seq, node] of nodes) {
+      if (seen.has(seq)) continue;
+      node.remove();
+      nodes.delete(seq);
+    }
+    box.setAttribute("aria-rowcount", all.length + 1);
+    if (to >= all.length - 100 && all.length) loadMore();
   }
   effect(() => {
-    shown.value;
+    rows.value;
     chosen.value;
-    requestAnimationFrame(draw);
+    later();
   });
-  new ResizeObserver(draw).observe(box);
+  const sizes = new ResizeObserver(later);
+  sizes.observe(box);
+  onRemove(() => sizes.disconnect());
   box.reveal = (i) => {
     const top = i * ROW;
     if (top < box.scrollTop || top > box.scrollTop + box.clientHeight - 3 * ROW) box.scrollTop = top - box.clientHeight / 2;
@@ -135,51 +232,27 @@ function table(shown, chosen, loadMore) {
   return box;
 }
 
-const WIDE = new Set(["key", "program", "first", "tokens", "cost", "losses"]);
-const NUMBER = new Set(["status", "first", "total", "tokens", "cost"]);
-
-function line(row, i, chosen) {
-  const bad = row.status >= 400 || row.failure;
-  const node = h("a", { class: `line body${i === chosen ? " chosen" : ""}`, role: "row", href: link("xray", row.id), title: row.failure || row.id },
-    h("span", { role: "cell", class: "mono" }, clock(row.time)),
-    h("span", { role: "cell", class: "wide" }, row.key || "–"),
-    h("span", { role: "cell", class: "wide quiet" }, row.program || "–"),
-    h("span", { role: "cell" }, `${row.door} → ${row.upstream ? row.upstream + "/" : ""}${row.model || row.asked || "?"}`),
-    h("span", { role: "cell", class: `number ${bad ? "bad" : "fine"}` }, row.status || t("left")),
-    h("span", { role: "cell", class: "number wide" }, time(row.first_ms)),
-    h("span", { role: "cell", class: "number" }, time(row.ms)),
-    h("span", { role: "cell", class: "number wide" }, row.input === null && row.output === null ? "–" : `${count(row.input)} / ${count(row.output)}`),
-    h("span", { role: "cell", class: "number wide" }, row.cost ?? "–"),
-    h("span", { role: "cell", class: "wide" }, losses(row)));
-  node.style.top = `${i * ROW}px`;
-  return node;
+function line(row) {
+  const cell = (where, ...inside) => h("span", { role: "cell", class: where }, inside);
+  return h("a", { class: row.fresh ? "line body fresh" : "line body", role: "row", href: link("xray", row.id), title: `${fullTime(row.time)}\n${row.failure || row.id}` },
+    cell("mono", when(row.time)), cell("wide", row.key || "–"), cell("wide third quiet", row.program || "–"),
+    cell("way", h("span", { class: "door" }, `${row.door} → `), row.upstream ? `${row.upstream}/` : "", h("b", null, row.model || row.asked || "?"), row.tries > 1 ? ` ×${row.tries}` : ""),
+    cell("", statusPill(row.status, row.failure)),
+    cell("wide number", time(row.first_ms)), cell("number", time(row.ms)),
+    cell("wide number", row.input === null && row.output === null ? "–" : `${count(row.input)} / ${count(row.output)}`),
+    cell("wide number", price(row.cost)), cell("wide third", h("span", { class: "pills" }, ranks(row))));
 }
 
-function losses(row) {
-  return ["lost", "changed", "harmless"].map((rank) => [rank, row.notes?.[rank]]).filter(([, n]) => n).map(([kind, n]) => [h("span", { class: `pill ${kind}`, title: t(kind) }, n), " "]);
-}
-
-export function clock(ms) {
-  return new Date(ms).toLocaleTimeString([], { hour12: false });
-}
-
-export function time(ms) {
-  if (ms === null || ms === undefined) return "–";
-  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 10000 ? 2 : 1)} s`;
-}
-
-const count = (n) => (n === null || n === undefined ? "–" : n.toLocaleString());
-
-function keyboard(shown, chosen, list) {
+function keyboard(rows, chosen, list) {
   const act = (event) => {
-    if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || event.ctrlKey || event.metaKey) return;
+    if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName) || event.ctrlKey || event.metaKey || document.querySelector("dialog")) return;
     const step = { j: 1, k: -1 }[event.key];
     if (step) {
-      chosen.value = Math.max(0, Math.min(shown.peek().length - 1, chosen.peek() + step));
+      chosen.value = Math.max(0, Math.min(rows.peek().length - 1, chosen.peek() + step));
       list.reveal(chosen.peek());
     }
-    if (event.key === "Enter" && shown.peek()[chosen.peek()] && event.target.tagName !== "A" && event.target.tagName !== "BUTTON")
-      location.hash = link("xray", shown.peek()[chosen.peek()].id);
+    const row = rows.peek()[chosen.peek()];
+    if (event.key === "Enter" && row && !/^(A|BUTTON)$/.test(event.target.tagName)) location.hash = link("xray", row.id);
   };
   addEventListener("keydown", act);
   onRemove(() => removeEventListener("keydown", act));

@@ -68,7 +68,7 @@ export function onRemove(cleanup) {
 }
 
 const SVG = "http://www.w3.org/2000/svg";
-const SVG_TAGS = new Set(["svg", "path", "rect", "line", "polyline", "circle", "g", "text", "title"]);
+const SVG_TAGS = new Set(["svg", "path", "rect", "line", "polyline", "polygon", "circle", "g"]);
 
 // h("p", {class: "note", onclick: act}, "words", () => count.value): a function as a child or an attribute follows its signals.
 export function h(tag, attributes, ...children) {

@@ -94,11 +94,13 @@ HANDLERS: dict[str, Handler] = {
     "xray_list": status.serve_xray_list,
     "xray": status.serve_xray,
     "console": console.serve_console,
+    "session": console.serve_session,
     "login": console.serve_login,
     "logout": console.serve_logout,
     "model_names": console.serve_model_names,
     "translate": console.serve_translate,
     "replay": console.serve_replay,
+    "scenario": console.serve_scenario,
     "traffic": console.serve_traffic,
     "live_traffic": console.serve_live_traffic,
 }

@@ -93,6 +93,8 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
     if raw is None:
         raw = await read_body(http, scope.now.settings)
     scope.size = len(raw)
+    if scope.keep:
+        scope.raw = raw  # X-ray shows what could not be read, too
     if to_sent is None and scope.dialect.reads_turns_apart and scope.gateway.known_turns.most_bytes:
         scope.client_request = await take_in_turns(scope, path, raw)
     else:

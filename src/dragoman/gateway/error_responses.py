@@ -30,6 +30,8 @@ def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Excepti
         if response.status >= 500 and len(scope.attempts) > 1:
             response.headers["x-should-retry"] = "false"  # we did: retries must not multiply (FIELD-CASES 106)
         scope.status, scope.failure = response.status, failure
+        if scope.keep:
+            scope.keep_sent(response.body)
         scope.finish()
     else:
         gateway.metrics.request("other", "", response.status, 0.0)

@@ -18,9 +18,12 @@ class Ending(Protocol):
 
     status: int
     failure: Failure | None
+    keep: bool  # for X-ray
 
     @property
     def attempts(self) -> Sized: ...  # at upstreams
+
+    def keep_sent(self, data: bytes) -> None: ...
 
     def finish(self) -> None: ...
 

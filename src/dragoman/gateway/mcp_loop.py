@@ -50,6 +50,7 @@ HEADER, SHOW_HEADER, MODE_HEADER = "x-dragoman-mcp", "x-dragoman-mcp-show", "x-d
 LoopMode: TypeAlias = Literal["auto", "native", "react"]
 MODES: dict[str, LoopMode] = {"": "auto", "auto": "auto", "native": "native", "react": "react"}
 _NO_TOOLS = re.compile(r"\btools?\b|\bfunctions?\b", re.I)
+LONGEST_RESULT = 4000  # characters of a result that X-ray shows
 STORY = "x_dragoman"  # a key of the answer's last frame, as others have `x_groq`: every client may ignore it
 
 
@@ -258,6 +259,7 @@ class LoopAnswer:
         self._merger = TurnMerger(caller_tools=own, show_calls=show, describe=self._tell, final_text_only=exact)
         self._client_dialect, self._list_calls = scope.dialect, wish.calls
         self._trace = scope.trace
+        self._keep = scope.loop if scope.keep else None
         self._waiting: list[Event] = []
         self._over = False
         self._gone = False
@@ -331,6 +333,11 @@ class LoopAnswer:
             "seconds": round(step.seconds, 3),
         }
 
+    def _write_kept(self, step: CallFinished) -> JsonObject:
+        """For X-ray: one call, with what it answered."""
+        said = [part.text if isinstance(part, Text) else part.__class__.__name__ for part in step.result.parts]
+        return {"turn": step.turn, **self._write_call(step), "result": "\n".join(said)[:LONGEST_RESULT]}
+
     def _watch(self, step: Step) -> None:
         match step:
             case Stopped():
@@ -340,6 +347,8 @@ class LoopAnswer:
                     self.failure = step.failure
             case CallFinished():
                 self.calls.append(step)
+                if self._keep is not None:
+                    self._keep.append(self._write_kept(step))
                 if self._trace is not None:
                     name = self._toolbox.make_label(step.call.name)
                     self._trace.add_tool(name, step.call.id, step.seconds, failed=bool(step.result.failed))

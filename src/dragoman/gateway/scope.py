@@ -17,7 +17,8 @@ from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.routes.responses import Resolved
 from dragoman.gateway.state import Gateway, Generation
 from dragoman.gateway.telemetry.xray import MAX_BYTES, Xray, keep, keep_try, say_length, show
-from dragoman.jsontypes import dump_json
+from dragoman.gateway.telemetry.xray_frames import to_ms
+from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyStart
 from dragoman.model.reply import Reply, Usage
@@ -67,8 +68,10 @@ class Scope:
         self.charge: Charge | None = None  # what it holds of its key
         self.events = self.streamed = 0  # of a stream so far, and its bytes: for an estimate if it breaks
         self._cost: tuple[Cost | None] | None = None  # once it is known
-        self._sent: list[bytes] = []  # for X-ray and the ledger
+        self._sent: list[tuple[float, bytes]] = []  # and when: for X-ray and the ledger
         self._sent_bytes = 0
+        self.raw = b""  # what the client sent, for X-ray
+        self.loop: list[JsonObject] = []  # the calls of an MCP loop, for X-ray
         self.ending: Failure | None = None  # why it is being ended from outside
         self._over = False
 
@@ -167,13 +170,17 @@ class Scope:
         """A piece of what the client got. Of a long answer only its length is kept, also while it runs."""
         self._sent_bytes += len(data)
         if self._sent_bytes <= MAX_BYTES:
-            self._sent.append(data)
+            self._sent.append((self.gateway.clock(), data))
         else:
             self._sent.clear()
 
     @property
     def sent(self) -> bytes | str:
-        return b"".join(self._sent) if self._sent_bytes <= MAX_BYTES else say_length(self._sent_bytes)
+        return (
+            b"".join([data for _, data in self._sent])
+            if self._sent_bytes <= MAX_BYTES
+            else say_length(self._sent_bytes)
+        )
 
     def show_bodies(self) -> str:
         """What was asked and answered, masked as X-ray masks."""
@@ -253,21 +260,25 @@ class Scope:
     def _keep(self) -> None:
         """For X-ray. Of a long request neither the bytes nor the values are kept."""
         asked, noted = self.client_request, self.answer.notes if self.answer is not None else self.notes
-        raw = None if asked is None else keep(asked.raw)
+        raw = keep(self.raw) if asked is None and self.raw else None if asked is None else keep(asked.raw)
         request: Request | str | None = None if asked is None else asked.request
         if isinstance(raw, str):
             request, noted = raw, self.notes
         self.gateway.xray.put(
             Xray(
                 id=self.http.id,
+                time=self.gateway.wall(),
                 door=self.door,
+                dialect=self.dialect.name,
                 path=self.http.path,
                 model=self.model,
                 upstream=self.attempts[-1].upstream if self.attempts else "",
                 raw=raw,
                 request=request,
-                tries=[keep_try(attempt) for attempt in self.attempts],
+                tries=[keep_try(attempt, self.started) for attempt in self.attempts],
                 sent=self.sent,
+                pieces=to_ms(self._sent, self.started) if len(self._sent) > 1 else [],
+                loop=self.loop,
                 noted=noted,
                 status=self.status,
                 seconds=round(self.gateway.clock() - self.started, 4),

@@ -21,6 +21,8 @@ from dragoman.gateway.access.sessions import Sessions
 from dragoman.gateway.config.settings import Settings
 from dragoman.gateway.process.peers import Peers
 from dragoman.gateway.stores.engines import open_budgets, open_kept, open_ledger, open_remote_budgets
+from dragoman.gateway.stores.verify import Verifier, VerifyBook
+from dragoman.gateway.telemetry import traffic_store
 from dragoman.gateway.telemetry.log import Log
 from dragoman.gateway.telemetry.metrics import Metrics
 from dragoman.gateway.telemetry.traffic import Traffic
@@ -47,6 +49,7 @@ from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState, open_queue
 
 if TYPE_CHECKING:
+    from dragoman.gateway.config.book import ConfigBook
     from dragoman.otel.traces import Traces
     from dragoman.postgres.database import Database
 
@@ -177,7 +180,11 @@ class Gateway:
         self.store, self.state_store = open_kept(settings, database)
         self.state_secret = settings.state_secret or secrets.token_bytes(32)
         self.xray = XrayRing(settings.xray_keep)
-        self.traffic = Traffic()
+        kept = settings.traffic
+        rows = traffic_store.TrafficStore(self._file(settings, traffic_store.FILE), kept.keep_days, kept.rows)
+        self.traffic = Traffic(rows, lambda: self.wall())
+        self.open_verifier: Callable[[], Verifier] | None = None  # set by the program that starts the gateway
+        self.verify_book = VerifyBook(self._folder(settings))
         self.known_turns = KnownTurns(settings.known_turns_bytes)
         self.started = self.wall()
         self.rejected = 0  # bad configurations that were refused
@@ -201,6 +208,10 @@ class Gateway:
             self.model_lists.recall(upstream_states.values())
         access.sessions = Sessions(self.state_secret, self.wall)
         return Generation(number, settings, routes, upstream_states, access)
+
+    @staticmethod
+    def _folder(settings: Settings) -> Path | None:
+        return None if settings.store_path is None else settings.store_path.parent
 
     @staticmethod
     def _file(settings: Settings, name: str) -> Path | None:
@@ -262,6 +273,18 @@ class Gateway:
         new.take_lists()
         self.now = new
 
+    def open_config(self) -> "ConfigBook | None":
+        """The configuration file and its earlier versions; None without a file."""
+        from dragoman.gateway.config.book import ConfigBook
+
+        settings = self.now.settings
+        return ConfigBook(Path(settings.source), self._folder(settings)) if settings.source else None
+
+    def remember_config(self, who: str) -> None:
+        book = self.open_config()
+        if book is not None:
+            book.remember(who)
+
     def leave(self) -> None:
         """Stops being ready. Open connections are still served."""
         self.leaving = True
@@ -278,10 +301,12 @@ class Gateway:
     async def close(self) -> None:
         while self.closers:
             await self.closers.pop()()
+        await self.verify_book.close()
         await self.model_lists.close()
         await self.transport.close()
         if self.books is not None:
             await asyncio.to_thread(self.books.close)
+        await self.traffic.close()
         self.store.close()
         self.state_store.close()
         if self.traces is not None:

@@ -105,6 +105,8 @@ class StreamWriter:
                 if self._ended:
                     break
             if out := self._close() + self._late_notes() + self._late_cost():
+                if scope.keep:
+                    scope.keep_sent(out)
                 await write(out)
         finally:
             self._clean_up()

@@ -23,7 +23,7 @@ from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import MOST_PLACES, Notes
 from dragoman.upstream.admission import Ticket
-from dragoman.upstream.attempts import Attempt, Attempts, Job, is_large, off_loop
+from dragoman.upstream.attempts import Attempt, Attempts, Job, WireTimes, is_large, off_loop
 from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, redact_error, too_late, unreadable
 from dragoman.upstream.http.request import build_headers, join_url
 from dragoman.upstream.keys import Key
@@ -48,6 +48,7 @@ QUIET_START_S = 15.0
 BIG_EVENT = 64 * 1024  # bytes; one that is larger is decoded off the loop
 SLICE_BYTES = 16 * 1024  # of a stream that are worked on at once: in more there may be thousands of events
 SLICE_EVENTS = 100
+MOST_KEPT = 256 * 1024  # bytes of a stream that are kept for X-ray
 
 
 class Piece(Struct):
@@ -141,6 +142,7 @@ class UpstreamAnswer:
         self._unread = 0  # bytes since the last event: about as large is the next one
         self._decoding: asyncio.Future[Piece] | None = None  # a large event, off the loop
         self._closed = False
+        self._times: WireTimes | None = None
 
     # ---------------------------------------------------------------- to its first words
 
@@ -153,6 +155,7 @@ class UpstreamAnswer:
         job.attempts.append(attempt)
         if job.keep_wire:
             attempt.body = self.call.body
+            attempt.times = self._times = WireTimes(began=self._clock(), dialect=self.call.dialect.name)
         self._state.budget.in_flight += 1
         self._state.breaker(self._key, self.target.model).begin(self._clock())
         began, traced = self._clock(), job.trace(attempt) if job.trace is not None else None
@@ -231,6 +234,8 @@ class UpstreamAnswer:
         )
         self.headers = opened.headers
         attempt.status = opened.status
+        if self._times is not None:
+            self._times.heard = self._clock()
         if opened.status >= 300 or opened.status < 200:
             raise UpstreamError(await self._refusal(opened, attempt, wall()))
         encoding = opened.headers.get("content-encoding", "identity")
@@ -257,6 +262,8 @@ class UpstreamAnswer:
 
     def _on_sent(self) -> None:
         self._sent = True
+        if self._times is not None:
+            self._times.sent = self._clock()
         if self._ticket is not None:
             self._state.admission_waiter.stamp(self._ticket)
 
@@ -394,11 +401,21 @@ class UpstreamAnswer:
         return Piece(b"", self._take(reader, events))
 
     def _read(self, reader: StreamReader, raw: bytes) -> Piece:
+        if self._times is not None:
+            self._keep_piece(self._times, raw)
         events = reader.decode(raw)
         if events and isinstance(failed := events[-1], ReplyFailed) and self._key.secret is not None:
             raw = self._key.secret.redact(raw)
             events[-1] = ReplyFailed(failure=redact(failed.failure, self._key.secret))
         return Piece(raw, self._take(reader, events))
+
+    def _keep_piece(self, times: WireTimes, raw: bytes) -> None:
+        """Of a long answer nothing is kept, also while it runs."""
+        times.size += len(raw)
+        if times.size > MOST_KEPT:
+            times.pieces.clear()
+        else:
+            times.pieces.append((self._clock(), raw if self._key.secret is None else self._key.secret.redact(raw)))
 
     def _take(self, reader: StreamReader, events: list[Event]) -> list[Event]:
         events = reader.take(events)
@@ -419,6 +436,8 @@ class UpstreamAnswer:
         if self._closed:
             return
         self._closed = True
+        if self._times is not None:
+            self._times.ended = self._clock()
         if self._opened is not None:
             self._opened.close(whole=self._whole)
         self._tell_state()

@@ -37,6 +37,18 @@ async def off_loop(large: bool, work: Callable[..., T], *args: Any, **named: Any
     return await asyncio.to_thread(work, *args, **named) if large else work(*args, **named)
 
 
+class WireTimes(Struct, kw_only=True):
+    """When what happened in one try, by the sender's clock, and what came when. Only for X-ray."""
+
+    began: float
+    dialect: str
+    sent: float | None = None  # the connection was there
+    heard: float | None = None  # the head of the answer
+    ended: float | None = None
+    pieces: list[tuple[float, bytes]] = []  # of a stream
+    size: int = 0  # of all pieces, also of those that were too many to be kept
+
+
 class Attempt(Struct, kw_only=True):
     """One try, for logs and X-ray."""
 
@@ -49,6 +61,7 @@ class Attempt(Struct, kw_only=True):
     failure: str | None = None
     body: bytes = b""  # what was sent
     reply: bytes = b""  # what came back, as far as it was kept
+    times: WireTimes | None = None
 
 
 class Job(Struct, kw_only=True):

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _AZURE_HEADER = "api-key"  # clients of Azure speak OpenAI's dialects
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 SHORTEST_SECRET = 16
+# A read-only key may call these, although they are no GET: nothing changes.
+ONLY_LOOKS = frozenset({"/admin/v1/translate", "/admin/v1/config/check", "/console/session"})
 KNOWN_SECRETS = frozenset({"sk-1234", "changeme", "password", "secret", "dragoman"})
 
 
@@ -124,26 +126,40 @@ class Access:
             return None
         key = find_key(http)
         if key is None and (holder := self._find_session(http)) is not None:
-            http.key_id, http.holder = holder.id, holder
-            return None
+            return self._let_in(http, holder, access)
         found = self.keys.check(key) if key else None
         if found is None and key and self.tokens is not None:
             found = self.tokens.check(key)
         if found is not None:
             if found.admin == (access == "admin"):
-                http.key_id, http.holder = found.id, found
-                return None
+                return self._let_in(http, found, access)
             if access == "admin":
                 return 403, "an admin key is needed here"
         if self._too_many(http.client):
             return 429, "too many wrong keys from this address"
         return 401, "no valid key" if key is not None else "a key is needed: dragoman keys new"
 
+    def _let_in(self, http: HttpRequest, holder: Holder, access: AccessClass) -> tuple[int, str] | None:
+        looks = access == "admin" and (http.method in ("GET", "HEAD") or http.path in ONLY_LOOKS)
+        if holder.read_only and not looks:
+            return 403, "this key may look and change nothing"
+        http.key_id, http.holder = holder.id, holder
+        return None
+
     async def prepare(self, http: HttpRequest) -> None:
         """Fetches the identity provider's keys, if this request's token needs newer ones."""
         key = find_key(http) if self.tokens is not None else None
         if key and self.tokens is not None and self.tokens.is_token(key):
             await self.tokens.prepare(key)
+
+    def find_browser(self, http: HttpRequest) -> bool:
+        """Whether a browser may use the console: no key is needed, or it has logged in. Nothing is counted."""
+        if not self.public and not self.keys.needed:
+            return True
+        holder = self._find_session(http)
+        if holder is not None:
+            http.key_id, http.holder = holder.id, holder
+        return holder is not None
 
     def _find_session(self, http: HttpRequest) -> Holder | None:
         """The admin whose browser this is. The console may ask at every door, for its playground."""

@@ -23,7 +23,7 @@ from dragoman.errors import ConfigError
 from dragoman.gateway.access.auth import weak_secret
 from dragoman.gateway.config.mcp import read_mcp
 from dragoman.gateway.config.schema import ConfigFile, ProviderTable
-from dragoman.gateway.config.settings import PORT, OidcSettings, RequestLimits, Settings
+from dragoman.gateway.config.settings import PORT, OidcSettings, RequestLimits, Settings, TrafficSettings
 from dragoman.gateway.config.teams import TABLES, read_teams
 from dragoman.jsontypes import kind_of
 from dragoman.known_turns import MOST_BYTES
@@ -221,6 +221,7 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
         grace_s=grace if (grace := top.number("grace_s")) is not None else 30.0,
         log=top.text("log", "human"),
         xray_keep=top.count("xray", 0) or 0,
+        traffic=_traffic(top),
         known_turns_bytes=_known_turns(top),
         store_rows=_store_rows(top),
         state_secret=top.text("state_secret").encode(),
@@ -249,6 +250,15 @@ def read_settings(data: Mapping[str, Any], file: str, env: Mapping[str, str]) ->
     if not re.fullmatch(r"[A-Za-z0-9_.-]{1,50}", settings.state_prefix):
         raise ConfigError(file, "state_prefix", "expected letters, digits, _ . and -")
     return settings
+
+
+def _traffic(top: _Reader) -> TrafficSettings:
+    inner = _Reader(top.table("traffic"), top.file, "traffic", set(TrafficSettings.__struct_fields__), top.env)
+    days, rows = inner.count("keep_days", 0), inner.count("rows", 100)
+    usual = TrafficSettings()
+    return TrafficSettings(
+        keep_days=usual.keep_days if days is None else days, rows=usual.rows if rows is None else rows
+    )
 
 
 def _known_turns(top: _Reader) -> int:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.json import schema as make_schema
 
-from dragoman.gateway.config.settings import OidcSettings, RequestLimits
+from dragoman.gateway.config.settings import OidcSettings, RequestLimits, TrafficSettings
 from dragoman.jsontypes import JsonObject
 from dragoman.upstream.spec import Caps, Timeouts
 
@@ -90,6 +90,7 @@ class ConfigFile(Struct, forbid_unknown_fields=True):
     grace_s: Annotated[float | UnsetType, _about("how long running requests may go on at the end (30)")] = UNSET
     log: Annotated[Literal["human", "json"] | UnsetType, _about("form of the log")] = UNSET
     xray: Annotated[int | UnsetType, _about("requests kept for X-ray (0)")] = UNSET
+    traffic: Annotated[TrafficSettings | UnsetType, _about("what the console keeps of past requests")] = UNSET
     store: Annotated[int | UnsetType, _about("stored responses kept (10000)")] = UNSET
     max_body_bytes: Annotated[int | UnsetType, _about("the largest request (32 MiB)")] = UNSET
     demo: Annotated[bool | UnsetType, _about("serve the built-in demo model")] = UNSET

@@ -34,6 +34,13 @@ class RequestLimits(Struct, frozen=True, kw_only=True):
     connections: int = 0  # at once; 0: two fifths of the files a process may open
 
 
+class TrafficSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The rows of the console's Traffic that are kept over a restart."""
+
+    keep_days: int = 7  # 0: as long as there is room
+    rows: int = 100_000  # the newest
+
+
 class OidcSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An identity provider whose tokens open the gateway, and which of their claims say what."""
 
@@ -67,6 +74,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     log: str = "human"  # or json
     known_turns_bytes: int = MOST_BYTES  # for turns that agents send again and again; 0: each is read anew
     xray_keep: int = 0  # requests kept for X-ray; 0: only those that ask for it
+    traffic: TrafficSettings = TrafficSettings()
     store_path: Path | None = None  # of stored responses; None: in memory
     store_rows: int = 10_000
     state_secret: bytes = b""  # authenticates reasoning state that clients keep; b"": one that ends with the process

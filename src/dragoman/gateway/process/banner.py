@@ -29,7 +29,7 @@ def banner(settings: Settings, access: Access, env: Mapping[str, str]) -> str:
         f"    Ollama       {base}             /api/chat, /api/generate, /api/tags",
         f"    JSON-RPC     {base}/generate",
         f"    see also     {base}/health, /metrics",
-        f"  X-ray          {base}/xray{'' if settings.xray_keep else ', empty until you start with --xray 50'}",
+        f"  console        {base}/console{'' if settings.xray_keep else ', with --xray 50 also what requests contain'}",
         f"  providers      {settings.source or 'found without a configuration file'}",
         *(_row(upstream) for upstream in settings.upstreams),
         *_aliases(settings),

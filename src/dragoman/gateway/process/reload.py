@@ -26,6 +26,7 @@ FIXED = (
     "store_rows",
     "state_secret",
     "xray_keep",
+    "traffic",
     "state",
     "state_prefix",
     "on_state_loss",
@@ -89,6 +90,7 @@ def reload(gateway: Gateway, options: ServeOptions, env: Mapping[str, str]) -> b
     except Exception as error:  # a file must not be able to stop a running gateway
         return _reject(gateway, f"{old.settings.source}: cannot be read ({type(error).__name__})")
     gateway.replace(settings, access)
+    gateway.remember_config("file")
     log.info(LogLine("config_loaded", {"generation": gateway.now.number, "source": settings.source}))
     if late := _needs_restart(old.settings, settings, access):
         log.warning(LogLine("config_needs_a_restart", {"keys": ", ".join(late)}))

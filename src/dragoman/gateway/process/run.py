@@ -141,6 +141,8 @@ async def _main(
     database = open_database(settings)
     gateway = Gateway(settings, access, log=journal, limits=limits, database=database)
     gateway.traces = open_traces(settings)
+    gateway.open_verifier = options.open_verifier
+    gateway.remember_config("start")
     if shared is not None:
         await shared.start()
         gateway.closers.append(shared.close)
@@ -154,6 +156,7 @@ async def _main(
     if peers is not None:
         await peers.start(app.handle, gateway.metrics)
         gateway.peers = peers
+        gateway.traffic.shared = True
         gateway.closers.append(peers.close)
     gateway.admin_port = admin.getsockname()[1] if admin is not None else 0
     loop = asyncio.get_running_loop()

@@ -4,7 +4,7 @@ import os
 import re
 import secrets
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -26,6 +26,7 @@ from dragoman.gateway.stores.engines import (
     open_tokens,
 )
 from dragoman.gateway.stores.keys import KeyStore
+from dragoman.gateway.stores.verify import Verifier
 
 SECRET_VARIABLE = "DRAGOMAN_STATE_SECRET"  # noqa: S105 - the name of a variable
 SHORTEST_SECRET = 16
@@ -45,6 +46,7 @@ class ServeOptions(Struct, kw_only=True):
     verbose: bool = False
     log: str | None = None
     xray: int | None = None
+    open_verifier: Callable[[], Verifier] | None = None
 
 
 def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> Settings:

@@ -6,7 +6,6 @@ changes something is in the audit log with the name of the admin's key.
 
 import asyncio
 import inspect
-import os
 from collections.abc import Callable
 from contextlib import closing
 from functools import cache, partial
@@ -26,19 +25,22 @@ from dragoman.dialects._base import Door
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import read_body
-from dragoman.gateway.config.check import check_text
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
+from dragoman.gateway.routes.console import DESCRIBED, Described
 from dragoman.gateway.routes.status import describe_provider
 from dragoman.gateway.routes.table import Match, Route
 from dragoman.gateway.state import Gateway
 from dragoman.gateway.stores.engines import open_budgets, open_ledger
 from dragoman.gateway.stores.keys import AuditRow, KeyChange, KeyRow, KeyStore
+from dragoman.gateway.stores.verify import ScenarioView, VerifyRunView, VerifyTargetView
+from dragoman.gateway.telemetry.traffic_store import Latency
 from dragoman.jsontypes import JsonObject
 from dragoman.upstream.attempts import is_large, off_loop
 
 BASE = "/admin/v1"
 USUAL_ROWS = 100
 MOST_ROWS = 1000  # in one answer
+HOUR_MS = 3_600_000
 
 
 class NewKey(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -117,13 +119,45 @@ class Audit(Struct, kw_only=True):
 
 
 class ConfigText(Struct, kw_only=True, forbid_unknown_fields=True):
-    text: str  # TOML
+    text: str  # TOML; a secret of the file may stand as [kept:...]
+
+
+class ConfigSave(Struct, kw_only=True, forbid_unknown_fields=True):
+    text: str
+    digest: str  # of the text that was edited
 
 
 class ConfigVerdict(Struct, kw_only=True):
     good: bool
     why: str = ""
     key: str = ""
+    line: int | None = None  # where
+
+
+class ConfigVersion(Struct, kw_only=True):
+    number: int  # when it was seen first, in milliseconds
+    who: str
+    text: str  # without secrets
+
+
+class ConfigView(Struct, kw_only=True):
+    source: str  # the file; "" without one
+    text: str  # without secrets: each stands as [kept:...]
+    digest: str
+    generation: int
+    versions: list[ConfigVersion]
+
+
+class StartVerify(Struct, kw_only=True, forbid_unknown_fields=True):
+    providers: list[str] = []  # none: all
+    groups: list[str] = []  # of scenarios; none: all
+
+
+class VerifyView(Struct, kw_only=True):
+    available: bool
+    scenarios: list[ScenarioView]
+    targets: list[VerifyTargetView]
+    runs: list[VerifyRunView]  # the newest first
 
 
 class Done(Struct, kw_only=True):
@@ -132,6 +166,7 @@ class Done(Struct, kw_only=True):
 
 class Providers(Struct, kw_only=True):
     providers: dict[str, Any]
+    latencies: dict[str, Latency]  # of the last hour, by provider
 
 
 class Asked(Struct, kw_only=True):
@@ -149,6 +184,11 @@ class Asked(Struct, kw_only=True):
         if store is None:
             raise UpstreamError(Failure(kind="server_error", status=501, message="this gateway has no key store"))
         return store
+
+    def note(self, what: str, subject: str, after: object) -> None:
+        """Into the audit log, if there is one."""
+        if self.gateway.now.access.keys.store is not None:
+            self.store.note(self.who, what, subject, None, after)
 
     @property
     def folder(self) -> Path:
@@ -304,23 +344,105 @@ def _number(asked: Asked, name: str, usual: int) -> int:
 
 def list_providers(asked: Asked) -> Providers:
     states, now = asked.gateway.now.upstream_states, asked.gateway.clock()
-    return Providers(providers={name: describe_provider(state, now) for name, state in states.items()})
+    rows = {name: describe_provider(state, now) for name, state in states.items()}
+    since = round(asked.gateway.wall() * 1000) - HOUR_MS
+    return Providers(providers=rows, latencies=asked.gateway.traffic.store.latencies(since))
 
 
 def check_config(asked: Asked) -> ConfigVerdict:
     """Whether a text would be a good configuration. Nothing changes."""
+    from dragoman.gateway.config.book import ConfigBook
+
+    book = asked.gateway.open_config() or ConfigBook(Path("dragoman.toml"), None)
     try:
-        check_text(asked.body.text, os.environ)
+        book.check(asked.body.text)
     except ConfigError as error:
-        return ConfigVerdict(good=False, why=error.why, key=error.key)
+        return _verdict(error)
     return ConfigVerdict(good=True)
+
+
+def _verdict(error: ConfigError) -> ConfigVerdict:
+    return ConfigVerdict(good=False, why=error.why, key=error.key, line=error.line)
+
+
+def show_config(asked: Asked) -> ConfigView:
+    from dragoman.gateway.config.book import digest_text
+
+    book, generation = asked.gateway.open_config(), asked.gateway.now.number
+    if book is None:
+        return ConfigView(source="", text="", digest="", generation=generation, versions=[])
+    text = book.read()
+    versions = [ConfigVersion(number=v.number, who=v.who, text=book.hide(v.text)) for v in book.versions()]
+    return ConfigView(
+        source=str(book.source),
+        text=book.hide(text),
+        digest=digest_text(text),
+        generation=generation,
+        versions=versions,
+    )
+
+
+def show_config_schema(asked: Asked) -> JsonObject:
+    from dragoman.gateway.config.schema import config_schema
+    from dragoman.gateway.config.teams import TABLES
+
+    return config_schema(tuple(sorted(TABLES)))
+
+
+def save_config(asked: Asked) -> ConfigVerdict:
+    """Writes the file and uses it. If the gateway cannot use it, the old text is written back."""
+    gateway, book = asked.gateway, asked.gateway.open_config()
+    if book is None:
+        words = "this gateway runs without a configuration file: make one with `dragoman init`, then start it again"
+        return ConfigVerdict(good=False, why=words)
+    try:
+        old = book.read()
+        book.save(asked.body.text, asked.who, asked.body.digest)
+    except ConfigError as error:
+        return _verdict(error)
+    why = gateway.apply_config()
+    if why:
+        book.write(old)
+    asked.note("config save", gateway.now.settings.source, why or "good")
+    return ConfigVerdict(good=not why, why=why)
 
 
 def apply_config(asked: Asked) -> ConfigVerdict:
     """Reads the configuration file again, in all workers. A bad one changes nothing."""
     why = asked.gateway.apply_config()
-    asked.store.note(asked.who, "config apply", asked.gateway.now.settings.source, None, why or "good")
+    asked.note("config apply", asked.gateway.now.settings.source, why or "good")
     return ConfigVerdict(good=not why, why=why)
+
+
+def show_verify(asked: Asked) -> VerifyView:
+    """The scenarios, the providers, and the runs of the console."""
+    gateway = asked.gateway
+    runs = gateway.verify_book.runs()
+    if gateway.open_verifier is None:
+        return VerifyView(available=False, scenarios=[], targets=[], runs=runs)
+    verifier = gateway.open_verifier()
+    targets = verifier.list_targets(gateway.now.settings.upstreams)
+    return VerifyView(available=True, scenarios=verifier.list_scenarios(), targets=targets, runs=runs)
+
+
+async def start_verify(asked: Asked) -> JsonObject:
+    """Asks providers the scenarios of `verify`. This costs what requests cost."""
+    gateway, said = asked.gateway, asked.body
+    if gateway.open_verifier is None:
+        raise ValueError("this gateway was started without the scenarios of `dragoman verify`")
+    verifier = gateway.open_verifier()
+    chosen = [u for u in gateway.now.settings.upstreams if not said.providers or u.name in said.providers]
+    scenarios = [s.name for s in verifier.list_scenarios() if not said.groups or s.group in said.groups]
+    if not scenarios or not verifier.list_targets(chosen):
+        raise ValueError("there is no provider to verify; the demo model needs no check")
+    run = gateway.verify_book.start(verifier, chosen, scenarios, asked.who)
+    asked.note("verify", ", ".join(u.name for u in chosen), run)
+    return {"id": run}
+
+
+async def stop_verify(asked: Asked) -> JsonObject:
+    asked.gateway.verify_book.stop()
+    return {"done": True}
 
 
 async def show_openapi(asked: Asked) -> JsonObject:
@@ -359,8 +481,14 @@ CALLS = (
     Call(method="GET", path="/ledger", work=read_ledger, says="single requests", query=("cursor", "limit", *_SPAN)),
     Call(method="GET", path="/audit", work=read_audit, says="who changed what", query=("before", "limit")),
     Call(method="GET", path="/providers", work=list_providers, says="providers and how they are"),
+    Call(method="GET", path="/config", work=show_config, says="the configuration file, without secrets"),
+    Call(method="POST", path="/config", work=save_config, says="save the configuration file", body=ConfigSave),
+    Call(method="GET", path="/config/schema", work=show_config_schema, says="the keys of the file, as JSON Schema"),
     Call(method="POST", path="/config/check", work=check_config, says="check a configuration", body=ConfigText),
     Call(method="POST", path="/config/apply", work=apply_config, says="read the configuration file again"),
+    Call(method="GET", path="/verify", work=show_verify, says="scenarios, and the runs of verify"),
+    Call(method="POST", path="/verify", work=start_verify, says="verify providers now", body=StartVerify),
+    Call(method="DELETE", path="/verify", work=stop_verify, says="stop verifying"),
     Call(method="GET", path="/openapi.json", work=show_openapi, says="this API, as OpenAPI 3.1"),
 )
 _WORDS = {"{id}": r"(?P<id>[a-z0-9]{8})", "{name}": r"(?P<name>[^/]{1,100})"}
@@ -418,17 +546,21 @@ async def _read(gateway: Gateway, http: HttpRequest, call: Call) -> Any:
 # ---------------------------------------------------------------- OpenAPI 3.1
 
 
+def api_types() -> list[Any]:
+    """Every type that is sent or comes back."""
+    calls = (*CALLS, *DESCRIBED)
+    found = [*(call.body for call in calls), *(call.reply for call in calls)]
+    return list(dict.fromkeys(kind for kind in found if kind is not None and kind is not JsonObject))
+
+
 @cache
 def openapi() -> JsonObject:
     """https://spec.openapis.org/oas/v3.1.1.html (read 2026-11-16)"""
-    types = [call.body for call in CALLS if call.body is not None] + [
-        call.reply for call in CALLS if call.work is not show_openapi
-    ]
-    types = list(dict.fromkeys(types))
+    types = api_types()
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     refs = dict(zip(types, schemas, strict=True))
     paths: JsonObject = {}
-    for call in CALLS:
+    for call in (*CALLS, *DESCRIBED):
         paths.setdefault(BASE + call.path, {})[call.method.lower()] = _describe(call, refs)
     return {
         "openapi": "3.1.0",
@@ -442,14 +574,14 @@ def openapi() -> JsonObject:
     }
 
 
-def _describe(call: Call, refs: dict[Any, Any]) -> JsonObject:
+def _describe(call: Call | Described, refs: dict[Any, Any]) -> JsonObject:
     inside = [word for word in ("id", "name") if f"{{{word}}}" in call.path]
     parameters = [{"name": word, "in": "path", "required": True, "schema": {"type": "string"}} for word in inside]
     parameters += [{"name": word, "in": "query", "schema": {"type": "string"}} for word in call.query]
     reply = refs.get(call.reply, {"type": "object"})
     row: JsonObject = {
         "summary": call.says,
-        "operationId": call.work.__name__,
+        "operationId": call.work.__name__ if isinstance(call, Call) else f"{call.method.lower()}{call.path}",
         "parameters": parameters,
         "responses": {
             "200": {"description": "done", "content": {"application/json": {"schema": reply}}},

@@ -5,7 +5,7 @@ import re
 from functools import cache
 from hashlib import sha256
 from secrets import token_hex
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -13,16 +13,21 @@ from msgspec import Struct
 
 from dragoman.console import all_files
 from dragoman.convert import AUTO, StreamConverter, convert, convert_reply, first_frame, recognise
-from dragoman.dialects import NAMES
+from dragoman.dialects import NAMES, SPOKEN
 from dragoman.errors import DecodeError, DragomanError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import check_cost
 from dragoman.gateway.conversation import converse
 from dragoman.gateway.error_responses import refuse, turned_away
-from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write, json_response
+from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, Write, json_response, text_response
 from dragoman.gateway.routes.table import Match, RouteTable
 from dragoman.gateway.state import Gateway
+from dragoman.gateway.telemetry.traffic import TrafficPage
+from dragoman.gateway.telemetry.traffic_store import read_search
+from dragoman.gateway.telemetry.xray import Xray, hide_secrets
+from dragoman.gateway.telemetry.xray_scenario import write_scenario
 from dragoman.jsontypes import Json, dump_json, load_json
+from dragoman.model.request import Request
 from dragoman.notes import Note
 
 # No script and no style but our own files; no page may put the console into a frame.
@@ -37,8 +42,18 @@ ORDER = (*NAMES[1:], NAMES[0])  # the neutral form last
 USUAL_ROWS = 500
 MOST_DIGITS = 15
 SILENCE_S = 15.0  # then a proxy may believe that the stream is dead
-BATCH_S = 0.25
 MOST_BYTES = 4 * 1024 * 1024  # of a text to translate
+
+
+class Described(Struct, frozen=True, kw_only=True):
+    """One call that stands in the OpenAPI document beside those of admin_routes."""
+
+    method: str
+    path: str
+    says: str
+    body: Any = None  # the type of what is sent
+    reply: Any = None  # of what comes back; None: any JSON
+    query: tuple[str, ...] = ()
 
 
 async def serve_console(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
@@ -80,6 +95,36 @@ async def serve_login(gateway: Gateway, http: HttpRequest, match: Match) -> Http
     return json_response({"needed": True}, headers={"set-cookie": cookie})
 
 
+class Session(Struct, frozen=True, kw_only=True):
+    """What the page must know before it shows anything."""
+
+    open: bool  # it may call the admin API
+    session: bool = False  # it has logged in, and may log out
+    name: str = ""
+    read_only: bool = False
+    xray_keep: int = 0  # requests whose bodies are kept
+    key_store: bool = False
+    other_port: int = 0  # where the admin API is, if not here
+
+
+async def serve_session(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    now, port = gateway.now, gateway.admin_port
+    if port and http.port != port:
+        return json_response(msgspec.to_builtins(Session(open=False, other_port=port)))
+    if not now.access.find_browser(http):
+        return json_response(msgspec.to_builtins(Session(open=False)))
+    holder = http.holder
+    found = Session(
+        open=True,
+        session=holder is not None,
+        name=holder.name or holder.id if holder is not None else "",
+        read_only=holder is not None and holder.read_only,
+        xray_keep=now.settings.xray_keep,
+        key_store=now.access.keys.store is not None and now.settings.store_path is not None,
+    )
+    return json_response(msgspec.to_builtins(found))
+
+
 async def serve_logout(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     sessions = gateway.now.access.sessions
     return json_response({}, headers={"set-cookie": sessions.close()} if sessions is not None else {})
@@ -89,25 +134,25 @@ async def serve_logout(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
 
 
 async def serve_traffic(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    """`q` is a search, `before` the cursor of the page before."""
     asked = parse_qs(http.query)
-    rows, following = gateway.traffic.page(read_number(asked, "before"), read_number(asked, "limit") or USUAL_ROWS)
-    return json_response({"rows": msgspec.to_builtins(rows), "next": following})
+    search = read_search(asked.get("q", [""])[0])
+    page = await gateway.traffic.read(search, read_number(asked, "before"), read_number(asked, "limit") or USUAL_ROWS)
+    return HttpResponse(200, msgspec.json.encode(page), headers={"content-type": JSON_TYPE})
 
 
 async def serve_live_traffic(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
-    reader = gateway.traffic.follow(read_number(parse_qs(http.query), "after") or 0)
+    after = read_number(parse_qs(http.query), "after")
+    reader = gateway.traffic.follow()
     task: asyncio.Task[None] | None = None
 
     async def run(write: Write) -> None:
         nonlocal task
         task = asyncio.current_task()
         gateway.live.add(stop)
-        await write(b": hello\n\n")
+        await write(b": hello\n\n" if after is None else await gateway.traffic.read_missed(after))
         while gateway.now.access.admit(http, "admin") is None:  # until the key or the session ends
-            rows = await reader.take(SILENCE_S)
-            data = b"data: " + dump_json({"rows": msgspec.to_builtins(rows)}) + b"\n\n" if rows else b": still here\n\n"
-            await write(data)
-            await asyncio.sleep(BATCH_S)  # many rows in one message
+            await write(await reader.take(SILENCE_S) or b": still here\n\n")
 
     def stop() -> None:
         if task is not None:
@@ -136,6 +181,12 @@ def read_number(asked: dict[str, list[str]], name: str) -> int | None:
 class Replay(Struct, frozen=True, kw_only=True):
     id: str  # of a request that X-ray keeps
     model: str
+    dialect: str = ""  # in which it is sent; "": as it was
+
+
+class Replayed(Struct, frozen=True, kw_only=True):
+    id: str  # of the new request, which X-ray keeps
+    status: int
 
 
 async def serve_replay(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
@@ -145,7 +196,7 @@ async def serve_replay(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
     if kept is None or not isinstance(kept.raw, bytes):
         words = "no body of such a request is kept" if kept is None else "its body was too long to be kept"
         raise UpstreamError(Failure(kind="not_found", status=404, message=words))
-    path, body = name_model(kept.path, kept.raw, asked.model)
+    path, body = name_model(*translate_kept(kept, asked.dialect), asked.model)
     found = replayed_routes().find("POST", path)
     if found is None:
         raise DecodeError(f"no conversation is held at {path[:100]}")
@@ -153,7 +204,7 @@ async def serve_replay(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
     fresh.client, fresh.key_id, fresh.id = http.client, http.key_id, f"{asked.id[:40]}-{token_hex(3)}"
     fresh.unique_id = fresh.id
     status = await run_replay(gateway, fresh, found)
-    return json_response({"id": fresh.id, "status": status})
+    return json_response(msgspec.to_builtins(Replayed(id=fresh.id, status=status)))
 
 
 async def run_replay(gateway: Gateway, fresh: HttpRequest, found: Match) -> int:
@@ -182,15 +233,35 @@ def replayed_routes() -> RouteTable:
     return RouteTable()
 
 
+def translate_kept(kept: Xray, dialect: str) -> tuple[str, bytes]:
+    """Path and body of a kept request, in another dialect if one is named."""
+    raw = kept.raw if isinstance(kept.raw, bytes) else b""
+    if not dialect or dialect == kept.dialect:
+        return kept.path, raw
+    if dialect not in SPOKEN or kept.dialect not in NAMES:
+        raise DecodeError(f"expected one of {', '.join(SPOKEN)}, found {dialect[:50]!r}", "/dialect")
+    done = convert(raw, to=dialect, source=kept.dialect, path=kept.path)
+    return done.path, done.json()
+
+
 def name_model(path: str, raw: bytes, model: str) -> tuple[str, bytes]:
     """The same request for another model: in its body, or in its path."""
     body = load_json(raw)
     if not isinstance(body, dict):
         raise DecodeError("only a JSON object can be sent again")
+    path = path.partition("?")[0]
     named = re.sub(r"(/models/)[^:]+(:\w+)$", lambda found: f"{found[1]}{model}{found[2]}", path)
     if named == path:
         body["model"] = model
     return named, dump_json(body)
+
+
+async def serve_scenario(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+    """A kept request as a file for `dragoman verify --scenarios FILE`. Keys in its texts are masked."""
+    kept = gateway.xray.get(match.groups["id"])
+    if kept is None or not isinstance(kept.request, Request):
+        raise UpstreamError(Failure(kind="not_found", status=404, message="no body of such a request is kept"))
+    return text_response(hide_secrets(write_scenario(kept.request, f"xray {kept.id}")))
 
 
 # ---------------------------------------------------------------- translate
@@ -259,6 +330,31 @@ def translate_to(data: bytes, asked: Translate, source: str, to: str) -> Transla
         return Translation(dialect=to, error=str(error))
 
 
+DESCRIBED = (
+    Described(
+        method="GET",
+        path="/traffic",
+        says="requests, the newest first; the first page also has the charts",
+        reply=TrafficPage,
+        query=("q", "before", "limit"),
+    ),
+    Described(method="GET", path="/traffic/live", says="new requests, as server-sent events", query=("after",)),
+    Described(method="GET", path="/xray", says="requests whose bodies are kept"),
+    Described(method="GET", path="/xray/{id}", says="one request, from the client to the provider and back"),
+    Described(method="GET", path="/xray/{id}/scenario", says="the same as a scenario of `dragoman verify`, in TOML"),
+    Described(method="POST", path="/replay", says="send a kept request again", body=Replay, reply=Replayed),
+    Described(method="GET", path="/models", says="the names of all models"),
+    Described(
+        method="POST",
+        path="/translate",
+        says="a request, a reply or a stream in all other dialects",
+        body=Translate,
+        reply=Translations,
+    ),
+    Described(method="GET", path="/mcp", says="MCP servers, their tools, and what changed since it was approved"),
+    Described(method="POST", path="/mcp/approve", says="approve the tools of a server as they are now"),
+    Described(method="POST", path="/mcp/call", says="call a tool"),
+)
 T = TypeVar("T")
 
 

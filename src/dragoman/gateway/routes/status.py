@@ -233,7 +233,17 @@ def _is_browser(http: HttpRequest) -> bool:
 
 async def serve_xray_list(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
     rows = [
-        {"id": r.id, "door": r.door, "model": r.model, "upstream": r.upstream, "status": r.status, "s": r.seconds}
+        {
+            "id": r.id,
+            "time": r.time,
+            "door": r.door,
+            "model": r.model,
+            "upstream": r.upstream,
+            "status": r.status,
+            "s": r.seconds,
+            "tries": len(r.tries),
+            "calls": len(r.loop),
+        }
         for r in gateway.xray.rows()
     ]
     others: list[JsonObject] = []
@@ -279,7 +289,9 @@ translates it for the provider that has the model, and translates the answer bac
 <p>A coding agent: <code>dragoman launch claude --model MODEL</code> (also codex, gemini, opencode, qwen).</p>
 <h2>Look inside</h2>
 <ul>
-<li><a href="/xray">X-ray</a>: requests as clients sent them and as providers got them (<code>--xray 50</code>)</li>
+<li><a href="/console"><strong>The console</strong></a>: traffic, X-ray, playground, providers, keys, configuration</li>
+<li><a href="/xray">X-ray</a> without a script: requests as clients sent them and as providers got them
+(<code>--xray 50</code>)</li>
 <li><a href="/v1/models">models</a>, <a href="/health">health</a>, <a href="/metrics">metrics</a></li>
 </ul>
 """

@@ -1,108 +1,199 @@
-"""Traffic: the last requests as rows, and a live stream of new ones for the console.
+"""Traffic: every request as a row that is kept, and a live stream of new rows for consoles.
 
-A slow reader loses rows, and no request waits for one.
+A request only puts its row into a list. Rows are written together, in a thread. A slow reader loses rows, and no
+request waits for one. The rows of the other workers come from the file that all share.
 """
 
 import asyncio
+import logging
 from collections import deque
-from itertools import islice
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+import msgspec
 
 from dragoman.gateway.access.charge import read_program
+from dragoman.gateway.stores.sqlite import BROKEN
+from dragoman.gateway.telemetry.traffic_store import Minute, Search, TrafficRow, TrafficStore
+from dragoman.log_line import LogLine
 from dragoman.notes import Note
 
 if TYPE_CHECKING:
     from dragoman.gateway.scope import Scope
 
-KEEP = 5000  # rows in memory
-MOST_ROWS = 5000  # in one answer
-MOST_WAITING = 1000  # rows that wait for a slow reader
-
-
-class TrafficRow(Struct, frozen=True, kw_only=True):
-    seq: int  # 1, 2, 3, ... in this process
-    id: str
-    time: int  # when it ended, in milliseconds
-    key: str
-    program: str  # the client's, as it calls itself
-    door: str
-    asked: str  # the model, as the client named it
-    upstream: str
-    model: str
-    status: int  # 0: the client left
-    failure: str
-    first_ms: int | None
-    ms: int
-    input: int | None
-    output: int | None
-    cost: str | None
-    notes: dict[str, int]  # how many of each rank
+log = logging.getLogger(__name__)
+FLUSH_S = 0.2
+LOOK_S = 0.5  # for rows of other workers, while a console is open
+MOST_UNWRITTEN = 20_000  # rows in memory, while the file cannot be written
+MOST_AT_ONCE = 2000  # rows in one message to a console
+MOST_WAITING = 20  # messages that wait for a slow reader
+STRIP_MS = 30 * 60_000  # of the charts
 
 
 class Traffic:
-    def __init__(self) -> None:
-        self._rows: deque[TrafficRow] = deque(maxlen=KEEP)
-        self._seq = 0
+    def __init__(self, store: TrafficStore, wall: Callable[[], float], *, shared: bool = False) -> None:
+        """`shared`: other processes write rows too."""
+        self.store = store
+        self.shared = shared
+        self._wall = wall
+        self._unwritten: deque[TrafficRow] = deque(maxlen=MOST_UNWRITTEN)
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Future[None] | None = None
+        self._news = asyncio.Event()
         self._readers: set[Reader] = set()
+        self._follower: asyncio.Task[None] | None = None
+        self._away = ""
+
+    # ---------------------------------------------------------------- on the way of a request
 
     def put(self, scope: "Scope", notes: tuple[Note, ...], seconds: float) -> None:
-        self._seq += 1
-        row = make_row(self._seq, scope, notes, seconds)
-        self._rows.append(row)
-        for reader in self._readers:
-            reader.put(row)
+        self._unwritten.append(make_row(scope, notes, seconds))
+        if self._timer is None:
+            with suppress(RuntimeError):  # no loop runs: the next page or the end writes it
+                self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
 
-    def page(self, before: int | None, limit: int) -> tuple[list[TrafficRow], int | None]:
-        """Rows from the newest to the oldest, and where the next page begins."""
-        newest_first = reversed(self._rows)
-        wanted = (row for row in newest_first if before is None or row.seq < before)
-        found = list(islice(wanted, min(max(limit, 1), MOST_ROWS)))
-        more = bool(found) and found[-1].seq > self._rows[0].seq
-        return found, found[-1].seq if more else None
+    # ---------------------------------------------------------------- writing
 
-    def follow(self, after: int) -> "Reader":
-        """A reader of the rows after one. `leave` ends it."""
-        reader = Reader([row for row in self._rows if row.seq > after])
+    def _flush(self) -> None:
+        self._timer = None
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.ensure_future(asyncio.to_thread(self.write))
+            self._writing.add_done_callback(lambda done: self._after_write())
+
+    def _after_write(self) -> None:
+        if self._readers:
+            self._news.set()
+        if self._unwritten and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
+
+    def write(self) -> None:
+        """Brings the rows to the store. In a thread."""
+        rows: list[TrafficRow] = []
+        with suppress(IndexError):
+            while True:
+                rows.append(self._unwritten.popleft())
+        if not rows:
+            return
+        try:
+            self.store.add(rows, round(self._wall() * 1000))
+            self._away = ""
+        except BROKEN as error:  # these rows are lost: traffic is for people to look at, the ledger keeps accounts
+            if str(error) != self._away:
+                log.warning(LogLine("traffic_not_written", {"why": str(error)}))
+            self._away = str(error)
+
+    async def close(self) -> None:
+        for task in (self._timer, self._follower):
+            if task is not None:
+                task.cancel()
+        await asyncio.to_thread(self.write)
+        self.store.close()
+
+    # ---------------------------------------------------------------- reading
+
+    async def read(self, search: Search, before: int | None, most: int) -> "TrafficPage":
+        """In a thread. The first page has the charts and the count."""
+
+        def work() -> TrafficPage:
+            self.write()
+            rows, following = self.store.page(search, before, most)
+            if before is not None:
+                return TrafficPage(rows=rows, next=following)
+            now = round(self._wall() * 1000)
+            found = self.store.minutes(search, now - STRIP_MS)
+            return TrafficPage(
+                rows=rows,
+                next=following,
+                total=self.store.count(search),
+                last=self.store.last(),
+                now=now,
+                minutes=found,
+            )
+
+        return await asyncio.to_thread(work)
+
+    def follow(self) -> "Reader":
+        """A reader of the rows that come from now on. `leave` ends it."""
+        reader = Reader()
         self._readers.add(reader)
+        if self._follower is None or self._follower.done():
+            self._follower = asyncio.ensure_future(self._tell_readers())
         return reader
+
+    async def read_missed(self, after: int) -> bytes:
+        """A message with the rows that came between a page and now."""
+        rows = await asyncio.to_thread(self.store.after, after, MOST_AT_ONCE)
+        return write_message(after, rows) if rows else b": hello\n\n"
 
     def leave(self, reader: "Reader") -> None:
         self._readers.discard(reader)
+        if not self._readers and self._follower is not None:
+            self._follower.cancel()
+            self._follower = None
+
+    async def _tell_readers(self) -> None:
+        """Reads and writes new rows once for all consoles of this worker."""
+        last = await asyncio.to_thread(self.store.last)
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), LOOK_S if self.shared else None)
+            self._news.clear()
+            try:
+                rows = await asyncio.to_thread(self.store.after, last, MOST_AT_ONCE)
+            except BROKEN:
+                continue
+            if rows:
+                message = write_message(last, rows)
+                last = rows[-1].seq
+                for reader in self._readers:
+                    reader.put(message)
+
+
+def write_message(after: int, rows: list[TrafficRow]) -> bytes:
+    return b"data: " + msgspec.json.encode({"after": after, "rows": rows}) + b"\n\n"
+
+
+class TrafficPage(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Rows, the newest first. The first page of a view also has the charts."""
+
+    rows: list[TrafficRow]
+    next: int | None  # the cursor of the next page; null at the end
+    total: int | None = None  # rows that the search finds
+    last: int | None = None  # the newest row of all
+    now: int | None = None  # the gateway's clock, in milliseconds
+    minutes: list[Minute] | None = None
 
 
 class Reader:
-    def __init__(self, rows: list[TrafficRow]) -> None:
-        self._rows: deque[TrafficRow] = deque(rows, maxlen=MOST_WAITING)
-        self._news = asyncio.Event()
-        if rows:
-            self._news.set()
+    """The messages for one console. Of too many the oldest are lost; the page sees that by `after`."""
 
-    def put(self, row: TrafficRow) -> None:
-        self._rows.append(row)
+    def __init__(self) -> None:
+        self._messages: deque[bytes] = deque(maxlen=MOST_WAITING)
+        self._news = asyncio.Event()
+
+    def put(self, message: bytes) -> None:
+        self._messages.append(message)
         self._news.set()
 
-    async def take(self, patience_s: float) -> list[TrafficRow]:
-        """The rows that came since the last call. After a while, none."""
-        try:
+    async def take(self, patience_s: float) -> bytes:
+        """What came since the last call. After a while, b""."""
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), patience_s)
-        except TimeoutError:
-            return []
         self._news.clear()
-        rows = list(self._rows)
-        self._rows.clear()
-        return rows
+        found = b"".join(self._messages)
+        self._messages.clear()
+        return found
 
 
-def make_row(seq: int, scope: "Scope", notes: tuple[Note, ...], seconds: float) -> TrafficRow:
+def make_row(scope: "Scope", notes: tuple[Note, ...], seconds: float) -> TrafficRow:
     last = scope.attempts[-1] if scope.attempts else None
-    ranks: dict[str, int] = {}
+    ranks = {"lost": 0, "changed": 0, "harmless": 0}
     for note in notes:
-        ranks[note.rank] = ranks.get(note.rank, 0) + 1
+        ranks[note.rank] += 1
     usage, failure = scope.usage, scope.failure
     return TrafficRow(
-        seq=seq,
+        seq=0,
         id=scope.http.id,
         time=round(scope.gateway.wall() * 1000),
         key=(scope.http.holder.name if scope.http.holder is not None else "") or scope.http.key_id,
@@ -118,7 +209,9 @@ def make_row(seq: int, scope: "Scope", notes: tuple[Note, ...], seconds: float) 
         input=_sum(usage.input, usage.cache_read, usage.cache_write) if usage else None,
         output=_sum(usage.output, usage.reasoning) if usage else None,
         cost=str(cost) if scope.answer is not None and (cost := scope.cost) is not None else None,
-        notes=ranks,
+        tries=len(scope.attempts),
+        kept=scope.keep,
+        **ranks,
     )
 
 

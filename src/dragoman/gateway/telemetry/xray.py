@@ -1,5 +1,6 @@
 """X-ray: one request from the client's bytes to the provider's and back, for people. Bounded, and without secrets."""
 
+import itertools
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -10,6 +11,7 @@ from msgspec import Struct, to_builtins
 
 from dragoman.errors import DecodeError
 from dragoman.gateway.http import HttpResponse
+from dragoman.gateway.telemetry.xray_frames import convert_frames, convert_whole, split_frames, to_ms
 from dragoman.jsontypes import Json, JsonObject, dump_json, format_json, load_json
 from dragoman.model.request import Request
 from dragoman.note_ranks import RANKS
@@ -27,7 +29,9 @@ class Xray(Struct, kw_only=True):
     """One request, as bytes and values: it is written out for people when somebody looks."""
 
     id: str
+    time: float = 0.0  # when it ended
     door: str
+    dialect: str = ""  # the client's
     path: str
     model: str = ""
     upstream: str = ""
@@ -35,6 +39,8 @@ class Xray(Struct, kw_only=True):
     request: Request | str | None = None
     tries: list[JsonObject] = []  # with bodies as `keep` has them
     sent: bytes | str = b""  # what the client got
+    pieces: list[tuple[float, bytes]] = []  # the same, if it came in several, with milliseconds
+    loop: list[JsonObject] = []  # the calls of an MCP loop
     noted: Notes | tuple[Note, ...] = ()
     status: int = 0
     seconds: float = 0.0
@@ -50,7 +56,38 @@ class Xray(Struct, kw_only=True):
     @property
     def attempts(self) -> list[JsonObject]:
         """What each upstream was sent and said."""
-        return [{**tried, "sent": show(tried["sent"]), "reply": show(tried["reply"])} for tried in self.tries]
+        return [
+            {
+                **{k: v for k, v in tried.items() if k != "pieces"},
+                "sent": show(tried["sent"]),
+                "reply": show(tried["reply"]),
+            }
+            for tried in self.tries
+        ]
+
+    @property
+    def frames(self) -> JsonObject:
+        """A stream as frames with their times, at the provider, in the neutral form and at the client."""
+        last = self.tries[-1] if self.tries else {}
+        said, dialect = last.get("pieces") or [], last.get("dialect") or ""
+        neutral = convert_frames(said, dialect) if said else convert_frames(self.pieces, self.dialect)
+        columns = {
+            "provider": split_frames(said, dialect),
+            "canonical": neutral,
+            "client": split_frames(self.pieces, self.dialect),
+        }
+        return {name: [mask(to_builtins(frame)) for frame in found] for name, found in columns.items()}
+
+    @property
+    def reply_canonical(self) -> Json:
+        """An unstreamed answer in the neutral form."""
+        last = self.tries[-1] if self.tries else {}
+        said = last.get("reply")
+        if self.pieces or (self.status or 400) >= 400:
+            return None
+        if isinstance(said, bytes) and said:
+            return mask(convert_whole(said, str(last.get("dialect", ""))))
+        return mask(convert_whole(self.sent, self.dialect)) if isinstance(self.sent, bytes) else None
 
     @property
     def reply(self) -> Json:
@@ -62,9 +99,22 @@ class Xray(Struct, kw_only=True):
 
     def written(self) -> JsonObject:
         """All of it as JSON, for programs."""
-        names = ("id", "door", "path", "model", "upstream", "asked", "canonical", "attempts", "reply")
+        names = (
+            "id",
+            "time",
+            "door",
+            "dialect",
+            "path",
+            "model",
+            "upstream",
+            "asked",
+            "canonical",
+            "attempts",
+            "reply",
+        )
         notes = [{"rank": note.rank, **to_builtins(note)} for note in self.notes]
-        return {name: getattr(self, name) for name in (*names, "status", "seconds")} | {"notes": notes}
+        more = ("status", "seconds", "frames", "reply_canonical")
+        return {name: getattr(self, name) for name in (*names, *more)} | {"notes": notes, "loop": mask(self.loop)}
 
 
 def keep(data: bytes) -> bytes | str:
@@ -76,14 +126,39 @@ def say_length(size: int) -> str:
     return f"[{size} bytes]"
 
 
-def keep_try(attempt: Attempt) -> JsonObject:
+def keep_try(attempt: Attempt, began: float) -> JsonObject:
+    """`began`: when the request did. Times are in milliseconds since then."""
+    times = attempt.times
+    pieces = times.pieces if times is not None else []
+    reply = attempt.reply or b"".join([data for _, data in pieces])
     return {
         "upstream": attempt.upstream,
         "model": attempt.model,
+        "dialect": times.dialect if times is not None else "",
         "status": attempt.status,
         "failure": attempt.failure,
         "sent": keep(attempt.body),
-        "reply": keep(attempt.reply),
+        "reply": say_length(times.size) if times is not None and times.size and not reply else keep(reply),
+        "pieces": to_ms(pieces, began) if not attempt.reply else [],
+        "times": find_phases(attempt, began),
+    }
+
+
+def find_phases(attempt: Attempt, began: float) -> JsonObject | None:
+    """When a try began, how long it waited, connected, waited for the first byte, and read; in milliseconds."""
+    times = attempt.times
+    if times is None:
+        return None
+    queued = times.began + attempt.waited_s
+    end = times.began + attempt.seconds if attempt.seconds is not None else times.ended or queued
+    sent = min(times.sent or end, end)
+    first = times.pieces[0][0] if times.pieces else times.heard or end
+    points = (times.began, queued, sent, min(first, end), end)
+    steps = [max(0.0, later - earlier) for earlier, later in itertools.pairwise(points)]
+    names = ("queue_ms", "connect_ms", "first_ms", "stream_ms")
+    return {
+        "start_ms": round((times.began - began) * 1000, 1),
+        **{name: round(s * 1000, 1) for name, s in zip(names, steps, strict=True)},
     }
 
 
