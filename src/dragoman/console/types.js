@@ -39,7 +39,7 @@
 /** @typedef {{text: string, what?: "reply"|"request"|"stream", source?: string}} Translate */
 /** @typedef {{dialect: string, value?: unknown, notes?: Note[], error?: string|null}} Translation */
 /** @typedef {{source: string, results: Translation[]}} Translations */
-/** @typedef {{usage: Sums[]}} Usage */
+/** @typedef {{usage: Sums[]}} UsageReport */
 /** @typedef {{target: string, scenario: string, outcome: string, words: string, seconds: number}} VerifyCellView */
 /** @typedef {{id: number, who: string, scenarios: string[], targets: VerifyTargetView[], cells: VerifyCellView[], total: number, seconds?: number, done?: boolean, trouble?: string}} VerifyRunView */
 /** @typedef {{name: string, dialect: string, model: string, skip?: string}} VerifyTargetView */
