@@ -110,7 +110,7 @@ def test_attempts_and_their_fallback_are_a_time_line(tab: Any, tmp_path: Path) -
             page = one.open("xray/fallback")
             one.log_in(scene.admin)
             section = page.get_by_role("region", name="Attempts")
-            assert section.get_by_text("500 server_error").is_visible()
+            section.get_by_text("500 server_error").wait_for()
             said = section.get_by_role("img").all()
             assert len(said) == 2
             for word in ("queue", "connect", "first byte", "stream"):
@@ -217,7 +217,7 @@ def test_tools_a_schema_and_thinking_are_set_in_the_page(tab: Any) -> None:
         assert "Seoul" in page.locator(".calls").inner_text()
         assert page.locator(".thought").inner_text()
         page.get_by_label("Tools (JSON)").fill('{"no": "list"}')
-        assert page.get_by_text("expected []").is_visible()
+        page.get_by_text("expected []").wait_for()
         page.get_by_label("Tools (JSON)").fill("")
         page.get_by_role("button", name="+ Example").click()
         page.get_by_label("Message").fill("Is it so?")
@@ -265,7 +265,7 @@ def test_a_text_is_translated_while_it_is_typed(tab: Any) -> None:
             page.get_by_role("tab", name=name).click()
             assert page.get_by_role("tabpanel", name=name).get_by_text("weather").count()
         page.get_by_role("tab", name="openai_chat").click()
-        assert page.get_by_role("tabpanel", name="openai_chat").get_by_text("/top_k").is_visible()
+        page.get_by_role("tabpanel", name="openai_chat").get_by_text("/top_k").wait_for()
         assert tables.get_by_label("From").input_value() == "anthropic"
         page.get_by_role("button", name="Fields").click()
         tables.get_by_label("Filter").fill("top_k")
