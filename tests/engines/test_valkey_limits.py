@@ -255,6 +255,30 @@ def test_a_server_that_lost_its_memory_is_told_what_was_used(valkey: Engine) -> 
     play(valkey, 2, script)
 
 
+def test_a_server_that_refuses_commands_is_as_one_that_is_away(valkey: Engine) -> None:
+    """F44: it lost our scripts, or takes no writes, because its memory is full or it became a replica of another."""
+
+    async def script(limits: ValkeyLimits) -> None:
+        queue = open_queue(limits, rpm=100)
+        async with Redis.from_url(valkey.url.replace("valkey", "redis")) as client:
+            await client.script_flush()
+            assert await enters(queue) is not None
+            assert not limits.away, "scripts are sent again"
+            for wrong, right in (
+                (client.config_set("maxmemory", "1"), client.config_set("maxmemory", "0")),
+                (client.replicaof("127.0.0.1", "1"), client.replicaof("NO", "ONE")),
+            ):
+                await wrong
+                try:
+                    await until(lambda: bool(limits.away))
+                    assert await enters(queue) is not None, "requests go on"
+                finally:
+                    await right
+                await until(lambda: not limits.away)
+
+    play(valkey, 1, script)
+
+
 def test_a_gateway_may_prefer_to_refuse(valkey: Engine) -> None:
     async def script(limits: ValkeyLimits) -> None:
         queue = open_queue(limits, rpm=100)

@@ -46,7 +46,7 @@ class Case:
     thinks: bool | None = None
     says: str | None = None  # in the answer
     calls: tuple[str, Any] | None = None  # the answer is this call
-    but: tuple[str, ...] = ()  # upstreams that refuse it for good reason
+    but: tuple[str, ...] = ()  # upstreams that refuse a part of it for good reason: only this request goes without it
     learns: tuple[str, ...] = ()  # upstreams that refuse a part of it, which is left out from then on
 
 
