@@ -56,19 +56,40 @@ def make_standby(store: SqliteBudgets) -> Standby:
 def test_a_hundredth_is_in_hand_and_what_is_used_of_it_is_reserved(store: Far) -> None:
     standby = make_standby(store)
     assert look(store) == (0, 100)
-    assert isinstance(standby.use("1", [LINE], 60, 1.0, cap=True), list)
-    assert isinstance(standby.use("2", [LINE], 60, 1.0, cap=True), list), "the rest of it"
-    assert standby.use("3", [LINE], 1, 1.0, cap=True) is None
-    standby.end("1", 10)
-    assert isinstance(standby.use("4", [LINE], 50, 1.0, cap=False), list), "what a request did not cost"
-    assert standby.use("5", [LINE], 1, 1.0, cap=False) is None
+    assert isinstance(standby.use_alone("1", [LINE], 60, 1.0, cap=True), list)
+    assert isinstance(standby.use_alone("2", [LINE], 60, 1.0, cap=True), list), "the rest of it"
+    assert standby.use_alone("3", [LINE], 1, 1.0, cap=True) is None
+    standby.end([Settlement("1", (LINE,), 10)])
+    assert isinstance(standby.use_alone("4", [LINE], 50, 1.0, cap=False), list), "what a request did not cost"
+    assert standby.use_alone("5", [LINE], 1, 1.0, cap=False) is None
+
+
+def test_a_request_that_fits_asks_nobody_and_one_that_does_not_asks_the_store(store: Far) -> None:
+    standby = make_standby(store)
+    assert standby.use("1", [LINE], 60, 1.0) is not None
+    assert standby.use("2", [LINE], 60, 1.0) is None
+    standby.renew(3.0)
+    assert look(store) == (0, 200), "it is used up by half, so there is another one"
+    standby.end([Settlement("1", (LINE,), 60)])
+    standby.renew(5.0)
+    assert look(store) == (0, 100)
 
 
 def test_it_ends_with_its_lease_and_is_given_back_at_the_end(store: Far) -> None:
     standby = make_standby(store)
-    assert standby.use("1", [LINE], 1, LEASE_S - 1.0, cap=True) is None, "clocks differ"
+    assert standby.use_alone("1", [LINE], 1, LEASE_S - 1.0, cap=True) is None, "clocks differ"
     standby.close(1.0)
     assert look(store) == (0, 0)
+
+
+def test_one_whose_lease_ended_while_the_store_was_away_is_not_in_hand_any_more(store: Far) -> None:
+    standby = make_standby(store)
+    later = LEASE_S + 5.0
+    store.expire(later)
+    standby.want([LINE], later)
+    standby.renew(later)
+    assert look(store) == (0, 100), "a new one"
+    assert isinstance(standby.use("1", [LINE], 100, later), list)
 
 
 def test_the_last_fifth_of_a_budget_is_for_those_that_ask(store: Far) -> None:
@@ -76,22 +97,22 @@ def test_the_last_fifth_of_a_budget_is_for_those_that_ask(store: Far) -> None:
     store.settle([Settlement("x", (LINE,), 8_000)], 1.0)
     standby.renew(3.0)
     assert look(store) == (8_000, 0)
-    assert standby.use("1", [LINE], 1, 3.0, cap=True) is None
+    assert standby.use_alone("1", [LINE], 1, 3.0, cap=True) is None
     store.settle([Settlement("y", (LINE,), 2_000)], 3.0)
     standby.renew(5.0)
-    found = standby.use("1", [LINE], 1, 6.0, cap=True)
+    found = standby.use_alone("1", [LINE], 1, 6.0, cap=True)
     assert isinstance(found, Refused), "what is spent is spent, also while it cannot be asked"
 
 
 def test_a_part_that_is_used_stays_reserved_until_its_request_ends(store: Far) -> None:
     standby = make_standby(store)
-    assert standby.use("1", [LINE], 60, 1.0, cap=True)
+    assert standby.use_alone("1", [LINE], 60, 1.0, cap=True)
     standby.renew(40.0)
-    assert look(store) == (0, 100)
+    assert look(store) == (0, 200), "beside a new one, as more than half of it is used"
     store.settle([Settlement("1", (LINE,), 60)], 41.0)
-    standby.end("1", 60)
+    standby.end([Settlement("1", (LINE,), 60)])
     standby.renew(42.0)
-    assert look(store) == (60, 100), "and then there is a new one"
+    assert look(store) == (60, 100)
     standby.want([LINE], 42.0)
     standby.renew(200.0)
     assert look(store) == (60, 0), "a budget that is not used any more holds nothing"

@@ -47,13 +47,14 @@ class Bookkeeper:
         tell: Tell = lambda passed: None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`settling`: the same budgets, for the thread. `remote`: the same, if they are a server's; with `standby`,
-        requests go on with a small part that is in hand while it is away. `ledger` None: rows only settle budgets."""
+        """`settling`: the same budgets, for the thread. `remote`: the same, if they are a server's. `standby`: a small
+        part is in hand, for most requests and for the time when the server is away. `ledger` None: rows only settle
+        budgets."""
         self._journal, self._ledger, self._budgets, self._settling = journal, ledger, budgets, settling
         self._keep_days, self._lease_s, self._tell, self._wall = keep_days, lease_s, tell, wall
         self._remote = remote
         self.owner = secrets.token_hex(8)
-        self._standby = Standby(settling, self.owner, lease_s) if remote is not None and standby else None
+        self._standby = Standby(settling, self.owner, lease_s) if standby else None
         self._reserved: set[str] = set()
         self._settlements: deque[Settlement] = deque()
         self._thread: threading.Thread | None = None
@@ -76,49 +77,39 @@ class Bookkeeper:
     async def reserve(self, request: str, lines: Sequence[Line], estimate: int, *, cap: bool) -> list[Spent] | Refused:
         """An OSError: it is not known whether anything was reserved. The row of the request then ends it."""
         now = self._wall()
-        until = now + self._lease_s
-        self._reserved.add(request)
         self._start()
-        if self._remote is None:
-            found = self._budgets.reserve(request, self.owner, lines, estimate, now=now, until=until, cap=cap)
-        else:
-            found = await self._ask(self._remote, request, lines, estimate, now, until, cap=cap)
-        if isinstance(found, Refused):
-            self._reserved.discard(request)
-        return found
-
-    async def _ask(
-        self,
-        remote: RemoteBudgets,
-        request: str,
-        lines: Sequence[Line],
-        estimate: int,
-        now: float,
-        until: float,
-        *,
-        cap: bool,
-    ) -> list[Spent] | Refused:
-        """A client that leaves does not stop it halfway."""
         standby = self._standby
         if standby is not None:
             standby.want(lines, now)
-        asked = remote.ask(request, self.owner, lines, estimate, now=now, until=until, cap=cap)
+            if (in_hand := standby.use(request, lines, estimate, now)) is not None:
+                return in_hand
+        self._reserved.add(request)
         try:
-            answer = await asyncio.shield(asked)
+            found = await self._ask(request, lines, estimate, now, cap=cap)
         except OSError:
-            found = standby.use(request, lines, estimate, now, cap=cap) if standby is not None else None
-            if found is None:
+            alone = standby.use_alone(request, lines, estimate, now, cap=cap) if standby is not None else None
+            if alone is None:
                 raise
-            return found
-        if standby is not None and isinstance(answer, Refused):
-            standby.note_refusal(answer.spent)
-        return answer
+            return alone
+        if isinstance(found, Refused):
+            self._reserved.discard(request)
+            if standby is not None:
+                standby.note_refusal(found.spent)
+        return found
+
+    async def _ask(
+        self, request: str, lines: Sequence[Line], estimate: int, now: float, *, cap: bool
+    ) -> list[Spent] | Refused:
+        """A client that leaves does not stop it halfway."""
+        until = now + self._lease_s
+        if self._remote is None:
+            return self._budgets.reserve(request, self.owner, lines, estimate, now=now, until=until, cap=cap)
+        asked = self._remote.ask(request, self.owner, lines, estimate, now=now, until=until, cap=cap)
+        return await asyncio.shield(asked)
 
     def record(self, row: LedgerRow) -> None:
         if row.charged:
             self._settlements.append(Settlement(row.id, row.charged, row.cost or 0))
-            if self._standby is not None:
-                self._standby.end(row.id, row.cost or 0)
         if self._ledger is not None:
             self._journal.write(row)
             self._recorded += 1
@@ -179,7 +170,7 @@ class Bookkeeper:
             self._settling.renew(reserved, self._wall() + self._lease_s)
 
     def _renew_standby(self) -> None:
-        if self._standby is not None and not self._settlements:
+        if self._standby is not None:
             self._standby.renew(self._wall())
 
     def _rest(self) -> None:
@@ -202,6 +193,8 @@ class Bookkeeper:
             self._be_away(error)
             return
         self._reserved -= {one.id for one in batch}
+        if self._standby is not None:
+            self._standby.end(batch)
         if passed:
             self._attempt(lambda: self._tell(passed))
 

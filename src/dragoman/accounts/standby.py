@@ -1,7 +1,7 @@
-"""Standby: a small part of each budget in use, reserved in advance for the time when the store is away.
+"""Standby: a small part of each budget in use, reserved in advance by each process.
 
-A gateway that cannot ask the store goes on with its own part, and with nothing else: what it lets pass is reserved, so
-that no other gateway can spend it too. It ends with its lease.
+A request that fits into it need not ask the store. When the store is away, a process goes on with its part, and with
+nothing else: what it lets pass is reserved, so that no other process can spend it too. It ends with its lease.
 """
 
 import secrets
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dragoman.accounts.budgets import BudgetStore, Line, Refused, Settlement, Spent
 
-PART = 100  # a hundredth of a budget for each gateway
+PART = 100  # a hundredth of a budget for each process
 LEAST_LEFT = 5  # and only while a fifth of it is left: the last of a budget is for those that ask
 MARGIN_S = 2.0  # clocks of gateways differ
 
@@ -27,6 +27,7 @@ class InHand(Struct):
     micros: int
     left: int
     until: float
+    spent: int = 0  # of the whole budget, when it was looked at last
     users: int = 0
 
 
@@ -38,6 +39,7 @@ class Standby:
         self._lock = threading.Lock()
         self._wanted: dict[At, tuple[Line, float]] = {}  # budgets in use, and when they were asked for last
         self._parts: dict[At, InHand] = {}
+        self._retired: list[InHand] = []  # that requests still use
         self._used: dict[str, list[tuple[InHand, int]]] = {}  # by request
         self._spent: dict[At, Spent] = {}  # budgets of which nothing was left
 
@@ -57,14 +59,21 @@ class Standby:
     def note_refusal(self, spent: Spent) -> None:
         self._spent[spent.account, spent.period] = spent
 
-    def use(
+    def use(self, request: str, lines: Sequence[Line], estimate: int, now: float) -> list[Spent] | None:
+        """Takes an estimate of what is in hand; None if it does not fit."""
+        return self._take(request, lines, estimate, now, cap=False)
+
+    def use_alone(
         self, request: str, lines: Sequence[Line], estimate: int, now: float, *, cap: bool
     ) -> list[Spent] | Refused | None:
-        """Takes an estimate of what is in hand; None if there is not enough. What was spent before is spent."""
+        """The same while the store is away. With `cap`, the last of it is enough. What was spent before is spent."""
         for line in lines:
             known = self._spent.get((line.account, line.period))
             if known is not None and known.micros >= line.limit:
                 return Refused(known)
+        return self._take(request, lines, estimate, now, cap=cap)
+
+    def _take(self, request: str, lines: Sequence[Line], estimate: int, now: float, *, cap: bool) -> list[Spent] | None:
         with self._lock:
             taken: list[tuple[InHand, int]] = []
             for line in lines:
@@ -78,57 +87,73 @@ class Standby:
                 part.users += 1
             self._used[request] = taken
         return [
-            Spent(account=line.account, period=line.period, limit=line.limit, reserved=part.micros - part.left)
+            Spent(account=line.account, period=line.period, limit=line.limit, micros=part.spent, reserved=part.micros)
             for line, (part, _) in zip(lines, taken, strict=True)
         ]
 
-    def end(self, request: str, cost: int) -> None:
-        """A request that used it has ended. What it did not cost can be used again."""
+    def end(self, settled: Sequence[Settlement]) -> None:
+        """Requests that used it are settled. What they did not cost can be used again."""
         with self._lock:
-            for part, micros in self._used.pop(request, ()):
-                part.left += micros - cost
-                part.users -= 1
+            for one in settled:
+                for part, micros in self._used.pop(one.id, ()):
+                    part.left += micros - one.micros
+                    part.users -= 1
 
     def renew(self, now: float) -> None:
-        """In the bookkeeper's thread, when all settlements are written. An OSError: the store is away."""
+        """In the bookkeeper's thread. An OSError: the store is away."""
         for at, (_, asked) in list(self._wanted.items()):
             if now - asked > self._lease_s:
                 self._wanted.pop(at, None)
                 self._spent.pop(at, None)
-                self._drop(at, now)
-        lines = [line for line, _ in self._wanted.values()]
-        old = [part for part in self._parts.values() if part.until - now < self._lease_s * 2 / 3]
+                self._retire(at)
+        for at, part in list(self._parts.items()):
+            if part.until < now:
+                self._retire(at)  # the store was away for too long: it is given to others by now
+        self._give_back(now)
+        parts = [*self._parts.values(), *self._retired]
+        old = [part for part in parts if now <= part.until < now + self._lease_s * 2 / 3]
         if old:
             self._store.renew([part.id for part in old], now + self._lease_s)
             for part in old:
                 part.until = now + self._lease_s
+        lines = [line for line, _ in self._wanted.values()]
         for line, spent in zip(lines, self._store.read(lines) if lines else (), strict=True):
             self._renew_part(line, spent, now)
 
     def close(self, now: float) -> None:
         for at in list(self._parts):
-            self._drop(at, now)
+            self._retire(at)
+        self._give_back(now)
 
     def _renew_part(self, line: Line, spent: Spent, now: float) -> None:
         at, part = (line.account, line.period), self._parts.get((line.account, line.period))
         scarce = spent.left * LEAST_LEFT < line.limit
         if spent.micros >= line.limit:
             self._spent[at] = spent
-        if part is not None and (scarce or part.line != line or part.left != part.micros):
-            self._drop(at, now)
+        if part is not None:
+            part.spent = spent.micros
+            if scarce or part.line != line or part.left * 2 < part.micros:
+                self._retire(at)
+                self._give_back(now)
         micros = line.limit // PART
         if scarce or micros < 1 or at in self._parts:
             return
-        fresh = InHand(f"standby-{self._owner}-{secrets.token_hex(6)}", line, micros, micros, now + self._lease_s)
+        name = f"standby-{self._owner}-{secrets.token_hex(6)}"
+        fresh = InHand(name, line, micros, micros, now + self._lease_s, spent.micros)
         found = self._store.reserve(fresh.id, self._owner, [line], micros, now=now, until=fresh.until, cap=False)
         if not isinstance(found, Refused):
             self._parts[at] = fresh
 
-    def _drop(self, at: At, now: float) -> None:
-        """Gives a part back, unless a request still uses it."""
+    def _retire(self, at: At) -> None:
         with self._lock:
-            part = self._parts.get(at)
-            if part is None or part.users:
-                return
-            del self._parts[at]
-        self._store.settle([Settlement(part.id, (), 0)], now)
+            part = self._parts.pop(at, None)
+            if part is not None:
+                self._retired.append(part)
+
+    def _give_back(self, now: float) -> None:
+        """Parts that no request uses any more."""
+        with self._lock:
+            over = [part for part in self._retired if not part.users]
+        if over:
+            self._store.settle([Settlement(part.id, (), 0) for part in over], now)
+            self._retired = [part for part in self._retired if part not in over]

@@ -50,16 +50,6 @@ _TRIES = """
 select request, upstream, model, status, failure, waited_ms from dragoman.attempts where request = any($1)
 order by number
 """
-_MAKE = """
-insert into dragoman.spent (account, period) select * from unnest($1::text[], $2::bigint[]) order by 1, 2
-on conflict do nothing
-"""
-_LOCK = """
-select 1 from dragoman.spent s where (s.account, s.period) in (
-    select * from unnest($1::text[], $2::bigint[])
-    union select r.account, r.period from dragoman.reserved r where r.id = any($3))
-order by s.account, s.period for update
-"""
 _FORGET = """
 delete from dragoman.requests where id in (select id from dragoman.requests where at < $1 order by at limit $2)
 returning id
@@ -85,24 +75,23 @@ class PostgresBudgets:
         return _judge(lines, await self._database.ask(_reserve(said), RESERVE_S, transaction=False))
 
     def settle(self, settlements: Sequence[Settlement], now: float) -> list[Passed]:
-        """All rows are locked first, in one order, so that gateways that settle at once cannot deadlock."""
-        settlements = sorted(settlements, key=lambda one: one.id)
-        lines = sorted({(line.account, line.period) for one in settlements for line in one.lines})
-        names, periods = [account for account, _ in lines], [period for _, period in lines]
+        placed = [(place, line) for place, one in enumerate(settlements, 1) for line in one.lines]
+        lines = {(line.account, line.period): line for _, line in placed}
+        said = (
+            [one.id for one in settlements],
+            [one.micros for one in settlements],
+            [place for place, _ in placed],
+            *_columns([line for _, line in placed]),
+            [line.soft for _, line in placed],
+            now,
+        )
 
-        async def work(connection: PgConnection) -> list[Passed]:
-            passed = []
-            await connection.execute(_MAKE, names, periods)
-            await connection.execute(_LOCK, names, periods, [one.id for one in settlements])
-            for one in settlements:
-                softs = [line.soft for line in one.lines]
-                asked = "select * from dragoman.settle($1, $2, $3, $4, $5, $6, $7)"
-                rows = await connection.fetch(asked, one.id, *_columns(one.lines), softs, one.micros, now)
-                passed += [Passed(one.lines[row[0] - 1], row[1], row[2]) for row in rows]
+        async def work(connection: PgConnection) -> list[Any]:
+            rows = await connection.fetch("select * from dragoman.settle_all($1, $2, $3, $4, $5, $6, $7, $8)", *said)
             await connection.execute("delete from dragoman.settled where at < $1", now - SETTLED_KEPT_S)
-            return passed
+            return list(rows)
 
-        return self._database.run(work, WRITE_S)
+        return [Passed(lines[row[0], row[1]], row[2], row[3]) for row in self._database.run(work, WRITE_S)]
 
     def renew(self, requests: Sequence[str], until: float) -> None:
         async def work(connection: PgConnection) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from dragoman.errors import ConfigError
 
@@ -48,6 +48,8 @@ class ValkeyServer:
         self._script = files("dragoman.valkey").joinpath("limits.lua").read_text("utf-8")
         self._sha = ""
         self._client: Redis | None = None
+        self._line: Any = None  # the connection of all calls
+        self._packed: dict[tuple[str, ...], tuple[int, bytes]] = {}  # how a call begins, by its keys
         self._pending: list[_Call] = []
         self._sending: asyncio.Task[None] | None = None
         self._linger: asyncio.TimerHandle | None = None
@@ -130,18 +132,33 @@ class ValkeyServer:
         return replies
 
     async def _run_once(self, batch: Sequence[_Call]) -> list[ScriptReply]:
+        """All calls in one write, on a connection of their own. Written by hand: the client's packing takes most of the
+        time of a call."""
         self.round_trips += 1
+        sent = b"".join([self._pack(keys, args) for keys, args, _ in batch])
         async with asyncio.timeout(self._answer_s):
-            if len(batch) == 1:
-                keys, args, _ = batch[0]
-                try:
-                    return [await self._open().evalsha(self._sha, len(keys), *keys, *args)]
-                except NoScriptError as error:
-                    return [error]
-            async with self._open().pipeline(transaction=False) as pipe:
-                for keys, args, _ in batch:
-                    pipe.evalsha(self._sha, len(keys), *keys, *args)
-                return list(await pipe.execute(raise_on_error=False))
+            if self._line is None:
+                self._line = await self._open().connection_pool.get_connection()  # type: ignore[no-untyped-call]
+            line = self._line
+            try:
+                await line.send_packed_command(sent, check_health=False)
+                return [await _read(line) for _ in batch]
+            except BaseException:  # what is read next would be the answer to another question
+                self._line = None
+                await line.disconnect(nowait=True)
+                await self._open().connection_pool.release(line)
+                raise
+
+    def _pack(self, keys: Sequence[str], args: Sequence[str | int]) -> bytes:
+        """One call in Valkey's own form: https://valkey.io/topics/protocol/ (read 2026-11-18)."""
+        at = (self._sha, *keys)
+        known = self._packed.get(at)
+        if known is None:
+            words = [b"EVALSHA", self._sha.encode(), str(len(keys)).encode(), *[key.encode() for key in keys]]
+            known = self._packed[at] = (len(words), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words]))
+        said = [str(arg).encode() for arg in args]
+        rest = b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in said])
+        return b"*%d\r\n%b%b" % (known[0] + len(said), known[1], rest)
 
     def _lose(self, error: BaseException) -> None:
         was, self.away = self.away, str(error) or type(error).__name__
@@ -171,7 +188,17 @@ class ValkeyServer:
                 await self._sending
         if self._client is not None:
             with suppress(RedisError, OSError):
+                if self._line is not None:
+                    await self._client.connection_pool.release(self._line)
                 await self._client.aclose()
+
+
+async def _read(line: Any) -> ScriptReply:
+    """An error that the server answers is the answer to one call; the connection goes on."""
+    try:
+        return await line.read_response(disconnect_on_error=False)
+    except ResponseError as error:
+        return error
 
 
 def _fail(future: "asyncio.Future[ScriptReply] | None", why: str) -> None:

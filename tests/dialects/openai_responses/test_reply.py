@@ -331,7 +331,8 @@ def test_an_error_is_read_in_any_shape(body: Any, status: int, kind: str, messag
         ),
         (Failure(kind="overloaded", message="m", status=529), 503, "server_is_overloaded"),
         (Failure(kind="rate_limited", message="m", status=429), 429, "rate_limit_exceeded"),
-        (Failure(kind="no_credit", message="m"), 402, "insufficient_quota"),
+        (Failure(kind="no_credit", message="m"), 429, "insufficient_quota"),
+        (Failure(kind="no_credit", message="m", code="budget_exceeded"), 429, "insufficient_quota"),
         (
             Failure(kind="invalid_request", message="m", param="model", code="unsupported_value"),
             400,

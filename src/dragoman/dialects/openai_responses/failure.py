@@ -10,6 +10,7 @@ from dragoman.dialects.openai_responses.words import (
     FAILURE_CODES,
     FAILURE_TYPES,
     NAME,
+    OWN_STATUS,
     STATUSES,
     TYPES,
 )
@@ -80,7 +81,7 @@ def _kind(code: str | None, word: object, message: str, status: int | None) -> F
 
 
 def encode_failure(failure: Failure) -> WireReply:
-    status = failure.status if failure.status in STATUSES else None
+    status = failure.status if failure.status in STATUSES else OWN_STATUS.get(failure.kind)
     headers = write_retry_after(failure)
     if failure.request_id is not None:
         headers["x-request-id"] = failure.request_id
@@ -103,6 +104,6 @@ def code_of(failure: Failure) -> str | None:
     """The code that clients react to: the failure's own if it means the same kind, else our code for the kind."""
     if failure.code is not None and CODES.get(failure.code) == failure.kind:
         return failure.code
-    if failure.kind == "too_long" or failure.code is None or failure.code in CODES:
+    if failure.kind in ("too_long", "no_credit") or failure.code is None or failure.code in CODES:
         return FAILURE_CODES.get(failure.kind)
     return failure.code

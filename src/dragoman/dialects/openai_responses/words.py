@@ -131,4 +131,5 @@ FAILURE_CODES: dict[FailureKind, str] = {
     "cut_off": "server_error",
     "unknown": "server_error",
 }
+OWN_STATUS: dict[FailureKind, int] = {"no_credit": 429}  # OpenAI's status differs from our default
 STATUSES = frozenset({400, 401, 402, 403, 404, 408, 409, 413, 415, 422, 429, 500, 502, 503, 504})
