@@ -167,11 +167,17 @@ ANSWERED = {"functionResponse": {"name": "f", "response": {"output": "42"}}}
         ([_content("user", SAY), _content("model", CALLED), _content("user", ANSWERED)], "missing a thought_signature"),
         ([_content("user", {"text": ""})], "must not be empty"),
         ([_content("user")], "parts must not be empty"),
+        ([_content("assistant", SAY)], "valid role"),
     ],
 )
 def test_gemini_refuses(contents: list[dict[str, Any]], words: str) -> None:
     found = check_gemini({"contents": contents}, "gemini-3-pro")
     assert any(words in complaint for complaint in found), found
+
+
+def test_gemini_takes_a_turn_without_a_role() -> None:
+    """As in Google's own examples for curl."""
+    assert check_gemini({"contents": [{"parts": [SAY]}]}, "gemini-3-pro") == []
 
 
 @pytest.mark.parametrize(

@@ -177,10 +177,29 @@ def test_a_program_is_told_how_much_the_model_reads_and_writes() -> None:
     assert config["provider"]["dragoman"]["models"]["m"]["limit"] == {"context": 8192, "output": 1024}
 
 
+def test_a_window_alone_is_told_as_each_program_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM and llama.cpp tell how much a model reads, and not how much it may write."""
+    monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("GEMINI_CLI_HOME", raising=False)
+    monkeypatch.delenv("QWEN_CODE_SYSTEM_DEFAULTS_PATH", raising=False)
+    gateway = RunningGateway("http://127.0.0.1:1", "m", "k", 16384)
+    config = json.loads(PROGRAMS["opencode"](gateway).env["OPENCODE_CONFIG_CONTENT"])
+    assert config["provider"]["dragoman"]["models"]["m"]["limit"] == {"context": 16384, "output": 4096}
+    home = Path(PROGRAMS["gemini"](gateway).env["GEMINI_CLI_HOME"])
+    settings = json.loads((home / ".gemini" / "settings.json").read_text())
+    assert settings["model"]["compressionThreshold"] * 1_048_576 == pytest.approx(8192, rel=0.01)
+    qwen = PROGRAMS["qwen"](gateway).env
+    defaults = json.loads(Path(qwen["QWEN_CODE_SYSTEM_DEFAULTS_PATH"]).read_text())
+    assert defaults == {"model": {"generationConfig": {"contextWindowSize": 16384}}}
+    assert "QWEN_CODE_MAX_OUTPUT_TOKENS" not in qwen
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_program_is_told_no_limits_that_are_not_known(program: str, tmp_path: Path) -> None:
     settings = PROGRAMS[program](RunningGateway("http://127.0.0.1:1", "m", "k"))
-    assert not any(word in str(settings) for word in ("MAX_CONTEXT", "context_window", '"limit"', "None"))
+    told = ("MAX_CONTEXT", "context_window", '"limit"', "MAX_OUTPUT", "DEFAULTS_PATH", "None")
+    assert not any(word in str(settings) for word in told)
 
 
 def test_the_gateway_says_the_limits_of_a_model() -> None:

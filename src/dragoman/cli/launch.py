@@ -51,6 +51,9 @@ Words after -- go to the program itself. If no gateway runs, one is started, and
 it ends with the program; --print starts none."""
 PLACEHOLDER_KEY = "dragoman"  # programs demand a key even where none is needed
 GRACE_S = 3.0
+OUTPUT = 8_192  # tokens of one answer, for a program that must be told a number where none is known
+GEMINI_WINDOW = 1_048_576  # what Gemini CLI takes for the window of a model it does not know
+GEMINI_COMPRESSES_AT = 0.5  # of that window, unless it is told
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 
 
@@ -109,7 +112,7 @@ def codex(gateway: RunningGateway) -> ProgramSettings:
 def gemini(gateway: RunningGateway) -> ProgramSettings:
     """Only its settings file selects the login, and another server needs the login by key."""
     env = {
-        "GEMINI_CLI_HOME": str(gemini_home()),
+        "GEMINI_CLI_HOME": str(gemini_home(gateway.window)),
         "GOOGLE_GEMINI_BASE_URL": gateway.url,
         "GEMINI_API_KEY": gateway.key,
         "GEMINI_API_KEY_AUTH_MECHANISM": "x-goog-api-key",
@@ -121,17 +124,24 @@ def gemini(gateway: RunningGateway) -> ProgramSettings:
 def qwen(gateway: RunningGateway) -> ProgramSettings:
     """Only --auth-type overrides an existing login. It uses a proxy for this machine too, even with NO_PROXY, so the
     proxies are unset."""
-    env = {"OPENAI_BASE_URL": f"{gateway.url}/v1", "OPENAI_API_KEY": gateway.key, "OPENAI_MODEL": gateway.model}
+    env = {
+        "OPENAI_BASE_URL": f"{gateway.url}/v1",
+        "OPENAI_API_KEY": gateway.key,
+        "OPENAI_MODEL": gateway.model,
+        **_said("QWEN_CODE_MAX_OUTPUT_TOKENS", gateway.max_output),
+    }
+    if gateway.window is not None and "QWEN_CODE_SYSTEM_DEFAULTS_PATH" not in os.environ:
+        env["QWEN_CODE_SYSTEM_DEFAULTS_PATH"] = str(qwen_defaults(gateway.window))
     return ProgramSettings(
         env, ["--auth-type", "openai", "--model", gateway.model], PROXIES if gateway.is_local else ()
     )
 
 
 def opencode(gateway: RunningGateway) -> ProgramSettings:
-    limits = {"context": gateway.window, "output": gateway.max_output}
     model: dict[str, Any] = {"name": gateway.model}
-    if gateway.window is not None and gateway.max_output is not None:  # it wants both
-        model["limit"] = limits
+    if gateway.window is not None:  # it wants both; a server that tells its window alone leaves the rest to the program
+        output = gateway.max_output or min(OUTPUT, gateway.window // 4)
+        model["limit"] = {"context": gateway.window, "output": output}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "dragoman",
@@ -215,21 +225,38 @@ def complain(text: str, code: int) -> int:
 # ---------------------------------------------------------------- settings of the user that would override ours
 
 
-def gemini_home() -> Path:
-    """Makes a second home for Gemini CLI: a copy of the user's settings with our login, and links to the rest."""
+def _launch_folder() -> Path:
     from dragoman.gateway.config.load import state_folder
 
+    return state_folder(os.environ) / "launch"
+
+
+def qwen_defaults(window: int) -> Path:
+    """Qwen Code is told a window by a file only. The user's own settings override these defaults."""
+    path = _launch_folder() / "qwen" / "defaults.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(dump_text({"model": {"generationConfig": {"contextWindowSize": window}}}), "utf-8")
+    return path
+
+
+def gemini_home(window: int | None = None) -> Path:
+    """Makes a second home for Gemini CLI: a copy of the user's settings with our login, and links to the rest.
+
+    It cannot be told a window, but which part of a million tokens it fills before it compresses a conversation."""
     own = Path(os.environ.get("GEMINI_CLI_HOME") or Path.home()) / ".gemini"
-    home = state_folder(os.environ) / "launch" / "gemini"
+    home = _launch_folder() / "gemini"
     copy = home / ".gemini"
     copy.mkdir(parents=True, exist_ok=True)
     for entry in own.iterdir() if own.is_dir() else ():
         if entry.name != "settings.json" and not (copy / entry.name).exists():
             with suppress(OSError):
                 (copy / entry.name).symlink_to(entry)
-    settings, security = read_setting(own / "settings.json"), read_setting(own / "settings.json", "security")
-    security = {**_table(security), "auth": {"selectedType": "gemini-api-key"}}
-    (copy / "settings.json").write_text(dump_text({**_table(settings), "security": security}), "utf-8")
+    settings = _table(read_setting(own / "settings.json"))
+    settings["security"] = {**_table(settings.get("security")), "auth": {"selectedType": "gemini-api-key"}}
+    if window is not None and window < GEMINI_WINDOW:
+        part = round(GEMINI_COMPRESSES_AT * window / GEMINI_WINDOW, 6)
+        settings["model"] = {"compressionThreshold": part, **_table(settings.get("model"))}
+    (copy / "settings.json").write_text(dump_text(settings), "utf-8")
     return home
 
 

@@ -78,15 +78,19 @@ def _count(content: dict[str, Any], key: str) -> int:
     return sum(key in part for part in _parts(content))
 
 
+def _role(content: dict[str, Any]) -> object:
+    """It may be left out ("can be left blank or unset", ai.google.dev/api/caching#Content, read 2026-11-18)."""
+    return content.get("role") or "user"
+
+
 def _check_order(contents: list[dict[str, Any]], model: str) -> Complaints:
     found: Complaints = []
     old = re.search(r"gemini-[12]", model) is not None
     for i, content in enumerate(contents):
-        role = content.get("role")
-        before = contents[i - 1] if i else {}
+        role, before = _role(content), contents[i - 1] if i else {}
         if role not in ("user", "model"):
             found.append("Please use a valid role: user, model.")
-        if _count(content, "functionCall") and (not i or before.get("role") != "user"):
+        if _count(content, "functionCall") and (not i or _role(before) != "user"):
             found.append(
                 "Please ensure that function call turn comes immediately after a user turn or after a function "
                 "response turn."
@@ -99,7 +103,7 @@ def _check_order(contents: list[dict[str, Any]], model: str) -> Complaints:
             )
         if answered and answered != len(_parts(content)) and not old:
             found.append("function response turn must hold only function responses")
-    if contents and contents[0].get("role") != "user":
+    if contents and _role(contents[0]) != "user":
         found.append("Please ensure that multiturn requests begin with a user role.")
     last = contents[-1] if contents else {}
     if last.get("role") == "model":
@@ -125,7 +129,7 @@ def _check_content(content: dict[str, Any], i: int) -> Complaints:
         kind = (part.get("inlineData") or {}).get("mimeType")
         if kind is not None and "/" not in str(kind):
             found.append(f"Unsupported MIME type: {kind}")
-        if part.get("text") == "" and content.get("role") == "user":  # recorded: a model's turn may hold one
+        if part.get("text") == "" and _role(content) == "user":  # recorded: a model's turn may hold one
             found.append(f"* {at}.text: must not be empty")
         kind = (part.get("inlineData") or {}).get("mimeType")
         if kind in _REFUSED_PICTURES:
@@ -146,7 +150,7 @@ def _check_content(content: dict[str, Any], i: int) -> Complaints:
 
 def _check_signatures(contents: list[dict[str, Any]]) -> Complaints:
     """For each step of the current turn, which begins after the last message of the user."""
-    said = [i for i, c in enumerate(contents) if c.get("role") == "user" and not _count(c, "functionResponse")]
+    said = [i for i, c in enumerate(contents) if _role(c) == "user" and not _count(c, "functionResponse")]
     for content in contents[(said[-1] if said else 0) :]:
         calls = [part for part in _parts(content) if "functionCall" in part]
         if calls and not calls[0].get("thoughtSignature"):
