@@ -305,7 +305,7 @@ REQUESTS: dict[str, list[tuple[dict[str, Any], dict[str, str]]]] = {
                 "/messages/0/parts/0": "/instructions",
                 "/messages/1/parts/0": "/input/0/content",
                 "/messages/2": "/input/1",
-                "/messages/2/parts/0": "/input/1/summary/0",
+                "/messages/2/parts/0": "/input/1",  # the item, with its seal
                 "/messages/2/parts/0/seal": "/input/1/encrypted_content",
                 "/messages/2/parts/1": "/input/2/content/0",
                 "/messages/2/parts/1/citations/0/start": "/input/2/content/0/annotations/0/start_index",

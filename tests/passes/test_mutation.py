@@ -48,6 +48,7 @@ WITHOUT: dict[str, Callable[..., Any]] = {
     "join_turns": same,
     "join_apart": same,
     "put_results_first": same,
+    "fit_turn_keys": same,
     "set_results_apart": same,
     "drop_silent_turns": same,
     "move_result_media": same,
