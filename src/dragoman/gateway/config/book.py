@@ -1,10 +1,11 @@
 """The configuration file for the console: its text without secrets, a check, earlier versions, and a safe way to save.
 
-A secret in the text is shown as `[kept:1a2b3c4d]`. Whoever saves a text with that word in it saves the secret again, at
-the same or another place. Programs that the gateway starts (MCP servers with a `command`) cannot be named here: an
-admin's browser must not be able to start a program on the gateway's machine.
+A secret in the text is shown as `[kept:1a2b3c4d]`. A text with that word in it is saved with the secret, where the
+secret was before. Programs that the gateway starts (MCP servers with a `command`) cannot be named here: an admin's
+browser must not be able to start a program on the gateway's machine, or to send a key elsewhere (`moved_secrets.py`).
 """
 
+import hmac
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -20,16 +21,17 @@ from msgspec import Struct
 from dragoman.errors import ConfigError
 from dragoman.gateway.config.check import check_dots, check_text
 from dragoman.gateway.config.load import find_line, parse, read_text
-from dragoman.jsontypes import dump_text
+from dragoman.gateway.config.moved_secrets import refuse_moved, refuse_new_places, refuse_programs
 
 FOLDER = "config-history"
 MOST_VERSIONS = 50
 SHORTEST_SECRET = 6
 _KEPT = re.compile(r"\[kept:([0-9a-f]{8})\]")
-_SENSITIVE = re.compile(r"(?:^|_)(?:api_?keys?|keys?|secrets?|passwords?|tokens?|authorization)$", re.I)
+_SENSITIVE = re.compile(r"(?:^|_)(?:api_?keys?|keys?|secrets?|passwords?|tokens?|authorization|webhook)$", re.I)
 _OPEN = ("client_key", "tls_key")  # names of files
 _ALL_INSIDE = ("headers", "env")  # every value in these tables may be a secret
 _PASSWORD = re.compile(r"://[^/@\s:]*:([^@\s]+)@")
+_IN_QUERY = re.compile(r"[?&][\w-]*(?:key|token|secret|sig|password)[\w-]*=([^&\"'\s]+)", re.I)
 _LOOKS_SECRET = re.compile(r"\b(?:sk|dk|dka|AIza|xai|gsk|pplx|r8)[-_A-Za-z0-9]{12,}")
 _QUOTED = re.compile(r"""(?:key|secret|token|password)\w*["']?\s*[=:]\s*\[?\s*(["'])(.{6,}?)\1""", re.I)
 
@@ -43,8 +45,11 @@ class Version(Struct, frozen=True, kw_only=True):
 
 
 class ConfigBook:
-    def __init__(self, source: Path, folder: Path | None, env: Mapping[str, str] | None = None) -> None:
-        self.source = source
+    def __init__(
+        self, source: Path, folder: Path | None, env: Mapping[str, str] | None = None, secret: bytes = b""
+    ) -> None:
+        """`secret` makes the words for secrets: without it, a short password could be guessed from its word."""
+        self.source, self._secret = source, secret
         self._folder = None if folder is None else folder / FOLDER
         self._env = os.environ if env is None else env
 
@@ -68,7 +73,7 @@ class ConfigBook:
     def _hide_in(self, words: str, text: str) -> str:
         """The words without the secrets of a text."""
         for secret in sorted(self._find_secrets(text), key=len, reverse=True):
-            words = words.replace(secret, f"[kept:{_digest(secret)}]")
+            words = words.replace(secret, f"[kept:{self._name(secret)}]")
         return words
 
     def fill_in(self, text: str) -> str:
@@ -78,11 +83,14 @@ class ConfigBook:
         texts = [version.text for version in self.versions()]
         with suppress(ConfigError):
             texts.append(self.read())
-        known = {_digest(secret): secret for one in texts for secret in self._find_secrets(one)}
+        known = {self._name(secret): secret for one in texts for secret in self._find_secrets(one)}
         return _KEPT.sub(lambda found: known.get(found[1], found[0]), text)
 
+    def _name(self, secret: str) -> str:
+        return hmac.digest(b"console:" + self._secret, secret.encode(), sha256).hex()[:8]
+
     def _find_secrets(self, text: str) -> set[str]:
-        found = set(_PASSWORD.findall(text)) | set(_LOOKS_SECRET.findall(text))
+        found = {*_PASSWORD.findall(text), *_IN_QUERY.findall(text), *_LOOKS_SECRET.findall(text)}
         try:
             check_dots(text)
             found |= set(_walk(parse(text, self.source), hidden=False))
@@ -125,13 +133,30 @@ class ConfigBook:
         if digest_text(old) != before:
             raise ConfigError(str(self.source), "", "the file has changed since it was opened: load it again")
         self.check(text)
-        text = self.fill_in(text)
+        typed, text = text, self.fill_in(text)
         if _KEPT.search(text):
             raise ConfigError(str(self.source), "", "a [kept:...] word stands for no secret that is known")
-        _refuse_programs(parse(old, self.source), parse(text, self.source), str(self.source))
+        self._refuse_moved(old, typed, text)
         self.remember("file")
         self.write(text)
         self.remember(who)
+
+    def _refuse_moved(self, old: str, typed: str, text: str) -> None:
+        """`typed` is the text as it came, before the secrets were put back."""
+        file, will = str(self.source), parse(text, self.source)
+        refuse_programs(parse(old, self.source), will, file)
+        before = [one for one in (old, *(version.text for version in self.versions())) if self._is_readable(one)]
+        hidden = set().union(*[self._find_secrets(one) for one in (*before, text)])
+        refuse_moved([parse(self.hide(one), self.source) for one in before], parse(typed, self.source), file)
+        refuse_new_places([parse(one, self.source) for one in before], will, typed, hidden, file, self._env)
+
+    def _is_readable(self, text: str) -> bool:
+        try:
+            check_dots(text)
+            parse(text, self.source)
+        except ConfigError:
+            return False
+        return True
 
     def write(self, text: str) -> None:
         _write(self.source, text.encode())
@@ -145,10 +170,6 @@ def _line_in(why: str) -> int | None:
 
 def digest_text(text: str) -> str:
     return sha256(text.encode()).hexdigest()[:16]
-
-
-def _digest(secret: str) -> str:
-    return sha256(b"console:" + secret.encode()).hexdigest()[:8]
 
 
 def _walk(value: Any, *, hidden: bool) -> Iterator[str]:
@@ -165,23 +186,6 @@ def _walk(value: Any, *, hidden: bool) -> Iterator[str]:
                 yield from _walk(item, hidden=hidden or secret or name in _ALL_INSIDE)
         case _:
             pass
-
-
-def _programs(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if "command" in value:
-            yield dump_text(value)
-        for item in value.values():
-            yield from _programs(item)
-
-
-def _refuse_programs(old: dict[str, Any], new: dict[str, Any], file: str) -> None:
-    """A program's name from the network is remote code execution (T03)."""
-    was, will = old.get("mcp", {}), new.get("mcp", {})
-    names = [table.get("file") if isinstance(table, dict) else None for table in (was, will)]
-    if set(_programs(will)) - set(_programs(was)) or (names[1] and names[0] != names[1]):
-        words = "programs to start are named in the file itself, on the gateway's machine, and not in the console"
-        raise ConfigError(file, "mcp", words)
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -1,0 +1,145 @@
+"""What a configuration that came over HTTP may not do with secrets its writer does not see, and with programs.
+
+`${NAME}` and `[kept:...]` stand for values that the console never shows. If they could be put beside another address,
+the next request would tell them to that address. So each stays where it is: a key of a provider goes to the servers
+that it went to before, or to the one that the variable of its vendor is meant for. Other places of such a word can be
+changed in the file itself.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from dragoman.errors import ConfigError
+from dragoman.gateway.config.load import read_settings
+from dragoman.jsontypes import dump_text
+from dragoman.network import find_proxy
+from dragoman.upstream.discovery import NO_PROBE, find_key
+from dragoman.upstream.keys import origin_of
+from dragoman.upstream.profiles import load_rows
+from dragoman.upstream.spec import Upstream
+
+SHORTEST = 6
+PROVIDERS = ("providers", "upstreams", "kind", "api_key")  # what they send is looked at, wherever it comes from
+WHERE = ("url", "base_url", "issuer", "jwks_url", "proxy")
+SIGNS = ("${", "[kept:")
+PROGRAM = "programs to start are named in the file itself, on the gateway's machine, and not in the console"
+MOVED = "a variable or a kept secret stays where it is: put it elsewhere in the file itself, on the gateway's machine"
+Path: TypeAlias = tuple[str | int, ...]
+
+
+def merge_server(data: dict[str, Any]) -> dict[str, Any]:
+    """As the configuration is read: what stands in `[server]` counts as if it stood outside."""
+    inner = data.get("server")
+    return {**data, **inner} if isinstance(inner, dict) else data
+
+
+# ---------------------------------------------------------------- programs
+
+
+def refuse_programs(old: dict[str, Any], new: dict[str, Any], file: str) -> None:
+    """A program's name from the network is remote code execution (T03)."""
+    was, will = merge_server(old), merge_server(new)
+    names = [table.get("file") if isinstance(table := data.get("mcp"), dict) else None for data in (was, will)]
+    if set(_programs(will)) - set(_programs(was)) or (names[1] and names[0] != names[1]):
+        raise ConfigError(file, "mcp", PROGRAM)
+
+
+def _programs(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            if "command" in value:
+                yield dump_text(value)
+            for item in value.values():
+                yield from _programs(item)
+        case list():
+            for item in value:
+                yield from _programs(item)
+        case _:
+            pass
+
+
+# ---------------------------------------------------------------- secrets
+
+
+def refuse_moved(before: Iterable[dict[str, Any]], new: dict[str, Any], file: str) -> None:
+    """All as their writer sees them, with signs in the place of secrets. `before`: what the file has and has had."""
+    known = {
+        (path, text, _places(was, path))
+        for data in before
+        for was in [merge_server(data)]
+        for path, text in _leaves(was)
+    }
+    will = merge_server(new)
+    for path, text in _leaves(will):
+        signed = path[0] not in PROVIDERS and any(sign in text for sign in SIGNS)
+        if signed and (path, text, _places(will, path)) not in known:
+            raise ConfigError(file, ".".join(map(str, path)), MOVED)
+
+
+def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    match value:
+        case str():
+            yield path, value
+        case dict():
+            for name, item in value.items():
+                yield from _leaves(item, (*path, name))
+        case list():
+            for i, item in enumerate(value):
+                yield from _leaves(item, (*path, i))
+        case _:
+            pass
+
+
+def _places(data: Any, path: Path) -> str:
+    """The addresses that stand in the tables around a text."""
+    found: list[object] = []
+    for step in path:
+        found.append([data.get(name) for name in WHERE] if isinstance(data, dict) else None)
+        data = data[step]
+    return repr(found)
+
+
+def refuse_new_places(
+    before: Iterable[dict[str, Any]],
+    new: dict[str, Any],
+    typed: str,
+    hidden: set[str],
+    file: str,
+    env: Mapping[str, str],
+) -> None:
+    """All with their secrets. `typed` is the new text as it came; `hidden` are secrets of the file."""
+    quiet = {**env, NO_PROBE: "1"}
+    values = {value for value in (*hidden, *env.values()) if len(value) >= SHORTEST and value not in typed}
+    known: set[tuple[str, str]] = set()
+    for data in before:
+        with suppress(ConfigError):  # an earlier version may be none that is good today
+            known.update(pair for upstream in _read(data, file, quiet) for pair in _told(upstream, values))
+    for upstream in _read(new, file, quiet):
+        for value, place in _told(upstream, values):
+            if (value, place) not in known and not _is_meant_for(value, upstream, quiet):
+                raise ConfigError(file, f"providers.{upstream.name}", MOVED)
+
+
+def _read(data: dict[str, Any], file: str, env: Mapping[str, str]) -> tuple[Upstream, ...]:
+    return read_settings(data, file, env).upstreams
+
+
+def _told(upstream: Upstream, values: set[str]) -> Iterator[tuple[str, str]]:
+    """Which of the values this upstream would be told, and where it is."""
+    origin = origin_of(upstream.base_url)
+    said = [key.reveal(origin) for key in upstream.keys]
+    said += [upstream.base_url, upstream.network.proxy, *upstream.headers.values()]
+    place = f"{origin} {upstream.network.proxy}"
+    for value in values:
+        if any(value in text for text in said):
+            yield value, place
+
+
+def _is_meant_for(value: str, upstream: Upstream, env: Mapping[str, str]) -> bool:
+    """Whether it is the key that a vendor's own variable holds, and goes to that vendor on the usual way."""
+    origin, proxy = origin_of(upstream.base_url), upstream.network.proxy
+    own = [kind for kind in load_rows().kinds.values() if kind.base_url and origin_of(kind.base_url) == origin]
+    if proxy != find_proxy(upstream.base_url, env) or any(value in text for text in upstream.headers.values()):
+        return False
+    return any(find_key(kind, env) == value for kind in own) and value not in upstream.base_url
