@@ -5,6 +5,7 @@ python tools/house.py --walk     prints the files that one streamed Claude Code 
 """
 
 import argparse
+import ast
 import asyncio
 import re
 import subprocess
@@ -17,7 +18,6 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "dragoman"
 DIALECT_NAME = re.compile(r'"(openai_chat|openai_responses|anthropic|gemini|ollama)"')
-IMPORT = re.compile(r"^\s*(?:from|import) (dragoman[\w.]*)(?: import ([^\n#]+))?", re.M)
 SHORT_LINES = 60
 
 
@@ -47,12 +47,20 @@ def count_importers(texts: dict[Path, str]) -> dict[str, int]:
     names = {module_name(path): path for path in texts}
     importers: dict[str, set[str]] = {name: set() for name in names}
     for path, text in texts.items():
-        for found in IMPORT.finditer(text):
-            module, members = found[1], (found[2] or "").strip("() ")
-            wanted = {module, *(f"{module}.{member.split(' as ')[0].strip()}" for member in members.split(","))}
-            for name in wanted & names.keys():
-                importers[name].add(module_name(path))
-    return {name: len(who - {name}) for name, who in importers.items()}
+        for name in imported_names(text) & names.keys():
+            importers[name].add(module_name(path))
+    return {name: len(modules - {name}) for name, modules in importers.items()}
+
+
+def imported_names(text: str) -> set[str]:
+    """The modules that a file may import. `from a import b` names `a`, and `a.b` if that is a module too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
 
 
 def module_name(path: Path) -> str:
