@@ -71,7 +71,9 @@ class _Step:
         for part, used in reversed(_parts_on(turn, rest)):
             if id(part) in known:
                 return (*known[id(part)], *rest[used:])
-        found = _home(turn, known)
+        found = _teller(before, turn, known, rest) if rest[:1] == ("extras",) else None
+        if found is None:
+            found = _home(turn, known)
         if found is None:
             found = _between([_home(turn, known) for turn in after], len(before), number)
         if found is None:
@@ -109,6 +111,15 @@ def _home(turn: Any, known: dict[int, Place]) -> int | None:
         if id(item) in known:
             return int(known[id(item)][0])
     return None
+
+
+def _teller(before: Sequence[Any], turn: Any, known: dict[int, Place], rest: Place) -> int | None:
+    """The last of several joined turns that has this key in its extras: the joined turn has the value of that one."""
+    if id(turn) in known or len(rest) < 3:
+        return None
+    homes = {int(known[id(part)][0]) for part in turn.parts if id(part) in known}
+    said = [i for i in homes if rest[2] in before[i].extras.get(rest[1], {})]
+    return max(said, default=None)
 
 
 def find_present(value: Any, place: Place, *, invented: bool) -> Place:

@@ -65,11 +65,15 @@ def _join(request: Request, notes: Notes, fits: Fits) -> Request:
 
 def _join_run(run: Sequence[Message], place: int, notes: Notes) -> Message:
     extras: dict[str, dict[str, Any]] = {}
-    for i, message in enumerate(run):
+    tellers: dict[tuple[str, str], int] = {}  # the turn that said a key last
+    for i, message in enumerate(run, place):
         for dialect, keys in message.extras.items():
-            said = extras.setdefault(dialect, {})
-            _note_clashes(said, keys, ((((ROOT, "messages"), place + i - 1), "extras"), dialect), notes)
-            said.update(keys)
+            joined = extras.setdefault(dialect, {})
+            for key in _find_clashes(joined, keys):
+                at = ((((ROOT, "messages"), tellers[dialect, key]), "extras"), dialect)
+                notes.dropped((at, key), "joined with a turn that says another")
+            joined.update(keys)
+            tellers.update({(dialect, key): i for key in keys})
     return replace(run[0], parts=tuple(chain.from_iterable(message.parts for message in run)), extras=extras)
 
 
@@ -77,12 +81,11 @@ def _holds(message: Message, kind: type[Part]) -> bool:
     return any(isinstance(part, kind) for part in message.parts)
 
 
-def _note_clashes(first: dict[str, Any], second: dict[str, Any], at: At, notes: Notes) -> None:
-    """Both turns say a key, with different values. A joined turn can say it only once: the second one stays."""
-    for key, value in second.items():
-        before = first.get(key)
-        if before is not None and key[:1] != "~" and value != before:
-            notes.dropped((at, key), "joined with a turn that says another")
+def _find_clashes(first: dict[str, Any], second: dict[str, Any]) -> list[str]:
+    """Keys of both turns that have different values. A joined turn can say a key only once: the second value stays."""
+    return [
+        key for key, value in second.items() if key[:1] != "~" and first.get(key) is not None and value != first[key]
+    ]
 
 
 def put_results_first(request: Request, profile: Profile, notes: Notes) -> Request:
