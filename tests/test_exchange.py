@@ -140,7 +140,9 @@ def test_a_second_wrong_answer_is_noted() -> None:
     second = corrected(first, invalid(first, '{"a":1}'))
     assert second.way_back is not None
     assert second.way_back.reply(reply('{"a":2}')).choices[0].parts == (Text(text='{"a":2}'),)
-    assert "the answer is not what was asked for" in [note for note in notes if note.kind == "dropped"][-1].why
+    assert (
+        "the answer is not in the form that was asked for" in [note for note in notes if note.kind == "dropped"][-1].why
+    )
 
 
 def test_a_wrong_answer_stands_when_asking_once_more_fails() -> None:
@@ -158,7 +160,9 @@ def test_a_wrong_answer_stands_when_asking_once_more_fails() -> None:
     answer = asyncio.run(send_corrected(first, send, UpstreamCall.accept))
     assert answer.choices[0].parts == (Text(text='{"a":1}'),)
     assert len(sent) == 2
-    assert "the answer is not what was asked for" in [note for note in notes if note.kind == "dropped"][-1].why
+    assert (
+        "the answer is not in the form that was asked for" in [note for note in notes if note.kind == "dropped"][-1].why
+    )
 
 
 def test_a_wrong_answer_after_the_last_correction_is_noted() -> None:
@@ -168,7 +172,9 @@ def test_a_wrong_answer_after_the_last_correction_is_noted() -> None:
         call = corrected(call, refusal(name))
     assert call.way_back is not None
     call.way_back.reply(reply('{"a":1}'))
-    assert "the answer is not what was asked for" in [note for note in notes if note.kind == "dropped"][-1].why
+    assert (
+        "the answer is not in the form that was asked for" in [note for note in notes if note.kind == "dropped"][-1].why
+    )
 
 
 def test_a_wrong_answer_that_the_client_refuses_is_an_error() -> None:

@@ -22,7 +22,7 @@ ASKED = {"model": "m", "max_tokens": 9, "messages": TURNS}
         ("dropped", "parts", "gemini takes back only its own thoughts; this is another model's", "changed"),
         ("dropped", "strict", "gemini promises no strict calls", "changed"),
         ("altered", "temperature", "anthropic's goes up to 1", "changed"),
-        ("altered", "parameters", "said as the target's schemas say it", "harmless"),
+        ("altered", "parameters", "written in the target's schema language", "harmless"),
         ("invented", "max_output", "anthropic demands a limit: 4096", "changed"),
         ("invented", "name", "the name of its call: weather", "harmless"),
         ("repaired", "parts", "the call a has no result", "changed"),

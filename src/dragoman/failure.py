@@ -18,7 +18,7 @@ FailureKind: TypeAlias = Literal[
     "server_error",
     "overloaded",
     "timed_out",
-    "cut_off",  # a stream ended before its end
+    "cut_off",  # a stream was cut off
     "unknown",
 ]
 

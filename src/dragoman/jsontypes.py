@@ -34,7 +34,7 @@ def load_json(data: bytes | str, *, strict: bool = False) -> Json:
             raise DecodeError(f"not JSON: {error}") from error
         return load_json(mended)
     except RecursionError as error:  # msgspec raises this for deep nesting
-        raise DecodeError("not JSON we read: nested too deeply") from error
+        raise DecodeError("JSON that is nested too deeply") from error
 
 
 # Every escape of a string, so that an escaped backslash before a `u` is not taken for one; a group for lone halves.

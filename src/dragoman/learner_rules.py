@@ -122,7 +122,7 @@ def _learn_blind(found: re.Match[str], profile: Profile, request: Request) -> Fi
 _NO_CHOICE: Fields = {"empty_tools": False, "choice_alone": False}
 
 RULES: tuple[LearnedRule, ...] = (
-    _rule(BLIND, "what it cannot see told in words", _learn_blind),
+    _rule(BLIND, "a line of text for media that it cannot see", _learn_blind),
     _rule(r"temperature\W+ and \W*top_p\W+ cannot both", "temperature without top_p", {"one_sampler": True}),
     _rule(
         r"(?:unknown|unrecognized|unsupported|extra).{0,60}?prompt_cache_(?:breakpoint|options)",

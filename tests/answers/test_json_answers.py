@@ -91,14 +91,14 @@ def test_an_answer_is_judged_in_words() -> None:
 
 # ---------------------------------------------------------------- on the way back
 
-INVALID_ANSWER = "the answer is not what was asked for"
+INVALID_ANSWER = "the answer is not in the form that was asked for"
 JUDGED: list[tuple[str, Undo, Reply, list[tuple[str, str]]]] = [
     ("it fits", WORDS, reply(Text(text=GOOD)), []),
     (
         "it fits, with words around",
         WORDS,
         reply(Text(text=f"Sure: {GOOD}")),
-        [("altered", "what the model said around its JSON is left out")],
+        [("altered", "the text around the JSON is left out")],
     ),
     (
         "another type",

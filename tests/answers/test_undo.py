@@ -210,7 +210,7 @@ def test_a_restored_stream_folds_to_the_restored_reply(answer: Reply, undo: Undo
     ("choices", "policy", "copies", "told"),
     [
         (3, "emulate", 3, "asked 3 times"),
-        (100, "emulate", 8, "asked 8 times, not 100: that is the most"),
+        (100, "emulate", 8, "asked 8 times, not 100: that is the limit"),
         (1, "emulate", 1, None),
         (None, "emulate", 1, None),
         (3, "drop", 1, None),

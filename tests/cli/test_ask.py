@@ -112,9 +112,13 @@ def test_through_a_gateway(capsys: pytest.CaptureFixture[str]) -> None:
         (["x", "--effort", "frantic"], 2, "expected off, minimal, low"),
         (["x", "--max-output", "0"], 2, "expected a number from 1"),
         (["x", "--model", "no model"], 1, "this is not a valid model name"),
-        (["x", "--model", "ollama/qwen3"], 1, "ollama (http://127.0.0.1:9) takes no connection"),
+        (["x", "--model", "ollama/qwen3"], 1, "ollama (http://127.0.0.1:9) accepts no connection"),
         (["x", "--url", "ftp://x"], 2, "--url: expected http"),
-        (["x", "--url", "127.0.0.1:9", "--model", "demo"], 1, "the gateway at http://127.0.0.1:9 takes no connection"),
+        (
+            ["x", "--url", "127.0.0.1:9", "--model", "demo"],
+            1,
+            "the gateway at http://127.0.0.1:9 accepts no conn",
+        ),
         (["x", "--url", "http://nowhere.invalid"], 1, "http://nowhere.invalid: its name cannot be resolved"),
         (["x", "--refuse", "everything"], 2, "invalid choice"),
     ],
@@ -220,7 +224,7 @@ def test_a_stream_that_breaks_is_a_failure(monkeypatch: pytest.MonkeyPatch, caps
         assert cli.main(["ask", "count to 30", "--stream"]) == 1
     out, err = capsys.readouterr()
     assert out.startswith("1 2")
-    assert "ended before its end" in err
+    assert "was cut off" in err
 
 
 def test_on_a_terminal_the_answer_is_shown_as_it_comes() -> None:

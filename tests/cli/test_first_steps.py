@@ -74,7 +74,7 @@ def test_doctor_says_what_is_wrong_and_how_to_mend_it(run: Run, tmp_path: Path) 
     assert code == 1
     assert "good: accepts the key, answers in" in out
     assert "bad: refuses the key (401)" in out
-    assert "away: the upstream takes no connection" in out
+    assert "away: the upstream accepts no connection" in out
     assert "canary" not in out + err
 
 

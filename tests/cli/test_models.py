@@ -72,7 +72,7 @@ def test_models_lists_what_each_upstream_says_and_leaves_out_what_is_not_known(
         rows = {row["name"]: row for row in json.loads(said.out)["models"]}
         assert (rows["m"]["upstream"], rows["m"]["window"]) == ("one", 8192)
         assert rows["n"] == {"name": "n", "upstream": "two"}
-        assert "two did not tell its models" in said.err
+        assert "two did not list its models" in said.err
         assert main(["models", "--only", "one"]) == 0
         assert capsys.readouterr().out.splitlines()[1].split() == ["m", "one", "8,192", "-", "-"]
     assert main(["models", "--only", "three"]) == 2

@@ -152,7 +152,7 @@ def test_ffmpeg_makes_the_others_where_it_is(
     [
         (["hi", "-o", "a.txt"], 2, "expected a file ending in"),
         (["-o", "a.wav"], 2, "no text"),
-        (["hi", "-o", "a.wav", "--url", "http://127.0.0.1:9"], 1, "takes no connection"),
+        (["hi", "-o", "a.wav", "--url", "http://127.0.0.1:9"], 1, "accepts no connection"),
         (["hi", "-o", "a.wav", "--url", "ftp://x"], 2, "base_url"),
         (["hi", "-o", "a.wav", "--port", "9"], 1, "no gateway answers at http://127.0.0.1:9"),
         (["hi", "-o", "a.wav", "--model", "gpt-4o-mini-tts"], 1, "set OPENAI_API_KEY"),

@@ -96,7 +96,7 @@ def test_a_gateway_that_wants_a_key() -> None:
 def test_a_gateway_that_is_not_there() -> None:
     async def main() -> None:
         async with AsyncClient(base_url="http://127.0.0.1:9", env={}, timeout_s=1.0) as client:
-            with pytest.raises(UpstreamError, match="takes no connection") as caught:
+            with pytest.raises(UpstreamError, match="accepts no connection") as caught:
                 await client.chat("demo", "x")
             assert caught.value.failure.code == "upstream_unreachable"
 

@@ -163,7 +163,7 @@ def _blind(parts: tuple[Part, ...]) -> tuple[Part, ...]:
         (faults.garbage(), "cannot be read"),
         (faults.html(), "cannot be read"),
         (faults.empty_stream(), "streamed:"),
-        (faults.reset_after_headers(), "ended before its end"),
+        (faults.reset_after_headers(), "was cut off"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

@@ -87,7 +87,7 @@ def test_a_second_misfit_is_handed_on_and_told() -> None:
     assert told == {
         "kind": "dropped",
         "where": "/choices/0",
-        "why": "the answer is not what was asked for: /: a is missing",
+        "why": "the answer is not in the form that was asked for: /: a is missing",
         "body": "reply",
     }
 
@@ -173,7 +173,7 @@ def test_the_policy_decides_about_several_answers(policy: str, status: int, answ
         got = post(house.url, "/v1/chat/completions", body)
     assert (got.status, len(got.json.get("choices", ())), len(line.seen)) == (status, answers, sent)
     if policy == "drop":
-        assert {"kind": "dropped", "where": "/n", "why": "compatible cannot be told"} in notes_of(got)
+        assert {"kind": "dropped", "where": "/n", "why": "compatible has no setting for it"} in notes_of(got)
 
 
 def test_strict_several_answers_are_not_asked_for_one_by_one() -> None:

@@ -207,7 +207,7 @@ def test_a_removal_is_logged_with_what_and_why_without_verbose(caplog: pytest.Lo
     ):
         post(house.url, CHAT, {**ASK, "messages": [orphan, *ASK["messages"]]})
         (said,) = lines_of(caplog, "request")
-        assert said["mended"] == "/messages/0: answers no call (nobody)"
+        assert said["mended"] == "/messages/0: it answers no tool call (nobody)"
 
 
 # ---------------------------------------------------------------- a process

@@ -42,7 +42,7 @@ def test_a_bug_in_a_decoder_is_our_500_in_the_clients_dialect(
     with open_house() as house:
         got = ask(house, door)
     assert got.status == (200 if door == "jsonrpc" else 500), got.text
-    assert "an error of the gateway's own" in json.dumps(got.json["error"])
+    assert "an internal error of the gateway" in json.dumps(got.json["error"])
     assert SECRET not in got.text + caplog.text
     (line,) = [record.getMessage() for record in caplog.records if "internal_error" in record.getMessage()]
     assert "error=AttributeError" in line

@@ -293,5 +293,5 @@ def test_e4_every_removal_is_noted_and_only_removals(request: Request) -> None:
     fixed = pair_calls(request, notes)
     before = sum(len(m.parts) for m in request.messages)
     after = sum(len(m.parts) for m in fixed.messages)
-    removals = ("answers no call", "has no result")
+    removals = ("answers no tool call", "has no result")
     assert before - after == sum(n.kind == "repaired" and any(word in n.why for word in removals) for n in notes)

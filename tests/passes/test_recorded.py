@@ -23,7 +23,7 @@ HARMLESS = (
     "an empty system turn left out",
     "blank text is refused",  # an empty system instruction
     "its bytes are",
-    "the target does not tell developer from system",
+    "the target does not distinguish developer and system",
     "openai_responses takes back only reasoning it signed itself",  # other makers' servers, taken as OpenAI's
     "openai refuses reasoning in the history",  # the same
     "a tool without parameters",  # mission B5: never null

@@ -39,7 +39,7 @@ def test_a_join_notes_what_one_turn_cannot_say_twice(join: object) -> None:
     joined = join(said, Profile(), notes)  # type: ignore[operator]
     assert len(joined.messages) == 2
     assert joined.messages[1].extras == {"openai_chat": {"name": "bob"}}
-    assert [(note.kind, note.why) for note in notes] == [("dropped", "joined with a turn that says another")]
+    assert [(note.kind, note.why) for note in notes] == [("dropped", "joined with a turn that has another name")]
 
 
 @pytest.mark.parametrize(("target", "lost"), [("anthropic", [1, 2]), ("gemini", [1, 2]), ("openai_chat", [1])])
@@ -48,7 +48,7 @@ def test_neighbours_with_different_names_are_not_joined_in_silence(target: str, 
     converted = dragoman.convert(NAMED, source="openai_chat", to=target)
     places = [note.where for note in converted.notes if note.kind == "dropped"]
     assert places == [f"/messages/{i}/name" for i in lost]
-    with pytest.raises(LossError, match="/messages/1/name: joined with a turn that says another"):
+    with pytest.raises(LossError, match="/messages/1/name: joined with a turn that has another name"):
         dragoman.convert(NAMED, source="openai_chat", to=target, refuse={"dropped"})
 
 

@@ -1,6 +1,6 @@
 """Bookkeeper: takes the row of each request and brings it to the ledger and the budgets, in a thread of its own.
 
-A request waits for one short write to the journal, and with a budget for one short transaction. All else is done in
+A request waits for one short write to the journal, and with a budget for one short transaction. Everything else runs in
 batches: budgets are settled after 50 ms, rows reach the database after half a second.
 """
 
@@ -120,11 +120,11 @@ class Bookkeeper:
     # ---------------------------------------------------------------- in the thread
 
     def start(self) -> None:
-        """Now, and not with the first request: what dead processes have left is taken over."""
+        """Starts now, not with the first request, to take over what dead processes have left."""
         self._start()
 
     def close(self) -> None:
-        """Brings everything to its place. What cannot be brought waits in the journal."""
+        """Writes everything to the ledger and the budgets. The rest waits in the journal."""
         self._stopping = True
         self._woken.set()
         if self._thread is not None:

@@ -111,10 +111,10 @@ class BudgetStore(Protocol):
         """Each id counts once, however often it is settled."""
 
     def renew(self, requests: Sequence[str], until: float) -> None:
-        """These still run: what they have reserved is good until then."""
+        """These requests still run: their reservations are good until this time."""
 
     def expire(self, now: float) -> int:
-        """Gives back the reservations whose lease has ended; how many."""
+        """Gives back the reservations whose lease has ended. Returns how many."""
 
     def read(self, lines: Sequence[Line]) -> list[Spent]: ...
 
@@ -270,7 +270,7 @@ def _change_spent(db: sqlite3.Connection, at: tuple[str, int], change: Sequence[
 
 
 def _write(db: sqlite3.Connection, at: tuple[str, int], change: Sequence[int], line: Line | None) -> list[Passed]:
-    """A threshold is told of once, by the process that writes it down first."""
+    """Each threshold is reported once, by the process that records it first."""
     micros = _change_spent(db, at, change)
     if line is None:
         return []

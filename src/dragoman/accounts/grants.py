@@ -24,7 +24,7 @@ class Grant(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     tpm: int | None = None  # tokens in any 60 seconds
     at_once: int | None = None
     budget: str | None = None  # `20 USD/month`
-    soft: int = 80  # percent of the budget at which a header and the webhook say so
+    soft: int = 80  # percent of the budget at which a header and the webhook warn
     bodies: bool = False  # the ledger keeps requests and answers too, masked
     read_only: bool = False  # an admin key that sees everything and changes nothing
 
@@ -47,14 +47,14 @@ NO_GRANT = Grant()
 
 
 def change_grant(grant: Grant, change: GrantChange) -> Grant:
-    """A ValueError if the result is none that can be kept."""
+    """Raises ValueError if the result is not valid."""
     names = [name for name in Grant.__struct_fields__ if getattr(change, name) is not UNSET]
     said = {name: getattr(change if name in names else grant, name) for name in Grant.__struct_fields__}
     return check_grant(Grant(**said))
 
 
 def check_grant(grant: Grant) -> Grant:
-    """The grant, if it can be kept; a ValueError names the field that is wrong."""
+    """The grant, if it is valid. Otherwise a ValueError names the wrong field."""
     for name in ("rpm", "tpm", "at_once"):
         limit = getattr(grant, name)
         if limit is not None and not 1 <= limit <= 10**12:
@@ -77,11 +77,11 @@ def _check_patterns(name: str, patterns: Iterable[str]) -> None:
         raise ValueError(f"{name}: expected at most {MOST_PATTERNS} patterns")
     wrong = next((word for word in patterns if not word.strip() or len(word) > 200 or not word.isprintable()), None)
     if wrong is not None:
-        raise ValueError(f"{name}: expected patterns as 'gpt-*', found {wrong[:50]!r}")
+        raise ValueError(f"{name}: expected patterns like 'gpt-*', found {wrong[:50]!r}")
 
 
 def check_name(name: str) -> str:
-    """A name for people, on one line; a ValueError if it is none."""
+    """A name for people, on one line. Anything else raises ValueError."""
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise ValueError(f"name: expected at most {LONGEST_NAME} printable characters")
     return name
@@ -188,7 +188,7 @@ def _account(name: str, label: str, grant: Grant) -> Account:
 
 
 def matches(patterns: tuple[str, ...] | None, name: str) -> bool:
-    """Whether one of the patterns fits the whole name. No list fits everything."""
+    """Whether one of the patterns fits the whole name. None fits every name."""
     return patterns is None or _compile(patterns).fullmatch(name) is not None
 
 

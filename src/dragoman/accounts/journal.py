@@ -92,7 +92,7 @@ class Journal:
             self.trouble = ""
 
     def spare_memory(self) -> None:
-        """The files hold the rows, too: what is too much is read again later."""
+        """The files hold the rows too. Rows that do not fit in memory are read again later."""
         kept = 0
         for segment in reversed(self.waiting):
             kept += len(segment.rows)
@@ -162,7 +162,7 @@ def _lock_left(path: Path) -> Segment | None:
 
 
 def read_rows(path: Path) -> list[LedgerRow]:
-    """Every whole line. A process that was killed while it wrote leaves a part of one."""
+    """Every complete line. A process that was killed while it wrote may leave an incomplete one."""
     rows: list[LedgerRow] = []
     with suppress(OSError), path.open("rb") as file:
         for line in file:

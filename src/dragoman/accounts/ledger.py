@@ -88,7 +88,7 @@ class Page(Struct, frozen=True, kw_only=True):
 
 
 class Ledger(Protocol):
-    """An OSError: it cannot be used now. Its rows then wait in the journal."""
+    """An OSError means: it cannot be used now. Its rows then wait in the journal."""
 
     def add(self, rows: Sequence[LedgerRow]) -> None:
         """In one transaction. A row that is known is left as it is."""
@@ -99,7 +99,7 @@ class Ledger(Protocol):
         """Rows from the newest to the oldest."""
 
     def forget(self, before: float) -> int:
-        """Deletes single rows; how many."""
+        """Deletes single rows. Returns how many."""
 
     def close(self) -> None: ...
 
@@ -273,7 +273,7 @@ def _add_up(rows: Sequence[LedgerRow]) -> list[tuple[object, ...]]:
 
 
 def _list_tries(rows: Sequence[LedgerRow]) -> Iterator[tuple[object, ...]]:
-    """Only where there was more than one, or it failed: else the request's own row says it all."""
+    """Only if there was more than one attempt, or it failed. Otherwise the request's own row has everything."""
     for row in rows:
         if len(row.attempts) > 1 or (row.attempts and row.attempts[0].failure):
             for number, one in enumerate(row.attempts, 1):

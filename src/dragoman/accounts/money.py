@@ -22,7 +22,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """So much in each period. Periods begin at UTC midnight, weeks on a Monday; `total` has one period without end."""
+    """An amount for each period. Periods begin at UTC midnight, weeks on a Monday; `total` is one endless period."""
 
     micros: int
     currency: str
@@ -33,7 +33,7 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 def read_micros(units: str | int | Decimal) -> int:
-    """`0.0375` units as micro-units, rounded up; a ValueError if it is no amount."""
+    """`0.0375` units as micro-units, rounded up. ValueError if it is not an amount."""
     try:
         amount = Decimal(units)
     except InvalidOperation:
@@ -45,7 +45,7 @@ def read_micros(units: str | int | Decimal) -> int:
 
 def read_currency(text: str) -> str:
     if not _CURRENCY.fullmatch(text.upper()):
-        raise ValueError(f"expected a currency as USD or EUR, found {text[:50]!r}")
+        raise ValueError(f"expected a currency like USD or EUR, found {text[:50]!r}")
     return text.upper()
 
 
@@ -54,7 +54,7 @@ def read_budget(text: str) -> Budget:
     """`20 USD/month`; a ValueError says what is wrong."""
     found = _BUDGET.fullmatch(text)
     if found is None or found[3] not in PERIODS:
-        raise ValueError(f"expected a budget as '20 USD/month' ({', '.join(PERIODS)}), found {text[:50]!r}")
+        raise ValueError(f"expected a budget like '20 USD/month' ({', '.join(PERIODS)}), found {text[:50]!r}")
     micros = read_micros(found[1].replace("_", ""))
     return Budget(micros=micros, currency=read_currency(found[2]), period=cast(Period, found[3]))
 
@@ -88,10 +88,10 @@ def find_period(period: Period, now: float) -> tuple[int, int | None]:
 
 
 def read_duration_s(text: str) -> int:
-    """`90d`, `12h`, `30m`: seconds; a ValueError if it is none."""
+    """`90d`, `12h` or `30m` in seconds. Any other text raises ValueError."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"expected a time as 90d, 12h or 30m, found {text[:50]!r}")
+        raise ValueError(f"expected a time like 90d, 12h or 30m, found {text[:50]!r}")
     return int(found[1]) * _SECONDS[found[2]]
 
 

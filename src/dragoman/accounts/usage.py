@@ -28,7 +28,7 @@ class ReportLine(Struct, frozen=True, kw_only=True):
 
 
 def read_since(text: str, now: float) -> float:
-    """`7d` before now, or a day as 2026-11-01."""
+    """`7d` before now, or a day like 2026-11-01."""
     try:
         return now - read_duration_s(text)
     except ValueError:
@@ -36,7 +36,7 @@ def read_since(text: str, now: float) -> float:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"expected 7d, 12h or a day as 2026-11-01, found {text[:50]!r}") from None
+        raise ValueError(f"expected 7d, 12h or a day like 2026-11-01, found {text[:50]!r}") from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
@@ -111,7 +111,7 @@ def all_rows(ledger: Ledger, since: float, until: float, where: dict[str, str]) 
 
 
 def export(rows: Iterator[LedgerRow], path: Path) -> int:
-    """To a file of the kind that its name says: .csv, .jsonl or .parquet. How many rows there are."""
+    """Writes a .csv, .jsonl or .parquet file, by the end of its name. Returns the number of rows."""
     match path.suffix:
         case ".csv":
             return _export_csv(rows, path)

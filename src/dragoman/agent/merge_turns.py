@@ -188,7 +188,7 @@ class TurnMerger:
             failure = stopped.failure or Failure(kind="unknown", message="the model failed")
             return [*self._close_open_parts(), ReplyFailed(failure=failure)]
         if not self._started:
-            return [ReplyFailed(failure=Failure(kind="timed_out", message="there was no time for an answer"))]
+            return [ReplyFailed(failure=Failure(kind="timed_out", message="no answer within the time limit"))]
         choice = stopped.reply.choices[0] if stopped.reply is not None and stopped.reply.choices else None
         finish = choice.finish if choice is not None else None
         report: list[Event] = []

@@ -23,7 +23,7 @@ from dragoman.notes import ROOT, At, Notes
 RAW = "_raw"  # as the dialects do whose calls bear objects
 CALLED = ("tool_call", "stop", "other")  # ends after which a client runs the calls
 
-CLOSED = "its last brackets were missing"
+CLOSED = "its closing brackets were missing"
 TWICE = "the same object was given twice"
 WRAPPED = "an object inside a string"
 FENCED = "an object inside a code fence"
@@ -200,7 +200,7 @@ def _note(text: CallText, at: At, notes: Notes) -> None:
 def _end_as_malformed(finish: Finish | None, at: At, notes: Notes) -> Finish | None:
     if finish is None or finish.reason not in CALLED:
         return finish
-    notes.altered((at, "finish"), "a call is not whole, so the answer does not end as one that calls")
+    notes.altered((at, "finish"), "a tool call is incomplete, so the answer must not end as a complete one")
     return Finish(reason="malformed")
 
 

@@ -73,7 +73,7 @@ class LegalAnswer:
 
     def _fit_finish(self, finish: Finish | None, called: bool, at: At) -> Finish | None:
         if self._rules.ends_calls and called and (finish is None or finish.reason == "stop"):
-            self._mend((at, "finish"), "an answer with calls does not end so")
+            self._mend((at, "finish"), "an answer with tool calls must not end like this")
             return Finish(reason="tool_call")
         return finish if finish is None else self._clean(finish, (at, "finish"))
 

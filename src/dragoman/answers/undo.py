@@ -272,11 +272,11 @@ class StreamUndo:
         """Notes an answer that breaks its form. One that was cut off, refused, or wants tools first is not judged."""
         choice = self._choices.get(number, _ChoiceUndo())
         if choice.around:
-            self.notes.altered(((ROOT, "choices"), number), "what the model said around its JSON is left out")
+            self.notes.altered(((ROOT, "choices"), number), "the text around the JSON is left out")
         if self.undo.expected is None or choice.called or choice.refused:
             return
         if finish is not None and finish.reason not in ("stop", "other"):
             return
         why = judge("".join(choice.text if choice.answer is None else choice.answer), self.undo.expected)
         if why is not None:
-            self.notes.dropped(((ROOT, "choices"), number), f"the answer is not what was asked for: {why}")
+            self.notes.dropped(((ROOT, "choices"), number), f"the answer is not in the form that was asked for: {why}")

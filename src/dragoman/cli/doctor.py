@@ -58,7 +58,7 @@ def look(args: argparse.Namespace) -> Iterator[Finding]:
     settings = None
     try:
         settings = load(args.config)
-        yield Finding("ok", "configuration", settings.source or "none: what is found here is served")
+        yield Finding("ok", "configuration", settings.source or "none: dragoman serves what it finds on this machine")
     except ConfigError as error:
         yield Finding(
             "wrong", "configuration", str(error), "`dragoman check` shows the line; `dragoman init` writes a new file"

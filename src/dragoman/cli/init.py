@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     args.file.write_text(text, "utf-8")
     print(f"wrote {args.file}")
-    print("  dragoman check     says whether it is good")
+    print("  dragoman check     checks it")
     print("  dragoman serve     runs the gateway with it")
     return 0
 
@@ -42,7 +42,7 @@ def write_config(found: "Settings") -> Iterator[str]:
     from dragoman.upstream.spec import DEMO
 
     kinds = load_rows().kinds
-    yield "# Written by `dragoman init`. Every key: docs/configuration.md. `dragoman check` says whether it is good."
+    yield "# Written by `dragoman init`. Every key: docs/configuration.md. `dragoman check` checks it."
     yield "# Keys stay in the environment: ${NAME} is filled in when the file is read."
     yield ""
     yield f'host = "{found.host}"      # "0.0.0.0" lets other machines in; they need a key (`dragoman keys new`)'

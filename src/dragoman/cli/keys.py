@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     edit.add_argument("--name", help="a name, for lists, the log and reports")
     for action in (new, edit):
         action.add_argument("--team", help="the team whose limits hold too")
-        action.add_argument("--expires", metavar="90d", help="when it ends: 90d, 12h, or a day as 2027-01-31")
+        action.add_argument("--expires", metavar="90d", help="when it ends: 90d, 12h, or a day like 2027-01-31")
         add_limits(action)
     actions.add_parser("list", help="list the keys by id")
     show = actions.add_parser("show", help="show one key: what it may use, and what it has spent")
@@ -50,7 +50,7 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tpm", metavar="200000", help="tokens a minute")
     parser.add_argument("--at-once", metavar="5", help="requests at the same time")
     parser.add_argument("--budget", metavar="'20 USD/month'", help="per hour, day, week, month or total")
-    parser.add_argument("--soft", metavar="80", help="percent of the budget at which a header and the webhook say so")
+    parser.add_argument("--soft", metavar="80", help="percent of the budget at which a header and the webhook warn")
     parser.add_argument("--bodies", choices=("on", "off"), help="keep requests and answers in the ledger, masked")
 
 
@@ -178,7 +178,7 @@ def read_end(text: str) -> float:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"--expires: expected 90d, 12h or a day as 2027-01-31, found {text!r}") from None
+        raise ValueError(f"--expires: expected 90d, 12h or a day like 2027-01-31, found {text!r}") from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 

@@ -158,7 +158,7 @@ def read_error(status: int, data: bytes) -> str:
 
 
 def find_model(url: str, key: str | None) -> str:
-    """The model of a command that was told none, by one rule for all commands: DRAGOMAN_MODEL, else what the gateway
+    """The model for a command without --model. All commands use one rule: DRAGOMAN_MODEL, else what the gateway
     says (its `default_model`, a model of its first real upstream, or the demo model), else what the user says."""
     said = os.environ.get("DRAGOMAN_MODEL")
     if said:
@@ -170,7 +170,7 @@ def find_model(url: str, key: str | None) -> str:
     if found is None and sys.stdin is not None and sys.stdin.isatty():
         found = input("Which model? ").strip() or None
     if found is None:
-        raise GatewayError("say which model: --model NAME (the gateway knows no model of its upstreams)")
+        raise GatewayError("choose a model: --model NAME (the gateway does not know the models of its upstreams)")
     return tell_model(found)
 
 
@@ -185,7 +185,7 @@ def default_without_gateway() -> str:
     settings = settle(ServeOptions(), os.environ)
     found = find_default(settings.routes(), settings.default_model)
     if found is None:
-        raise GatewayError("say which model: --model NAME")
+        raise GatewayError("choose a model: --model NAME")
     return tell_model(found)
 
 

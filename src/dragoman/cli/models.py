@@ -26,7 +26,7 @@ EPILOG = """examples:
   dragoman models --only ollama
   dragoman models --json | jq '.models[] | select(.window > 100000) | .name'
 
-Every upstream is asked for its own list. A dash is what nobody has told."""
+Every upstream is asked for its own list. A dash means: not known."""
 ANSWER_S = 10.0
 
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         for line in write_table(cards):
             print(line)
     for name, why in failures.items():
-        print(paint(f"{name} did not tell its models: {why}", "yellow", sys.stderr), file=sys.stderr)
+        print(paint(f"{name} did not list its models: {why}", "yellow", sys.stderr), file=sys.stderr)
     return 0 if cards else 1
 
 

@@ -23,7 +23,7 @@ HELP = "show what was used and what it cost"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     words = "team, key, door, upstream, model, day, hour; and client, asked, status, tags of single requests"
     parser.add_argument("--by", default="team,model", metavar="team,model", help=words)
-    parser.add_argument("--since", default="7d", metavar="7d", help="7d, 12h or a day as 2026-11-01 (7d)")
+    parser.add_argument("--since", default="7d", metavar="7d", help="7d, 12h or a day like 2026-11-01 (7d)")
     parser.add_argument("--until", metavar="DAY", help="the end (now)")
     parser.add_argument("--where", action="append", default=[], metavar="team=web", help="only these; may be repeated")
     form = parser.add_mutually_exclusive_group()

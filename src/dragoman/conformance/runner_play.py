@@ -62,7 +62,7 @@ _BLIND = re.compile(
 )
 
 
-_LEFT_OUT = re.compile(r'[^"]*only its absence is told')  # of a note
+_LEFT_OUT = re.compile(r'[^"]*a line of text takes its place')  # of a note
 
 
 class Try(Struct, kw_only=True):

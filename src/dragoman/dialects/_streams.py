@@ -15,7 +15,8 @@ from dragoman.model.events import Event, PartEnd, PartStart, ReplyEnd, ReplyFail
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 
-CUT_OFF = ReplyFailed(failure=Failure(kind="cut_off", message="the stream ended before its end"))
+CUT = Failure(kind="cut_off", message="the stream was cut off")
+CUT_OFF = ReplyFailed(failure=CUT)
 
 
 class StreamMarks:

@@ -49,7 +49,7 @@ def inflate(data: bytes, encoding: str, limit: int, ratio: int = 100) -> bytes:
         case "zstd":
             return _unzstd(data, limit, ratio)
         case other:
-            raise UpstreamError(_unsupported(f"content-encoding {other[:20]!r} is not one we read"))
+            raise UpstreamError(_unsupported(f"content-encoding {other[:20]!r} is not supported"))
 
 
 def _unpack(data: bytes, make: Callable[[], Any], wrong: type[Exception], limit: int, ratio: int) -> bytes:
@@ -108,7 +108,7 @@ def load_body(data: bytes, limits: RequestLimits) -> JsonObject:
     check_keys(data)  # with two `model` keys, we might read one and the provider the other
     found = _DESTINATIONS & body.keys()
     if found:
-        raise DecodeError("where a request goes is configured, not asked for", min(found))
+        raise DecodeError("only the configuration decides where a request goes", min(found))
     for key in ("messages", "input", "contents"):
         if type(body.get(key)) is list and len(body[key]) > limits.entries:
             raise DecodeError(f"more than {limits.entries} entries", key)
@@ -136,7 +136,7 @@ def _unsupported(words: str) -> Failure:
 def check_size(request: Request, limits: RequestLimits) -> None:
     """A request in too many pieces is refused: passes look at each of them, and at its neighbours."""
     if request.choices is not None and request.choices > limits.choices:
-        raise DecodeError(f"more answers than {limits.choices} to one request")
+        raise DecodeError(f"more than {limits.choices} answers to one request")
     if request.tools is not None and len(request.tools) > limits.entries:
         raise DecodeError(f"more than {limits.entries} tools")
     if request.stop is not None and len(request.stop) > MOST_STOPS:

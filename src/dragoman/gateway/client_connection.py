@@ -38,10 +38,10 @@ _USUAL = ("host", "content-type", "content-length", "authorization", "user-agent
 _NAMES = {spelt: name for name in _USUAL for spelt in (name.encode(), name.title().encode())}
 _OFFER = frozenset({"connection", "upgrade", "http2-settings"})
 _WORDS = {
-    400: "the request is not HTTP we read",
+    400: "the request is not valid HTTP",
     408: "the request took too long to arrive",
     431: "the request head is too large",
-    500: "an error of the gateway's own",
+    500: "an internal error of the gateway",
     501: "the body comes in a transfer coding other than chunked",
     503: "there are too many connections",
     505: "this version of HTTP is not served here",

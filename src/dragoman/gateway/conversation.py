@@ -365,7 +365,7 @@ async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
     """The body of an unstreamed answer, in the client's dialect."""
     reply, client_request = answer.reply, scope.client_request
     if reply is None or client_request is None:
-        raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream said nothing"))
+        raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream sent an empty answer"))
     if answer.as_is:
         body = answer.raw
     else:

@@ -41,7 +41,7 @@ def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Excepti
 
 
 def classify(error: Exception) -> Failure:
-    """Whose fault it is: a body we cannot read at a door is the client's."""
+    """Decides whose fault an error is. A body that we cannot read is the client's fault."""
     match error:
         case UpstreamError():
             return error.failure
@@ -53,7 +53,7 @@ def classify(error: Exception) -> Failure:
         case RecursionError():
             return Failure(kind="invalid_request", status=400, message="nested too deeply")
         case _:
-            return Failure(kind="server_error", status=500, code="internal", message="an error of the gateway's own")
+            return Failure(kind="server_error", status=500, code="internal", message="an internal error of the gateway")
 
 
 def fail(dialect: Dialect, failure: Failure) -> HttpResponse:

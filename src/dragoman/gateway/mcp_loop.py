@@ -1,4 +1,4 @@
-"""Conversations with MCP tools: the gateway runs the loop, the client hears one answer in its own dialect.
+"""Conversations with MCP tools: the gateway runs the loop, and the client gets one answer in its own dialect.
 
 A loop is an Answer like an upstream's, so that everything an answer has (commit point, pings, drain, X-ray, stored
 responses, notes) holds for it too.
@@ -65,7 +65,7 @@ class LoopOptions(Struct, kw_only=True):
 
 
 def read_loop_options(scope: Scope) -> LoopOptions | None:
-    """`x-dragoman-mcp: one, two` or `*`; an empty one is a no to the configured default."""
+    """`x-dragoman-mcp: one, two` or `*`; an empty header switches off the configured default."""
     headers, settings = scope.http.headers, scope.now.settings.mcp
     said = headers.get(HEADER)
     names = settings.default if said is None else tuple(word.strip() for word in said.split(",") if word.strip())
@@ -265,7 +265,7 @@ class LoopAnswer:
         self._gone = False
 
     async def begin(self) -> None:
-        """Up to the first thing said or done: what fails before that is an ordinary error (commit point)."""
+        """Runs until the first text or call. A failure before that is an ordinary error (commit point)."""
         while not self._over:
             events = await self._step()
             self._waiting.extend(events)
@@ -276,7 +276,7 @@ class LoopAnswer:
             raise UpstreamError(failed)
         target = self._model.first_target
         if target is None:
-            raise UpstreamError(Failure(kind="timed_out", status=504, message="there was no time for an answer"))
+            raise UpstreamError(Failure(kind="timed_out", status=504, message="no answer within the time limit"))
         self.target = target
         self._take_notes(self._model.turn_notes())  # in time for the headers
 

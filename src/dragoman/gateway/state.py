@@ -236,7 +236,7 @@ class Gateway:
         return open_queue(upstream, self.limits if limited else self._own_limits)
 
     def find_books(self, holder: Holder | None) -> Bookkeeper | None:
-        """Where the requests of a key are written down; None if they are not."""
+        """The bookkeeper for the requests of a key; None if they are not recorded."""
         settings = self.now.settings
         wanted = settings.teams.ledger.on
         if wanted is None:

@@ -35,8 +35,8 @@ JOIN_AT = 200  # events
 AFTER_END_S = 1.0
 MAX_NOTES_HEADER = 3500
 SHUTTING_DOWN = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
-TOO_LONG = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took longer than it may")
-OWN_ERROR = Failure(kind="server_error", status=500, code="internal", message="an error of the gateway's own")
+TOO_LONG = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took too long")
+OWN_ERROR = Failure(kind="server_error", status=500, code="internal", message="an internal error of the gateway")
 
 
 class StreamWriter:
@@ -185,7 +185,7 @@ class StreamWriter:
         except Exception as error:  # after the first byte an error can only be an event of the stream
             log.warning(own_error("encode_failed", scope.http.id, error))
             self._ended = True
-            scope.failure = Failure(kind="server_error", message="the answer cannot be said in this dialect")
+            scope.failure = Failure(kind="server_error", message="the answer cannot be written in this dialect")
             fresh = scope.dialect.stream_encoder(Notes(), None)  # a new one: the old one may be in any state
             out = fresh.feed([ReplyFailed(failure=scope.failure)])
         return out

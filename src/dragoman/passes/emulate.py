@@ -90,7 +90,7 @@ def _refuse(feature: Feature, profile: Profile, field: str, notes: Notes) -> Non
 
 def _leave_out(request: Request, field: str, feature: Feature, profile: Profile, notes: Notes) -> Request:
     _refuse(feature, profile, field, notes)
-    notes.dropped((ROOT, field), f"{profile.kind or profile.dialect} cannot be told")
+    notes.dropped((ROOT, field), f"{profile.kind or profile.dialect} has no setting for it")
     return replace(request, **{field: None})
 
 
@@ -179,7 +179,7 @@ def _say_json(request: Request, output: OutputFormat, profile: Profile, notes: N
     """ "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'"."""
     if output.type != "json" or not profile.json_word or _says_json(request):
         return request
-    notes.invented((ROOT, "messages"), "the word JSON, which must be said to be answered in it")
+    notes.invented((ROOT, "messages"), "a line with the word JSON, which the target demands for JSON answers")
     return _instruct(request, _ask_for_json(output))
 
 
@@ -224,14 +224,14 @@ def _emulate_choice(request: Request, choice: ToolChoice, profile: Profile, note
     drop = profile.policy_of("tool_choice") == "drop"
     if drop or (choice.mode == "auto" and choice.names is None):
         if choice.mode != "auto":
-            notes.dropped(at, f"{profile.kind or profile.dialect} cannot be told which tool to call")
+            notes.dropped(at, f"{profile.kind or profile.dialect} has no tool choice")
         return replace(request, tool_choice=None)
     if choice.mode == "none":
-        notes.altered(at, "said by leaving out the tools")
+        notes.altered(at, "said by sending no tools")
         return replace(request, tool_choice=None, tools=None)
     if choice.mode == "required":
         return replace(ask_for_call(request, choice, profile, notes), tool_choice=None)
-    notes.altered(at, "said by leaving out the other tools")
+    notes.altered(at, "said by sending no other tools")
     tools = tuple(t for t in request.tools or () if getattr(t, "name", None) in (choice.names or ()))
     return replace(request, tool_choice=None, tools=tools or None)
 
@@ -249,9 +249,9 @@ def _emulate_names(request: Request, choice: ToolChoice, profile: Profile, notes
         return request
     _refuse("named_choice", profile, "tool_choice", notes)
     if profile.policy_of("named_choice") == "drop":
-        notes.dropped(((ROOT, "tool_choice"), "names"), f"{profile.kind or profile.dialect} cannot be told which tool")
+        notes.dropped(((ROOT, "tool_choice"), "names"), f"{profile.kind or profile.dialect} cannot force one tool")
         return replace(request, tool_choice=replace(choice, names=None))
-    notes.altered(((ROOT, "tool_choice"), "names"), "said by leaving out the other tools")
+    notes.altered(((ROOT, "tool_choice"), "names"), "said by sending no other tools")
     tools = tuple(t for t in request.tools or () if getattr(t, "name", None) in choice.names)
     return replace(request, tool_choice=replace(choice, names=None), tools=tools or request.tools)
 
@@ -264,7 +264,7 @@ def _emulate_choices(
     if profile.policy_of("choices") != "emulate":
         return _leave_out(request, "choices", "choices", profile, notes), undo
     copies = min(choices, MOST_COPIES)
-    words = f"asked {copies} times, not {choices}: that is the most" if copies < choices else f"asked {copies} times"
+    words = f"asked {copies} times, not {choices}: that is the limit" if copies < choices else f"asked {copies} times"
     notes.altered((ROOT, "choices"), words)
     return replace(request, choices=None), replace(undo, copies=copies)
 
@@ -286,7 +286,7 @@ def _emulate_stop(
         return replace(request, stop=None), undo
     if profile.policy_of("stop") != "emulate":
         return _leave_out(request, "stop", "stop", profile, notes), undo
-    notes.altered((ROOT, "stop"), "cut on our side: what comes after is generated, and paid for")
+    notes.altered((ROOT, "stop"), "dragoman cuts the answer there: the rest is still generated and paid for")
     return replace(request, stop=None), replace(undo, stops=sequences)
 
 

@@ -120,7 +120,7 @@ def _fit_output(request: Request, profile: Profile, notes: Notes) -> Request:
     own model can give."""
     most, limit = profile.most_output, request.max_output
     if most is not None and limit is not None and limit > most:
-        notes.altered((ROOT, "max_output"), f"the model gives at most {most} tokens")
+        notes.altered((ROOT, "max_output"), f"the model writes at most {most} tokens")
         return replace(request, max_output=most)
     needed = profile.needs_output
     if limit is None and most is not None and needed is not None and needed > most:
@@ -195,7 +195,7 @@ def _mark(request: Request, marks: dict[tuple[int, int], Cache | None]) -> Reque
 def _limit(request: Request, most: int, notes: Notes) -> Request:
     """The last `most` marks stay: they cover the longest prefixes. The automatic one counts too."""
     if most == 0 and request.cache is not None:
-        notes.dropped((ROOT, "cache"), "the target cannot be told what to cache")
+        notes.dropped((ROOT, "cache"), "the target has no cache marks")
         request = replace(request, cache=None)
     places = _marks(request)
     over = len(places) + (request.cache is not None) - most

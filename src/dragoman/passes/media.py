@@ -112,7 +112,7 @@ def _fit_parts(
             fitted = part if inner is part.parts else replace(part, parts=inner)
         elif isinstance(part, Opaque) and part.dialect != profile.dialect:
             if is_told_apart(part.body):
-                notes.altered((at, j), "tools that come in the middle are told with the others")
+                notes.altered((at, j), "tools in the middle of a conversation are listed with the others")
             else:
                 notes.dropped((at, j), f"only {part.dialect} has {part.body.get('type', 'this part')}")
             fitted = None
@@ -187,7 +187,7 @@ def _fit(part: Media, profile: Profile, at: At, notes: Notes) -> Media | Text | 
             notes.dropped(at, why)
             return None
         case "emulate":
-            notes.altered(at, f"{why}: only its absence is told")
+            notes.altered(at, f"{why}: a line of text takes its place")
             return Text(text=f"[{word} left out: {_tell(part)}]")
 
 

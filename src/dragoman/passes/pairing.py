@@ -144,9 +144,9 @@ class _Repair:
             kept = _as_text(part) if self.mend or self._is_second(part) else ()
             if kept:
                 self.text[i, j] = kept
-                self.notes.altered(self._at(i, j), f"answers no call ({part.call_id}): kept as text")
+                self.notes.altered(self._at(i, j), f"it answers no tool call ({part.call_id}): kept as text")
             else:
-                self.notes.repaired(self._at(i, j), f"answers no call ({part.call_id})")
+                self.notes.repaired(self._at(i, j), f"it answers no tool call ({part.call_id})")
 
     def _is_second(self, result: ToolResult) -> bool:
         """Whether it says something else about a call that has its result already: an update, not a mistake."""

@@ -35,10 +35,10 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
         for field, value in NEUTRAL.items():
             if getattr(request, field) == value:
                 changes[field] = None
-                notes.repaired((ROOT, field), "says nothing, and may be refused")
+                notes.repaired((ROOT, field), "has no effect, and may be refused")
     if request.top_k is not None and request.top_k <= 0 and not profile.native:
         changes["top_k"] = None
-        notes.repaired((ROOT, "top_k"), "0 and below is no limit, and refused by many")
+        notes.repaired((ROOT, "top_k"), "a limit of 0 or less is no limit, and many servers refuse it")
     for field in profile.rejects:
         value = getattr(request, field)
         if value is not None and field not in changes:
@@ -103,10 +103,10 @@ def _fit_stop(stop: tuple[str, ...], profile: Profile, notes: Notes) -> tuple[st
     if not profile.blank_stops:
         kept = tuple(sequence for sequence in kept if sequence.strip())
         if len(kept) < len(stop):
-            notes.altered((ROOT, "stop"), "a stop sequence of white space is not taken: cut on our side")
+            notes.altered((ROOT, "stop"), "a stop sequence of white space is refused: dragoman cuts the answer there")
     if profile.stops is not None and len(kept) > profile.stops:
         kept = kept[: profile.stops]
-        notes.altered((ROOT, "stop"), f"{profile.kind} takes {profile.stops}: the rest is cut on our side")
+        notes.altered((ROOT, "stop"), f"{profile.kind} takes {profile.stops}: dragoman cuts the answer at the others")
     return kept or (None if stop else stop)
 
 
@@ -164,7 +164,7 @@ def _fit_betas(kept: dict[str, Any], taken: tuple[str, ...], at: At, notes: Note
 def _fit_tools(request: Request, tools: tuple[AnyTool, ...], profile: Profile, notes: Notes) -> Request:
     taken = profile.takes_tool_extras
     if not tools and not (profile.empty_tools and profile.native):
-        notes.repaired((ROOT, "tools"), "an empty list says nothing, and may be refused")
+        notes.repaired((ROOT, "tools"), "an empty list has no effect, and may be refused")
         return replace(request, tools=None)
     if taken is None:
         return request

@@ -82,7 +82,7 @@ def _tell(request: Request, gone: dict[PicturePlace, str], notes: Notes) -> Requ
     messages = list(request.messages)
     for (i, j, k), why in gone.items():
         at: At = ((((ROOT, "messages"), i), "parts"), j)
-        notes.altered(at if k is None else ((at, "parts"), k), f"{why}: only its absence is told")
+        notes.altered(at if k is None else ((at, "parts"), k), f"{why}: a line of text takes its place")
         said = Text(text=f"[image left out: {why}]")
         part: Part = messages[i].parts[j]
         if isinstance(part, ToolResult) and k is not None:

@@ -201,7 +201,7 @@ def sign_calls(request: Request, profile: Profile, notes: Notes) -> Request:
                 if signed:
                     changed[i] = replace(message, parts=(*message.parts[:j], *signed, *message.parts[j + 1 :]))
                     at: At = (((((ROOT, "messages"), i), "parts"), j), "seal")
-                    notes.invented(at, "the word for a call without a signature")
+                    notes.invented(at, "the documented placeholder for a call without a signature")
                 break
     if not changed:
         return request

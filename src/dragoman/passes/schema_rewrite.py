@@ -399,7 +399,7 @@ class Rewriter:
             return
         words = [value for value in unique if isinstance(value, str) and value]
         if len(words) < len(unique) or made.get("type") not in (None, "string"):
-            self._lose((*path, "enum"), "values the target cannot list: told in words", gone=False)
+            self._lose((*path, "enum"), "values that the target cannot list: put into the description", gone=False)
             told.append(f"one of: {', '.join(dump_text(v) for v in unique)}")
             made["enum"] = words if words and made.get("type") in (None, "string") and "" in unique else None
         if not made["enum"]:
@@ -485,7 +485,7 @@ class Rewriter:
             self._lose(here, f"the target's schemas have no {key}", gone=True)
             return
         told.append(f"{key}: {text}")
-        self._lose(here, f"the target's schemas have no {key}: told in words", gone=False)
+        self._lose(here, f"the target's schemas have no {key}: put into the description", gone=False)
 
     def _lose(self, path: SchemaPath, why: str, *, gone: bool) -> None:
         self.lost.append((path, why, gone))

@@ -181,9 +181,9 @@ def _adapt_output(output: OutputFormat, profile: Profile, notes: Notes, aliases:
 def _note_lost(adapted: Adapted, before: JsonObject | None, at: At, notes: Notes) -> None:
     if not adapted.lost and adapted.schema is not None and adapted.schema != before:
         if before is None:
-            notes.invented(at, "a tool without parameters, as the target says it")
+            notes.invented(at, "a tool without parameters, as the target writes it")
         else:
-            notes.altered(at, "said as the target's schemas say it")
+            notes.altered(at, "written in the target's schema language")
         return
     for path, why, gone in adapted.lost:
         place = at

@@ -61,12 +61,12 @@ def _tell_parts(parts: tuple[Part, ...], at: At, dialect: str, notes: Notes) -> 
 def _tell(part: Opaque, at: At, notes: Notes) -> Part:
     content = _tell_content(part)
     if content is not None:
-        notes.altered(at, f"only {part.dialect} has a block for it: told as text")
+        notes.altered(at, f"only {part.dialect} has a block for it: sent as text")
         return Text(text=content)
     told = tell_part(part)
     if told is None:
         return part
-    words = f"only {part.dialect} reads what its own tools did: told as text"
+    words = f"only {part.dialect} reads the results of its own tools: sent as text"
     if len(told) > LONGEST:
         told = f"{told[:LONGEST]}… [{len(told) - LONGEST} more characters left out]"
         words += ", the first of it"

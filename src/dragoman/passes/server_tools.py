@@ -88,14 +88,14 @@ def _tell(tool: ServerTool, i: int, request: Request, profile: Profile, notes: N
     at: At = ((ROOT, "tools"), i)
     function = read_client_tool(tool)
     if function is not None:
-        notes.altered(at, f"{tool.dialect}'s own tool, told as a function")
+        notes.altered(at, f"{tool.dialect}'s own tool, sent as a function")
         return function
     search = read_search(tool)
     if search is not None and _may_search(request, profile):
         notes.altered(at, f"the web search of {profile.kind or profile.dialect} in its place")
         return write_search(search, profile.dialect, (at, "body"), notes)
     if is_told_apart(tool.body):
-        notes.altered(at, "a group of tools: each is told by itself, with the group in its name")
+        notes.altered(at, "a group of tools: each one is sent alone, with the group in its name")
         return None
     what = name_server_tool(tool.body)
     maker = tool.dialect if tool.dialect != profile.dialect else str(what).partition(":")[0]
@@ -212,7 +212,7 @@ def write_search(search: Search, dialect: str, at: At, notes: Notes) -> ServerTo
 
 def _written(dialect: str, body: JsonObject, lost: list[str], at: At, notes: Notes) -> ServerTool:
     if lost:
-        notes.dropped(at, f"the web search of {dialect} is not told: {', '.join(lost)}")
+        notes.dropped(at, f"the web search of {dialect} has no settings for: {', '.join(lost)}")
     return ServerTool(dialect=dialect, body=body)
 
 

@@ -78,12 +78,12 @@ def _fit_setting(request: Request, profile: Profile, notes: Notes) -> Request:
     if thinking is None or setting is None:
         return request
     if thinking.says == "nothing":
-        notes.dropped(AT, f"{profile.kind or profile.dialect} cannot be told how much to think")
+        notes.dropped(AT, f"{profile.kind or profile.dialect} has no setting for how much to think")
         return replace(request, reasoning=None)
     if profile.show_needs_mode and _says_only_show(setting):
         setting = replace(setting, mode="auto")  # Anthropic's `display` stands inside a switch that is on
         request = replace(request, reasoning=setting)
-        notes.invented((AT, "mode"), "to see it think it must think")
+        notes.invented((AT, "mode"), "thinking is on, because only then it can be shown")
     if profile.open_budget and _is_left_open(setting):
         return request  # Gemini has a word for that, -1
     if setting.budget is not None and setting.budget < 0 and setting.mode != "off" and not profile.open_budget:
@@ -95,7 +95,7 @@ def _fit_setting(request: Request, profile: Profile, notes: Notes) -> Request:
         notes.altered((AT, "mode"), "it thinks unless told not to")
         return replace(request, reasoning=None)
     if profile.show_needs_mode and fitted.mode == "off" and fitted.show is not None:
-        notes.dropped((AT, "show"), "there is nothing to show while it does not think")
+        notes.dropped((AT, "show"), "nothing to show, because the model does not think")
         fitted = replace(fitted, show=None)
     if fitted != setting:
         request = replace(request, reasoning=fitted)
@@ -133,7 +133,7 @@ def _fit_off(setting: ReasoningSetting, thinking: Thinking, notes: Notes) -> Rea
     if thinking.off:
         known = thinking.efforts if thinking.efforts_off is None else thinking.efforts_off
         return _fit_word(setting, replace(thinking, efforts=known), notes)
-    notes.altered((AT, "mode"), "thinking cannot be switched off: as little as there is")
+    notes.altered((AT, "mode"), "thinking cannot be switched off: the lowest level is used")
     if thinking.says == "budget":
         return replace(setting, mode="on", budget=thinking.least, effort=None)
     lowest = next((effort for effort in EFFORTS if effort in thinking.efforts), None)
@@ -257,7 +257,7 @@ def _fit_limit(request: Request, setting: ReasoningSetting, profile: Profile, no
     if wanted is not None and budget >= wanted:
         room = ROOM if limit is None or limit >= wanted else limit
         budget = max(wanted - room, (wanted + 1) // 2 if room >= wanted else 0)
-        notes.altered((AT, "budget"), f"the model gives at most {wanted} tokens, thinking included: {budget}")
+        notes.altered((AT, "budget"), f"the model writes at most {wanted} tokens, with thinking: {budget}")
         request = replace(request, reasoning=replace(setting, budget=budget))
     if wanted == request.max_output:
         return request
@@ -299,14 +299,14 @@ def ask_for_call(request: Request, choice: ToolChoice, profile: Profile, notes: 
     policy = profile.policy_of("forced_choice")
     at: At = (ROOT, "tool_choice")
     if policy == "refuse":
-        raise notes.refuse(at, "the target refuses to be forced")
+        raise notes.refuse(at, "the target refuses forced calls")
     names = choice.names
     tools = request.tools
     if names is not None and tools is not None:
         tools = tuple(tool for tool in tools if getattr(tool, "name", None) in names)
     soft: Literal["auto"] = "auto"
     request = replace(request, tool_choice=ToolChoice(mode=soft, extras=choice.extras), tools=tools)
-    notes.altered(at, "the target refuses to be forced: may choose" if policy == "drop" else "asked for in words")
+    notes.altered(at, "forced calls are refused: the model may choose" if policy == "drop" else "asked for in words")
     if policy == "drop" or not request.messages or request.messages[-1].role != "user":
         return request
     what = f"the tool {names[0]}" if names and len(names) == 1 else "one of the tools"

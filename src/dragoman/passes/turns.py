@@ -71,7 +71,7 @@ def _join_run(run: Sequence[Message], place: int, notes: Notes) -> Message:
             joined = extras.setdefault(dialect, {})
             for key in _find_clashes(joined, keys):
                 at = ((((ROOT, "messages"), tellers[dialect, key]), "extras"), dialect)
-                notes.dropped((at, key), "joined with a turn that says another")
+                notes.dropped((at, key), f"joined with a turn that has another {key}")
             joined.update(keys)
             tellers.update({(dialect, key): i for key in keys})
     return replace(run[0], parts=tuple(chain.from_iterable(message.parts for message in run)), extras=extras)
@@ -134,7 +134,7 @@ def say_developer_as_system(request: Request, profile: Profile, notes: Notes) ->
         return request
     messages = list(request.messages)
     for i in found:
-        notes.altered((((ROOT, "messages"), i), "role"), "the target does not tell developer from system")
+        notes.altered((((ROOT, "messages"), i), "role"), "the target does not distinguish developer and system")
         messages[i] = replace(messages[i], role="system")
     return replace(request, messages=tuple(messages))
 
@@ -307,7 +307,7 @@ def begin_with_user(request: Request, profile: Profile, notes: Notes) -> Request
     rest = request.messages[lead:]
     if (rest and rest[0].role == "user") or profile.is_continued(request.extras):
         return request
-    notes.invented((ROOT, "messages"), "a user's turn at the beginning")
+    notes.invented((ROOT, "messages"), "a user turn added at the beginning")
     first = Message(role="user", parts=(Text(text=OPENING if rest else NO_CONTENT),))
     return replace(request, messages=(*request.messages[:lead], first, *rest))
 
@@ -330,7 +330,7 @@ def end_with_user(request: Request, profile: Profile, notes: Notes) -> Request:
             notes.dropped(at, "the target refuses a prefilled answer")
             return end_with_user(replace(request, messages=request.messages[:-1]), profile, notes)
         case "emulate":
-            notes.invented((ROOT, "messages"), "a user's turn at the end: the target refuses a prefilled answer")
+            notes.invented((ROOT, "messages"), "a user turn added at the end: the target refuses a prefilled answer")
             turn = Message(role="user", parts=(Text(text=GO_ON),))
             return replace(request, messages=(*request.messages, turn))
 
@@ -344,7 +344,7 @@ def answer_results(request: Request, profile: Profile, notes: Notes) -> Request:
         if not _speaks_after_results(request.messages, i):
             messages.append(message)
             continue
-        notes.invented(((ROOT, "messages"), i), "a turn of the assistant between tool results and the user")
+        notes.invented(((ROOT, "messages"), i), "a turn of the assistant added between tool results and the user")
         results = tuple(part for part in message.parts if isinstance(part, ToolResult))
         others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
         seen = Message(role="assistant", parts=(Text(text=SEEN),))

@@ -87,7 +87,7 @@ class PostgresResponseStore:
         return self._run(work)
 
     def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
-        """Those whose id begins so, the youngest first."""
+        """Responses whose id begins so, the newest first."""
 
         async def work(connection: PgConnection) -> "list[bytes]":
             rows = await connection.fetch(_LIST, owner, prefix, prefix + "\x7f", most)

@@ -450,7 +450,7 @@ def queue_full(name: str, most: int, wait_s: float) -> Failure:
 
 def queue_timeout(name: str, waited_s: float, wait_s: float) -> Failure:
     """A limit by the minute is the client's to keep (429); too many requests at once are ours (503). (F31)"""
-    words = f"waited {waited_s:.1f} s for a place at {name}, in vain"
+    words = f"waited {waited_s:.1f} s for a free place at {name}"
     if wait_s > 0:
         return Failure(
             kind="rate_limited", status=429, code="queue_timeout", message=words, retry_after_s=max(1.0, wait_s)

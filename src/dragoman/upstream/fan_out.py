@@ -45,7 +45,7 @@ async def _whole(ask: "asyncio.Task[UpstreamAnswer]") -> Reply:
     answer = await ask
     answer.close()
     if answer.reply is None:
-        raise UpstreamError(malformed("the upstream said nothing"))
+        raise UpstreamError(malformed("the upstream sent an empty answer"))
     return answer.reply
 
 
@@ -144,7 +144,7 @@ class FanOutAnswer:
         answer.close()
         _add_notes(self.notes, answer.notes, number)
         if number not in self._ends:
-            return self._fail(Failure(kind="cut_off", message="one of the answers ended before its end"))
+            return self._fail(Failure(kind="cut_off", message="one of the answers was cut off"))
         if len(self._ends) < len(self._asking) or self._over:
             return []
         self._over = True

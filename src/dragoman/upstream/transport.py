@@ -99,7 +99,7 @@ class Opened:
             case NotHttp():
                 return malformed("the upstream's answer is not what its encoding says")
             case _:
-                words = "the upstream's answer ended before its end"
+                words = "the upstream's answer was cut off"
                 return Failure(kind="cut_off", status=502, code="upstream_truncated", message=words)
 
 
@@ -213,15 +213,15 @@ def unreached(error: OSError) -> Failure:
         case ssl.SSLError() if _refuses_protocol(error):
             return http2_only()
         case ssl.SSLError():
-            words = "the upstream's TLS is not to be trusted"
+            words = "the upstream's TLS certificate is not trusted"
             return Failure(kind="server_error", status=502, code="upstream_tls", message=words)
         case TimeoutError():
-            words = "the upstream took no connection in time"
+            words = "the upstream did not accept the connection in time"
             return Failure(kind="timed_out", status=504, code="upstream_connect", message=words)
         case socket.gaierror():
             words = "the upstream's name cannot be resolved"
         case _:
-            words = "the upstream takes no connection"
+            words = "the upstream accepts no connection"
     return Failure(kind="overloaded", status=503, code="upstream_unreachable", message=words)
 
 
@@ -231,11 +231,11 @@ def failure_of(error: Exception) -> Failure:
         case TimeoutError():
             return too_late()
         case ValueError():
-            return Failure(kind="server_error", status=502, code="upstream_url", message="the upstream's URL is no URL")
+            return Failure(kind="server_error", status=502, code="upstream_url", message="the upstream's URL is wrong")
         case Http2Only():
             return http2_only()
         case _:
-            return malformed("the upstream's answer is not HTTP we read")
+            return malformed("the upstream's answer is not valid HTTP")
 
 
 def hung_up(after_s: float) -> Failure:

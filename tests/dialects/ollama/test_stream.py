@@ -179,9 +179,9 @@ def test_progress_of_a_picture_is_an_aside() -> None:
     [
         ([b'{"error":"boom"}\n'], Failure(kind="unknown", message="boom")),
         ([line(content="a"), b'{"error":"boom"}'], Failure(kind="unknown", message="boom")),
-        ([line(content="a")], Failure(kind="cut_off", message="the stream ended before its end")),
-        ([], Failure(kind="cut_off", message="the stream ended before its end")),
-        ([line(tool_calls=[call("f")])], Failure(kind="cut_off", message="the stream ended before its end")),
+        ([line(content="a")], Failure(kind="cut_off", message="the stream was cut off")),
+        ([], Failure(kind="cut_off", message="the stream was cut off")),
+        ([line(tool_calls=[call("f")])], Failure(kind="cut_off", message="the stream was cut off")),
     ],
 )
 def test_a_stream_without_its_end_has_failed(lines: list[bytes], failure: Failure) -> None:
@@ -305,7 +305,7 @@ def test_a_failure_anywhere_is_the_last_line(after: int) -> None:
 def test_a_stream_without_its_end_is_never_a_success() -> None:
     encoder = DIALECT.stream_encoder(Notes())
     encoder.feed(list(unfold(says(Text(text="a"))))[:-1])
-    assert check_stream(encoder.close()) == [{"error": "the stream ended before its end"}]
+    assert check_stream(encoder.close()) == [{"error": "the stream was cut off"}]
     assert encoder.close() == b""
 
 

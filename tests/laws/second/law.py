@@ -53,7 +53,7 @@ def is_named(fact: Fact, here: Facts, notes: list[Note]) -> bool:
     twice = [other for other in here.known if fact.kind == "thought" and other[:3] == fact[:3]]
     places = [pointer(one.place) for one in (fact, *twice)]
     if fact.place[0] == "tools":
-        places += ["/tool_choice", "/toolConfig/functionCallingConfig/mode"]  # "none" is said by leaving out the tools
+        places += ["/tool_choice", "/toolConfig/functionCallingConfig/mode"]  # "none" is said by sending no tools
     if fact.kind == "moved":
         return any(where == note.where or where.startswith(f"{note.where}/") for note in notes for where in places)
     return any(_names(note, where, fact.kind) for note in notes for where in places)

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE, is_late, late_side, note_unsaid, take_seal, write_seal
-from dragoman.dialects._streams import StreamMarks
+from dragoman.dialects._streams import CUT, StreamMarks
 from dragoman.dialects.anthropic.failure import decode_failure, encode_error
 from dragoman.dialects.anthropic.parts import (
     LATE,
@@ -33,7 +33,6 @@ from dragoman.dialects.anthropic.reply import (
 )
 from dragoman.dialects.anthropic.words import NAME
 from dragoman.errors import DecodeError
-from dragoman.failure import Failure
 from dragoman.fields import (
     OMIT,
     add_extras,
@@ -65,8 +64,6 @@ from dragoman.model.reply import Finish, Usage
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
-
-CUT = Failure(kind="cut_off", message="the stream ended before its end")
 
 # ---------------------------------------------------------------- decode
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.dialects._streams import StreamMarks
+from dragoman.dialects._streams import CUT, StreamMarks
 from dragoman.dialects.gemini.array import ArrayDecoder
 from dragoman.dialects.gemini.calls import Fresh
 from dragoman.dialects.gemini.failure import decode_failure
@@ -29,7 +29,6 @@ from dragoman.dialects.gemini.reply import (
 from dragoman.dialects.gemini.spelling import to_camel
 from dragoman.dialects.gemini.words import NAME
 from dragoman.errors import DecodeError
-from dragoman.failure import Failure
 from dragoman.fields import leftovers, look_list
 from dragoman.framing.delta_template import DeltaTemplate
 from dragoman.framing.sse import SseDecoder, read_frame
@@ -41,7 +40,6 @@ from dragoman.model.reply import Finish
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
 
-CUT = Failure(kind="cut_off", message="the stream ended before its end")
 MAX_FRAME_BYTES = 64 * 1024 * 1024  # a picture comes in one frame
 MAX_CHOICES = 64
 SPACE = b" \t\r\n\xef\xbb\xbf"

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from dragoman.dialects._streams import StreamMarks
+from dragoman.dialects._streams import CUT, StreamMarks
 from dragoman.dialects.jsonrpc.calls import Id
 from dragoman.dialects.jsonrpc.failure import decode_failure, encode_error_object
 from dragoman.dialects.jsonrpc.parts import decode_call, decode_image, encode_call, encode_image
@@ -40,8 +40,6 @@ from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
-
-CUT = Failure(kind="cut_off", message="the stream ended before its end")
 
 # ---------------------------------------------------------------- decode
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE, write_seal
 from dragoman.dialects._settings import note_missing_tier
-from dragoman.dialects._streams import StreamMarks
+from dragoman.dialects._streams import CUT, StreamMarks
 from dragoman.dialects.ollama.failure import decode_failure, encode_error
 from dragoman.dialects.ollama.parts import (
     RANKS,
@@ -40,7 +40,6 @@ from dragoman.dialects.ollama.reply import (
     take_usage,
 )
 from dragoman.dialects.ollama.words import FORM, NAME, says_generate
-from dragoman.failure import Failure
 from dragoman.fields import add_extras, take_text_or_none
 from dragoman.framing.ndjson import NdjsonDecoder
 from dragoman.jsontypes import JsonObject, dump_json, load_object
@@ -61,8 +60,6 @@ from dragoman.model.messages import Extras, Part, Reasoning, Refusal, Seal, Text
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.wire import WireReply
-
-CUT = Failure(kind="cut_off", message="the stream ended before its end")
 
 # ---------------------------------------------------------------- decode
 

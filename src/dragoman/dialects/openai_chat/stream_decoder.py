@@ -9,7 +9,7 @@ to the end, because their fragments may interleave.
 from itertools import count
 from typing import Any
 
-from dragoman.dialects._streams import StreamMarks
+from dragoman.dialects._streams import CUT, StreamMarks
 from dragoman.dialects.openai_chat.calls import CallIds, ids_of_reply
 from dragoman.dialects.openai_chat.failure import decode_failure
 from dragoman.dialects.openai_chat.reply import file_message, take_created, take_finish, take_tier
@@ -27,8 +27,6 @@ from dragoman.model.messages import Extras
 from dragoman.model.reply import Finish, Usage
 from dragoman.notes import Notes
 from dragoman.wire import WireReply
-
-CUT = Failure(kind="cut_off", message="the stream ended before its end")
 
 MOST_CHOICES = 128  # OpenAI's limit for `n`
 # Keys of a chunk that are about the whole reply. `obfuscation` and `p` are padding.

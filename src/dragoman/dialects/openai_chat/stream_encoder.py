@@ -14,6 +14,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from dragoman.dialects._seals import SIDE, note_unsaid
+from dragoman.dialects._streams import CUT
 from dragoman.dialects._tools import opaque_word
 from dragoman.dialects.openai_chat.annotations import encode_annotation, encode_logprobs
 from dragoman.dialects.openai_chat.assistant import encode_spoken
@@ -25,7 +26,6 @@ from dragoman.dialects.openai_chat.reply import asks_legacy, encode_created, enc
 from dragoman.dialects.openai_chat.stream_fast import ChoiceState, Growing
 from dragoman.dialects.openai_chat.usage import encode_usage, write_tier
 from dragoman.dialects.openai_chat.words import CALL_SEAL, NAME
-from dragoman.failure import Failure
 from dragoman.fields import OMIT, add_extras, spelled
 from dragoman.jsontypes import JsonObject, dump_json
 from dragoman.model.events import (
@@ -57,7 +57,6 @@ from dragoman.model.reply import Choice, Finish
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 
-CUT = Failure(kind="cut_off", message="the stream ended before its end")
 _TAIL = b'},"logprobs":null,"finish_reason":null}]}\n\n'
 
 

@@ -12,6 +12,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from dragoman.dialects._streams import CUT
 from dragoman.dialects.openai_responses.failure import code_of
 from dragoman.dialects.openai_responses.items import (
     REASONING_TEXTS,
@@ -62,7 +63,6 @@ from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 
 CALL_EVENTS = {"function_call": "function_call_arguments", "custom_tool_call": "custom_tool_call_input"}
-CUT = Failure(kind="cut_off", message="the stream ended before its end")
 NOWHERE: At = ()
 PARTS: At = (((ROOT, "choices"), 0), "parts")
 

@@ -98,15 +98,15 @@ class Access:
         if not self.any_host and name not in self.hosts:
             name = name.rpartition(":")[0] if not name.endswith("]") else name
             if name not in self.hosts:
-                return 421, "this host name is not one of this gateway's"
+                return 421, "this gateway does not answer to this host name"
         return None
 
     def judge_origin(self, http: HttpRequest) -> tuple[int, str] | None:
         origin = http.headers.get("origin")
         if origin is not None and origin not in self.origins and not self._own(origin, http):
-            return 403, "requests of web pages from this origin are not allowed"
+            return 403, "requests from web pages of this origin are not allowed"
         if http.headers.get("sec-fetch-site") == "cross-site" and (origin is None or origin not in self.origins):
-            return 403, "requests of web pages from other sites are not allowed"
+            return 403, "requests from web pages of other sites are not allowed"
         return None
 
     def _own(self, origin: str, http: HttpRequest) -> bool:

@@ -68,7 +68,7 @@ class KeyLimits:
         self._queues: dict[str, tuple[Account, LimitedQueue]] = {}
 
     async def enter(self, holder: Holder, tokens: int) -> list[QueuePlace]:
-        """Places at all limits, or at none and a 429."""
+        """Takes a place at every limit, or at none: then it is a 429."""
         places = [(account, self._find(account), Ticket(holder.id, tokens)) for account in holder.limited]
         entered: list[QueuePlace] = []
         try:
@@ -194,7 +194,7 @@ async def reserve(
 
 
 def _spent(spent: Spent, accounts: Sequence[Account], now: float) -> Failure:
-    """Spent is spent until the next period. What only running requests hold is free again soon."""
+    """Spent money is gone until the next period. Money that running requests have reserved is free again soon."""
     account = next(one for one in accounts if one.name == spent.account)
     budget = account.budget
     if spent.micros + 1 <= spent.limit and spent.reserved:
@@ -248,13 +248,13 @@ _TOKENS = ("input", "cache_read", "cache_write", "output", "reasoning")
 
 
 def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
-    """What a request has used, and whether that is our estimate. What was generated before a stream broke counts."""
+    """The usage of a request, and whether it is our estimate. Tokens of a stream that broke count too."""
     answer = scope.answer
     if answer is None:
         return None, False
     usage = scope.usage or answer.usage
     if scope.client_request is None:
-        return usage, False  # no conversation: what is not told is not known
+        return usage, False  # not a conversation: there is nothing to estimate from
     whole = scope.usage is not None or answer.reply is not None
     if whole and usage is not None and (usage.input is not None or usage.output is not None):
         return usage, False
@@ -348,7 +348,7 @@ def read_program(agent: str) -> str:
 
 
 def tell_webhook(url: str, passed: Sequence[Passed]) -> None:
-    """In the bookkeeper's thread. A webhook that does not answer is told once, and no request waits for it."""
+    """Runs in the bookkeeper's thread. Each message is sent once, and no request waits for the webhook."""
     for one in passed:
         body = say_passed(one)
         log.warning(LogLine(str(body["event"]), {name: value for name, value in body.items() if name != "event"}))

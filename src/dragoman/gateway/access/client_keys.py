@@ -99,11 +99,11 @@ class ClientKeys:
         return self._table
 
     def look_again(self) -> None:
-        """The store has changed: the next request looks, and not only the first one after a second."""
+        """The store has changed: the next request reads it again, even if the last read was less than a second ago."""
         self._looked = -inf
 
     def check(self, key: str) -> Holder | None:
-        """The owner that a key stands for; None for an unknown one.
+        """The owner of a key; None for an unknown key.
 
         An owner is made of the key itself: another key never gets it, wherever the two stand in a file.
         """

@@ -544,7 +544,7 @@ def parse(text: str, path: Path) -> dict[str, Any]:
     try:
         data = tomllib.loads(text) if kind == "TOML" else json.loads(text, object_pairs_hook=_object)
     except RecursionError as error:
-        raise ConfigError(str(path), "", f"is not {kind} we read: nested too deeply") from error
+        raise ConfigError(str(path), "", "is nested too deeply") from error
     except ValueError as error:
         words = f"is not {kind}: {_LINE.sub('', str(error)).strip()}"
         raise ConfigError(str(path), "", words, _line_of(error, text)) from error

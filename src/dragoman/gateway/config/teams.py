@@ -99,12 +99,12 @@ def _time(value: object, at: str, file: str) -> float:
         try:
             value = datetime.fromisoformat(value)
         except ValueError as error:
-            raise ConfigError(file, at, "expected a day as 2027-01-31") from error
+            raise ConfigError(file, at, "expected a day like 2027-01-31") from error
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
-    raise ConfigError(file, at, f"expected a day as 2027-01-31, found {kind_of(value)}")
+    raise ConfigError(file, at, f"expected a day like 2027-01-31, found {kind_of(value)}")
 
 
 def _grant(row: dict[str, Any], at: str, file: str) -> Grant:

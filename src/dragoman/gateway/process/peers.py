@@ -1,4 +1,4 @@
-"""Peers: the workers of one gateway answer for each other, so that /metrics, X-ray and /health tell about all of them.
+"""Peers: the workers of one gateway answer for each other, so that /metrics, X-ray and /health cover all of them.
 
 Each worker listens on a Unix socket in a folder that only its user can enter, and answers GET requests as if it were
 alone. Its counters stand in a file there, too: before it tells a number, the file has it. So a sum never falls; what
@@ -80,7 +80,7 @@ class Peers:
             self._saved = data
 
     def dead_counts(self, alive: set[int]) -> list[Counts]:
-        """The last words of workers that did not answer."""
+        """The last saved counters of workers that did not answer."""
         found = []
         for number in range(self.count):
             if number not in alive and number != self.number:

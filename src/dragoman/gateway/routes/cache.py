@@ -144,7 +144,7 @@ def _turns(value: Any) -> list[Any]:
 
 
 def _read_kept(dialect: Dialect, model: str, body: JsonObject) -> tuple[bytes, int]:
-    """What to keep, and its tokens: also the check that it can be read at all, while its client still listens."""
+    """The content to keep, and its tokens. Reading it here also finds mistakes while the client still waits."""
     data = dump_json(
         {name: value for name, other in KEPT.items() if (value := body.get(name, body.get(other))) is not None}
     )

@@ -208,7 +208,7 @@ async def serve_replay(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
 
 
 async def run_replay(gateway: Gateway, fresh: HttpRequest, found: Match) -> int:
-    """Its status. What it answers is read by nobody but X-ray."""
+    """Sends it and returns its status. Only X-ray keeps the answer."""
     route = found.route
     try:
         response = await converse(gateway, fresh, route.dialect, found.path(""), route.name)

@@ -1,4 +1,4 @@
-"""Tokens of a request: asked of the provider where it can say, else estimated, and said so (FIELD-CASES 90)."""
+"""Counts the tokens of a request: the provider does it if it can, otherwise we estimate and say so (FIELD-CASES 90)."""
 
 from collections.abc import Callable
 

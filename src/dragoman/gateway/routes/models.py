@@ -1,4 +1,4 @@
-"""The models there are, in each dialect's own shape, aliases included (FIELD-CASES 89)."""
+"""The list of models, in each dialect's own shape, with aliases (FIELD-CASES 89)."""
 
 import asyncio
 
@@ -85,7 +85,7 @@ async def _find(gateway: Gateway, http: HttpRequest, asked: str) -> str:
 
 
 def _known(gateway: Gateway, http: HttpRequest, asked: str) -> str:
-    """The name of a model that there is, for this key."""
+    """The name of a model that exists for this key."""
     if not may_use(gateway.now, http.holder, asked):
         raise UpstreamError(no_model(gateway.now, asked, http.holder))
     plain = asked.removeprefix("models/")

@@ -43,7 +43,7 @@ async def serve_health(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
 
 
 def _join_health(health: JsonObject, others: list[JsonObject], count: int) -> JsonObject:
-    """What workers do at the same time is added up; the rest is this worker's word."""
+    """Numbers that workers have together are added up. The rest is about this worker."""
     for other in others:
         health["running"] += other.get("running", 0) + 1  # it does not count the question
         for name, size in other.get("queue_sizes", {}).items():
@@ -146,7 +146,7 @@ def _metrics_page(metrics: Metrics, gauges: list[Gauge]) -> HttpResponse:
 
 
 def _join(gauges: list[Gauge]) -> list[Gauge]:
-    """What workers have together: a sum, or the highest where each of them says the same thing about one."""
+    """A value for all workers: the sum, or the highest value where all of them report the same thing."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
     for name, labels, value in gauges:
         at = (name, tuple(labels.items()))
@@ -193,15 +193,15 @@ HELP = {
     "dragoman_running": "requests that run now, besides this one",
     "dragoman_queue": "requests that wait for a place at an upstream",
     "dragoman_upstream_running": "requests an upstream works on",
-    "dragoman_breaker_open": "1 while an upstream is left alone",
+    "dragoman_breaker_open": "1 while the breaker of an upstream is open",
     "dragoman_keys_resting": "keys that wait for a rate limit to pass",
     "dragoman_keys_not_read": "1 while the key store cannot be read and the last good copy holds",
     "dragoman_state_away": "1 while limits are not kept with other gateways and this process goes on under its share",
     "dragoman_config_generation": "how often a configuration was read",
-    "dragoman_config_rejected": "configurations that were no good",
+    "dragoman_config_rejected": "configurations that were refused",
     "dragoman_log_dropped": "log lines dropped because the log reader stalled",
-    "dragoman_known_turns_bytes": "memory for turns that came before",
-    "dragoman_known_turns_found": "requests that began with turns that came before, and others",
+    "dragoman_known_turns_bytes": "memory for turns of earlier requests",
+    "dragoman_known_turns_found": "requests that began with turns of earlier requests, and other requests",
     "dragoman_ledger_waiting": "requests that are in the journal and not in the ledger yet",
     "dragoman_ledger_away": "1 while the ledger cannot be written and rows wait in the journal",
     "dragoman_tasks": "tasks of the event loop",

@@ -132,7 +132,7 @@ class KeyStore(Protocol):
         """All keys; None if there is no store yet."""
 
     def may_have_changed(self) -> bool:
-        """Whether there may be something new since the last `read`. Cheap, and never wrong with False."""
+        """Whether the store may have changed since the last `read`. This is cheap, and False is always right."""
 
     def prepare(self) -> None:
         """Makes the store if there is none yet."""
@@ -165,10 +165,10 @@ class KeyStore(Protocol):
         """Its keys keep its name, without its limits. False if there is no such team."""
 
     def note(self, who: str, what: str, subject: str, before: object = None, after: object = None) -> None:
-        """Writes an act that changes no key into the audit log."""
+        """Writes an entry that changes no key into the audit log."""
 
     def read_audit(self, most: int = 100, before: int | None = None) -> list[AuditRow]:
-        """The newest acts first; `before` is the number of the last one seen."""
+        """The newest entries first; `before` is the number of the last one seen."""
 
 
 def new_pepper() -> str:
@@ -415,7 +415,7 @@ def _version(db: sqlite3.Connection) -> int:
 
 
 def _read_table(db: sqlite3.Connection) -> KeyTable:
-    """Each value is of its type, or it is a ValidationError: SQLite keeps whatever stands in a damaged file."""
+    """Checks the type of each value, because SQLite reads anything from a damaged file. Raises ValidationError."""
     peppers = db.execute("select pepper from install").fetchall()
     rows = db.execute(_READ_KEYS).fetchall()
     teams = db.execute("select name, granted from teams order by name").fetchall()
@@ -435,7 +435,7 @@ def _read_grant(text: object) -> Grant:
     try:
         return check_grant(msgspec.json.decode(str(text), type=Grant))
     except ValueError as error:
-        raise sqlite3.DatabaseError(f"a grant that is none: {error}") from error
+        raise sqlite3.DatabaseError(f"a grant that is not valid: {error}") from error
 
 
 def _put(db: sqlite3.Connection, row: KeyRow) -> None:

@@ -1,6 +1,6 @@
 """StateStore: reasoning state of turns whose clients bring nothing back, beside the stored responses. Bounded.
 
-Nothing here is the client's error: what cannot be kept or found is as if it had never been (decision 3).
+A failure here is never the client's error: state that cannot be kept or found is simply missing (decision 3).
 """
 
 import logging

@@ -1,6 +1,6 @@
 """Stored responses: what `previous_response_id` and GET /v1/responses/{id} need. Bounded, one row a response.
 
-Every lookup names the key it was stored under: another client's id is as unknown as one that never was (T17).
+Every lookup names the key it was stored under: another client's id is not found, like an id that never existed (T17).
 """
 
 import logging
@@ -57,7 +57,7 @@ def store_unavailable() -> Failure:
 
 
 class ResponseStore(Protocol):
-    """Where responses are kept. Calls may be made from any thread; a StoreUnavailable: not now."""
+    """Where responses are kept. Calls may be made from any thread. StoreUnavailable means: not now."""
 
     def put(self, owner: str, stored: StoredResponse) -> bool:
         """False if it is too large to be kept."""
@@ -68,7 +68,7 @@ class ResponseStore(Protocol):
         """Whether another owner has a response of this id."""
 
     def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
-        """Those whose id begins so, the youngest first."""
+        """Responses whose id begins so, the newest first."""
 
     def delete(self, owner: str, response_id: str) -> bool: ...
     def close(self) -> None: ...
@@ -104,7 +104,7 @@ class SqliteResponseStore(SqliteStore):
         return self._ask(lambda db: db.execute(asked, (response_id, owner)).fetchone()) is not None
 
     def list(self, owner: str, prefix: str, most: int) -> "list[StoredResponse]":
-        """Those whose id begins so, the youngest first."""
+        """Responses whose id begins so, the newest first."""
         asked = "select row from responses where owner = ? and id >= ? and id < ? order by created desc limit ?"
         rows = self._ask(lambda db: db.execute(asked, (owner, prefix, prefix + "\x7f", most)).fetchall())
         return [found for row in rows if (found := read_row(row[0])) is not None]
@@ -132,11 +132,11 @@ class SqliteResponseStore(SqliteStore):
 
 
 def write_row(stored: StoredResponse) -> bytes:
-    return dump_json(stored)  # JSON, because what was said may hold numbers of any size and half an emoji
+    return dump_json(stored)  # JSON, because a conversation may hold numbers of any size and half an emoji
 
 
 def read_row(row: bytes) -> StoredResponse | None:
-    """None if another version of ours wrote it."""
+    """None if another version of dragoman wrote it."""
     try:
         return msgspec.json.decode(row, type=StoredResponse)
     except (msgspec.MsgspecError, UnicodeDecodeError):

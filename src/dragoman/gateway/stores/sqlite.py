@@ -74,5 +74,5 @@ class SqliteStore:
         self._make_tables(db)
 
     def _make_tables(self, db: sqlite3.Connection) -> None:
-        """Makes those that are not there."""
+        """Makes the tables that are missing."""
         raise NotImplementedError

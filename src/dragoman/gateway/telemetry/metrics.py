@@ -167,13 +167,13 @@ class Metrics:
         _counter(lines, "dragoman_notes_total", "things lost, changed, made up or mended", {
             _labels(kind=k): n for k, n in self.notes.items()
         })  # fmt: skip
-        _counter(lines, "dragoman_cost_total", "money spent, as prices and counters tell", {
+        _counter(lines, "dragoman_cost_total", "money spent, by prices and token counts", {
             _labels(upstream=u, model=m, team=t, currency=c): n / MICROS for (u, m, t, c), n in self.costs.items()
         })  # fmt: skip
         _counter(lines, "dragoman_key_requests_total", "requests by key", {
             _labels(key=k, team=t): n for (k, t), n in self.keys.items()
         })  # fmt: skip
-        _counter(lines, "dragoman_clients_left_total", "clients that did not wait", {"": self.left})
+        _counter(lines, "dragoman_clients_left_total", "clients that left before their answer", {"": self.left})
         _histogram(lines, "dragoman_request_seconds", "from request to last byte", self.seconds)
         _histogram(lines, "dragoman_first_byte_seconds", "from request to first byte of a stream", self.first)
         seen: set[str] = set()

@@ -26,7 +26,7 @@ _SECRETS = re.compile(r"\b(?:sk|dk|dka|AIza|xai|gsk|pplx|r8)[-_A-Za-z0-9]{12,}")
 
 
 class Xray(Struct, kw_only=True):
-    """One request, as bytes and values: it is written out for people when somebody looks."""
+    """One request, as bytes and values. It becomes text for people only when it is looked at."""
 
     id: str
     time: float = 0.0  # when it ended
