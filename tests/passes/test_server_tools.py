@@ -132,7 +132,7 @@ def test_the_search_option_of_chat_is_a_tool_elsewhere(dialect: str, told: dict[
     sent = legalise(asked, profile_for(KINDS[dialect], MODELS[dialect], dialect), notes)
     assert sent.tools == (ServerTool(dialect=dialect, body=told),)
     assert [note.why for note in notes if note.kind == "dropped"] == (
-        [f"the web search of {dialect} is not told: {lost}"] if lost else []
+        [f"the web search of {dialect} has no settings for: {lost}"] if lost else []
     )
 
 

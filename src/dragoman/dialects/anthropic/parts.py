@@ -436,7 +436,7 @@ def _encode_reasoning(part: Reasoning, at: At, notes: Notes, *, to_client: bool)
     seal = part.seal
     block: JsonObject
     if part.summary:
-        notes.altered((at, "summary"), "anthropic does not tell a summary from the thought")
+        notes.altered((at, "summary"), "anthropic does not distinguish a summary from the thought")
     if seal is not None and seal.origin == NAME:
         note_unsaid(seal, FORMS, at, notes)
         if seal.form == "redacted":

@@ -280,7 +280,7 @@ def _encode_system(messages: tuple[Message, ...], at: At, notes: Notes) -> str |
 
 def _note_developer(message: Message, at: At, notes: Notes) -> None:
     if message.role == "developer":
-        notes.altered((at, "role"), "anthropic does not tell developer from system")
+        notes.altered((at, "role"), "anthropic does not distinguish developer and system")
 
 
 def encode_message(message: Message, at: At, notes: Notes) -> JsonObject:

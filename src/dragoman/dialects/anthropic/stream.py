@@ -522,7 +522,7 @@ class StreamEncoder:
         if isinstance(part, Reasoning) and part.seal is None:
             block = {"type": "thinking", "thinking": "", "signature": ""}
             if part.summary:
-                self._notes.altered((at, "summary"), "anthropic does not tell a summary from the thought")
+                self._notes.altered((at, "summary"), "anthropic does not distinguish a summary from the thought")
             add_extras(block, part.extras, NAME, at, self._notes)
             return block
         block = encode_part(part, at, self._notes, to_client=True)

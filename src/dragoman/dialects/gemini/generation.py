@@ -193,7 +193,7 @@ def _encode_reasoning(config: JsonObject, setting: ReasoningSetting | None, note
     elif setting.mode is not None:
         thinking["thinkingBudget"] = DYNAMIC
         if setting.mode == "on":
-            notes.altered((at, "mode"), "gemini thinks by level or budget: as much as it likes")
+            notes.altered((at, "mode"), "gemini thinks by level or budget: the model decides")
     if setting.show is not None:
         thinking["includeThoughts"] = setting.show
     if setting.extras:

@@ -235,7 +235,7 @@ def _write_segment(item: Cited, texts: Sequence[str], offsets: list[int], notes:
             return None
         start, end = 0, len(text)
         for key in ("start", "end"):
-            notes.altered((at, key), "gemini tells texts apart by a span: all of this one")
+            notes.altered((at, key), "gemini cites a span of the text: all of it")
     before, inside = text[:start].encode(), text[start:end].encode()
     first = offsets[item.text] + len(before)
     segment: JsonObject = {"startIndex": first} if first else {}

@@ -277,7 +277,7 @@ def _encode_reasoning(part: Reasoning, at: At, notes: Notes, *, to_client: bool)
         return None
     block: JsonObject = {"text": part.text, "thought": True}
     if not part.summary:
-        notes.altered((at, "summary"), "gemini does not tell a summary from the thought")
+        notes.altered((at, "summary"), "gemini does not distinguish a summary from the thought")
     if part.seal is not None:
         write_signature(block, part.seal, at, notes, to_client=to_client)
     if part.extras:

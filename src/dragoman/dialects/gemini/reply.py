@@ -401,7 +401,7 @@ def encode_usage(usage: Usage | None, tier: str | None, notes: Notes) -> JsonObj
         if usage.extras:
             add_extras(body, usage.extras, NAME, at, notes)
         if not body and tier is not None:
-            notes.altered(at, "nothing counted is said by saying nothing")
+            notes.altered(at, "gemini writes no count where nothing was counted")
     word = None if tier is None else encode_tier(tier, _tier_words(usage), NAME, notes)
     if word is not None:
         body["serviceTier"] = word

@@ -337,7 +337,7 @@ def _encode_system(messages: tuple[Message, ...], request: Request, at: At, note
 
 def _note_developer(message: Message, at: At, notes: Notes) -> None:
     if message.role == "developer":
-        notes.altered((at, "role"), "gemini does not tell developer from system")
+        notes.altered((at, "role"), "gemini does not distinguish developer and system")
 
 
 def _encode_fast(

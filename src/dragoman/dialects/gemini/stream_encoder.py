@@ -5,13 +5,13 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from dragoman.dialects._streams import CUT
 from dragoman.dialects.gemini.failure import encode_error
 from dragoman.dialects.gemini.grounding import Cited, has_metadata, write_citations, write_logprobs
 from dragoman.dialects.gemini.parts import encode_part, write_signature
 from dragoman.dialects.gemini.reply import encode_finish, encode_identity, encode_usage, is_blocked
 from dragoman.dialects.gemini.request import wants_array
 from dragoman.dialects.gemini.spelling import write_extras
-from dragoman.dialects.gemini.stream_decoder import CUT
 from dragoman.dialects.gemini.words import NAME, UNFINISHED
 from dragoman.fields import add_extras
 from dragoman.jsontypes import JsonObject, dump_json
@@ -202,7 +202,7 @@ class StreamEncoder:
             case Refusal():
                 self._notes.altered(at, "gemini has no refusal part: said as text")
             case Reasoning(summary=False):
-                self._notes.altered((at, "summary"), "gemini does not tell a summary from the thought")
+                self._notes.altered((at, "summary"), "gemini does not distinguish a summary from the thought")
             case Text(cache=cache) if cache is not None:
                 self._notes.dropped((at, "cache"), "gemini has no cache marks")
         if isinstance(part, Text | Refusal | Reasoning) and part.extras:

@@ -196,7 +196,7 @@ def _encode_function(tool: Tool, at: At, notes: Notes) -> JsonObject:
         elif tool.parameters:
             body["parametersJsonSchema"] = tool.parameters
         else:  # "should be non-empty for OBJECT type": an empty schema is left out (FIELD-CASES 63)
-            notes.dropped((at, "parameters"), "gemini says an empty schema by saying none")
+            notes.dropped((at, "parameters"), "gemini has no empty schema: left out")
     if tool.strict:
         notes.dropped((at, "strict"), "gemini's functions are not strict one by one")
     if tool.cache is not None:
@@ -225,7 +225,7 @@ def encode_choice(body: JsonObject, request: Request, notes: Notes) -> None:
         config["allowedFunctionNames"] = []
     if choice.names is not None:
         if choice.mode == "none" and NAME not in choice.extras:
-            notes.dropped((at, "names"), "gemini names tools to call, and none shall be")
+            notes.dropped((at, "names"), "gemini takes no tool names with the choice none")
         else:
             config["allowedFunctionNames"] = list(choice.names)
             if choice.mode == "auto" and NAME not in choice.extras:

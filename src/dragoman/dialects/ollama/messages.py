@@ -151,7 +151,7 @@ def encode_messages(messages: tuple[Message, ...], at: At, notes: Notes) -> list
     fast, whole = partial(_encode_fast, names), partial(_encode_message, names)
     turns = encode_turns(messages, 0, NAME, fast, whole, at, notes)
     if messages and not turns:
-        notes.dropped(at, "nothing is left of it that ollama could say")
+        notes.dropped(at, "ollama can say nothing of it")
     return turns
 
 
@@ -206,7 +206,7 @@ def _encode_message(names: _CallNames, message: Message, at: At, notes: Notes) -
     if role is None:
         role = ROLE_WORDS[message.role]
         if message.role == "developer":
-            notes.altered((at, "role"), "ollama does not tell developer from system")
+            notes.altered((at, "role"), "ollama does not distinguish developer and system")
     turns: list[JsonObject] = []
     turn: MessageWriter | None = None
     for i, part in enumerate(message.parts):
@@ -226,7 +226,7 @@ def _encode_message(names: _CallNames, message: Message, at: At, notes: Notes) -
         if own:
             turns.append({"role": role, "content": ""})  # the Ollama request had this empty message
         else:
-            notes.dropped(at, "nothing is left of it that ollama could say")
+            notes.dropped(at, "ollama can say nothing of it")
     if own:
         add_spelled(turns[0], message.extras)
     if message.extras:

@@ -292,7 +292,7 @@ class MessageWriter:
             return None
         # An empty text differs from no text only in a request, and only if the message has nothing else.
         for at in self._empty[1 if alone and self._side is None else 0 :]:
-            self._notes.dropped(at, "ollama does not tell an empty text from none")
+            self._notes.dropped(at, "ollama does not distinguish an empty text from none")
         if len(self.texts) + self._sealed > 1 or self._thought_count > 1:
             self._notes.altered(self._at, "an ollama message has one text: joined by line breaks")
         message: JsonObject = {"content": self.texts[0] if len(self.texts) == 1 else "\n".join(self.texts)}
@@ -348,7 +348,7 @@ class MessageWriter:
         if part.seal is not None:
             self._keep_seal(part.seal, "thinking", at)
         if part.summary:
-            self._notes.altered((at, "summary"), "ollama does not tell a summary from the thought")
+            self._notes.altered((at, "summary"), "ollama does not distinguish a summary from the thought")
         self._note_extras(part.extras, at)
 
     def _keep_seal(self, seal: Seal, field: str, at: At) -> None:

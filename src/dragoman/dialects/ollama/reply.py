@@ -228,7 +228,7 @@ def _encode_finish(finish: Finish | None, extras: Extras, called: bool, notes: N
     at: At = (((ROOT, "choices"), 0), "finish")
     if finish is None:
         if "done" not in extras.get(NAME, {}) and "done" not in (spelled(extras, NAME, OMIT) or ()):
-            notes.invented(at, "ollama's last words are that it is done")
+            notes.invented(at, "an answer of ollama always says why it is done")
         return {}
     word = FINISH_WORDS[finish.reason]
     meant = "tool_call" if called and word == "stop" else FINISHES[word]
@@ -238,7 +238,7 @@ def _encode_finish(finish: Finish | None, extras: Extras, called: bool, notes: N
     if finish.sequence is not None:
         notes.dropped((at, "sequence"), "ollama does not say which sequence it stopped at")
     if finish.message is not None:
-        notes.dropped((at, "message"), "ollama explains no end")
+        notes.dropped((at, "message"), "ollama does not explain why an answer ended")
     if finish.extras:
         add_extras(body, finish.extras, NAME, at, notes)
     return body
@@ -255,8 +255,8 @@ def _encode_usage(usage: Usage | None, omitted: tuple[str, ...] | list[str], not
     for key in ("cache_read", "cache_write"):
         count = getattr(usage, key)
         if count:
-            notes.dropped((at, key), "ollama counts all that was read as one")
-            notes.altered((at, "input"), "ollama counts all that was read as one")
+            notes.dropped((at, key), "ollama has one count for the whole input")
+            notes.altered((at, "input"), "ollama has one count for the whole input")
             read = (read or 0) + count
     if usage.reasoning:
         notes.dropped((at, "reasoning"), "ollama counts thinking with the rest")

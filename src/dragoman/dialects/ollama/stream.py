@@ -373,7 +373,7 @@ class StreamEncoder:
                 self._start_text("content", part.text, part.logprobs)
             case Reasoning():
                 if part.summary:
-                    self._notes.altered((self._at, "summary"), "ollama does not tell a summary from the thought")
+                    self._notes.altered((self._at, "summary"), "ollama does not distinguish a summary from the thought")
                 self._note_extras(part.extras)
                 self._start_text("thinking", part.text, None)
             case ToolCall():
@@ -477,7 +477,7 @@ class StreamEncoder:
             if field == "thinking":
                 self._filled.discard(field)  # a reader takes the sealed thought as complete
         elif not spoke:
-            self._notes.dropped(self._at, f"ollama does not tell an empty {field} from none")
+            self._notes.dropped(self._at, f"ollama does not distinguish an empty {field} from none")
         self._note_extras(event.extras)
 
     # -- the end

@@ -195,7 +195,7 @@ def _encode_plain(message: JsonObject, part: Reasoning, at: At, notes: Notes, *,
             )
         return
     if part.summary and not to_client:
-        notes.altered((at, "summary"), "openai_chat does not tell a summary from the thought")
+        notes.altered((at, "summary"), "openai_chat does not distinguish a summary from the thought")
     for name in names_of(part):
         message[name] = message.get(name, "") + part.text
 

@@ -310,7 +310,7 @@ def _encode_reasoning(body: JsonObject, request: Request, notes: Notes) -> None:
     else:
         body["reasoning_effort"] = word
         if setting.show is not None:
-            notes.dropped((at, "show"), "openai_chat shows no thoughts, or always")
+            notes.dropped((at, "show"), "openai_chat has no setting for showing thoughts")
     if setting.extras:
         add_extras(body, setting.extras, NAME, at, notes)
 
@@ -332,9 +332,9 @@ def _effort_word(setting: ReasoningSetting, at: At, notes: Notes) -> str | None:
     else:
         return None
     if setting.mode is None:
-        notes.invented((at, "mode"), "an effort lets the model think as it sees fit")
+        notes.invented((at, "mode"), "with an effort the model decides how much it thinks")
     elif setting.mode == "on":
-        notes.altered((at, "mode"), "openai_chat cannot demand thoughts: as the model sees fit")
+        notes.altered((at, "mode"), "openai_chat cannot force thinking: the model decides")
     return word
 
 

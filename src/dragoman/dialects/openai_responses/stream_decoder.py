@@ -9,7 +9,7 @@ parts or whole items; we add exactly what is missing from these later events.
 
 from typing import Any
 
-from dragoman.dialects._streams import StreamMarks
+from dragoman.dialects._streams import CUT, StreamMarks
 from dragoman.dialects.openai_responses.failure import decode_failure
 from dragoman.dialects.openai_responses.items import (
     REASONING_TEXTS,
@@ -20,7 +20,7 @@ from dragoman.dialects.openai_responses.items import (
 )
 from dragoman.dialects.openai_responses.parts import decode_block, decode_citation, decode_logprob
 from dragoman.dialects.openai_responses.reply import decode_reply, natural_reason, take_response
-from dragoman.dialects.openai_responses.stream_encoder import CUT, StreamEncoder
+from dragoman.dialects.openai_responses.stream_encoder import StreamEncoder
 from dragoman.dialects.openai_responses.tools import SPACE, flatten_name
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.fields import SILENT, decode_each, expected, need_object
