@@ -35,7 +35,7 @@ check: .venv/.dev ## lint, format, types, layers
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/test_layers.py
 
-bench: .venv/.dev ## measure speed against the floor, and the gateway against a bare relay
+bench: .venv/.dev ## measure speed, with goals and verdicts; about eight minutes
 	@missed=0; for part in run growth gateway; do $(BIN)/python bench/$$part.py || missed=1; done; exit $$missed
 
 fuzz: .venv/.dev ## ten minutes of odd bytes for everything that reads some

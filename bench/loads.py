@@ -1,0 +1,211 @@
+"""Many slow streams, latency at a given rate, small requests beside large ones, two workers: for bench/gateway.py."""
+
+import argparse
+import asyncio
+import json
+import time
+from statistics import median
+from typing import Any
+
+from goals import Goals
+from servers import (
+    SLOW,
+    House,
+    Request,
+    Served,
+    agent_body,
+    cpu_s,
+    load,
+    measure,
+    read_answer,
+    rss_mb,
+    run,
+    small_body,
+    used_s,
+    workers_of,
+)
+
+PACE = 20.0  # events a second of a slow stream
+CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
+
+
+def bench(args: argparse.Namespace, house: House, goals: Goals) -> None:
+    print("\nmany streams, and how long requests take\n")
+    bench_streams(args, house, goals)
+    bench_latency(args, house, goals)
+    bench_beside(args, house, goals)
+    bench_workers(args, house, goals)
+
+
+# ---------------------------------------------------------------- slow streams
+
+
+class Listener(asyncio.Protocol):
+    """A client of a slow stream, which only counts."""
+
+    events = 0
+
+    def __init__(self, request: bytes) -> None:
+        self.request = request
+        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.transport: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        transport.write(self.request)
+
+    def data_received(self, data: bytes) -> None:
+        if not self.begun.done() and b"word" in data:
+            self.begun.set_result(None)
+        Listener.events += data.count(b'"word ')  # of the provider's clock, not of the first piece
+
+
+async def ask_provider(port: int) -> dict[str, float]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /count HTTP/1.1\r\nhost: h\r\n\r\n")
+    head = await reader.readuntil(b"\r\n\r\n")
+    size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+    said: dict[str, float] = json.loads(await reader.readexactly(size))
+    writer.close()
+    return said
+
+
+async def hold(served: Served, provider: int, count: int, seconds: float) -> tuple[float, float, float, float]:
+    """With so many slow streams at once: KB each, CPU us an event, how many seconds the client is behind the provider,
+    and how many the provider behind its own clock."""
+    body = json.dumps(
+        {"model": "m", "stream": True, "max_tokens": 1000, "messages": [{"role": "user", "content": SLOW.decode()}]}
+    )
+    request, loop = Request(MESSAGES, body.encode()).data, asyncio.get_running_loop()
+    open_streams: list[Listener] = []
+
+    async def more(count: int) -> float:
+        for _ in range(count):
+            _, one = await loop.create_connection(lambda: Listener(request), "127.0.0.1", served.port)
+            await one.begun
+            open_streams.append(one)
+        return rss_mb(served.pid)
+
+    before = await more(20)
+    after = await more(count - 20)
+    Listener.events, used, start = 0, cpu_s(served.pid), (await ask_provider(provider))["sent"]
+    await asyncio.sleep(seconds)
+    said, heard, used = await ask_provider(provider), Listener.events, cpu_s(served.pid) - used
+    for one in open_streams:
+        one.transport.close()
+    await asyncio.sleep(0.5)
+    behind = max(said["sent"] - start - heard, 0) / (count * PACE)
+    return (after - before) * 1000 / (count - 20), used / max(heard, 1) * 1e6, behind, said["late"]
+
+
+def bench_streams(args: argparse.Namespace, house: House, goals: Goals) -> None:
+    few, many, seconds = (50, 100, 1.0) if args.quick else (500, 2000, 8.0)
+    served = house.start_gateway()
+    each, event, _, _ = run(hold(served, house.provider, few, seconds))
+    goals.add(f"{few} slow streams: an event", event, 55, "us")
+    goals.add(f"{few} slow streams: each holds", each, 40, "KB")
+    _, event, behind, late = run(hold(served, house.provider, many, seconds))
+    goals.add(f"{many:,} slow streams, {PACE:g} events/s each: behind", behind, 0.25, "s")
+    print(f"  ({event:.1f} us an event; the provider was {late:.2f} s behind its own clock)")
+    house.stop(served)
+
+
+# ---------------------------------------------------------------- latency
+
+
+async def paced(port: int, request: Request, rate: float, seconds: float) -> list[float]:
+    """Requests at fixed times, whatever becomes of those before; how long each took from its time on."""
+    idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+    times: list[float] = []
+
+    async def one(due: float) -> None:
+        reader, writer = idle.pop() if idle else await asyncio.open_connection("127.0.0.1", port, limit=1 << 20)
+        writer.write(request.next())
+        await read_answer(reader)
+        times.append(time.perf_counter() - due)
+        idle.append((reader, writer))
+
+    started, running = time.perf_counter() + 0.05, []
+    for number in range(int(rate * seconds)):
+        due = started + number / rate
+        if (wait := due - time.perf_counter()) > 0:
+            await asyncio.sleep(wait)
+        running.append(asyncio.ensure_future(one(due)))
+    await asyncio.gather(*running)
+    for _, writer in idle:
+        writer.close()
+    return sorted(times[int(rate * 0.2) :])  # without the first, which open connections
+
+
+def percentile(times: list[float], share: float) -> float:
+    return times[min(int(len(times) * share), len(times) - 1)] * 1000
+
+
+def bench_latency(args: argparse.Namespace, house: House, goals: Goals) -> None:
+    rate, seconds = (100.0, 1.0) if args.quick else (500.0, 4.0)
+    served = house.start_gateway()
+    for name, path, body, wanted in (
+        ("a", CHAT, small_body("m"), 0.4),
+        ("b", MESSAGES, agent_body(20, 45), 0.7),
+    ):
+        request = Request(path, body, fresh=True)
+        run(paced(served.port, request, rate, 0.5))
+        rounds = [
+            [run(paced(port, request, rate, seconds)) for port in (house.provider, served.port)]
+            for _ in range(max(1, args.rounds // 2))
+        ]
+        added = {
+            share: median(percentile(ours, share) - percentile(bare, share) for bare, ours in rounds)
+            for share in (0.5, 0.99)
+        }
+        goals.add(f"added at {rate:g} requests/s, {name}: p50", added[0.5], wanted, "ms")
+        goals.add(f"added at {rate:g} requests/s, {name}: p99", added[0.99], 4.0, "ms")
+    house.stop(served)
+
+
+def bench_beside(args: argparse.Namespace, house: House, goals: Goals) -> None:
+    """Small requests while two clients send histories of 1 MB, each of which is new to the gateway."""
+    seconds = 1.0 if args.quick else 5.0
+    served = house.start_gateway()
+    small = Request(CHAT, small_body("m"), fresh=True)
+    large = Request(MESSAGES, agent_body(1000, 170), fresh=True)
+
+    async def both() -> list[float]:
+        others = asyncio.ensure_future(paced(served.port, large, 8.0, seconds))
+        times = await paced(served.port, small, 100.0, seconds)
+        await others
+        return times
+
+    run(paced(served.port, small, 100.0, 0.5))
+    rounds = [
+        (percentile(run(paced(served.port, small, 100.0, seconds)), 0.99), percentile(run(both()), 0.99))
+        for _ in range(max(1, args.rounds // 2))
+    ]
+    alone, beside = (median(side) for side in zip(*rounds, strict=True))
+    size = len(large.data) / 1e6
+    goals.add(f"p99 of small requests beside {size:.1f} MB histories (8/s)", beside / alone, 2.0)
+    print(f"  (alone {alone:.2f} ms, beside {beside:.2f} ms)")
+    house.stop(served)
+
+
+# ---------------------------------------------------------------- workers
+
+
+def bench_workers(args: argparse.Namespace, house: House, goals: Goals) -> None:
+    """How much two workers can do, from the processor time of a request and how evenly they share the work. The load
+    generator needs a core itself, so on two cores the rate that it sees says little: if a request costs the same with
+    two workers as with one, and each serves half, two free cores serve twice as many."""
+    one, two = house.start_gateway(pinned=False), house.start_gateway("--workers", "2", pinned=False)
+    request, found = Request(CHAT, small_body("m"), fresh=True), []
+    for _ in range(args.rounds):
+        alone = measure(one, request, args.connections, args.seconds)
+        run(load(two.port, request, args.connections, 0.1))
+        workers = workers_of(two.pid)
+        before, all_before = [cpu_s(pid) for pid in workers], used_s(two.pid)
+        count = len(run(load(two.port, request, args.connections, args.seconds)))
+        shares = [cpu_s(pid) - used for pid, used in zip(workers, before, strict=True)]
+        cost = (used_s(two.pid) - all_before) / count * 1e6
+        found.append(alone / cost / (max(shares) / sum(shares)))
+    goals.add("2 workers do as much as", median(found), 1.9, "workers", at_least=True)
+    house.stop(one)
+    house.stop(two)
