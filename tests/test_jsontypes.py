@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dragoman import jsontypes
 from dragoman.errors import DecodeError
-from dragoman.jsontypes import check_keys, copy_json, has_more_values, top_spans
+from dragoman.jsontypes import check_keys, copy_json, count_sign, has_more, has_more_values, has_word, top_spans
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5),
@@ -106,3 +106,20 @@ ODD = object()
 )
 def test_a_copy_has_lists_for_tuples_and_keeps_what_json_cannot_say(value: object, expected: object) -> None:
     assert copy_json(value) == expected
+
+
+@given(data=st.binary(max_size=300) | st.text("aZ{,", max_size=300).map(str.encode), most=st.integers(0, 20))
+def test_signs_are_counted_as_bytes_counts_them(data: bytes, most: int) -> None:
+    assert count_sign(data, b"{") == data.count(b"{")
+    assert has_more(data, b"{", most) == (data.count(b"{") > most)
+
+
+@given(data=st.text("aZbZ", max_size=400).map(str.encode), word=st.sampled_from([b"Z", b"aZb", b"ZaZ", b"bbZaa"]))
+def test_a_word_is_found_by_a_rare_letter_of_it(data: bytes, word: bytes) -> None:
+    assert has_word(data, word, b"Z") == (word in data)
+
+
+@pytest.mark.parametrize("before", [0, 63, 64, 65, 1000])
+def test_a_word_is_found_behind_many_of_its_letters(before: int) -> None:
+    assert has_word(b"Z" * before + b"aZb", b"aZb", b"Z")
+    assert not has_word(b"Z" * before + b"aZ", b"aZb", b"Z")

@@ -49,7 +49,7 @@ from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import NOTHING
 from dragoman.passes.thinking import ask_for_thoughts
-from dragoman.reasoning_state.envelope import MARK_BYTES, is_wrapped
+from dragoman.reasoning_state.envelope import has_mark, is_wrapped
 from dragoman.wire import WireReply, WireRequest
 
 OPAQUE_KEYS = ("signature", "data", "encrypted_content", "thoughtSignature", "thought_signature")
@@ -371,11 +371,11 @@ async def send_corrected(
     send: Callable[[UpstreamCall], Awaitable[T]],
     keep: Callable[[UpstreamCall, Reply], T],
     correct: Callable[[UpstreamCall, UpstreamError], Awaitable[UpstreamCall | None]] = _correct,
+    first: tuple[UpstreamCall, Reply] | None = None,
 ) -> T:
     """Sends a call, and again as long as the errors tell what to send instead. `keep` makes the result of an answer
-    that came before: an answer in the wrong form is better than the error of asking for it once more. `correct`: a
-    gateway does it off its loop if the request is large."""
-    first: tuple[UpstreamCall, Reply] | None = None
+    that came before (`first`): an answer in the wrong form is better than the error of asking for it once more.
+    `correct`: a gateway does it off its loop if the request is large."""
     while True:
         try:
             return await send(call)
@@ -591,7 +591,7 @@ def put_model(data: bytes, model: str, old: str, hit: Hit | None = None) -> byte
 
 def without_side(body: bytes) -> bytes:
     """No provider sees our side field, nor an opaque value of ours; a body without them keeps every byte."""
-    if WORD not in body and MARK_BYTES not in body:  # fast path: no side field
+    if WORD not in body and not has_mark(body):  # fast path: no side field
         return body
     value = load_json(body)
     changed = strip_side(value)

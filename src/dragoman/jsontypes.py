@@ -171,6 +171,36 @@ def kind_of(value: object) -> str:
             return type(value).__name__
 
 
+# ---------------------------------------------------------------- signs and words of a text
+
+MOST_RARE = 64  # places of a rare letter that are looked at one by one
+
+
+def has_more(data: bytes, sign: bytes, most: int) -> bool:
+    """Whether one sign comes more than `most` times. `bytes.count` looks at each byte and takes twenty times as long as
+    `replace`, which lets the C library jump from one to the next."""
+    return len(data) > most and len(data) - len(data.replace(sign, b"", most + 1)) > most
+
+
+def count_sign(data: bytes, sign: bytes) -> int:
+    """How often one sign comes."""
+    return len(data) - len(data.replace(sign, b""))
+
+
+def has_word(data: bytes, word: bytes, rare: bytes) -> bool:
+    """Whether a word is in a text. `rare` is a letter of it that most texts have seldom: to find one letter takes a
+    hundredth of the time that a word takes."""
+    shift = word.index(rare)
+    at = data.find(rare, shift)
+    for _ in range(MOST_RARE):
+        if at < 0:
+            return False
+        if data.startswith(word, at - shift):
+            return True
+        at = data.find(rare, at + 1)
+    return at >= 0 and data.find(word, at - shift) >= 0
+
+
 # ---------------------------------------------------------------- the text of one object
 
 _PIECE_BYTES = 256 * 1024

@@ -25,7 +25,7 @@ from dragoman.answers.call_ids import find_call_ids
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._seals import WORD
 from dragoman.errors import DragomanError
-from dragoman.jsontypes import JsonObject, dump_json, load_json, top_spans
+from dragoman.jsontypes import JsonObject, count_sign, dump_json, load_json, top_spans
 from dragoman.model.messages import Message, Part, Text, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.note_places import Place
@@ -35,7 +35,7 @@ from dragoman.passes.parameters import estimate
 from dragoman.passes.prepare import Prepared, prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import Renames
-from dragoman.reasoning_state.envelope import MARK_BYTES
+from dragoman.reasoning_state.envelope import has_mark
 from dragoman.wire import WireRequest
 
 MOST_BYTES = 64 * 1024 * 1024
@@ -77,10 +77,32 @@ class History(Struct, eq=False):
     parts: int = 0  # of all its turns, at most
     clean: bool = False  # nothing in the body is ours, so that no server may see it
     chunks: dict[int, tuple[object, tuple[Chunk, ...]]] = {}  # by the identity of a destination, which is kept alive
+    later: "Later | None" = None  # it was not looked at yet
 
     @property
     def size(self) -> int:
         return COST * len(self.raw) + TURN_BYTES * len(self.turns)
+
+    def settle(self) -> None:
+        """Finds out where the body may be cut, now that another one goes on where this one ended."""
+        later = self.later
+        if later is None:
+            return
+        made = make_history(self.raw, later.request, later.dialect, None)
+        if made is None:
+            self.ends = self.counts = ()
+        else:
+            for field in made.__struct_fields__:
+                if field not in ("headers", "later"):
+                    setattr(self, field, getattr(made, field))
+        self.later = None  # last: it may be looked for meanwhile
+
+
+class Later(Struct, frozen=True):
+    """A request that came for the first time. Most come only once: what another may begin with is found out then."""
+
+    request: Request
+    dialect: Dialect
 
 
 class Hit(Struct, frozen=True, dict=True):
@@ -179,12 +201,20 @@ class KnownTurns:
         """The known beginning of a body."""
         for level in reversed(LEVELS[: bisect_right(LEVELS, len(raw))]):
             for history in reversed(self._alike.get((owner, level, raw[level - SAMPLE : level]), ())):
-                hit = _match(history, raw)
+                hit = _match(history, raw) if history.later is None else None
                 if hit is not None:
                     self.hits += 1
                     self._touch(history, now)
                     return hit
         self.misses += 1
+        return None
+
+    def find_later(self, owner: tuple[str, str], raw: bytes) -> History | None:
+        """A body that this one continues and that was not looked at yet: it must be settled, and then it is found."""
+        for level in reversed(LEVELS[: bisect_right(LEVELS, len(raw))]):
+            for history in self._alike.get((owner, level, raw[level - SAMPLE : level]), ()):
+                if history.later is not None and raw.startswith(memoryview(history.raw)[: history.ends[-1]]):
+                    return history
         return None
 
     def keep(self, owner: tuple[str, str], history: History, now: float, instead: History | None = None) -> None:
@@ -237,11 +267,14 @@ class KnownTurns:
 def _match(history: History, raw: bytes) -> Hit | None:
     """The longest beginning that both have, up to a place where the body may be cut."""
     ends, number = history.ends, len(history.ends)
-    if len(raw) <= ends[-1] or not raw.startswith(history.raw[: ends[-1]]):
+    if not ends:
+        return None
+    old = memoryview(history.raw)  # it may be long: nothing is copied
+    if len(raw) <= ends[-1] or not raw.startswith(old[: ends[-1]]):
         low, number = 0, len(ends) - 1  # the first `low` are the same; those after `number` are not
         while low < number:
             middle = (low + number + 1) // 2
-            if raw.startswith(history.raw[: ends[middle - 1]]) and len(raw) > ends[middle - 1]:
+            if raw.startswith(old[: ends[middle - 1]]) and len(raw) > ends[middle - 1]:
                 low = middle
             else:
                 number = middle - 1
@@ -326,18 +359,29 @@ def make_history(
     return history if history.ends else None
 
 
+def make_later(raw: bytes, request: Request, dialect: Dialect) -> History | None:
+    """The same for a request that came for the first time, without a look at its turns. `ends` only tells about where
+    the last turn ends, so that it is found again. None: that cannot be told."""
+    last = request.messages[-1].parts
+    text = last[-1].text if last and type(last[-1]) is Text else ""
+    end = raw.rfind(dump_json(text[-SAMPLE:])[1:-1]) if text else -1
+    if end < LEVELS[0]:
+        return None
+    return History(raw, 0, (), (end,), (0,), 0, {}, frozenset(), later=Later(request, dialect))
+
+
 def count_values(raw: bytes, hit: Hit | None) -> int:
     """The values in a body, or somewhat more: commas and colons in texts are counted too."""
     if hit is not None:
         return hit.history.values + count_values(hit.short if hit.new is None else hit.new, None)
-    return raw.count(b",") + raw.count(b":")
+    return count_sign(raw, b",") + count_sign(raw, b":")
 
 
 def is_clean(raw: bytes, hit: Hit | None) -> bool:
     """Whether neither our side field nor an opaque value of ours is in a body."""
     if hit is not None and hit.history.clean:
         raw = hit.short if hit.new is None else hit.new
-    return WORD not in raw and MARK_BYTES not in raw
+    return WORD not in raw and not has_mark(raw)
 
 
 def count_parts(request: Request, hit: Hit) -> int:

@@ -59,6 +59,9 @@ class Client:
 
     def _take_in(self, raw: bytes, path: str) -> ClientRequest:
         self.now += 1
+        later = self.known_turns.find_later(self.owner, raw)
+        if later is not None:
+            later.settle()
         hit = self.known_turns.find(self.owner, raw, self.now)
         found = None if hit is None else decode_turns(self._scope, raw, path, hit)
         request, history = found or decode_all_turns(self._scope, raw, path)

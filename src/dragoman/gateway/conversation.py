@@ -34,6 +34,7 @@ from dragoman.known_turns import (
     join,
     know,
     make_history,
+    make_later,
     read_new,
 )
 from dragoman.model.reply import Reply
@@ -41,7 +42,7 @@ from dragoman.model.request import Request
 from dragoman.note_places import Place
 from dragoman.notes import MOST_PLACES, Locate, Note, Notes
 from dragoman.reasoning_state.carry import carry_reply, take_back_state
-from dragoman.reasoning_state.envelope import MARK_BYTES
+from dragoman.reasoning_state.envelope import has_mark
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Job, is_large, off_loop
 from dragoman.upstream.fan_out import ask_each
@@ -125,15 +126,18 @@ async def take_in_items(scope: Scope, client_request: ClientRequest) -> ClientRe
 async def take_in_turns(scope: Scope, path: str, raw: bytes) -> ClientRequest:
     """Reads a request, but not the turns that came in an earlier one of the same client."""
     gateway, owner = scope.gateway, (scope.http.key_id, scope.dialect.name)
+    later = gateway.known_turns.find_later(owner, raw)
+    if later is not None:
+        await off_loop(is_large(later.raw), later.settle)
     hit = gateway.known_turns.find(owner, raw, gateway.clock())
     found: tuple[ClientRequest, History | None] | None = None
     if hit is not None:
         found = await off_loop(is_large(hit.new or hit.short), decode_turns, scope, raw, path, hit)
     if found is None or found[0].known is None or not found[0].known.history.chunks:
         scope.large = is_large(raw)  # to read or to write all of it
-    if found is None:
-        found = await off_loop(scope.large, decode_all_turns, scope, raw, path)
-    client_request, history = found
+    if found is None and scope.large:
+        found = await off_loop(True, decode_all_turns, scope, raw, path)
+    client_request, history = found or decode_all_turns(scope, raw, path)
     if history is not None:
         gateway.known_turns.keep(owner, history, gateway.clock(), instead=None if hit is None else hit.history)
     return client_request
@@ -156,7 +160,10 @@ def remember_turns(
     request = client_request.request
     if not client_request.same_wire or client_request.notes or len(request.messages) < LEAST_TURNS:
         return client_request, None
-    history = make_history(client_request.raw, request, client_request.dialect, hit, ends)
+    raw, dialect = client_request.raw, client_request.dialect
+    history = make_later(raw, request, dialect) if hit is None else None
+    if history is None:
+        history = make_history(raw, request, dialect, hit, ends)
     if history is not None:
         history.headers = client_request.headers
     client_request.known = know(hit, history, request)
@@ -189,7 +196,7 @@ def decode_known(scope: Scope, raw: bytes, path: str, hit: Hit) -> tuple[ClientR
 def decode_new(scope: Scope, raw: bytes, path: str, hit: Hit) -> tuple[ClientRequest | None, list[int] | None]:
     """A request of which only turns are new, and where they end in the body."""
     headers = own_headers(scope.dialect, scope.http)
-    if hit.new is None or headers != hit.history.headers or MARK_BYTES in hit.new:
+    if hit.new is None or headers != hit.history.headers or has_mark(hit.new):
         return None, None
     request, ends = read_new(hit, scope.dialect) or (None, None)
     if request is None:
@@ -220,7 +227,7 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
     need_messages(request, scope.dialect)
     check_size(request, scope.now.settings.limits)
     restored = request
-    if MARK_BYTES in raw and scope.dialect.slots is not None:
+    if scope.dialect.slots is not None and has_mark(raw):
         restored = take_back_state(request, scope.dialect.slots, scope.state_key, notes)
     return ClientRequest(
         dialect=scope.dialect,
@@ -372,8 +379,9 @@ async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
         reply = scope.time(scope.stamp(reply))
         carrier = scope.open_carrier()
         said = reply if carrier is None else answer.notes.stage(carry_reply(reply, carrier, answer.notes))
+        work = scope.dialect, said, answer.notes, client_request.request
         large = scope.large or is_large(answer.raw)  # Responses repeats the request's tools in its reply
-        body = await off_loop(large, encode, scope.dialect, said, answer.notes, client_request.request)
+        body = await off_loop(True, encode, *work) if large else encode(*work)
     await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)
     if scope.keeps_turns:
         await keep_turn(scope, reply)

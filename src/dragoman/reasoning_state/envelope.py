@@ -15,7 +15,7 @@ from binascii import Error as Base64Error
 import msgspec
 from msgspec import Struct
 
-from dragoman.jsontypes import dump_json
+from dragoman.jsontypes import dump_json, has_word
 from dragoman.model.messages import Reasoning, Seal
 
 _MAGIC = b"dragoman1"  # nine bytes are twelve characters, whatever follows
@@ -23,6 +23,11 @@ MARK = base64.b64encode(_MAGIC).decode()
 MARK_BYTES = MARK.encode()
 _MAC_BYTES = 16
 _STANDARD = str.maketrans("-_", "+/")
+
+
+def has_mark(body: bytes) -> bool:
+    """Whether an opaque value of ours may be in a body."""
+    return has_word(body, MARK_BYTES, b"Z")
 
 
 class StateKey(Struct, frozen=True):

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
+from dragoman.jsontypes import has_more
 from dragoman.upstream.failures import hide_refused_key
 from dragoman.upstream.keys import Key
 from dragoman.upstream.retry import MOST_ATTEMPTS, RetryBudget
@@ -27,9 +28,11 @@ T = TypeVar("T")
 def is_large(raw: bytes) -> bool:
     """Whether a body is so large, or in so many pieces, that it must not be worked on between two others. Signs are
     counted instead of values: some stand in texts, and that does no harm."""
-    if len(raw) > BIG_BYTES or (len(raw) > MANY_BRACES and raw.count(b"{") > MANY_BRACES):
+    if len(raw) < MANY_BRACES and b"$" not in raw:
+        return False
+    if len(raw) > BIG_BYTES or has_more(raw, b"{", MANY_BRACES) or has_more(raw, b",", MANY_COMMAS):
         return True
-    return raw.count(b",") > MANY_COMMAS or raw.count(b'"$ref"') > MANY_REFERENCES
+    return has_more(raw, b"$", MANY_REFERENCES) and raw.count(b'"$ref"') > MANY_REFERENCES
 
 
 async def off_loop(large: bool, work: Callable[..., T], *args: Any, **named: Any) -> T:
