@@ -8,7 +8,6 @@ from msgspec import Struct
 LONGEST_FIELD = 2048
 _PACKAGE = __file__.removesuffix("log_line.py")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_TELLING = re.compile(r'[ ="]')
 
 
 class LogLine(Struct, frozen=True, gc=False):
@@ -22,7 +21,13 @@ class LogLine(Struct, frozen=True, gc=False):
         return {name: value for name, value in self.fields.items() if value}
 
     def __str__(self) -> str:
-        return " ".join([self.event, *[f"{name}={quoted(value)}" for name, value in self.fields.items() if value]])
+        words = [self.event]
+        for name, value in self.fields.items():
+            if value:
+                kind = type(value)
+                plainly = kind is int or (kind is str and value.isalnum() and len(value) <= LONGEST_FIELD)  # type: ignore[attr-defined, arg-type]
+                words.append(f"{name}={value}" if plainly else f"{name}={quoted(value)}")
+        return " ".join(words)
 
 
 def own_error(event: str, request_id: str, error: Exception) -> LogLine:
@@ -55,6 +60,6 @@ def quoted(value: object) -> str:
     if type(value) is int or type(value) is float:
         return str(value)
     text = plain(value)
-    if not text.isalnum() and _TELLING.search(text):
+    if " " in text or "=" in text or '"' in text:
         return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
     return text

@@ -130,6 +130,8 @@ class Notes:
         """The notes so far. Only the first `most_places` say where: to find a place takes longer in a longer request,
         and somebody may send one with a hundred thousand faults. `targets`: also where it is in what was written.
         `most_notes`: only so many."""
+        if not self._all:
+            return []
         most = len(self._all) if most_places is None else most_places
         return [
             note if isinstance(note, Note) else note.read(places=i < most, targets=targets and i < most)

@@ -164,6 +164,8 @@ def _is_object(text: str) -> bool:
 
 def mend_calls(reply: Reply, notes: Notes) -> Reply:
     """A whole answer; the same object if nothing was broken."""
+    if not reply.choices:
+        return reply
     choices = [
         _mend_choice(choice, ((ROOT, "choices"), i), notes)
         if any(type(part) is ToolCall for part in choice.parts)

@@ -32,6 +32,8 @@ class LegalAnswer:
 
     def reply(self, reply: Reply) -> Reply:
         reply = self._clean(reply, ROOT)
+        if not reply.choices:
+            return reply
         choices = tuple(self._fit_choice(choice, ((ROOT, "choices"), i)) for i, choice in enumerate(reply.choices))
         return reply if choices == reply.choices else replace(reply, choices=choices)
 

@@ -106,8 +106,8 @@ def load_body(data: bytes, limits: RequestLimits) -> JsonObject:
     if len(body) > MOST_KEYS:
         raise DecodeError(f"more than {MOST_KEYS} keys")
     check_keys(data)  # with two `model` keys, we might read one and the provider the other
-    found = _DESTINATIONS & body.keys()
-    if found:
+    if not _DESTINATIONS.isdisjoint(body):
+        found = _DESTINATIONS & body.keys()
         raise DecodeError("only the configuration decides where a request goes", min(found))
     for key in ("messages", "input", "contents"):
         if type(body.get(key)) is list and len(body[key]) > limits.entries:

@@ -65,6 +65,7 @@ class ClientConnection(asyncio.Protocol):
         self._repeated: frozenset[str] = NONE_REPEATED
         self._again: list[int] = []  # header sizes already counted
         self._head_size = 0
+        self._counted = False  # all of the head that arrives now is in `_head_size`
         self._heading = False  # part of a head has arrived
         self._incoming: ClientExchange | None = None  # the request whose body is still arriving
         self._queue: deque[ClientExchange] = deque()
@@ -102,6 +103,7 @@ class ClientConnection(asyncio.Protocol):
         incoming = self._incoming
         if incoming is None:
             self._head_size += len(data)
+            self._counted = not self._heading
         else:
             incoming.wire_size += len(data)
         self._parse(data)
@@ -152,6 +154,7 @@ class ClientConnection(asyncio.Protocol):
         self._timer = self._stall_timer = None
         self._resume()
         if self._task is not None:
+            self._task.add_done_callback(self._state.tasks.discard)  # one that has not begun does not reach `_end`
             self._task.cancel()
 
     def pause_writing(self) -> None:
@@ -219,11 +222,14 @@ class ClientConnection(asyncio.Protocol):
             self._refuse(431)
 
     def on_headers_complete(self) -> None:
-        headers, self._heading = self._headers, False
-        size, self._head_size = sum(map(len, headers)) + sum(map(len, headers.values())) + 4 * len(headers), 0
-        size += len(self._url) + sum(self._again)
-        if len(self._url) > self._limits.line_bytes or size > self._limits.head_bytes:
+        headers, limits, self._heading = self._headers, self._limits, False
+        if not self._counted or self._head_size > limits.head_bytes:
+            size = sum(map(len, headers)) + sum(map(len, headers.values())) + 4 * len(headers)
+            if size + len(self._url) + sum(self._again) > limits.head_bytes:
+                self._refuse(431)
+        if len(self._url) > limits.line_bytes:
             self._refuse(431)
+        self._head_size, self._counted = 0, False
         version = self._parser.get_http_version()
         if version not in ("1.0", "1.1"):
             self._refuse(505)
@@ -235,17 +241,10 @@ class ClientConnection(asyncio.Protocol):
         if self._deaf:
             return
         path, query = read_target(self._url)
-        http = HttpRequest(
-            self._parser.get_method().decode("ascii"),
-            path,
-            query=query,
-            headers=headers,
-            repeated=self._repeated,
-            client=self._client,
-        )
-        http.port = self._port
+        method = self._parser.get_method().decode("ascii")
+        http = HttpRequest(method, path, query, headers, self._repeated, self._client, self._port)
         exchange = self._incoming = ClientExchange(self, http, self.app.gateway.now.settings.max_body_bytes)
-        http.read = exchange.read
+        http.read, http.direct = exchange.read, exchange
         exchange.chunked = version != "1.0"
         exchange.keep = exchange.chunked and self._parser.should_keep_alive()
         self._queue.append(exchange)
@@ -267,8 +266,7 @@ class ClientConnection(asyncio.Protocol):
             self._served, self._until = True, _BUSY
             self._running = self._queue.popleft()
             task = self._task = self.loop.create_task(self._serve(self._running))
-            self._state.tasks.add(task)
-            task.add_done_callback(self._state.tasks.discard)
+            self._state.tasks.add(task)  # `_end` takes it out
         if len(self._queue) > MOST_AHEAD:
             self.pause_reading()  # a client that pipelines has to wait
 
@@ -293,7 +291,7 @@ class ClientConnection(asyncio.Protocol):
             if http.scope is not None:
                 http.scope.finish()
                 http.scope = None  # breaks a reference cycle
-            http.read = nothing_more  # breaks another one
+            http.read, http.direct = nothing_more, None  # breaks others
             self._end(exchange)
 
     async def _answer(self, exchange: ClientExchange, response: HttpResponse) -> None:
@@ -325,6 +323,7 @@ class ClientConnection(asyncio.Protocol):
             exchange.keep = False
 
     def _end(self, exchange: ClientExchange) -> None:
+        self._state.tasks.discard(self._task)
         self._task = self._running = None
         self._state.total_requests += 1
         if self._lost or self.transport.is_closing():

@@ -44,9 +44,10 @@ class ClientExchange:
         self._fault: Failure | None = None
         self.http = http
         self.limit = limit  # of the body
-        self.length = _length(http.headers.get("content-length", ""))
+        said = http.headers.get("content-length", "")
+        self.length = int(said) if said.isdigit() and len(said) < 16 else 0
         self.wire_size = 0  # of the body so far, with what frames it
-        self.expects = http.headers.get("expect", "").lower() == "100-continue"
+        self.expects = "expect" in http.headers and http.headers["expect"].lower() == "100-continue"
         self.done = False  # the whole body has arrived
         self.keep = True  # keep the connection for the next request
         self.begun = False  # the answer has begun
@@ -100,11 +101,13 @@ class ClientExchange:
 
     async def write(self, data: bytes) -> None:
         """Writes a piece of a streamed answer. Waits while the client does not read."""
+        if self._connection.stalled is not None:
+            await self._connection.stalled
+        self.put(data)
+
+    def is_ready(self) -> bool:
         connection = self._connection
-        if connection.stalled is not None:
-            await connection.stalled
-        connection.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data)
+        return connection.stalled is None and not connection.transport.is_closing()
 
-
-def _length(said: str) -> int:
-    return int(said) if said.isdigit() and len(said) < 16 else 0
+    def put(self, data: bytes) -> None:
+        self._connection.transport.write(b"%x\r\n%b\r\n" % (len(data), data) if self.chunked else data)

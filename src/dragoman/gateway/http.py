@@ -28,12 +28,22 @@ class Ending(Protocol):
     def finish(self) -> None: ...
 
 
+class DirectWriter(Protocol):
+    """Writes to a client without waiting for it."""
+
+    def is_ready(self) -> bool:
+        """Whether the client is there and reads."""
+
+    def put(self, data: bytes) -> None: ...
+
+
 class HttpRequest:
     """Header names are in lower case; names that occur twice are in `repeated`."""
 
     __slots__ = (
         "_given",
         "client",
+        "direct",
         "headers",
         "holder",
         "id",
@@ -55,13 +65,14 @@ class HttpRequest:
         self,
         method: str,
         path: str,
-        *,
         query: str = "",
         headers: Headers | None = None,
         repeated: frozenset[str] = NONE_REPEATED,
+        client: str = "",
+        port: int = 0,
+        *,
         read: Callable[[], Awaitable[bytes]] | None = None,
         body: bytes = b"",
-        client: str = "",
     ) -> None:
         self.method = method
         self.large = False  # its body is worked on off the loop
@@ -71,7 +82,7 @@ class HttpRequest:
         self.headers = headers or {}
         self.repeated = repeated
         self.client = client
-        self.port = 0  # of ours, that it came to
+        self.port = port  # of ours, that it came to
         self.id = ""  # in the log; a client may choose it
         self.unique_id = ""
         self.most_bytes: int | None = None  # of its body at this route; None: as many as the configuration allows
@@ -79,6 +90,7 @@ class HttpRequest:
         self.holder: Holder | None = None  # the owner of the client's key
         self.key_id = ""  # the id of the client's key; "" where no key is needed
         self.read = read or self._read_given
+        self.direct: DirectWriter | None = None  # for a streamed answer, if this is a client's own connection
         self._given = body
 
     def cap(self, limit: int) -> int:

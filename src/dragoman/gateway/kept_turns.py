@@ -22,11 +22,19 @@ from dragoman.reasoning_state.stored import (
 async def recall_turns(scope: Scope, client_request: ClientRequest) -> ClientRequest:
     """The request with the reasoning state of its turns, which its client did not bring back."""
     request, store = client_request.request, scope.gateway.state_store
-    scope.conversation = read_conversation(request, by_id=scope.dialect.repeats_call_ids)
-    if not scope.conversation.turns or store.is_empty():  # fast path: nothing kept
+    scope.bare = request
+    conversation = find_conversation(scope) if not store.is_empty() else None
+    if conversation is None or not conversation.turns:  # fast path: nothing kept
         return client_request
-    restored = await asyncio.to_thread(_restore, store, scope.http.key_id, request, scope.conversation)
+    restored = await asyncio.to_thread(_restore, store, scope.http.key_id, request, conversation)
     return client_request if restored is request else replace(client_request, request=restored, same_wire=False)
+
+
+def find_conversation(scope: Scope) -> Conversation | None:
+    """What tells the conversation of a request from others. It is read once, and only if something needs it."""
+    if scope.conversation is None and scope.bare is not None:
+        scope.conversation = read_conversation(scope.bare, by_id=scope.dialect.repeats_call_ids)
+    return scope.conversation
 
 
 def _restore(store: StateStore, owner: str, request: Request, conversation: Conversation) -> Request:
@@ -38,11 +46,12 @@ def _restore(store: StateStore, owner: str, request: Request, conversation: Conv
 
 async def keep_turn(scope: Scope, reply: Reply) -> None:
     """Keeps the reasoning state of an answer for the next request of a client that brings nothing back."""
-    answer, conversation = scope.answer, scope.conversation
+    answer = scope.answer
     parts = reply.choices[0].parts if reply.choices else ()
-    if answer is None or conversation is None:
+    if answer is None or not parts:
         return
     state = make_state(parts, scope.state_source(answer))
-    if state is not None:
+    conversation = find_conversation(scope) if state is not None else None
+    if state is not None and conversation is not None:
         key = conversation.key(parts, conversation.turns)
         await asyncio.to_thread(scope.gateway.state_store.put, scope.http.key_id, key, dump_state(state))

@@ -57,7 +57,8 @@ class Scope:
         self.client_request: ClientRequest | None = None
         self.resolved: Resolved | None = None
         self.answer: OpenAnswer | None = None
-        self.conversation: Conversation | None = None  # at doors whose clients may bring no state back
+        self.bare: Request | None = None  # as its client sent it, at doors whose clients may bring no state back
+        self.conversation: Conversation | None = None  # that `bare` belongs to, once it was read: kept_turns.py
         self.attempts: list[Attempt] = []
         self.refuse: frozenset[Refusable] = read_refuse(http)
         self.keep = gateway.xray.always or "x-dragoman-xray" in http.headers
@@ -146,6 +147,7 @@ class Scope:
             return
         self.answer.release_request()
         self.client_request.raw = b""
+        self.bare = None
         if self.resolved is None or not self.resolved.store:
             self.client_request.request = replace(self.client_request.request, messages=())
             self.client_request.decoded = self.client_request.known = None
@@ -209,7 +211,19 @@ class Scope:
     def _report(self) -> None:
         gateway, notes, seconds = self.gateway, self.notes, self.gateway.clock() - self.started
         upstream = self.attempts[-1].upstream if self.attempts else ""
-        metrics = gateway.metrics
+        cost = self.cost if self.answer is not None else None
+        self._count(notes, seconds, upstream, cost)
+        gateway.traffic.put(self, notes, seconds)
+        if not log.isEnabledFor(logging.INFO):
+            return
+        gateway.log.say(log, "request", self._say(notes, seconds, upstream, cost))
+        if notes and log.isEnabledFor(logging.DEBUG):
+            for note in notes[:MOST_PLACES]:  # the others do not say where
+                log.debug(LogLine("note", {"id": self.http.id, "rank": note.rank, **to_builtins(note)}))
+
+    def _count(self, notes: tuple[Note, ...], seconds: float, upstream: str, cost: Cost | None) -> None:
+        """For /metrics."""
+        metrics, holder = self.gateway.metrics, self.http.holder
         if self.status:
             metrics.request(self.door, upstream, self.status, seconds)
         else:
@@ -218,44 +232,42 @@ class Scope:
             metrics.first_byte(self.door, self.first_s)
         for attempt in self.attempts:
             metrics.attempt(attempt.upstream, attempt.failure or "ok")
-        usage, model = self.usage or NO_USAGE, ""
-        if self.answer is not None:
-            model = metrics.model(self.door, upstream, self.answer.target.model)
+        model = metrics.model(self.door, upstream, self.answer.target.model) if self.answer is not None else ""
         if self.usage is not None:
-            metrics.usage(upstream, model, usage)
-        holder = self.http.holder
+            metrics.usage(upstream, model, self.usage)
         if holder is not None:
             metrics.key(holder.name or holder.id, holder.team)
-        cost = self.cost if self.answer is not None else None
         if cost is not None and cost.micros:
             metrics.cost(upstream, model, holder.team if holder is not None else "", cost)
-        metrics.note_kinds(notes)
-        gateway.traffic.put(self, notes, seconds)
-        gateway.log.say(
-            log,
-            "request",
-            id=self.http.id,
-            door=self.door,
-            status=self.status or "left",
-            model=self.model,
-            upstream=upstream,
-            key=(holder.name if holder is not None else "") or self.http.key_id,
-            team=holder.team if holder is not None else None,
-            input=_sum(usage.input, usage.cache_read, usage.cache_write),
-            output=_sum(usage.output, usage.reasoning),
-            cost=cost,
-            first_ms=None if self.first_s is None else round(self.first_s * 1000),
-            ms=round(seconds * 1000),
-            waited_ms=round(sum([a.waited_s for a in self.attempts]) * 1000),
-            attempts=len(self.attempts) if len(self.attempts) > 1 else None,
-            failure=(self.failure.code or self.failure.kind) if self.failure else None,
-            notes=len(notes),
-            lost=say_lost(notes[:MOST_PLACES]),
-            mended=say_mended(notes[:MOST_PLACES]),
-        )
-        if log.isEnabledFor(logging.DEBUG):
-            for note in notes[:MOST_PLACES]:  # the others do not say where
-                log.debug(LogLine("note", {"id": self.http.id, "rank": note.rank, **to_builtins(note)}))
+        if notes:
+            metrics.note_kinds(notes)
+
+    def _say(self, notes: tuple[Note, ...], seconds: float, upstream: str, cost: Cost | None) -> dict[str, object]:
+        """The fields of the request's line in the log. Those that say nothing are not written."""
+        holder, usage, first, attempts = self.http.holder, self.usage or NO_USAGE, self.first_s, self.attempts
+        fields: dict[str, object] = {
+            "id": self.http.id,
+            "door": self.door,
+            "status": self.status or "left",
+            "model": self.model,
+            "upstream": upstream,
+            "key": (holder.name if holder is not None else "") or self.http.key_id,
+            "team": holder.team if holder is not None else None,
+            "input": _sum(usage.input, usage.cache_read, usage.cache_write),
+            "output": _sum(usage.output, usage.reasoning),
+            "cost": cost,
+            "first_ms": None if first is None else round(first * 1000),
+            "ms": round(seconds * 1000),
+            "waited_ms": round(sum([attempt.waited_s for attempt in attempts]) * 1000),
+        }
+        if len(attempts) > 1:
+            fields["attempts"] = len(attempts)
+        if self.failure is not None:
+            fields["failure"] = self.failure.code or self.failure.kind
+        if notes:
+            said = notes[:MOST_PLACES]
+            fields |= {"notes": len(notes), "lost": say_lost(said), "mended": say_mended(said)}
+        return fields
 
     def _keep(self) -> None:
         """For X-ray. Of a long request neither the bytes nor the values are kept."""
@@ -326,6 +338,6 @@ def _nanoseconds(seconds: float) -> int:
     return max(int(seconds * 1e9), 1)  # clients divide by it
 
 
-def _sum(*counts: int | None) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+def _sum(*counts: int | None) -> int:
+    """0 says nothing in the log."""
+    return sum([count for count in counts if count])

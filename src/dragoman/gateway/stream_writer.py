@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby
 from typing import cast
 
@@ -13,8 +14,8 @@ from dragoman.dialects._base import Dialect, LateEncoder
 from dragoman.exchange import HOP
 from dragoman.failure import Failure
 from dragoman.framing.sse import read_frame
-from dragoman.gateway.http import Write
-from dragoman.gateway.kept_turns import keep_turn
+from dragoman.gateway.http import DirectWriter, Write
+from dragoman.gateway.kept_turns import find_conversation, keep_turn
 from dragoman.gateway.routes.responses import remember
 from dragoman.gateway.scope import CHARS_PER_TOKEN, NO_USAGE, Scope
 from dragoman.jsontypes import dump_json
@@ -27,12 +28,13 @@ from dragoman.note_ranks import FoldedNote, fold_notes
 from dragoman.notes import Note, Notes
 from dragoman.reasoning_state.carry import carry_reply
 from dragoman.reasoning_state.stored import TurnKeeper
-from dragoman.upstream.answer import OpenAnswer, Piece
+from dragoman.upstream.answer import OpenAnswer, Piece, UpstreamAnswer
 
 log = logging.getLogger(__name__)
 PING_S = 15.0
 JOIN_AT = 200  # events
 AFTER_END_S = 1.0
+ENDS = (ReplyEnd, ReplyFailed)
 MAX_NOTES_HEADER = 3500
 SHUTTING_DOWN = Failure(kind="overloaded", status=503, code="shutting_down", message="the server is shutting down")
 TOO_LONG = Failure(kind="timed_out", status=504, code="stream_too_long", message="the stream took too long")
@@ -55,7 +57,9 @@ class StreamWriter:
         self._tail = b""  # the beginning of a frame that is not complete yet
         self._end_sent = False  # the frame that ends the provider's own stream
         self._builder = ReplyBuilder() if scope.resolved is not None and scope.resolved.store else None
-        self._keeper = TurnKeeper() if scope.conversation is not None else None
+        self._keeper = TurnKeeper() if scope.bare is not None else None
+        if scope.bare is not None:
+            find_conversation(scope)  # now: the request is not kept for as long as a stream may take
         self._notes_sent = len(scope.notes)  # in the headers
         self._ended = False
         self._stored = False  # what the next request may need is kept
@@ -75,6 +79,7 @@ class StreamWriter:
         self._task = cast("asyncio.Task[None]", asyncio.current_task())
         scope.gateway.live.add(self._stop)
         self._watch(write)
+        tapped = False
         try:
             while True:
                 try:
@@ -104,12 +109,35 @@ class StreamWriter:
                     await write(out)
                 if self._ended:
                     break
+                if not tapped and out and isinstance(answer, UpstreamAnswer) and scope.http.direct is not None:
+                    tapped = True
+                    answer.tap(partial(self._write_now, answer, scope.http.direct))
             if out := self._close() + self._late_notes() + self._late_cost():
                 if scope.keep:
                     scope.keep_sent(out)
                 await write(out)
         finally:
             self._clean_up()
+
+    def _write_now(self, answer: UpstreamAnswer, direct: DirectWriter, piece: Piece) -> bool:
+        """Writes a piece from the middle of an answer when it arrives, without waking the task. False: it is for `run`,
+        because the answer begins or ends with it, or the client does not read."""
+        scope, events = self.scope, piece.events
+        if events and (type(events[-1]) in ENDS or type(events[0]) is ReplyStart):
+            return False
+        if self._finished or scope.ending is not None or not direct.is_ready():
+            return False
+        out = self._out(piece)
+        scope.events += len(events)
+        scope.streamed += len(out)
+        if out:
+            self._written = self._loop.time()
+            if scope.keep:
+                scope.keep_sent(out)
+            direct.put(out)
+        if self._ended:
+            answer.stop()
+        return True
 
     def _is_large(self, piece: Piece) -> bool:
         """Whether to write it off the loop: Responses repeats the request's tools where a reply starts and ends."""

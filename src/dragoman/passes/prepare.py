@@ -265,6 +265,9 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
             notes.stage(request)
             if step.adds and (request.messages is not before.messages or request.tools is not before.tools):
                 contents = find_contents(request)
+    has_tools = request.tools or request.tool_choice is not None or not CALLS.isdisjoint(contents)
+    if not has_tools and request.output is None:  # fast path: no tools
+        return Prepared(request, undo)
     return _spell_tools(request, profile, undo, notes)
 
 

@@ -25,7 +25,7 @@ from dragoman.notes import MOST_PLACES, Notes
 from dragoman.upstream.admission import Ticket
 from dragoman.upstream.attempts import Attempt, Attempts, Job, WireTimes, is_large, off_loop
 from dragoman.upstream.failures import MAX_ERROR_BYTES, malformed, redact, redact_error, too_late, unreadable
-from dragoman.upstream.http.request import build_headers, join_url
+from dragoman.upstream.http.request import RequestHead, build_headers, join_url
 from dragoman.upstream.keys import Key
 from dragoman.upstream.read_reply import (
     MAX_MESSAGE,
@@ -39,7 +39,7 @@ from dragoman.upstream.read_reply import (
     says_something,
 )
 from dragoman.upstream.spec import DEMO, Target
-from dragoman.upstream.transport import Opened, Transport
+from dragoman.upstream.transport import Opened, Transport, make_head
 from dragoman.upstream.upstream_state import UpstreamState
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ BIG_EVENT = 64 * 1024  # bytes; one that is larger is decoded off the loop
 SLICE_BYTES = 16 * 1024  # of a stream that are worked on at once: in more there may be thousands of events
 SLICE_EVENTS = 100
 MOST_KEPT = 256 * 1024  # bytes of a stream that are kept for X-ray
+MOST_HEADS = 1000  # of requests to one upstream that are kept
 
 
 class Piece(Struct):
@@ -143,6 +144,9 @@ class UpstreamAnswer:
         self._decoding: asyncio.Future[Piece] | None = None  # a large event, off the loop
         self._closed = False
         self._times: WireTimes | None = None
+        self._tap: Callable[[Piece], bool] | None = None
+        self._stopped = False
+        self._bug: Exception | None = None  # raised while a piece was tapped
 
     # ---------------------------------------------------------------- to its first words
 
@@ -215,22 +219,18 @@ class UpstreamAnswer:
         traced: dict[str, str] | None,
     ) -> None:
         spec = self._state.spec
-        left = job.deadline - self._clock()
-        headers = build_headers(self.call.headers, spec.headers, spec.auth, self._key, self._state.origin)
-        if traced is not None:
-            headers.update(traced)
-        opened = self._opened = await transport.open(
-            join_url(spec.base_url, self.call.path),
-            headers,
+        timeouts, left = spec.timeouts, job.deadline - self._clock()
+        opened = self._opened = await transport.send(
+            find_head(self._state, self._key, self.call, traced),
             self.call.body,
-            timeouts=spec.timeouts,
-            head_s=min(left, spec.timeouts.headers_s) if job.stream else left,
-            on_sent=self._on_sent,
-            caps=spec.caps,
-            fresh=attempts.made > 1,  # an upstream that has just failed may have closed its idle connections too
-            may_resend=attempts.count_resend,
-            first_s=left,
-            network=spec.network,
+            timeouts,
+            min(left, timeouts.headers_s) if job.stream else left,
+            self._on_sent,
+            spec.caps,
+            attempts.made > 1,  # an upstream that has just failed may have closed its idle connections too
+            attempts.count_resend,
+            min(left, timeouts.first_s),
+            spec.network,
         )
         self.headers = opened.headers
         attempt.status = opened.status
@@ -315,7 +315,10 @@ class UpstreamAnswer:
             return
         self.as_is = self.as_is and not job.stream and is_document(raw, self.dialect) is not False
         large = is_large(raw)
-        reply, whole = await off_loop(large, decode_whole, opened.headers, raw, self.dialect, self.notes)
+        if large:
+            reply, whole = await off_loop(True, decode_whole, opened.headers, raw, self.dialect, self.notes)
+        else:
+            reply, whole = decode_whole(opened.headers, raw, self.dialect, self.notes)
         self.raw, self.as_is = raw, self.as_is and whole
         if job.stream:
             self._reader = reader = self.call.open_reader()
@@ -323,8 +326,10 @@ class UpstreamAnswer:
             slices = [events[at : at + SLICE_EVENTS] for at in range(0, len(events), SLICE_EVENTS)]
             self._read_ahead = [Piece(b"", events, large) for events in slices]
             self._ended = True
+        elif large:
+            await off_loop(True, self._take_reply, reply)
         else:
-            await off_loop(large, self._take_reply, reply)
+            self._take_reply(reply)
 
     def _take_reply(self, reply: Reply) -> None:
         self.usage = reply.usage
@@ -349,6 +354,12 @@ class UpstreamAnswer:
             if self._decoding is not None:
                 return await self._end_decoding(self._decoding)
             raw = await self._next_slice(self._opened)
+            if self._bug is not None:
+                raise self._bug
+            if self._stopped:
+                return None
+            if not raw and self._read_ahead:
+                return self._read_ahead.pop(0)
             if raw:
                 self._unread += len(raw)
                 if self._unread > BIG_EVENT:
@@ -361,17 +372,58 @@ class UpstreamAnswer:
             self._whole = self._ended = True
             events = self._take(reader, reader.decode_rest())
             return Piece(b"", events) if events else None
-        except UpstreamError as error:
-            failure = error.failure
-        except (DecodeError, RecursionError) as error:
-            failure = unreadable(error)
+        except (UpstreamError, DecodeError, RecursionError) as error:
+            return self._break_off(reader, error)
+
+    def _break_off(self, reader: StreamReader, error: UpstreamError | DecodeError | RecursionError) -> Piece:
+        """The rest of the stream cannot be read."""
+        failure = error.failure if isinstance(error, UpstreamError) else unreadable(error)
         self._ended = True
         return Piece(b"", self._take(reader, [ReplyFailed(failure=failure)]))
 
+    def tap(self, take: Callable[[Piece], bool]) -> None:
+        """From here on `take` is given each piece as it arrives, while `next` waits: no task has to wake up for it. A
+        piece that `take` does not want (False) comes from `next`."""
+        if self._opened is not None and self._demo is None:
+            self._tap = take
+            self._opened.listen(self._hear)
+
+    def stop(self) -> None:
+        """`next` has nothing more."""
+        self._stopped = True
+
+    def _hear(self) -> bool:
+        """Bytes have arrived while `next` waits. True: they were dealt with, and it may go on waiting."""
+        opened, reader, take = self._opened, self._reader, self._tap
+        if opened is None or reader is None or take is None or self._ended or self._read_ahead:
+            return False
+        size = opened.waiting
+        if not size or size > SLICE_BYTES or self._unread + size > BIG_EVENT:
+            return False
+        try:
+            self._unread += size
+            piece = self._read(reader, opened.take())
+            if piece.events:
+                self._unread = 0
+            if not take(piece):
+                self._read_ahead.append(piece)
+                return False
+        except (UpstreamError, DecodeError, RecursionError) as error:
+            self._read_ahead.append(self._break_off(reader, error))
+            return False
+        except Exception as error:
+            self._bug = error
+            return False
+        return not self._stopped and not opened.ended
+
     async def _next_slice(self, opened: Opened) -> bytes:
+        """The next bytes; b"" at the end, or if something else is to be read first."""
         if self._peeked:
             await asyncio.sleep(0)  # others have their turn between two slices
-        raw = self._peeked or await opened.next()
+        raw = self._peeked or opened.take()
+        while not raw and not opened.ended and not self._read_ahead and self._bug is None and not self._stopped:
+            await opened.wait()
+            raw = opened.take() if not self._read_ahead else b""
         if len(raw) > SLICE_BYTES and self._unread + len(raw) <= BIG_EVENT:
             raw, self._peeked = raw[:SLICE_BYTES], raw[SLICE_BYTES:]
         else:
@@ -436,6 +488,7 @@ class UpstreamAnswer:
         if self._closed:
             return
         self._closed = True
+        self._tap = None  # breaks a reference cycle
         if self._times is not None:
             self._times.ended = self._clock()
         if self._opened is not None:
@@ -459,6 +512,24 @@ class UpstreamAnswer:
 
     def _find_hash(self) -> int | None:
         return self._request_hash or (hash(self._request) if self._request else None)
+
+
+def find_head(state: UpstreamState, key: Key, call: UpstreamCall, traced: dict[str, str] | None) -> RequestHead:
+    """The head of a call. Most calls of a client have one of a few heads."""
+    at = (call.path, key.number, tuple(call.headers.items()))
+    known = state.heads.get(at) if traced is None else None
+    if known is not None:
+        return known
+    spec = state.spec
+    headers = build_headers(call.headers, spec.headers, spec.auth, key, state.origin)
+    if traced is not None:
+        headers.update(traced)
+    head = make_head(join_url(spec.base_url, call.path), headers, spec.network)
+    if traced is None:
+        if len(state.heads) >= MOST_HEADS:  # clients choose some of it
+            state.heads.clear()
+        state.heads[at] = head
+    return head
 
 
 def _log_attempt(attempt: Attempt, why: str = "") -> None:

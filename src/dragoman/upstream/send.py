@@ -4,11 +4,12 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from typing import cast
 
 from msgspec.structs import replace
 
 from dragoman.errors import UpstreamError
-from dragoman.exchange import UpstreamCall, send_corrected
+from dragoman.exchange import InvalidAnswer, UpstreamCall, send_corrected
 from dragoman.failure import Failure
 from dragoman.model.reply import Reply
 from dragoman.notes import MOST_PLACES
@@ -130,6 +131,31 @@ class Sender:
     async def _try(
         self, job: Job, attempts: Attempts, state: UpstreamState, target: Target, key: Key
     ) -> UpstreamAnswer:
+        call = await off_loop(True, _render, job, state, target) if job.large else job.render(state, target)
+        answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
+        try:
+            await answer.begin(job, attempts, self.transport, self.wall)
+            return answer
+        except UpstreamError as error:
+            corrected = await off_loop(job.large, call.correct, error)
+            first = (call, error.reply) if isinstance(error, InvalidAnswer) else None
+            if corrected is None and first is None:
+                raise
+        return await self._try_corrected(job, attempts, state, target, key, corrected, first)
+
+    async def _try_corrected(
+        self,
+        job: Job,
+        attempts: Attempts,
+        state: UpstreamState,
+        target: Target,
+        key: Key,
+        corrected: UpstreamCall | None,
+        first: tuple[UpstreamCall, Reply] | None,
+    ) -> UpstreamAnswer:
+        """The call was refused, and the error told what to send instead. Or it was answered in another way than it was
+        asked (`first`)."""
+
         async def begin(call: UpstreamCall) -> UpstreamAnswer:
             answer = UpstreamAnswer(job, state, target, key, call, clock=self.clock, dice=self.dice)
             await answer.begin(job, attempts, self.transport, self.wall)
@@ -145,13 +171,14 @@ class Sender:
         async def correct(call: UpstreamCall, error: UpstreamError) -> UpstreamCall | None:
             return await off_loop(job.large, call.correct, error)
 
-        return await send_corrected(await off_loop(job.large, _render, job, state, target), begin, keep, correct)
+        if corrected is None and first is not None:
+            return keep(*first)
+        return await send_corrected(cast(UpstreamCall, corrected), begin, keep, correct, first)
 
 
 def _render(job: Job, state: UpstreamState, target: Target) -> UpstreamCall:
     call = job.render(state, target)
-    if job.large:
-        call.notes.read(MOST_PLACES)  # here, and not on the loop
+    call.notes.read(MOST_PLACES)  # here, and not on the loop
     return call
 
 

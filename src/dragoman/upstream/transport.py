@@ -19,7 +19,7 @@ from dragoman.network import DIRECT, CertificateError, Network, ProxyError, make
 from dragoman.upstream.failures import malformed, too_large, too_late
 from dragoman.upstream.http.connection import Http2Only, HttpConnection, HungUp, NotHttp, Pool
 from dragoman.upstream.http.dial import dial
-from dragoman.upstream.http.request import Place, find_place, write_head
+from dragoman.upstream.http.request import Place, RequestHead, find_head
 from dragoman.upstream.http.resolver import Resolver
 from dragoman.upstream.spec import Caps, Timeouts
 
@@ -44,22 +44,44 @@ class Opened:
 
     async def next(self) -> bytes:
         """The next bytes; b"" at the end."""
+        piece = self.take()
+        while not piece and not self.ended:
+            await self.wait()
+            piece = self.take()
+        return piece
+
+    def take(self) -> bytes:
+        """The bytes that have arrived since the last call."""
         connection = self._connection
         if connection is None:
             return b""
         piece = connection.take()
-        while not piece and not connection.ended:
-            if connection.error is not None:
-                raise UpstreamError(self._broken(connection.error)) from connection.error
-            try:
-                await connection.wait(self._idle_s if self._size else self._first_s)
-            except TimeoutError as error:
-                raise UpstreamError(self._broken(error)) from error
-            piece = connection.take()
         self._size += len(piece)
         if self._size > self._caps.stream_bytes:
             raise UpstreamError(too_large("stream", self._caps.stream_bytes))
         return piece
+
+    async def wait(self) -> None:
+        """Until there is more, or the end. An UpstreamError when nothing comes."""
+        connection = self._connection
+        if connection is None:
+            return
+        if connection.error is not None:
+            raise UpstreamError(self._broken(connection.error)) from connection.error
+        try:
+            await connection.wait(self._idle_s if self._size else self._first_s)
+        except TimeoutError as error:
+            raise UpstreamError(self._broken(error)) from error
+
+    def listen(self, listener: Callable[[], bool]) -> None:
+        """`listener` hears of new bytes while `wait` waits. True: it has taken them, and the wait goes on."""
+        if self._connection is not None:
+            self._connection.listener = listener
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that have arrived and were not taken."""
+        return self._connection.waiting if self._connection is not None else 0
 
     async def read(self, limit: int | None = None, until: float = inf) -> bytes:
         """The whole body. An UpstreamError when it is larger than `limit` or not there by `until`."""
@@ -85,6 +107,7 @@ class Opened:
         connection, self._connection = self._connection, None
         if connection is None:
             return
+        connection.listener = None
         if whole and connection.reusable:
             self._pool.give_back(connection)
         else:
@@ -130,19 +153,25 @@ class Transport:
         `fresh`: on a new connection. `may_resend`: asked before a request is sent again, because the server had closed
         the connection that was kept for it. `first_s`: how long it may be silent after its head, if less than its
         timeouts allow."""
-        try:
-            place = find_place(url)
-            fields = {"host": place.host, **headers}
-            if body or method != "GET":
-                fields["content-length"] = str(len(body))
-            target = place.target
-            if network.proxy and not place.origin[0]:  # the proxy itself is asked for the page
-                target = f"http://{place.host}{target}"
-                if known := read_proxy(network.proxy).authorization:
-                    fields["proxy-authorization"] = known
-            head = write_head(f"{method} {target} HTTP/1.1", fields)
-        except ValueError as error:
-            raise UpstreamError(failure_of(error)) from error
+        head = make_head(url, headers, network, method)
+        first_s = min(first_s or inf, timeouts.first_s)
+        return await self.send(head, body, timeouts, head_s, on_sent, caps, fresh, may_resend, first_s, network)
+
+    async def send(
+        self,
+        head: RequestHead,
+        body: bytes,
+        timeouts: Timeouts,
+        head_s: float,
+        on_sent: Callable[[], None],
+        caps: Caps,
+        fresh: bool,
+        may_resend: Callable[[], bool],
+        first_s: float,
+        network: Network,
+    ) -> Opened:
+        """The same, with a head that was made before."""
+        place, start = head.place, head.write(len(body))
         pool = self._pool(place.origin if network is DIRECT else (place.origin, network))
         connection = None if fresh else pool.take()
         clock = asyncio.get_running_loop().time
@@ -152,15 +181,24 @@ class Transport:
             on_sent()
             sent = clock()
             try:
-                await _ask(connection, head, body, head_s, bodiless=method == "HEAD")
-                return Opened(connection, timeouts, min(first_s or inf, timeouts.first_s), pool, caps)
+                connection.ask(start, body, bodiless=head.method == "HEAD")
+                while not connection.arrived:
+                    if connection.error is not None:  # a new one: a traceback refers to the connection
+                        raise type(connection.error)(*connection.error.args)
+                    await connection.wait(sent + head_s - clock())
+                return Opened(connection, timeouts, first_s, pool, caps)
             except HungUp as error:
                 idle = connection.answers > 0 and connection.heard == 0 and clock() - sent < STALE_S
+                connection.close()
                 if not idle or not may_resend():
                     raise UpstreamError(hung_up(clock() - sent)) from error
                 connection = None  # the server had closed this idle connection: send again on a new one (F32)
             except (NotHttp, TimeoutError) as error:
+                connection.close()
                 raise UpstreamError(failure_of(error)) from error
+            except BaseException:
+                connection.close()
+                raise
 
     async def _dial(self, place: Place, connect_s: float, network: Network) -> HttpConnection:
         tls, host, port = place.origin
@@ -187,19 +225,13 @@ class Transport:
         self._pools = {}
 
 
-async def _ask(connection: HttpConnection, head: bytes, body: bytes, head_s: float, *, bodiless: bool) -> None:
-    """Waits for the head of the answer. Any error closes the connection."""
-    until = asyncio.get_running_loop().time() + head_s
+def make_head(url: str, headers: dict[str, str], network: Network = DIRECT, method: str = "POST") -> RequestHead:
+    """The head of a request; an UpstreamError when its URL or a header cannot be sent."""
     try:
-        connection.ask(head, body, bodiless=bodiless)
-        while not connection.arrived:
-            if connection.error is not None:
-                raise type(connection.error)(*connection.error.args)  # a new one: a traceback refers to the connection
-            await connection.wait(head_s)
-            head_s = until - asyncio.get_running_loop().time()
-    except BaseException:
-        connection.close()
-        raise
+        proxy = read_proxy(network.proxy) if network.proxy else None
+        return find_head(method, url, headers, None if proxy is None else proxy.authorization or "")
+    except ValueError as error:
+        raise UpstreamError(failure_of(error)) from error
 
 
 def unreached(error: OSError) -> Failure:

@@ -14,6 +14,7 @@ from dragoman.log_line import LogLine
 from dragoman.upstream.admission import LimitedQueue, Limits, ProcessLimits
 from dragoman.upstream.breaker import Breaker, how_failed
 from dragoman.upstream.failures import requests_own
+from dragoman.upstream.http.request import RequestHead
 from dragoman.upstream.keys import EVERY, Key, KeyRing, origin_of
 from dragoman.upstream.learned_file import LearnedFile
 from dragoman.upstream.retry import BROKEN, RetryBudget
@@ -63,6 +64,8 @@ class UpstreamState:
         self.list_failure = ""  # why it did not tell
         self.no_counters: set[str] = set()  # addresses at which it counts no tokens
         self.destinations: dict[tuple[str, str], Destination] = {}  # by client's dialect and model: find_destination
+        # The heads of requests, by path, key and the dialect's own headers: find_head in answer.py.
+        self.heads: dict[tuple[str, int, tuple[tuple[str, str], ...]], RequestHead] = {}
         self.sent = 0
         self.failed = 0
         self.waiting_for_cooldown = 0  # requests that wait for a cool-down to end

@@ -44,6 +44,7 @@ PATH = "/v1/chat/completions"
 USERS = ("safety_identifier", "user")
 # OpenAI has no such keys, but many servers do. We write them only if the client's request had them.
 GUESTS = ("top_k", "min_p")
+FEW = frozenset({"model", "stream"})  # what most small requests have beside their messages
 MODALITIES = {"text", "audio"}
 FORMATS = {"text": "text", "json_object": "json"}
 FORMAT_WORDS = {"text": "text", "json": "json_object"}
@@ -60,6 +61,11 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
     messages = take_each(body, "messages", lambda message: decode_message(message, ids))
     if ids.unpaired:
         messages = pair_by_position(messages, ids.unpaired)
+    if body.keys() <= FEW:  # fast path: no settings
+        model, stream = take_text_or_none(body, "model"), take_flag_or_none(body, "stream")
+        return Request(
+            model=model or "", messages=_mark_freeform(messages), stream=stream, extras=leftovers(body, NAME)
+        )
     guests = [key for key in GUESTS if body.get(key) is not None]
     if guests:
         note_spelling(body, "guests", guests)

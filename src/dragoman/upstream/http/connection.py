@@ -5,6 +5,7 @@ what a gateway needs (RFC 9112). It is as lenient as aiohttp's parser.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import httptools
@@ -41,8 +42,9 @@ class HttpConnection(asyncio.Protocol):
         )
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = self._until = 0.0
+        self._timer_at = self._until = self._patience = 0.0
         self._paused = False
+        self.listener: Callable[[], bool] | None = None  # hears of bytes first; True: it has taken them
         self.answers = 0  # read on this connection before
         self.idle_since = 0.0
         self.closed = False
@@ -75,16 +77,19 @@ class HttpConnection(asyncio.Protocol):
             self._transport.write(head)
             self._transport.write(body)
 
-    async def wait(self, seconds: float) -> None:
-        """Returns when there is more, an end or an error; a TimeoutError after `seconds`."""
+    def wait(self, seconds: float) -> "asyncio.Future[None]":
+        """Done when there is more, an end or an error; a TimeoutError after `seconds`."""
+        self._patience = seconds
         self._until = self._loop.time() + seconds
         if self._timer is None or self._until < self._timer_at:
             self._arm()
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
+        waiter = self._waiter = self._loop.create_future()
+        return waiter
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that have arrived and were not taken."""
+        return self._size
 
     def take(self) -> bytes:
         """The bytes that have arrived since the last call."""
@@ -131,12 +136,19 @@ class HttpConnection(asyncio.Protocol):
             return
         if self._loop.time() >= self._until - 0.001:
             self._waiter.set_exception(TimeoutError())
+            self._waiter = None
         else:
             self._arm()
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter = self._waiter
+        if waiter is None or waiter.done():
+            return
+        if self.listener is not None and self.listener():
+            self._until = self._loop.time() + self._patience
+            return
+        self._waiter = None
+        waiter.set_result(None)
 
     # ---- called by asyncio
 

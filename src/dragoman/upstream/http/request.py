@@ -81,6 +81,31 @@ def build_headers(
     return headers
 
 
+class RequestHead(NamedTuple):
+    """The head of a request without the size of its body: it is the same for many."""
+
+    place: Place
+    method: str
+    fields: bytes  # up to its last line end
+
+    def write(self, size: int) -> bytes:
+        if not size and self.method == "GET":
+            return self.fields + b"\r\n"
+        return b"%bcontent-length: %d\r\n\r\n" % (self.fields, size)
+
+
+def find_head(method: str, url: str, headers: dict[str, str], proxy: str | None = None) -> RequestHead:
+    """`proxy`: what it must be told to let us through, if the request goes through one. A ValueError when the URL or a
+    header is not valid."""
+    place = find_place(url)
+    fields, target = {"host": place.host, **headers}, place.target
+    if proxy is not None and not place.origin[0]:  # the proxy itself is asked for the page
+        target = f"http://{place.host}{target}"
+        if proxy:
+            fields["proxy-authorization"] = proxy
+    return RequestHead(place, method, write_head(f"{method} {target} HTTP/1.1", fields)[:-2])
+
+
 def write_head(start: str, fields: dict[str, str]) -> bytes:
     """A ValueError when a field contains a line end: no value can add a header of its own (T30)."""
     lines = [start, *[f"{name}: {value}" for name, value in fields.items()], "", ""]
