@@ -68,7 +68,12 @@ def test_a_listener_hears_nothing_while_the_task_is_at_work() -> None:
 
     async def run() -> None:
         connection, heard = connect(), list[int]()
-        connection.listener = lambda: heard.append(connection.waiting) is None
+
+        def listen() -> bool:
+            heard.append(connection.waiting)
+            return True
+
+        connection.listener = listen
         connection.data_received(b"3\r\none\r\n")
         assert heard == []
         assert connection.take() == b"one"
