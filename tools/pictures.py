@@ -2,73 +2,78 @@
 
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from dragoman.testing import serve  # noqa: E402
-from tests.console.conftest import FLAGS  # noqa: E402
-from tests.gateway.house import CANARY, open_house, upstream  # noqa: E402
+from tests.console.conftest import FLAGS, Tab  # noqa: E402
+from tests.console.scene import Scene, open_scene  # noqa: E402
 from tests.gateway.web import post  # noqa: E402
+from tests.waiting import wait_until  # noqa: E402
 
 FOLDER = ROOT / "docs" / "pictures"
+HEIGHT = 860
+AGENTS = (("far-model", "claude-cli/2.1.0"), ("cloud-model", "codex_cli_rs/0.58"), ("safe", "python-httpx/0.28"))
+
+
+def work_for_half_an_hour(scene: Scene) -> None:
+    """Requests of the last 30 minutes, by a clock that is put back."""
+    gateway, now = scene.house.gateway, time.time()
+    for number in range(36):
+        at = now - 1700 + number * 46
+        gateway.wall = lambda at=at: at
+        model, agent = AGENTS[number % 3]
+        for _ in range(1 + number % 4):
+            scene.send(agent=agent, model=model)
+        if number % 11 == 5:
+            scene.send(agent="curl/8.5", model="no-such-model")
+    gateway.wall = time.time
+    scene.send("lossy")
+    scene.send("fallback", model="safe")
+
+
+def verify(scene: Scene) -> None:
+    post(scene.url, "/admin/v1/verify", {"providers": ["far", "cloud"]}, {"authorization": f"Bearer {scene.admin}"})
+    wait_until(lambda: all(run.done for run in scene.house.gateway.verify_book.runs()))
+
+
+def choose_note(page: Any) -> None:
+    page.get_by_role("button", name="lost").first.click()
+    page.locator(".l.aim").first.wait_for()
+
+
+def send(page: Any) -> None:
+    page.get_by_role("button", name="Add a column").click()
+    page.get_by_label("Message").fill("Say hello to everybody who reads this.")
+    page.get_by_role("button", name="Send").click()
+    page.get_by_role("link", name="Show wire").nth(2).wait_for()
+    page.get_by_role("button", name="As code").nth(1).click()
+    page.get_by_role("button", name="anthropic", exact=True).click()
+
+
+def example(page: Any) -> None:
+    page.get_by_role("button", name="Example").click()
+    page.get_by_role("tabpanel", name="openai_chat").wait_for()
+
+
+def leave(page: Any) -> None: ...
+
+
 # Name, place, width, colours, what is done before the picture is taken.
-PICTURES = (
-    ("console-traffic", "traffic", 1280, "light", ""),
-    ("console-xray", "xray/lossy", 1280, "light", "note"),
-    ("console-playground", "playground", 1280, "dark", "send"),
-    ("console-translate", "translate", 1280, "light", "example"),
-    ("console-providers", "providers", 1280, "dark", ""),
-    ("console-phone", "xray/lossy", 390, "dark", ""),
+PICTURES: tuple[tuple[str, str, int, str, Callable[[Any], None]], ...] = (
+    ("console-traffic", "traffic", 1280, "light", leave),
+    ("console-xray", "xray/lossy", 1280, "light", choose_note),
+    ("console-stream", "xray/fallback?side=answer", 1280, "dark", leave),
+    ("console-playground", "playground", 1280, "dark", send),
+    ("console-translate", "translate", 1280, "light", example),
+    ("console-providers", "providers", 1280, "dark", leave),
+    ("console-phone", "traffic", 390, "dark", leave),
 )
-WEATHER = {"name": "weather", "description": "The weather in a city.", "input_schema": {"type": "object"}}
-ASKED: dict[str, Any] = {
-    "model": "far-model",
-    "max_tokens": 200,
-    "top_k": 7,
-    "stream": True,
-    "system": [{"type": "text", "text": "Answer in one sentence.", "cache_control": {"type": "ephemeral"}}],
-    "tools": [WEATHER],
-    "messages": [{"role": "user", "content": "What is the weather in Seoul?"}],
-}
-
-
-@contextmanager
-def busy_gateway() -> Iterator[str]:
-    """A gateway with two providers and some traffic."""
-    with (
-        serve("openai_chat", key=CANARY) as chat,
-        serve("gemini", key=CANARY) as gemini,
-        open_house(
-            upstream("far", "openai_chat", chat.base_url, rpm=60),
-            upstream("cloud", "gemini", gemini.base_url, at_once=8),
-            xray_keep=100,
-        ) as house,
-    ):
-        for number in range(24):
-            model, agent = (("far-model", "claude-cli/2.1.0"), ("cloud-model", "codex/0.166"))[number % 2]
-            post(house.url, "/v1/messages", {**ASKED, "model": model}, {"user-agent": agent})
-        post(house.url, "/v1/messages", ASKED, {"x-request-id": "lossy", "user-agent": "claude-cli/2.1.0"})
-        yield house.url
-
-
-def take(page: Any, url: str, place: str, act: str) -> None:
-    page.goto(f"{url}/console#/{place}")
-    page.wait_for_selector("main .card")
-    if act == "note":
-        page.get_by_role("button", name="lost").first.click()
-    elif act == "example":
-        page.get_by_role("button", name="Example").click()
-        page.get_by_role("region", name="openai_chat").wait_for()
-    elif act == "send":
-        page.wait_for_function("[...document.querySelectorAll('[list=all-models]')].every((field) => field.value)")
-        page.get_by_role("button", name="Send").click()
-        page.wait_for_function("document.querySelectorAll('main a[href*=xray]').length == 2")
-    page.wait_for_timeout(300)  # charts and colours settle
 
 
 def main() -> None:
@@ -78,14 +83,25 @@ def main() -> None:
     if program is None:
         sys.exit("pictures: there is no Chromium on this machine (apt-get install chromium)")
     FOLDER.mkdir(exist_ok=True)
-    with sync_playwright() as play, busy_gateway() as url:
+    with sync_playwright() as play, tempfile.TemporaryDirectory() as folder, open_scene(Path(folder)) as scene:
+        work_for_half_an_hour(scene)
+        verify(scene)
         browser = play.chromium.launch(executable_path=program, args=list(FLAGS))
         for name, place, width, scheme, act in PICTURES:
-            size = {"width": width, "height": 800}
-            page = browser.new_page(viewport=size, color_scheme=scheme, locale="en-GB")
-            take(page, url, place, act)
-            page.screenshot(path=FOLDER / f"{name}.png")
-            page.close()
+            context = browser.new_context(
+                viewport={"width": width, "height": HEIGHT},
+                color_scheme=scheme,
+                locale="en-GB",
+                reduced_motion="reduce",
+            )
+            tab = Tab(context.new_page(), scene.url)
+            tab.open(place)
+            tab.log_in(scene.admin)
+            tab.settle()
+            act(tab.page)
+            tab.settle()
+            tab.page.screenshot(path=FOLDER / f"{name}.png")
+            context.close()
             print(f"docs/pictures/{name}.png")
         browser.close()
 

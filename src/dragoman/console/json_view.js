@@ -88,6 +88,7 @@ export function aim(box, place) {
     const i = box.lines.findIndex((line) => line.at === at);
     if (i >= 0 && box.nodes[i]) {
       box.nodes[i].classList.add("aim");
+      box.aimedAt = performance.now();
       box.scrollTop = box.nodes[i].offsetTop - box.clientHeight / 3;
       return;
     }

@@ -20,14 +20,14 @@ export function problem(words, kind = "bad") {
 const locale = () => (language.peek() === "ko" ? "ko-KR" : navigator.language.startsWith("en") ? navigator.language : "en-GB");
 
 export function clock(ms) {
-  return new Date(ms).toLocaleTimeString(locale(), { hour12: false });
+  return new Date(ms).toLocaleTimeString("en-GB"); // 14:05:09 in every language
 }
 
 // Today only the time; else the day too. In the reader's zone.
 export function when(ms) {
   const day = new Date(ms);
   if (day.toDateString() === new Date().toDateString()) return clock(ms);
-  return day.toLocaleDateString(locale(), { month: "short", day: "numeric" }) + " " + day.toLocaleTimeString(locale(), { hour: "2-digit", minute: "2-digit", hour12: false });
+  return day.toLocaleDateString(locale(), { month: "short", day: "numeric" }) + " " + day.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 }
 
 export function fullTime(ms) {

@@ -94,7 +94,7 @@ const TEXTS = {
   loop: ["Tool loop", "도구 반복"],
   turn: ["Turn {n}", "{n}번째 차례"],
   finalAnswer: ["Final answer", "최종 응답"],
-  toolCalls: ["{n} tool calls", "도구 호출 {n}회"],
+  toolCalls: ["Tool calls: {n}", "도구 호출 {n}회"],
   askedFor: ["asked for as {model}", "{model}(으)로 요청됨"],
   noNeutral: ["An error has no neutral form.", "오류에는 중립 형식이 없습니다."],
   notKept: ["not kept", "보관되지 않음"],

@@ -136,7 +136,8 @@ function linkScrolling(views) {
   for (const view of views) {
     for (const name of ["pointerenter", "focus", "wheel", "touchstart"]) view.addEventListener(name, () => (leader = view), { passive: true });
     view.addEventListener("scroll", () => {
-      if (leader !== view) return;
+      const beside = views.every((other) => other.offsetParent && Math.abs(other.getBoundingClientRect().top - view.getBoundingClientRect().top) < 40);
+      if (leader !== view || !beside || views.some((other) => performance.now() - (other.aimedAt || 0) < 400)) return;
       const part = view.scrollTop / Math.max(1, view.scrollHeight - view.clientHeight);
       for (const other of views) if (other !== view) other.scrollTop = part * (other.scrollHeight - other.clientHeight);
     });
@@ -217,9 +218,12 @@ function notes(row, side, views) {
         onclick: () => {
           side.value = note.body === "request" ? "request" : "answer";
           const places = [note.where, note.canonical, note.target || LOST + note.where];
-          requestAnimationFrame(() => views.peek().forEach((view, i) => aim(view, places[i] || "")));
+          requestAnimationFrame(() => {
+            views.peek().forEach((view, i) => aim(view, places[i] || ""));
+            views.peek()[0]?.closest(".three").scrollIntoView({ block: "nearest" });
+          });
         },
-      }, h("span", { class: `pill ${note.kind}`, title: t(note.rank) }, t(note.kind)), h("code", null, note.where || "/"), h("span", { class: "why" }, note.why)))));
+      }, h("span", { class: `pill ${note.kind}`, title: t(note.rank) }, t(note.kind)), h("code", null, note.where || "/"), h("span", { class: "why" }, note.why, note.rank === "harmless" ? h("span", { class: "quiet" }, ` · ${t("harmless")}`) : null)))));
 }
 
 // Why a request failed, in the words that the client got.

@@ -201,7 +201,8 @@ async def serve_replay(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
     if found is None:
         raise DecodeError(f"no conversation is held at {path[:100]}")
     fresh = HttpRequest("POST", path, headers={"content-type": JSON_TYPE, "x-dragoman-xray": "1"}, body=body)
-    fresh.client, fresh.key_id, fresh.id = http.client, http.key_id, f"{asked.id[:40]}-{token_hex(3)}"
+    fresh.client, fresh.key_id, fresh.holder = http.client, http.key_id, http.holder
+    fresh.id = f"{asked.id[:40]}-{token_hex(3)}"
     fresh.unique_id = fresh.id
     status = await run_replay(gateway, fresh, found)
     return json_response(msgspec.to_builtins(Replayed(id=fresh.id, status=status)))

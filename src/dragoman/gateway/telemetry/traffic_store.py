@@ -79,7 +79,7 @@ create table if not exists traffic (
     words text
 );
 create index if not exists traffic_time on traffic (time);
-create index if not exists traffic_id on traffic (id);
+create index if not exists traffic_id on traffic (lower(id));
 """
 _INSERT = f"insert into traffic ({', '.join(COLUMNS)}, words) values ({', '.join('?' * (len(COLUMNS) + 1))})"  # noqa: S608  # our own names
 _SELECT = f"select seq, {', '.join(COLUMNS)} from traffic where "  # noqa: S608
@@ -215,6 +215,8 @@ def _read_word(word: str) -> tuple[str, list[str | int]]:
             return _STATES[value], []
         if name == "status":
             return "cast(status as text) like ? || '%'", [value]
+        if name == "id":  # all of it: an id may be the beginning of another
+            return "lower(id) = ?", [value]
         if name in _TEXTS:
             return f"instr(lower(coalesce({name}, '')), ?) > 0", [value]
     return "instr(words, ?) > 0", [word]
