@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from dragoman.accounts.grants import Holder
 from dragoman.dialects._base import Dialect
+from dragoman.dialects.canonical import NAME as CANONICAL
 from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
@@ -21,6 +22,7 @@ from dragoman.gateway.access.charge import begin_charge, may_use
 from dragoman.gateway.bodies import check_size, load_body, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.kept_turns import keep_turn, recall_turns
+from dragoman.gateway.own_door import check_extras
 from dragoman.gateway.routes.responses import fetch_items, remember, resolve
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway, Generation
@@ -224,6 +226,8 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
         request = read_request(scope.dialect, wire, notes, locate)
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
+    if scope.dialect.name == CANONICAL and request.extras:
+        check_extras(request)
     need_messages(request, scope.dialect)
     check_size(request, scope.now.settings.limits)
     restored = request
