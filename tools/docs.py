@@ -30,13 +30,14 @@ def steady_pages() -> dict[Path, str]:
     sys.path.insert(0, str(ROOT))
     from tests.cases import provider_rules
     from tests.gateway.fault_table import PAGE, faults_page
+    from tools import reference
     from tools.console_types import console_types
 
     rules = {provider_rules.PAGE: provider_rules.page()}
     rows = measure_pairs()
     console = ROOT / "src" / "dragoman" / "console"
     tables = {console / "tables.json": console_tables(rows), console / "types.js": console_types()}
-    return {**pages, DOCS / "pairs.md": pairs_page(rows), **tables, PAGE: faults_page(), **rules}
+    return {**pages, DOCS / "pairs.md": pairs_page(rows), **tables, PAGE: faults_page(), **rules, **reference.pages()}
 
 
 def generated_pages() -> dict[Path, str]:

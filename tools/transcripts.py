@@ -30,8 +30,9 @@ PAGE = ROOT / "docs" / "transcripts.md"
 MOST_LINES = 40  # of one output, on the page
 WAIT_S = 300.0
 PASSED_ON = ("PIP_", "UV_")  # how this machine reaches its package index
+PIPS_WARNING = "WARNING: Location"  # about a package index that this machine has
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-TIMES = re.compile(r"\b\d+(?:\.\d+)? ?(?:ms|s)\b")
+KEY = re.compile(r"\bdk-\w{8}-[\w-]{20,}")  # of a gateway
 INTRO = """# What the screen shows
 
 <!-- Written by `python tools/transcripts.py --write`. -->
@@ -77,7 +78,7 @@ class Screen:
         return done.stdout
 
     def show(self, command: str, output: str) -> None:
-        lines = [line.rstrip() for line in ANSI.sub("", output).splitlines()]
+        lines = [line.rstrip() for line in ANSI.sub("", output).splitlines() if not line.startswith(PIPS_WARNING)]
         if len(lines) > MOST_LINES:
             cut = len(lines) - MOST_LINES
             lines = [*lines[: MOST_LINES - 5], f"... {cut} lines ...", *lines[-5:]]
@@ -87,7 +88,7 @@ class Screen:
     def hide(self, text: str) -> str:
         for found, instead in {**self.hidden, str(self.folder): "~", str(ROOT): "dragoman"}.items():
             text = text.replace(found, instead)
-        return text
+        return KEY.sub("dk-...", text)
 
     @contextmanager
     def server(self, command: str, cwd: Path | None = None, *, ready: str, shown: str = "") -> Iterator[list[str]]:
@@ -246,7 +247,7 @@ def play_commands(screen: Screen) -> None:
         "dragoman --version",
         "dragoman ask 'say hello'",
         "printf 'my name is Ann\\nwhat is my name?\\n' | dragoman chat --model demo",
-        "dragoman convert request.json --to gemini",
+        "dragoman convert request.json --from anthropic --to gemini",
         "dragoman dialects",
         "dragoman init",
         "dragoman check",
@@ -256,15 +257,15 @@ def play_commands(screen: Screen) -> None:
         "dragoman keys new --name laptop",
         "dragoman keys list",
         "dragoman teams list",
-        "dragoman usage",
+        "dragoman mcp list",
         "dragoman say hello -o hello.wav --model demo",
         "dragoman launch codex --print",
         "dragoman completion bash | head -3",
         "dragoman verify --list | head -5",
-        "dragoman pairs anthropic gemini | head -8",
+        "dragoman pairs --from anthropic --to gemini | head -8",
     ):
         screen.run(command)
-    for command in ("dragoman mock openai --port 0", "dragoman mcp list", "dragoman db migrate", "dragoman xray 1"):
+    for command in ("dragoman mock openai --port 0", "dragoman usage", "dragoman db migrate", "dragoman xray 1"):
         screen.run(f"timeout 20 {command}", shown=command, fails=True)
 
 
@@ -334,6 +335,9 @@ class Ollama(ThreadingHTTPServer):
         return int(self.server_address[1])
 
 
+INFO = {"general.architecture": "qwen3", "qwen3.context_length": 40960}
+
+
 class OllamaRequest(BaseHTTPRequestHandler):
     server: Ollama
 
@@ -347,9 +351,7 @@ class OllamaRequest(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if self.path == "/api/show":
-            self._answer(
-                {"capabilities": ["completion", "tools"], "model_info": {"qwen3.context_length": 40960}, "details": {}}
-            )
+            self._answer({"capabilities": ["completion", "tools"], "model_info": INFO, "details": {}})
             return
         self.server.asked.append(body["model"])
         message = {"role": "assistant", "content": f"I am {body['model']}"}
@@ -380,6 +382,7 @@ def scene_pulled(work: Workshop) -> Screen:
         screen.say("Not pulled yet. The prompt does not go to Gemini; it is an error that says what there is:")
         screen.run(asks)
         ollama.models.append("llama3.2:3b")
+        time.sleep(6)  # lists of models that are younger than 5 seconds are not asked for again
         screen.say("`ollama pull llama3.2:3b`. Then, with the same gateway:")
         screen.run(asks)
         screen.run(f"curl -s {url}/api/tags | python -m json.tool | grep '\"name\"'")
@@ -440,7 +443,7 @@ def scene_proxy(work: Workshop) -> Screen:
         screen.say("This machine has no address but 127.0.0.1, and dragoman asks no proxy for servers on this machine.")
         return screen
     ollama = Ollama("")
-    screen.bin = [work.installed(), Path(sys.executable).parent]
+    screen.bin = [work.installed()]
     screen.more = {"HTTP_PROXY": f"http://ann:secret@127.0.0.1:{proxy_port}"}
     server = f"http://{address}:{ollama.port}"
     screen.hidden = {
@@ -454,7 +457,7 @@ def scene_proxy(work: Workshop) -> Screen:
     screen.run("cat dragoman.toml")
     words = f"--hostname 127.0.0.1 --port {proxy_port} --basic-auth ann:secret --num-workers 1 --num-acceptors 1"
     with screen.server(
-        f"python -m proxy {words} --data-dir {screen.folder}/proxy", ready="Loaded plugin", shown="-"
+        f"{sys.executable} -m proxy {words} --data-dir {screen.folder}/proxy", ready="Loaded plugin", shown="-"
     ) as seen:
         wait_for(lambda: is_open(proxy_port), "the proxy")
         with screen.server(
@@ -467,7 +470,7 @@ def scene_proxy(work: Workshop) -> Screen:
             screen.run(f"{asks} -H 'content-type: application/json'")
             screen.run("dragoman doctor")
         wait_for(lambda: any("/api/chat" in line for line in seen), "the proxy's log")
-        rows = [re.sub(r"^.*? - ", "", line) for line in seen if "/api/" in line]
+        rows = [re.sub(r"^.*access_log:\d+ - [\d.:]+ - ", "", line) for line in seen if "/api/" in line]
         screen.show("grep /api/ proxy.log", "".join(rows[:4]))
     return screen
 
@@ -549,16 +552,22 @@ def main() -> None:
     parser.add_argument("scenes", nargs="*", metavar="SCENE", help=", ".join(SCENES))
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.name}")
     args = parser.parse_args()
-    parts = [INTRO]
+    parts, failed = [INTRO], []
     with tempfile.TemporaryDirectory() as folder:
         work = Workshop(Path(folder))
         for name in args.scenes or SCENES:
-            screen = SCENES[name](work)
+            try:
+                screen = SCENES[name](work)
+            except SystemExit as error:
+                failed.append(f"{name}: {error}")
+                continue
             text = "\n\n".join([f"## {SCENES[name].__doc__}", *screen.lines])
             parts.append(text.replace(folder, "~"))
             print(parts[-1], flush=True)
     if args.write:
-        PAGE.write_text("\n".join(parts) + "\n", "utf-8")
+        PAGE.write_text("\n\n".join(parts) + "\n", "utf-8")
+    if failed:
+        raise SystemExit("\n".join(failed))
 
 
 if __name__ == "__main__":

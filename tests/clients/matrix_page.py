@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tests.clients.matrix import BROKEN, CLIENTS, HERE, ROOT, SCENARIOS, Cell, load_rows
 from tests.clients.stage import ODD, UPSTREAMS
 
-HEAD = """# Who passes what: clients x upstream dialects
+HEAD = """# SDKs and frameworks through the gateway
 
 <!-- Written by `make matrix`. -->
 

@@ -19,16 +19,16 @@ THREATS = tuple(f"T{n:02}" for n in range(1, 49))
 PROMISES = tuple(f"P{n}" for n in range(1, 11))
 PARTS = {
     "Promises": (PROMISES, "what", "then"),
-    "Faults": (FAULTS, "what happens", "and then"),
-    "Threats": (THREATS, "who does what", "and then"),
+    "Faults": (FAULTS, "what happens", "what the gateway does"),
+    "Threats": (THREATS, "threat", "what the gateway does"),
 }
 INTRO = """# When things go wrong
 
-What the gateway promises, what it does when an upstream, a client or a process fails, and what it does about those who
-mean harm: row by row, each with the tests that show it. They run with every change; the page is made of
-`tests/gateway/faults.toml`, and a test fails when a row has none.
+This page lists what the gateway promises, what it does when a provider, a client or a process fails, and what it does
+about attacks. Each row names the tests that show it. They run with every change. The page is made from
+`tests/gateway/faults.toml`; a test fails when a row has no test.
 
-The limits and how to set them are in the [configuration](configuration.md#limits).
+The limits and how to set them are in the [configuration](configuration-reference.md#limits-of-a-request).
 """
 FIGURES = """## Figures
 

@@ -26,8 +26,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         found = fetch(f"{args.url.rstrip('/')}/xray" + (f"/{args.id}" if args.id else ""), key)
     except (urllib.error.URLError, OSError, ValueError) as error:
-        message = error.read().decode("utf-8", "replace") if isinstance(error, urllib.error.HTTPError) else str(error)
-        print(f"{paint('dragoman xray:', 'red', sys.stderr)} {message}", file=sys.stderr)
+        print(f"{paint('dragoman xray:', 'red', sys.stderr)} {explain(error, args.url)}", file=sys.stderr)
         return 1
     if args.json:
         print(format_json(found).decode())
@@ -39,6 +38,14 @@ def run(args: argparse.Namespace) -> int:
     else:
         show(found)
     return 0
+
+
+def explain(error: Exception, url: str) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        return error.read().decode("utf-8", "replace")
+    if isinstance(error, urllib.error.URLError):
+        return f"no gateway answers at {url} ({error.reason}); start one with `dragoman serve --xray 50`"
+    return str(error)
 
 
 def fetch(url: str, key: str | None) -> Json:

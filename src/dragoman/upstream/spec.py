@@ -1,6 +1,8 @@
 """Upstream: one configured server, as data."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from dragoman.network import DIRECT, Network
 from dragoman.upstream.keys import Auth, Secret
@@ -10,18 +12,23 @@ DEMO = "demo"
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
-    connect_s: float = 5.0
-    headers_s: float = 60.0  # for a stream; an unstreamed answer has until the deadline
-    first_s: float = 300.0  # of silence before the answer: a server reads a long prompt without a word
-    idle_s: float = 120.0  # of silence within it
-    stream_s: float = 3600.0
+    connect_s: Annotated[float, Meta(description="to connect")] = 5.0
+    headers_s: Annotated[
+        float,
+        Meta(description="until the head of a stream (300 for a server on this machine or in a private network)"),
+    ] = 60.0  # an unstreamed answer has until the deadline
+    first_s: Annotated[
+        float, Meta(description="of silence before the first words, while a server reads a long prompt")
+    ] = 300.0
+    idle_s: Annotated[float, Meta(description="of silence after the first words")] = 120.0
+    stream_s: Annotated[float, Meta(description="for a whole stream")] = 3600.0
 
 
 class Caps(Struct, frozen=True, kw_only=True):
     """The largest answers of an upstream that are read."""
 
-    reply_bytes: int = 64 * 1024 * 1024  # a whole answer
-    stream_bytes: int = 256 * 1024 * 1024
+    reply_bytes: Annotated[int, Meta(description="of an answer in one piece")] = 64 * 1024 * 1024
+    stream_bytes: Annotated[int, Meta(description="of a whole stream")] = 256 * 1024 * 1024
 
 
 class Upstream(Struct, frozen=True, kw_only=True):

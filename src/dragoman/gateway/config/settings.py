@@ -1,8 +1,9 @@
 """Settings: a configuration that has been read and found good. config.py makes it."""
 
 from pathlib import Path
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from dragoman.accounts.grants import FileKey
 from dragoman.gateway.config.mcp import McpSettings
@@ -16,42 +17,50 @@ PORT = 20006
 LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
+def _about(text: str) -> Meta:
+    return Meta(description=text)
+
+
 class RequestLimits(Struct, frozen=True, kw_only=True):
     """How much of everything a client may have. What it passes is refused before it costs anything."""
 
-    head_bytes: int = 32 * 1024  # request line and headers
-    headers: int = 100
-    line_bytes: int = 8 * 1024
-    head_s: float = 10.0  # until a head has arrived
-    body_s: float = 30.0  # until a body has
-    body_s_per_mib: float = 1.0
-    keep_alive_s: float = 60.0  # between two requests
-    write_s: float = 60.0  # a client that does not read
-    inflate_ratio: int = 100  # of a compressed body, past its first MiB
-    entries: int = 10_000  # of a conversation
-    choices: int = 8  # answers to one request
-    wrong_keys: int = 20  # a minute and an address
-    connections: int = 0  # at once; 0: two fifths of the files a process may open
+    head_bytes: Annotated[int, _about("request line and headers (otherwise 431)")] = 32 * 1024
+    headers: Annotated[int, _about("number of headers (431)")] = 100
+    line_bytes: Annotated[int, _about("one line of the head (431)")] = 8 * 1024
+    head_s: Annotated[float, _about("seconds until the head has arrived (408)")] = 10.0
+    body_s: Annotated[float, _about("seconds until the body has arrived (the connection ends)")] = 30.0
+    body_s_per_mib: Annotated[float, _about("seconds more for each MiB of the body")] = 1.0
+    keep_alive_s: Annotated[float, _about("seconds between two requests (the connection ends)")] = 60.0
+    write_s: Annotated[float, _about("seconds in which a client does not read (its request ends)")] = 60.0
+    inflate_ratio: Annotated[int, _about("how much larger a compressed body may become, past its first MiB (413)")] = (
+        100
+    )
+    entries: Annotated[int, _about("messages of a conversation (400)")] = 10_000
+    choices: Annotated[int, _about("answers to one request (400)")] = 8
+    wrong_keys: Annotated[int, _about("wrong keys in a minute from one address (429)")] = 20
+    connections: Annotated[
+        int, _about("connections at the same time (503). 0: two fifths of the files that the process may open")
+    ] = 0
 
 
 class TrafficSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The rows of the console's Traffic that are kept over a restart."""
 
-    keep_days: int = 7  # 0: as long as there is room
-    rows: int = 100_000  # the newest
+    keep_days: Annotated[int, _about("days to keep rows. 0: no limit")] = 7
+    rows: Annotated[int, _about("rows to keep, the newest")] = 100_000
 
 
 class OidcSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An identity provider whose tokens open the gateway, and which of their claims say what."""
 
-    issuer: str
-    audience: str
-    jwks_url: str = ""  # of its public keys; "": as the issuer says
-    name_claim: str = "email"  # a name for the log; `sub` if there is none
-    team_claim: str = "team"
-    models_claim: str = "models"
-    budget_claim: str = "budget"
-    team: str = ""  # of tokens without that claim
+    issuer: Annotated[str, _about("the address of the identity provider")]
+    audience: Annotated[str, _about("the audience that tokens must name")]
+    jwks_url: Annotated[str, _about("where its public keys are, if the issuer does not say it")] = ""
+    name_claim: Annotated[str, _about("the claim with a name for the log; `sub` if there is none")] = "email"
+    team_claim: Annotated[str, _about("the claim with the team")] = "team"
+    models_claim: Annotated[str, _about("the claim with the models")] = "models"
+    budget_claim: Annotated[str, _about("the claim with the budget")] = "budget"
+    team: Annotated[str, _about("the team of tokens without that claim")] = ""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
