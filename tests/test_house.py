@@ -1,6 +1,8 @@
 """The house stays one that a newcomer finds their way through: the map is true, and each fact has one place."""
 
+import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -21,10 +23,41 @@ def test_a_dialects_name_is_rare_outside_the_dialects() -> None:
     assert count_tree()["dialect names as strings outside dialects/"] < MOST_DIALECT_NAMES
 
 
+# Names that stand in several modules on purpose: all dialects have these two.
+SAME_IN_EACH_DIALECT = {"StreamDecoder", "StreamEncoder"}
+# One concept in two modules that must not import each other, or names that upstream/ still has.
+KNOWN_TWICE = {"Json", "Limits", "Place", "SchemaPath", "Texts"}
+
+
+def names_of_types() -> Counter[str]:
+    """How many modules define each class or type alias."""
+    found: Counter[str] = Counter()
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            names = (
+                [node.name] if isinstance(node, ast.ClassDef) else [t.id for t in targets if isinstance(t, ast.Name)]
+            )
+            found.update(name for name in names if name[:1].isupper() and not name.isupper())
+    return found
+
+
+def test_one_name_is_one_concept() -> None:
+    twice = {name for name, count in names_of_types().items() if count > 1}
+    assert twice == SAME_IN_EACH_DIALECT | KNOWN_TWICE
+
+
 @pytest.mark.parametrize("room", [room for room in RANKS if room not in ("", "__main__")])
 def test_the_map_shows_every_room(room: str) -> None:
     name = f"{room}/" if (SOURCE / room).is_dir() else f"{room}.py"
     assert name in section("The map of the house"), f"CONTRIBUTING.md: the map has no {name}"
+
+
+@pytest.mark.parametrize(
+    "room", [path.name for path in (SOURCE / "gateway").iterdir() if (path / "__init__.py").exists()]
+)
+def test_the_map_shows_the_rooms_of_the_gateway(room: str) -> None:
+    assert f"{room}/" in section("The map of the house"), f"CONTRIBUTING.md: the map has no gateway/{room}/"
 
 
 def test_the_walk_names_files_that_exist() -> None:

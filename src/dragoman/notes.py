@@ -128,7 +128,7 @@ class Notes:
         self, most_places: int | None = None, *, targets: bool = False, most_notes: int | None = None
     ) -> list[Note]:
         """The notes so far. Only the first `most_places` say where: to find a place takes longer in a longer request,
-        and somebody may send one with a hundred thousand faults. `targets`: also where it is in what was written.
+        and a request may have a hundred thousand faults. `targets`: also their places in the request that was written.
         `most_notes`: only so many."""
         if not self._all:
             return []

@@ -16,7 +16,7 @@ PART = 100  # a hundredth of a budget for each process
 LEAST_LEFT = 5  # and only while a fifth of it is left: the last of a budget is for those that ask
 MARGIN_S = 2.0  # clocks of gateways differ
 
-At = tuple[str, int]  # account and period
+AccountPeriod = tuple[str, int]  # account and period
 
 
 class InHand(Struct):
@@ -37,11 +37,11 @@ class Standby:
     def __init__(self, store: BudgetStore, owner: str, lease_s: float) -> None:
         self._store, self._owner, self._lease_s = store, owner, lease_s
         self._lock = threading.Lock()
-        self._wanted: dict[At, tuple[Line, float]] = {}  # budgets in use, and when they were asked for last
-        self._parts: dict[At, InHand] = {}
+        self._wanted: dict[AccountPeriod, tuple[Line, float]] = {}  # budgets in use, and when they were asked for last
+        self._parts: dict[AccountPeriod, InHand] = {}
         self._retired: list[InHand] = []  # that requests still use
         self._used: dict[str, list[tuple[InHand, int]]] = {}  # by request
-        self._spent: dict[At, Spent] = {}  # budgets of which nothing was left
+        self._spent: dict[AccountPeriod, Spent] = {}  # budgets of which nothing was left
 
     @property
     def wanted(self) -> bool:
@@ -144,7 +144,7 @@ class Standby:
         if not isinstance(found, Refused):
             self._parts[at] = fresh
 
-    def _retire(self, at: At) -> None:
+    def _retire(self, at: AccountPeriod) -> None:
         with self._lock:
             part = self._parts.pop(at, None)
             if part is not None:

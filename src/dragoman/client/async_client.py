@@ -19,7 +19,7 @@ from dragoman.agent.steps import Limits, Step, Stopped
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer
 from dragoman.client.openai_style import AsyncOpenAI
 from dragoman.client.prompts import BuiltRequest, ChatOptions, Prompt, build, read_refuse
-from dragoman.client.services import Count, ListedModel, count_tokens, embed, list_models, speak
+from dragoman.client.services import Count, ModelInfo, count_tokens, embed, list_models, speak
 from dragoman.client.upstreams import GATEWAY, ClientUpstreams, NetworkOptions, choose_upstreams
 from dragoman.dialects import CANONICAL, find_dialect
 from dragoman.dialects._base import Dialect
@@ -253,7 +253,7 @@ class AsyncClient:
 
     # -- models and token counts
 
-    async def models(self, upstream: str | None = None) -> list[ListedModel]:
+    async def models(self, upstream: str | None = None) -> list[ModelInfo]:
         """The models of every upstream that answers. With `upstream`, its models, or an error if it does not answer."""
         self._bind_loop()
         return await list_models(self.upstreams, self._transport, upstream)

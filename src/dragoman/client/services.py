@@ -36,7 +36,7 @@ MOST_BYTES = 8 * 1024 * 1024
 CHARS_PER_TOKEN = 4
 
 
-class ListedModel(Struct, frozen=True):
+class ModelInfo(Struct, frozen=True):
     """One model. `name` works as the `model` of a request."""
 
     name: str
@@ -51,18 +51,18 @@ class Count(Struct, frozen=True):
         return self.tokens
 
 
-async def list_models(upstreams: ClientUpstreams, transport: Transport, only: str | None) -> list[ListedModel]:
+async def list_models(upstreams: ClientUpstreams, transport: Transport, only: str | None) -> list[ModelInfo]:
     chosen = [upstream for upstream in upstreams.all if only is None or upstream.name == only]
     if not chosen:
         raise DragomanError(f"there is no upstream {only}; there are {', '.join(u.name for u in upstreams.all)}")
     lists = await asyncio.gather(*(_list(upstreams, transport, each) for each in chosen), return_exceptions=True)
-    found: list[ListedModel] = []
+    found: list[ModelInfo] = []
     for upstream, names in zip(chosen, lists, strict=True):
         if isinstance(names, BaseException):
             if only is not None or not isinstance(names, UpstreamError):
                 raise names
             continue
-        found += [ListedModel(_name(upstreams, upstream, name), upstream.name) for name in names]
+        found += [ModelInfo(_name(upstreams, upstream, name), upstream.name) for name in names]
     return found
 
 

@@ -17,7 +17,7 @@ from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
 from dragoman.client.async_client import TIMEOUT_S, AsyncClient, ClientEvent
 from dragoman.client.openai_style import AsyncEndpoint, OpenAIStream
 from dragoman.client.prompts import ChatOptions, Prompt
-from dragoman.client.services import Count, ListedModel
+from dragoman.client.services import Count, ModelInfo
 from dragoman.errors import DragomanError
 from dragoman.notes import Refusable
 from dragoman.upstream.spec import Timeouts, Upstream
@@ -328,7 +328,7 @@ class Client:
             self._client.speak(model, text, voice=voice, instructions=instructions, form=form, timeout_s=timeout_s)
         )
 
-    def models(self, upstream: str | None = None) -> list[ListedModel]:
+    def models(self, upstream: str | None = None) -> list[ModelInfo]:
         """The models of every upstream that answers. With `upstream`, its models, or an error if it does not answer."""
         return self._loop_thread.run(self._client.models(upstream))
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from dragoman.conformance.probes import CALL, PAPER, PIXEL, RAIN, SCHEMA, SOUND, WEATHER
+from dragoman.conformance.probes import CALL, PAPER, PIXEL, RAIN, SCHEMA, SOUND, WEATHER, make_citation
 from dragoman.convert import make_legal
 from dragoman.dialects import find_dialect
 from dragoman.failure import Failure
@@ -214,10 +214,7 @@ def _heard(origin: str) -> Iterator[Sample]:
     two = replace(ANSWER, choices=ANSWER.choices * 2)
     yield Sample("choices[], a second", two, "/choices/1")
     seal = Seal(origin=origin, value="c2VhbGVk", form=form) if (form := find_dialect(origin).seal_form) else None
-    cited = Citation(url="https://example.org/a", title="A", start=0, end=5)
-    if origin == "anthropic":
-        own = {"anthropic": {"type": "web_search_result_location", "encrypted_index": "aWR4"}}
-        cited = Citation(url="https://example.org/a", title="A", quote="hello", extras=own)
+    cited = make_citation(origin, Citation(url="https://example.org/a", title="A"), "Hello", "hello")
     spoken: list[tuple[Part, tuple[str, ...]]] = [
         (Text(text="Hello"), ("text",)),
         (Text(text="Hello", logprobs=(LOGPROB,)), ("logprobs",)),

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman.dialects import find_dialect
 from dragoman.dialects._tools import FAILED
+from dragoman.dialects.anthropic.words import NAME as ANTHROPIC
 from dragoman.failure import Failure
 from dragoman.model.messages import (
     Audio,
@@ -331,14 +333,16 @@ def _answers(*parts: Part, finish: Finish | None = None, usage: Usage | None = N
 
 def _cite(origin: str) -> Reply:
     words = "It rains in Bergen."
-    own: dict[str, Any] = {}
-    quote: str | None = None
-    start, end = (0, len(words)) if origin != "anthropic" else (None, None)
-    if origin == "anthropic":
-        own = {"anthropic": {"type": "web_search_result_location", "encrypted_index": "aWR4"}}
-        quote = "rain is usual"
-    cited = Citation(url="https://example.org/bergen", title="Bergen", quote=quote, start=start, end=end, extras=own)
+    cited = make_citation(origin, Citation(url="https://example.org/bergen", title="Bergen"), words, "rain is usual")
     return _answer(Text(text=words, citations=(cited,)))
+
+
+def make_citation(origin: str, cited: Citation, words: str, quote: str) -> Citation:
+    """A citation in the way of its dialect: Anthropic quotes the source, the others name a span of the answer."""
+    if origin != ANTHROPIC:
+        return replace(cited, start=0, end=len(words))
+    own = {ANTHROPIC: {"type": "web_search_result_location", "encrypted_index": "aWR4"}}
+    return replace(cited, quote=quote, extras=own)
 
 
 def _citations(value: Reply) -> object:

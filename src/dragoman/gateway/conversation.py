@@ -276,7 +276,7 @@ def need_messages(request: Request, dialect: Dialect) -> None:
 
 
 def keep_state(request: Request, dialect: Dialect, targets: Targets) -> Targets:
-    """Only targets that may have what a request names. Any other would answer without it, and nobody would know."""
+    """Only targets that may have the state that a request names. Any other would silently answer without it."""
     own = request.extras.get(dialect.name, {})
     named = next((kept for kept in dialect.kept_state if kept.is_name(own.get(kept.key))), None)
     if named is None:

@@ -20,7 +20,7 @@ SEARCH_OPTIONS = "web_search_options"
 SIZE = "search_context_size"
 
 
-class Search(Struct, frozen=True, kw_only=True):
+class WebSearch(Struct, frozen=True, kw_only=True):
     """A web search the provider runs, as far as several can be told the same."""
 
     only: list[Any] | None = None  # domains
@@ -72,7 +72,7 @@ def _tell_chat_search(request: Request, profile: Profile, notes: Notes) -> Reque
         return request
     place = options.get("user_location")
     inside = place.get("approximate") if isinstance(place, dict) else None
-    search = Search(
+    search = WebSearch(
         place={"type": "approximate", **inside} if isinstance(inside, dict) else None,
         size=_size(options),
         other=_others(options, ("user_location", SIZE)),
@@ -140,7 +140,7 @@ def _choose_among(request: Request, gone: set[str], notes: Notes) -> Request:
 # ---------------------------------------------------------------- web search
 
 
-def read_search(tool: ServerTool) -> Search | None:
+def read_search(tool: ServerTool) -> WebSearch | None:
     body = tool.body
     match tool.dialect:
         case "anthropic" if str(body.get("type")).startswith("web_search_"):
@@ -150,14 +150,14 @@ def read_search(tool: ServerTool) -> Search | None:
             return _search(body, filters if isinstance(filters, dict) else {}, ("type", "filters"))
         case "gemini" if "googleSearch" in body:
             inner = body["googleSearch"] if isinstance(body["googleSearch"], dict) else {}
-            return Search(never=_domains(inner, "excludeDomains"), other=_others(inner, ("excludeDomains",)))
+            return WebSearch(never=_domains(inner, "excludeDomains"), other=_others(inner, ("excludeDomains",)))
         case _:
             return None
 
 
-def _search(body: JsonObject, filters: JsonObject, known: tuple[str, ...]) -> Search:
+def _search(body: JsonObject, filters: JsonObject, known: tuple[str, ...]) -> WebSearch:
     place = body.get("user_location")
-    return Search(
+    return WebSearch(
         only=_domains(filters, "allowed_domains"),
         never=_domains(filters, "blocked_domains"),
         place=place if isinstance(place, dict) else None,
@@ -188,7 +188,7 @@ _HEADS: dict[str, JsonObject] = {
 }
 
 
-def write_search(search: Search, dialect: str, at: At, notes: Notes) -> ServerTool:
+def write_search(search: WebSearch, dialect: str, at: At, notes: Notes) -> ServerTool:
     body: JsonObject = dict(_HEADS[dialect])
     lost = list(search.other)
     if search.size is not None and dialect == "openai_responses":

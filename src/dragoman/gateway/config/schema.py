@@ -101,7 +101,7 @@ class RouteWhen(Struct, forbid_unknown_fields=True):
     tokens_over: Annotated[int | UnsetType, _about("the prompt has about more tokens than this")] = UNSET
 
 
-class RouteTable(Struct, forbid_unknown_fields=True):
+class RouteKeys(Struct, forbid_unknown_fields=True):
     """One rule: a table `[[route]]`."""
 
     to: Annotated[Texts, _about("a model, or several that are tried in turn")]
@@ -172,7 +172,7 @@ class ConfigFile(Struct, forbid_unknown_fields=True):
         UNSET
     )
     route: Annotated[
-        list[RouteTable] | UnsetType, _about("rules that look at a request and choose a model: tables `[[route]]`")
+        list[RouteKeys] | UnsetType, _about("rules that look at a request and choose a model: tables `[[route]]`")
     ] = UNSET
     fallback: Annotated[
         Literal["first", "none"] | UnsetType,
