@@ -5,12 +5,14 @@ from typing import TypeAlias
 
 import pytest
 
+from dragoman.convert import convert
 from dragoman.dialects import NAMES, find_dialect
 from dragoman.jsontypes import dump_json, load_json
 from dragoman.model.events import PartDelta, PartEnd, PartStart, ReplyEnd, ReplyStart
 from dragoman.model.fold import fold, unfold
 from dragoman.model.messages import (
     Audio,
+    Cache,
     Message,
     Part,
     Reasoning,
@@ -185,3 +187,41 @@ def test_a_key_of_another_dialect_that_comes_with_the_end_of_a_part_has_a_note(d
     encoder.feed([ReplyStart(id="x", model="m"), PartStart(index=0, part=part), PartDelta(index=0, text="{}")])
     encoder.feed([PartEnd(index=0, extras={"parrot": {"mood": "sour"}}), ReplyEnd(finishes=(Finish(reason="stop"),))])
     assert "dropped /choices/0/parts/0/extras/parrot/mood" in [f"{note.kind} {note.canonical}" for note in notes]
+
+
+def notes_on(dialect: str, *messages: Message) -> list[str]:
+    """The notes on a request."""
+    notes = Notes()
+    find_dialect(dialect).encode_request(Request(model="m", messages=messages), notes)
+    return [f"{note.kind} {note.canonical}" for note in notes]
+
+
+def test_a_result_without_words_has_a_note_where_one_is_demanded() -> None:
+    call = Message(role="assistant", parts=(ToolCall(id="call_1", name="f", arguments="{}"),))
+    result = ToolResult(call_id="call_1", name="f", parts=())
+    assert notes_on("ollama", call, Message(role="user", parts=(result,))) == ["altered /messages/1/parts/0/parts"]
+
+
+def test_a_cache_mark_that_moves_into_a_result_has_a_note_at_both_places() -> None:
+    call = Message(role="assistant", parts=(ToolCall(id="call_1", name="f", arguments="{}"),))
+    result = ToolResult(call_id="call_1", parts=(Text(text="snow"),), cache=Cache())
+    found = notes_on("openai_chat", call, Message(role="user", parts=(result,)))
+    assert found == ["altered /messages/1/parts/0/cache", "altered /messages/1/parts/0/parts/0/cache"]
+
+
+def test_a_signature_of_its_own_has_no_note_in_a_stream() -> None:
+    notes = Notes()
+    encoder = find_dialect("anthropic").stream_encoder(notes)
+    seal = Seal(origin="anthropic", value="abc", form="signature")
+    encoder.feed(
+        [ReplyStart(id="x", model="m"), PartStart(index=0, part=Reasoning(text="")), PartDelta(index=0, text="hm")]
+    )
+    encoder.feed([PartEnd(index=0, seal=seal)])
+    assert [note.canonical for note in notes] == []
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "gemini"])
+def test_a_summary_that_the_target_shows_anyway_has_no_note(dialect: str) -> None:
+    body = {"model": "m", "input": "q", "reasoning": {"effort": "high", "summary": "auto"}}
+    made = convert(body, source="openai_responses", to=dialect)
+    assert [note.where for note in made.notes if note.where.startswith("/reasoning")] == []

@@ -25,6 +25,7 @@ from tests.recorded import needs_corpus
 EVERY = 1 if os.environ.get("DRAGOMAN_ALL") else 10
 KNOWN = {
     "cerebras--thinking-tool_call-usage_cache-stream-78c4e13d": "Two answers were recorded into one file.",
+    "openai--text-stream-b1aca11e": "One cache mark is said in two spellings.",
 }
 
 
@@ -178,6 +179,16 @@ def test_the_type_of_a_picture_and_the_failure_of_a_call_are_facts() -> None:
         assert told(body, "anthropic", to) == []
         assert told(body, "anthropic", to, **{"image/png": "image/gif"})
         assert told(body, "anthropic", to, **{mark: '"output":' if to == "gemini" else ""})
+
+
+def test_what_the_target_has_a_word_for_is_not_excused_as_an_unknown_key() -> None:
+    """A decoder that reads no `top_p`: the key is left as the source's own, and has a note."""
+    body, notes = converted("gemini")
+    del body["generationConfig"]["topP"]
+    unread = Note("dropped", "/top_p", "only openai_chat has top_p", "/extras/openai_chat/top_p")
+    assert is_noticed("gemini", body, (*notes, unread))
+    said = Note("dropped", "/top_p", "the model refuses it", "/top_p")
+    assert not is_noticed("gemini", body, (*notes, said))
 
 
 def test_an_altered_turn_excuses_no_lost_text() -> None:

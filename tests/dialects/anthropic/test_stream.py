@@ -137,3 +137,9 @@ def test_what_the_last_event_says_is_kept() -> None:
     assert end in data
     said = read(data.replace(end, b'data: {"type":"message_stop","metrics":{"latency":1213}}'))
     assert said.extras["anthropic"] == {"metrics": {"latency": 1213}}
+
+
+def test_parts_are_counted_one_by_one() -> None:
+    data, _ = written(sealed_last(Text(text=""), SEAL))
+    events = HERE.stream_decoder(Notes()).feed(data)
+    assert [event.index for event in events if isinstance(event, PartStart)] == [0, 1]

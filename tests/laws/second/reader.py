@@ -38,6 +38,7 @@ FINISHES = {
     | {"PROHIBITED_CONTENT": "filter", "BLOCKLIST": "filter", "SPII": "filter", "IMAGE_SAFETY": "filter"},
     "ollama": {"stop": "normal", "length": "limit"},
 }
+MEANINGS = {meaning for words in FINISHES.values() for meaning in words.values()}
 # Words that say a call is wanted, where a dialect has them.
 CALLS = {"openai_chat": ("tool_calls", "function_call"), "anthropic": ("tool_use",)}
 OUTPUTS = {"json_object": "json", "application/json": "json", "json_schema": "json", "json": "json"}
@@ -98,6 +99,11 @@ def read_facts(dialect: str, what: What, body: Any, *, source: bool = False) -> 
         and not any(place[:n] in covered or place[:n] in skipped for n in range(len(place) + 1))
     ]
     return Facts(known, others)
+
+
+def can_read(dialect: str, what: What, kind: str) -> bool:
+    """Whether a dialect has a place for a kind of fact."""
+    return kind in {SAME.get(name.rstrip("~^"), name.rstrip("~^")) for name in TABLES[dialect][what]}
 
 
 def _is_read(kind: str, value: Any) -> bool:
