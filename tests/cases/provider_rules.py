@@ -32,8 +32,9 @@ each one we know: *obeyed* (the profile and the passes write what is taken), *le
 teaches the running gateway), *told* (nothing is changed; the client reads the server's own answer) or *outside*
 (about a server that is no kind of ours). A word in the last column says that a scripted provider of
 `dragoman.testing` refuses such a request in the vendor's words, and that a test sends it: *taken* after the passes, or
-*refused*. A row without one says what the code was written to do; [field cases](cases.md) holds many of them, the test
-of this page does not. How sure the scripted providers are of a rule stands in `testing/checkers/model_rules.toml`.
+*refused*. *sent*: a test looks at what is written for such a request, and the scripted provider takes it. *test*:
+another test shows it. Every obeyed rule has one of these. How sure the scripted providers are of a rule stands in
+`testing/checkers/model_rules.toml`.
 """
 
 
@@ -41,6 +42,10 @@ class Row(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     does: Literal["obeyed", "learned", "told", "outside"]
     how: str
     case: tuple[str, str, str, str, str] | None = None  # kind, dialect, model, body, words
+    sent: tuple[str, str, str, str, str, str] | None = (
+        None  # client's dialect, kind, dialect, model, body, what is sent
+    )
+    shown: str = ""  # another test that shows it
     native: bool = True  # obeyed for clients of the same dialect too
 
 
@@ -49,8 +54,10 @@ def load_ledger() -> dict[str, Row]:
     return convert(tomllib.loads(FILE.read_text("utf-8")), dict[str, Row])
 
 
-def _mark(row: Row) -> str:
-    return "" if row.case is None else "taken" if row.does == "obeyed" else "refused"
+def mark(row: Row) -> str:
+    if row.case is not None:
+        return "taken" if row.does == "obeyed" else "refused"
+    return "sent" if row.sent is not None else "test" if row.shown else ""
 
 
 def page() -> str:
@@ -59,7 +66,7 @@ def page() -> str:
     for row in ledger.values():
         counts[row.does] = counts.get(row.does, 0) + 1
     summary = ", ".join(f"{count} {does}" for does, count in counts.items())
-    cases = sum(row.case is not None for row in ledger.values())
+    cases = sum(row.case is not None or row.sent is not None for row in ledger.values())
     rules: Any = load_model_rules()
     sure = {word: sum(rule.sure == word for rule in rules) for word in ("documented", "seen", "assumed")}
     told = ", ".join(f"{count} {word}" for word, count in sure.items())
@@ -69,7 +76,7 @@ def page() -> str:
         lines += [f"## {title}", "", "| rule | we | how | tested |", "|---|---|---|---|"]
         for name, row in ledger.items():
             if name[0] == letter:
-                lines.append(f"| {name} | {row.does} | {row.how} | {_mark(row)} |")
+                lines.append(f"| {name} | {row.does} | {row.how} | {mark(row)} |")
         lines.append("")
     return "\n".join(lines)
 

@@ -1,6 +1,7 @@
 """Every known rule of a provider is obeyed, learned from its refusal, or answered in a sentence, as the page says."""
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,11 +12,13 @@ from dragoman.model.request import ReasoningSetting
 from dragoman.testing.checkers.model_rules import load_model_rules
 from dragoman.testing.rules import check
 from dragoman.upstream.profiles import load_rows, profile_for
-from tests.cases.provider_rules import PAGE, load_ledger, page
+from tests.cases.provider_rules import PAGE, load_ledger, mark, page
 from tests.passes.talk import talk, user
+from tests.passes.test_cases import GONE, dig
 from tests.passes.wires import complain, read, write
 from tests.testing.test_strict import PLAIN
 
+TESTS = Path(__file__).parents[1]
 # The rules that were read, by group: a row that goes missing is noticed.
 READ = {"S": 24, "R": 73, "L": 26, "T": 51, "C": 17, "O": 62, "I": 27, "K": 15, "F": 37, "H": 27}
 CASES = {name: row for name, row in load_ledger().items() if row.case is not None}
@@ -86,6 +89,29 @@ def test_what_we_write_instead_is_taken(name: str, native: bool) -> None:
         return
     assert not any(words in message for message in found), (found, sent)
     assert native or found == [], (found, sent)
+
+
+def test_every_obeyed_rule_is_shown_to_be_obeyed() -> None:
+    assert [name for name, row in load_ledger().items() if row.does == "obeyed" and not mark(row)] == []
+
+
+@pytest.mark.parametrize("name", [name for name, row in load_ledger().items() if row.shown])
+def test_the_test_that_shows_it_exists(name: str) -> None:
+    file, _, test = load_ledger()[name].shown.partition("::")
+    assert f"def {test}(" in (TESTS / file).read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name, row in load_ledger().items() if row.sent is not None])
+def test_what_is_sent_obeys_the_rule(name: str) -> None:
+    row = load_ledger()[name].sent
+    assert row is not None
+    source, kind, dialect, model, said, expected = row
+    plain = {key: value for key, value in PLAIN[source].items() if key != "stream"}
+    request = replace(read(source, {**plain, **load_json(said.encode())}), model=model)
+    sent = write(request, replace(profile_for(kind, model, dialect), native=source == dialect))
+    wanted: dict[str, Any] = load_json(expected.encode())
+    assert {path: "GONE" if (found := dig(sent, path)) is GONE else found for path in wanted} == wanted, sent
+    assert [complaint.message for complaint in check(kind, dialect, sent, model)] == []
 
 
 # ---------------------------------------------------------------- how much to think, in every combination

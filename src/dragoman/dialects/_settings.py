@@ -37,6 +37,14 @@ def note_missing(request: Request, fields: Collection[str], dialect: str, notes:
             notes.dropped((ROOT, field), f"{dialect} has no {field}")
 
 
+_DOCUMENT_NAMES = {"application/pdf": "document.pdf", "text/plain": "document.txt", "text/markdown": "document.md"}
+
+
+def name_document(media_type: str | None) -> str:
+    """A name for a file without one: OpenAI reads the type of a file from its name."""
+    return _DOCUMENT_NAMES.get(media_type or "application/pdf", "document")
+
+
 def note_unnamed(output: OutputFormat, dialect: str, at: At, notes: Notes) -> None:
     """Note the losses of dialects whose output format has only a schema."""
     for key, value in (("name", output.name), ("description", output.description), ("strict", output.strict)):

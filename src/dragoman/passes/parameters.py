@@ -136,6 +136,10 @@ def _fit_extras(request: Request, profile: Profile, notes: Notes) -> Request:
         )
         if refused and key[:1] != "~" and kept.pop(key) is not None:
             notes.dropped((at, key), f"{profile.kind} refuses it")
+    for key in profile.stream_keys:
+        if not request.stream and kept.get(key) is not None:
+            del kept[key]
+            notes.repaired((at, key), "it speaks of a stream, and there is none")
     if profile.takes_betas is not None and isinstance(kept.get(BETA), str):
         _fit_betas(kept, profile.takes_betas, at, notes)
     for key, word in profile.spelling.items():

@@ -147,6 +147,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     choice_alone: bool = True  # which tool to call may be said where there are no tools
     rejects: tuple[str, ...] = ()  # fields of Request that are refused
     rejects_extras: tuple[str, ...] = ()  # keys of the dialect's own that are refused
+    stream_keys: tuple[str, ...] = ()  # keys of the dialect's own that are refused without a stream
     takes_extras: tuple[str, ...] | None = None  # the only keys of the dialect's own that are taken
     takes_tool_extras: tuple[str, ...] | None = None
     takes_betas: tuple[str, ...] | None = None

@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from dragoman.dialects._seals import take_seal, write_seal
-from dragoman.dialects._settings import encode_ttl
+from dragoman.dialects._settings import encode_ttl, name_document
 from dragoman.dialects._tools import is_plain, opaque_word
 from dragoman.dialects.openai_chat.words import AUDIO_FORMATS, AUDIO_WORDS, NAME, OWN_TTLS, TTLS
 from dragoman.fields import OMIT, add_extras, leftovers, note_spelling, spelled
@@ -347,7 +347,7 @@ def _encode_document(part: Document, at: At, notes: Notes) -> JsonObject | None:
     if part.name is not None:
         inner["filename"] = part.name
     elif part.data is not None and spelled(part.extras, NAME, "~filename") is None:
-        inner["filename"] = "document"
+        inner["filename"] = name_document(part.media_type)
         notes.invented((at, "name"), "openai_chat demands a file name beside the data")
     block: JsonObject = {"type": "file", "file": inner}
     if part.cache is not None:

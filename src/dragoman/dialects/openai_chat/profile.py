@@ -19,6 +19,7 @@ PROFILE = Profile(
     strict_schema="openai_strict",
     thoughts="not_alone",
     limit_keys=LIMITS,
+    stream_keys=("stream_options",),
     result_ids=True,
     stops=4,
     longest={"user": 64, "cache_key": 64},

@@ -8,7 +8,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 
 from dragoman.dialects._seals import take_seal, write_seal
-from dragoman.dialects._settings import encode_ttl
+from dragoman.dialects._settings import encode_ttl, name_document
 from dragoman.dialects.openai_responses.words import (
     CONTENT_PREFIXES,
     CONTENT_TYPES,
@@ -235,8 +235,6 @@ def _decode_cache(mark: JsonObject) -> Cache:
 
 # ---------------------------------------------------------------- encode: input parts
 
-DOCUMENT_NAMES = {"application/pdf": "document.pdf", "text/plain": "document.txt", "text/markdown": "document.md"}
-
 
 def encode_input(
     parts: Iterable[tuple[int, Part]], at: At, notes: Notes, *, demand_detail: bool = True
@@ -338,8 +336,7 @@ def _encode_document(part: Document, at: At, notes: Notes) -> JsonObject:
     if part.name is not None:
         block["filename"] = part.name
     elif "file_data" in block and not is_omitted(part.extras, "filename"):
-        # OpenAI reads the type of a file from its name.
-        block["filename"] = DOCUMENT_NAMES.get(part.media_type or "application/pdf", "document")
+        block["filename"] = name_document(part.media_type)
         notes.invented((at, "name"), "responses wants a name beside a file's data")
     if part.cache is not None:
         block["prompt_cache_breakpoint"] = encode_cache(part.cache, (at, "cache"), notes)

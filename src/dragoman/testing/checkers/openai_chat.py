@@ -33,7 +33,8 @@ _OWN_PARTS: dict[str, tuple[str, ...]] = {
     "sglang": ("video_url", "audio_url"),
     "mistral": ("thinking", "reference", "document_url"),
 }
-_ON_A_DESK = ("ollama", "lmstudio")  # they fetch nothing, and take a tool without a schema
+_OLLAMA = "ollama"
+_FETCH_NOTHING = (_OLLAMA, "lmstudio")
 _STRICT = frozenset(
     {"type", "enum", "const", "anyOf", "$ref", "$defs", "description", "title", "pattern", "format", "multipleOf"}
     | {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems", "properties", "required"}
@@ -146,7 +147,7 @@ def _check_part(part: dict[str, Any], i: int, role: str, server: str) -> Complai
         return [f"Invalid value: '{kind}'. Supported values are: 'text', 'image_url', 'input_audio', 'refusal', 'file'"]
     if kind == "image_url":
         url = str((part.get("image_url") or {}).get("url", ""))
-        if server in _ON_A_DESK and not url.startswith("data:"):
+        if server in _FETCH_NOTHING and not url.startswith("data:"):
             return ["invalid image input"]
         head, comma, data = url.partition(",")
         if comma and url.startswith("data:"):
@@ -204,8 +205,8 @@ def _check_tools(body: dict[str, Any], server: str) -> Complaints:
 
 def check_parameters_schema(name: str, schema: object, strict: object, server: str = "openai") -> Complaints:
     said = f"Invalid schema for function '{name}': "
-    if schema == {} and server in _ON_A_DESK:
-        return []  # recorded (Ollama)
+    if schema == {} and server == _OLLAMA:
+        return []  # recorded
     if not isinstance(schema, dict) or schema.get("type") != "object":
         return [said + "schema must be a JSON Schema of 'type: \"object\"'"]
     found: Complaints = []
