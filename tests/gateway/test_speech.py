@@ -142,3 +142,13 @@ def test_an_answer_without_a_sound_is_the_upstreams_fault() -> None:
         got = post(house.url, "/v1/audio/speech", {"model": "one-model", "input": "hello"})
         assert got.status == 502
         assert "no sound" in got.text
+
+
+@pytest.mark.parametrize("kind", ["image/svg+xml", "audio/mpeg; charset=x", "application/octet-stream"])
+def test_an_upstreams_content_type_does_not_reach_a_client(kind: str) -> None:
+    """A browser would run what it is told is a picture with scripts."""
+    with faultline(say(200, b"<svg onload='alert(1)'/>", kind)) as line:
+        up = upstream("up", "openai_chat", f"{line.url}/v1", models=("tts-1",))
+        with open_house(up) as house:
+            got = post(house.url, "/v1/audio/speech", {"model": "tts-1", "input": "x", "voice": "a"})
+    assert (got.status, got.headers["content-type"]) == (200, "audio/mpeg")
