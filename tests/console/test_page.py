@@ -104,26 +104,11 @@ def test_scripts_in_names_answers_headers_and_errors_are_only_text(tab: Any) -> 
 # ---------------------------------------------------------------- layout, names, contrast
 
 
-@pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_scrolls_sideways(tab: Any, tmp_path: Path, width: int) -> None:
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "dark")])
+def test_all_has_a_name_can_be_read_and_fits(tab: Any, tmp_path: Path, width: int, scheme: str) -> None:
     with open_scene(tmp_path) as scene:
         fill(scene)
-        with tab(scene.url, width) as one:
-            one.open("traffic")
-            one.log_in(scene.admin)
-            for place in PLACES:
-                page = one.open(place)
-                one.settle()
-                fill_page(page, place)
-                wide = page.evaluate(f"{CHECKS}; findWide()")
-                assert not wide, (place, wide)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_all_has_a_name_and_can_be_read(tab: Any, tmp_path: Path, scheme: str) -> None:
-    with open_scene(tmp_path) as scene:
-        fill(scene)
-        with tab(scene.url, scheme=scheme) as one:
+        with tab(scene.url, width, scheme) as one:
             page = one.open("traffic")
             assert not (found := page.evaluate(f"{CHECKS}; findFlaws()")), ("login", found)
             one.log_in(scene.admin)
@@ -132,6 +117,27 @@ def test_all_has_a_name_and_can_be_read(tab: Any, tmp_path: Path, scheme: str) -
                 one.settle()
                 fill_page(page, place)
                 assert not (found := page.evaluate(f"{CHECKS}; findFlaws()")), (place, found)
+                assert not (found := page.evaluate(f"{CHECKS}; findWide()")), (place, found)
+
+
+def test_the_checks_find_what_is_wrong(tab: Any) -> None:
+    """They would be worth nothing if they could not fail."""
+    with open_house() as house, tab(house.url) as one:
+        page = one.open("traffic")
+        one.settle()
+        page.evaluate("""() => {
+            const main = document.querySelector("main");
+            main.append(document.createElement("button"));
+            const pale = Object.assign(document.createElement("p"), { textContent: "pale" });
+            pale.style.color = "#bbb";
+            const wide = Object.assign(document.createElement("h3"), { textContent: "wide" });
+            wide.style.width = "3000px";
+            main.append(pale, wide);
+        }""")
+        found = " ".join(page.evaluate(f"{CHECKS}; findFlaws()"))
+        assert "no name" in found
+        assert "pale" in found
+        assert page.evaluate(f"{CHECKS}; findWide()")
 
 
 # ---------------------------------------------------------------- keyboard and language

@@ -159,7 +159,25 @@ def test_new_rows_are_told_as_they_come() -> None:
         assert told["after"] == last
         assert [row["id"] for row in told["rows"]] == ["new"]
         live.close()
-        wait_until(lambda: house.gateway.traffic._follower is None)
+        wait_until(lambda: not house.gateway.traffic._readers)
+
+
+def test_rows_of_other_workers_are_told_too() -> None:
+    with open_house() as house:
+        house.gateway.traffic.shared = True
+        live = HTTPConnection("127.0.0.1", house.port, timeout=NEVER_S)
+        live.request("GET", "/admin/v1/traffic/live")
+        response = live.getresponse()
+        response.readline()
+        wait_until(lambda: bool(house.gateway.traffic._follower))
+        ask(house.url, "first")  # by this worker: then the follower has begun
+        told = b""
+        while b'"id":"first"' not in told:
+            told = response.readline()
+        house.gateway.traffic.store.add([msgspec.structs.replace(ROW, id="foreign")], 0)
+        while b'"id":"foreign"' not in told:
+            told = response.readline()
+        live.close()
 
 
 def test_rows_between_a_page_and_the_stream_are_told_first() -> None:

@@ -68,7 +68,8 @@ export function traffic() {
     source.onmessage = (event) => take(JSON.parse(event.data));
   }
 
-  function take({ after, rows: fresh }) {
+  function take({ after, rows: fresh, counted = true }) {
+    if (!counted) fresh.forEach((row, i) => (row.seq = after + 1 + i));
     if (after > last) return void load(); // this browser was too slow, and rows were left out
     const news = fresh.filter((row) => row.seq > last).reverse();
     if (!news.length) return;

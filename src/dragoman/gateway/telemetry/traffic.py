@@ -6,6 +6,7 @@ request waits for one. The rows of the other workers come from the file that all
 
 import asyncio
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +41,8 @@ class Traffic:
         self._unwritten: deque[TrafficRow] = deque(maxlen=MOST_UNWRITTEN)
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
+        self._lock = threading.Lock()
+        self._messages: deque[bytes] = deque()  # of rows that were written, for the readers
         self._news = asyncio.Event()
         self._readers: set[Reader] = set()
         self._follower: asyncio.Task[None] | None = None
@@ -62,13 +65,16 @@ class Traffic:
             self._writing.add_done_callback(lambda done: self._after_write())
 
     def _after_write(self) -> None:
-        if self._readers:
-            self._news.set()
+        self._deliver()
         if self._unwritten and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self._flush)
 
     def write(self) -> None:
         """Brings the rows to the store. In a thread."""
+        with self._lock:
+            self._write()
+
+    def _write(self) -> None:
         rows: list[TrafficRow] = []
         with suppress(IndexError):
             while True:
@@ -76,12 +82,23 @@ class Traffic:
         if not rows:
             return
         try:
-            self.store.add(rows, round(self._wall() * 1000))
+            last = self.store.add(rows, round(self._wall() * 1000))
             self._away = ""
+            if self._readers and not self.shared:
+                self._messages.append(write_message(last - len(rows), rows, counted=False))
         except BROKEN as error:  # these rows are lost: traffic is for people to look at, the ledger keeps accounts
             if str(error) != self._away:
                 log.warning(LogLine("traffic_not_written", {"why": str(error)}))
             self._away = str(error)
+
+    def _deliver(self) -> None:
+        """Gives readers the messages of rows that were written. Other workers' rows come from the store."""
+        if self.shared and self._readers:
+            self._news.set()
+        while self._messages:
+            message = self._messages.popleft()
+            for reader in self._readers:
+                reader.put(message)
 
     async def close(self) -> None:
         for task in (self._timer, self._follower):
@@ -111,13 +128,15 @@ class Traffic:
                 minutes=found,
             )
 
-        return await asyncio.to_thread(work)
+        page = await asyncio.to_thread(work)
+        self._deliver()
+        return page
 
     def follow(self) -> "Reader":
         """A reader of the rows that come from now on. `leave` ends it."""
         reader = Reader()
         self._readers.add(reader)
-        if self._follower is None or self._follower.done():
+        if self.shared and (self._follower is None or self._follower.done()):
             self._follower = asyncio.ensure_future(self._tell_readers())
         return reader
 
@@ -133,11 +152,11 @@ class Traffic:
             self._follower = None
 
     async def _tell_readers(self) -> None:
-        """Reads and writes new rows once for all consoles of this worker."""
+        """With several workers: reads and writes new rows once for all consoles of this one."""
         last = await asyncio.to_thread(self.store.last)
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), LOOK_S if self.shared else None)
+                await asyncio.wait_for(self._news.wait(), LOOK_S)
             self._news.clear()
             try:
                 rows = await asyncio.to_thread(self.store.after, last, MOST_AT_ONCE)
@@ -150,8 +169,10 @@ class Traffic:
                     reader.put(message)
 
 
-def write_message(after: int, rows: list[TrafficRow]) -> bytes:
-    return b"data: " + msgspec.json.encode({"after": after, "rows": rows}) + b"\n\n"
+def write_message(after: int, rows: list[TrafficRow], *, counted: bool = True) -> bytes:
+    """Rows as an event. If they are not `counted`, they follow `after` one by one: the page counts them."""
+    body = {"after": after, "rows": rows, **({} if counted else {"counted": False})}
+    return b"data: " + msgspec.json.encode(body) + b"\n\n"
 
 
 class TrafficPage(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -94,16 +94,19 @@ class TrafficStore(SqliteStore):
         self._keep_days, self._most = keep_days, most
         self._added = LOOK_EVERY  # since the last look for old rows
 
-    def add(self, rows: Sequence[TrafficRow], now_ms: int) -> None:
-        def work(db: sqlite3.Connection) -> None:
+    def add(self, rows: Sequence[TrafficRow], now_ms: int) -> int:
+        """In one transaction, so that their numbers follow each other. The number of the last one."""
+
+        def work(db: sqlite3.Connection) -> int:
             with db:
                 db.executemany(_INSERT, [(*_read(row), _words(row)) for row in rows])
                 self._added += len(rows)
                 if self._added >= LOOK_EVERY:
                     self._added = 0
                     self._forget(db, now_ms)
+                return int(db.execute("select last_insert_rowid()").fetchone()[0])
 
-        self._run(work)
+        return self._run(work)
 
     def _forget(self, db: sqlite3.Connection, now_ms: int) -> None:
         last = db.execute("select max(seq) from traffic").fetchone()[0] or 0
