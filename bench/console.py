@@ -4,9 +4,10 @@ The cost is a ratio of CPU time: rounds with three consoles and rounds with none
 model answers, so that nothing but the gateway works; with a provider the same cost is a smaller part.
 """
 
+import asyncio
 import shutil
+import socket
 import statistics
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,67 +18,86 @@ sys.path.insert(0, str(ROOT))
 
 import msgspec  # noqa: E402
 
+from dragoman.gateway.access.auth import Access  # noqa: E402
+from dragoman.gateway.access.client_keys import ClientKeys  # noqa: E402
+from dragoman.gateway.app import App  # noqa: E402
+from dragoman.gateway.config.settings import Settings  # noqa: E402
+from dragoman.gateway.http import HttpRequest  # noqa: E402
+from dragoman.gateway.state import Gateway  # noqa: E402
+from dragoman.gateway.telemetry.log import Log  # noqa: E402
+from dragoman.upstream.discovery import demo_upstream  # noqa: E402
 from tests.console.conftest import FLAGS  # noqa: E402
-from tests.gateway.house import House, open_house  # noqa: E402
+from tests.gateway.house import open_house  # noqa: E402
 from tests.gateway.test_traffic import ROW  # noqa: E402
-from tests.waiting import wait_until  # noqa: E402
 
-ROUNDS = 12
-REQUESTS = 1500  # of a round
+ROUNDS = 61
+REQUESTS = 400  # of a round
 CONSOLES = 3
 MOST = 1.03
-LOAD = """
-import http.client, sys
-port, count = int(sys.argv[1]), int(sys.argv[2])
-link = http.client.HTTPConnection("127.0.0.1", port)
-body = b'{"model": "demo", "messages": [{"role": "user", "content": "say hello"}], "stream": true}'
-for _ in range(count):
-    link.request("POST", "/v1/chat/completions", body, {"content-type": "application/json"})
-    link.getresponse().read()
-"""
-READ = """
-import http.client, sys
-link = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
-link.request("GET", "/admin/v1/traffic/live")
-answer = link.getresponse()
-while answer.readline():
-    pass
-"""
+BODY = b'{"model": "demo", "messages": [{"role": "user", "content": "say hello"}], "stream": true}'
 
 
-def run_round(house: House, count: int) -> float:
-    """CPU seconds of the gateway's process for so many requests. The clients are processes of their own."""
+async def run_round(app: App, count: int) -> float:
+    """CPU seconds of this process for so many requests, one after the other: as fast as one core can."""
     began = time.process_time()
-    each = [subprocess.Popen([sys.executable, "-c", LOAD, str(house.port), str(count // 2)]) for _ in range(2)]
-    for process in each:
-        process.wait()
+    for _ in range(count):
+        headers = {"host": "localhost", "content-type": "application/json"}
+        http = HttpRequest("POST", "/v1/chat/completions", headers=headers, body=BODY)
+        response = await app.handle(http)
+        if response.stream is not None:
+            await response.stream(forget)
+        if response.close is not None:
+            response.close()
     return time.process_time() - began
 
 
-def open_consoles(house: House) -> list[subprocess.Popen[bytes]]:
-    readers = [subprocess.Popen([sys.executable, "-c", READ, str(house.port)]) for _ in range(CONSOLES)]
-    wait_until(lambda: len(house.gateway.traffic._readers) == CONSOLES)
-    return readers
+async def forget(data: bytes) -> None: ...
 
 
-def close_consoles(house: House, readers: list[subprocess.Popen[bytes]]) -> None:
-    for reader in readers:
-        reader.kill()
-        reader.wait()
-    wait_until(lambda: not house.gateway.traffic._readers)
+async def watch(app: App) -> None:
+    """A console. What it is sent goes through the kernel, and is read there at once."""
+    http = HttpRequest("GET", "/admin/v1/traffic/live", headers={"host": "localhost"})
+    response = await app.handle(http)
+
+    near, far = socket.socketpair()
+
+    async def write(data: bytes) -> None:
+        for at in range(0, len(data), 1 << 16):
+            near.send(data[at : at + (1 << 16)])
+            far.recv(1 << 16)
+
+    if response.stream is None or response.close is None:
+        raise SystemExit("bench: there is no live traffic")
+    try:
+        await response.stream(write)
+    finally:
+        response.close()
+        near.close()
+        far.close()
+
+
+async def compare_rounds() -> list[float]:
+    settings = Settings(upstreams=(demo_upstream(),), port=0)
+    access = Access(ClientKeys(None, ()))
+    app = App(Gateway(settings, access, log=Log("json")))
+    await run_round(app, REQUESTS)
+    ratios = []
+    for number in range(ROUNDS):
+        pair: dict[bool, float] = {}
+        for watched in (False, True) if number % 2 else (True, False):
+            consoles = [asyncio.ensure_future(watch(app)) for _ in range(CONSOLES if watched else 0)]
+            await asyncio.sleep(0.01)
+            pair[watched] = await run_round(app, REQUESTS)
+            for console in consoles:
+                console.cancel()
+            await asyncio.gather(*consoles, return_exceptions=True)
+        ratios.append(pair[True] / pair[False])
+    await app.gateway.close()
+    return ratios
 
 
 def measure_cost() -> float:
-    ratios = []
-    with open_house() as house:
-        run_round(house, REQUESTS)
-        for number in range(ROUNDS):
-            pair: dict[bool, float] = {}
-            for watched in (False, True) if number % 2 else (True, False):
-                readers = open_consoles(house) if watched else []
-                pair[watched] = run_round(house, REQUESTS)
-                close_consoles(house, readers)
-            ratios.append(pair[True] / pair[False])
+    ratios = asyncio.run(compare_rounds())
     median = statistics.median(ratios)
     print(f"{CONSOLES} consoles: {median:.3f} of the CPU time of none ({min(ratios):.3f} to {max(ratios):.3f})")
     return median

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.scope import Scope
 
 log = logging.getLogger(__name__)
-FLUSH_S = 0.2
+FLUSH_S = 0.4
 LOOK_S = 0.5  # for rows of other workers, while a console is open
 MOST_UNWRITTEN = 20_000  # rows in memory, while the file cannot be written
 MOST_AT_ONCE = 2000  # rows in one message to a console
