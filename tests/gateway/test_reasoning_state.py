@@ -5,6 +5,7 @@ providers are strict: they refuse a signature that is missing, changed or foreig
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -156,6 +157,51 @@ def test_a_responses_program_that_asks_for_no_state_keeps_it(behind: tuple[str, 
     sent = thoughts_sent(provider, dialect)
     assert [len(thoughts) for thoughts in sent] == [0, 1, 2, 3]
     assert SENTINEL not in str(sent)
+
+
+ORDERS = (
+    ("gemini", "openrouter", "deepseek", "anthropic"),
+    ("openrouter", "deepseek", "ollama", "openai"),
+    ("openai", "anthropic", "gemini", "openrouter"),
+    ("anthropic", "openai", "openrouter", "gemini"),
+    ("deepseek", "ollama", "anthropic", "openai"),
+)
+
+
+@pytest.fixture(scope="module")
+def all_behind() -> Iterator[tuple[dict[str, Provider], House]]:
+    with ExitStack() as stack:
+        providers = {
+            name: stack.enter_context(serve(kind, brain=think_and_call, odd=False))
+            for name, (kind, _, _) in UPSTREAMS.items()
+        }
+        specs = [
+            upstream(name, dialect, providers[name].base_url, kind=kind, models=(model,))
+            for name, (kind, dialect, model) in UPSTREAMS.items()
+        ]
+        yield providers, stack.enter_context(open_house(*specs))
+
+
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+def test_a_conversation_that_changes_its_provider_at_every_turn(
+    all_behind: tuple[dict[str, Provider], House], door_name: str, order: tuple[str, ...]
+) -> None:
+    """What one provider thought and signed is no reason for the next one to refuse."""
+    providers, house = all_behind
+    for provider in providers.values():
+        provider.reset()
+    models = [f"{name}/{UPSTREAMS[name][2]}" for name in order]
+    door = DOORS[door_name](house.url)
+    stream = ORDERS.index(order) % 2 == 0
+    try:
+        said = door.ask(models[0], "The weather?", tools=[WEATHER], think=True, stream=stream)
+        for model in models[1:]:
+            results = ["rain"] * len(said.calls)
+            said = door.ask(model, "", tools=[WEATHER], after=said.raw, results=results, think=True, stream=stream)
+    finally:
+        door.close()
+    assert said.text == "Rain."
+    assert {name: provider.refusals for name, provider in providers.items() if provider.refusals} == {}
 
 
 # A conversation that began elsewhere: its state was signed for another account (FIELD-CASES 9).

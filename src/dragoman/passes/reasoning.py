@@ -148,9 +148,12 @@ def _echo(part: Reasoning, ours: bool, profile: Profile, at: At, notes: Notes) -
             return None
         notes.dropped((at, "seal"), f"only {part.seal.origin} can read its {part.seal.form}")
         part = replace(part, seal=None)
+    own = part.extras.get(profile.dialect, {})
+    if profile.echo == "required" and "~detail" in own:  # of another server of the same dialect
+        own = {}
+        part = replace(part, extras={name: keys for name, keys in part.extras.items() if name != profile.dialect})
     if profile.echo_field is None:
         return part
-    own = part.extras.get(profile.dialect, {})
     if "~detail" in own or own.get("~name", ["reasoning_content"]) == [profile.echo_field]:
         return part  # signed details come back as they were
     return replace(part, extras={**part.extras, profile.dialect: {**own, "~name": [profile.echo_field]}})
