@@ -262,7 +262,8 @@ def test_a_thought_without_a_signature_needs_no_side_field() -> None:
 
 
 def test_what_no_chat_reply_can_say_is_noted() -> None:
-    body, notes = encode(answer(Opaque(dialect="anthropic", body={"type": "server_tool_use"}), Text(text="a")))
+    opaque = Opaque(dialect="anthropic", body={"type": "server_tool_use"})
+    body, notes = encode(answer(opaque, Text(text="a"), reason="stop"))
     assert body["choices"][0]["message"]["content"] == "a"
     assert notes == [("dropped", "/choices/0/parts/0")]
 
@@ -336,6 +337,14 @@ def test_a_servers_other_names_for_the_cache_are_no_loss_elsewhere(to: str) -> N
     odd = usage | {"prompt_cache_miss_tokens": 3}
     said = dragoman.convert_reply(wire({"content": "a"}) | {"usage": odd}, source="openai_chat", to=to)
     assert [note.where for note in said.notes if "cache" in note.where] == ["/usage/prompt_cache_miss_tokens"]
+
+
+def test_an_answer_without_a_reason_to_end_has_one_in_chat() -> None:
+    """Vertex answers so (recorded), and the official type demands a word."""
+    empty = {"candidates": [{"content": {}, "index": 0}]}
+    said = dragoman.convert_reply(empty, source="gemini", to="openai_chat")
+    assert said.body["choices"][0]["finish_reason"] == "stop"
+    assert "openai_chat demands a reason" in [note.why for note in said.notes]
 
 
 def test_cached_input_is_counted_once_in_chat() -> None:

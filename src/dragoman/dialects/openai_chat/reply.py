@@ -314,6 +314,9 @@ def encode_finish(body: JsonObject, choice: Choice, at: At, notes: Notes, legacy
     if finish is None and any_call(choice.parts):
         notes.invented(at, "openai_chat's turns with calls end so")
         finish = Finish(reason="tool_call")
+    elif finish is None and NAME not in choice.extras:
+        notes.invented(at, "openai_chat demands a reason")
+        finish = Finish(reason="stop")
     if finish is None:
         body["finish_reason"] = spelled(choice.extras, NAME, WORD)
         return
