@@ -183,7 +183,7 @@ def take_finish(choice: JsonObject, *, has_call: bool, refused: bool, whole: boo
     if type(word) is not str or not word:
         if word is None or word == "":
             choice.pop("finish_reason", None)
-            if word == "":
+            if word == "" or whole:
                 own[WORD] = word
         if not has_call or not whole:
             choice.update(own)
