@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dragoman.gateway.scope import Scope
 
 log = logging.getLogger(__name__)
+MOST_TOKENS = 10**15
 FLUSH_S = 0.4
 LOOK_S = 0.5  # for rows of other workers, while a console is open
 MOST_UNWRITTEN = 20_000  # rows in memory, while the file cannot be written
@@ -237,5 +238,5 @@ def make_row(scope: "Scope", notes: tuple[Note, ...], seconds: float) -> Traffic
 
 
 def _sum(*counts: int | None) -> int | None:
-    known = [count for count in counts if count is not None]
+    known = [count for count in counts if count is not None and abs(count) < MOST_TOKENS]  # upstreams may say nonsense
     return sum(known) if known else None
