@@ -61,7 +61,7 @@ pictures: .venv/.console ## the pictures of the console in docs/pictures
 
 lock: ## pin requirements/*.in again (needs uv); add UPGRADE=--upgrade for newer versions
 	$(LOCK) $(UPGRADE) requirements/dev.in -o requirements/dev.txt
-	for name in runtime build real release console; do $(LOCK) -c requirements/dev.txt --no-annotate requirements/$$name.in -o requirements/$$name.txt; done
+	for name in runtime build real release console schemas; do $(LOCK) -c requirements/dev.txt --no-annotate requirements/$$name.in -o requirements/$$name.txt; done
 	for name in frameworks adapters; do $(LOCK) $(UPGRADE) --no-annotate requirements/$$name.in -o requirements/$$name.txt; done
 
 clean: ## remove .venv, caches and builds

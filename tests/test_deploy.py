@@ -2,11 +2,16 @@
 
 import json
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from dragoman.gateway.config.load import read_settings
 from dragoman.gateway.routes.table import OWN
+from tests.real.llama import UnavailableError, find_environment
+from tests.waiting import NEVER_S
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -67,3 +72,51 @@ def test_every_file_of_the_base_is_there() -> None:
     assert {path.name for path in base.glob("*.yaml")} - {"kustomization.yaml"} == set(resources[1].split(", "))
     for path in base.glob("*.yaml"):
         assert "\t" not in path.read_text("utf-8")
+
+
+def find_schemas() -> Path:
+    try:
+        return find_environment(ROOT / "requirements" / "schemas.txt", "kubernetes-validate")
+    except UnavailableError as error:
+        pytest.skip(str(error))
+
+
+def test_the_base_fits_the_schemas_of_kubernetes() -> None:
+    python = find_schemas()
+    files = [str(path) for path in sorted((DEPLOY / "kubernetes").glob("*.yaml")) if path.stem != "kustomization"]
+    command = [str(python.with_name("kubernetes-validate")), "--strict", *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=NEVER_S * 4)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(files) == 5
+
+
+COMPOSE = """
+import json, sys, yaml
+found = yaml.safe_load(open(sys.argv[1]))
+print(json.dumps(found))
+"""
+
+
+def test_the_compose_file_names_only_what_there_is() -> None:
+    command = [str(find_schemas()), "-c", COMPOSE, str(DEPLOY / "compose.yaml")]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True, timeout=NEVER_S).stdout)
+    services, volumes = found["services"], set(found["volumes"])
+    assert {"gateway-1", "gateway-2", "valkey", "postgres", "proxy", "prometheus", "grafana"} <= set(services)
+    own = {"./dragoman.toml", "./metrics.key"}  # that a person writes
+    for name, service in services.items():
+        assert ":" in service["image"] or "build" in service, f"{name}: an image without a version"
+        assert set(service.get("depends_on", ())) <= set(services), name
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            assert source in own or source in volumes or (DEPLOY / source).exists(), f"{name}: {source}"
+    for name in ("gateway-1", "gateway-2"):
+        assert services[name]["read_only"]
+        assert services[name]["cap_drop"] == ["ALL"]
+
+
+def test_the_unit_of_systemd_hardens_and_gives_time_to_end() -> None:
+    lines = (DEPLOY / "dragoman.service").read_text("utf-8").splitlines()
+    said = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    assert {said[name] for name in ("NoNewPrivileges", "PrivateTmp", "ProtectHome", "DynamicUser")} == {"yes"}
+    assert said["ProtectSystem"] == "strict"
+    assert int(said["TimeoutStopSec"]) > 30, "running streams have 30 seconds"

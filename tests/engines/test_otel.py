@@ -102,9 +102,10 @@ def test_a_request_and_its_attempt_are_spans_of_the_clients_trace(tmp_path: Path
         assert said["http.response.status_code"] == 200
         assert said["server.address"] == "127.0.0.1"
         assert values(server)["http.response.status_code"] == 200
-        assert {"gen_ai.client.operation.duration"} <= set(collector.metrics)
-        (point,) = collector.metrics["gen_ai.client.operation.duration"].histogram.data_points
-        assert point.count == 1
+        assert said["gen_ai.response.finish_reasons"].values[0].string_value == "stop"
+        for name in ("gen_ai.client.operation.duration", "gen_ai.client.inference.duration"):
+            (point,) = collector.metrics[name].histogram.data_points
+            assert point.count == 1
         assert b"secret word" not in collector.raw, "no text unless it is asked for"
 
 

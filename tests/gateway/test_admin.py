@@ -97,6 +97,22 @@ def test_what_is_wrong_is_said_and_changes_nothing(tmp_path: Path) -> None:
         assert admin.get("/providers")["providers"]["up"]["dialect"] == "openai_chat"
 
 
+def test_mcp_servers_are_added_listed_and_removed_and_that_is_written_down(tmp_path: Path) -> None:
+    with open_admin(tmp_path) as admin:
+        got = admin.call("POST", "/mcp", {"name": "files", "command": "sh"})
+        assert (got.status, "command" in got.text) == (400, True), "programs are named in the file only"
+        wrong = admin.call("POST", "/mcp", {"name": "files", "url": "ftp://files.test"})
+        assert wrong.status == 400
+        assert admin.call("POST", "/mcp", {"name": "files", "url": "http://127.0.0.1:1/mcp"}).status == 200
+        (row,) = admin.get("/mcp")["servers"]
+        assert (row["name"], row["health"]) == ("files", "down")
+        assert admin.call("DELETE", "/mcp/files").json == {"done": True}
+        assert admin.call("DELETE", "/mcp/files").status == 404
+        assert admin.get("/mcp") == {"servers": []}
+        log = [(row["who"], row["what"], row["subject"]) for row in admin.get("/audit")["audit"]]
+        assert log[:2] == [("boss", "mcp remove", "files"), ("boss", "mcp add", "files")]
+
+
 def test_a_clients_key_opens_nothing_here(tmp_path: Path) -> None:
     with open_admin(tmp_path) as admin:
         key = admin.call("POST", "/keys", {"name": "ada"}).json["key"]

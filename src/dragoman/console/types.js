@@ -22,6 +22,7 @@
 /** @typedef {{account: string, period: number, limit: number, soft?: number}} Line */
 /** @typedef {{minute: number, requests: number, errors: number, tokens: number, firsts: Object<string, number>}} Minute */
 /** @typedef {{name?: string, admin?: boolean, team?: string, grant?: Grant, expires?: number|null}} NewKey */
+/** @typedef {{name: string, url: string, transport?: ""|"auto"|"http"|"sse"}} NewMcpServer */
 /** @typedef {{kind: "altered"|"dropped"|"invented"|"repaired", where: string, why: string, canonical?: string, body?: "reply"|"request", target?: string}} Note */
 /** @typedef {{rows: LedgerRow[], cursor?: string}} Page */
 /** @typedef {{providers: Object<string, unknown>, latencies: Object<string, Latency>}} Providers */

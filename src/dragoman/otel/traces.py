@@ -1,7 +1,8 @@
 """Traces: one server span for a request, one client span for each attempt, one span for each tool that a loop runs.
 
 Names are those of the GenAI conventions, which are in development and have a repository of their own by now:
-https://github.com/open-telemetry/semantic-conventions-genai (read 2026-11-16). Text of requests and answers is left
+https://github.com/open-telemetry/semantic-conventions-genai (docs/gen-ai/client-inference.md, read 2026-11-18). It has
+new names for numbers; the older ones, which dashboards know, are sent beside them. Text of requests and answers is left
 out unless it is asked for.
 """
 
@@ -23,7 +24,7 @@ from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_contex
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from dragoman.jsontypes import dump_json
-from dragoman.model.reply import Usage
+from dragoman.model.reply import Reply, Usage
 
 if TYPE_CHECKING:
     from dragoman.gateway.http import HttpRequest
@@ -41,6 +42,7 @@ PROVIDERS = {
     "bedrock": "aws.bedrock",
     "mistral": "mistral_ai",
     "xai": "x_ai",
+    "moonshot": "moonshot_ai",
 }
 _SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 _TOKENS = tuple(4**power for power in range(14))
@@ -49,7 +51,10 @@ _BUCKETS = {
     "gen_ai.client.operation.duration": _SECONDS,
     "gen_ai.client.token.usage": _TOKENS,
     "gen_ai.client.operation.time_to_first_chunk": _CHUNK_S,
+    "gen_ai.client.inference.duration": _SECONDS,
+    "gen_ai.client.inference.time_to_first_chunk": _SECONDS,
 }
+_REASONS = {"sequence": "stop", "context": "length", "filter": "content_filter"}
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -79,6 +84,15 @@ class Traces:
         self.first_chunk = meter.create_histogram(
             "gen_ai.client.operation.time_to_first_chunk", "s", "Time to receive the first chunk."
         )
+        own = "gen_ai.client.inference"
+        self.inference = meter.create_histogram(f"{own}.duration", "s", "Inference duration.")
+        self.inference_chunk = meter.create_histogram(
+            f"{own}.time_to_first_chunk", "s", "Time to receive the first chunk."
+        )
+        self.inference_tokens = {
+            kind: meter.create_counter(f"{own}.usage.{kind}_tokens", "{token}", f"Number of {kind} tokens.")
+            for kind in ("input", "output")
+        }
 
     def begin(self, http: "HttpRequest", door: str) -> "Trace":
         return Trace(self, http, door)
@@ -160,15 +174,21 @@ class Trace:
 
     def _count(self, scope: "Scope", common: dict[str, Any], seconds: float, *, answered: bool) -> None:
         traces = self._traces
+        inference = common["gen_ai.operation.name"] != "embeddings"
         traces.duration.record(seconds, common)
+        if inference:
+            traces.inference.record(seconds, common)
         if not answered:
             return
         used = count_tokens(scope.usage)
         for kind in ("input", "output"):
             if (count := used[kind]) is not None:
                 traces.tokens.record(count, common | {"gen_ai.token.type": kind})
+                if inference:
+                    traces.inference_tokens[kind].add(count, common)
         if scope.first_s is not None:
             traces.first_chunk.record(scope.first_s, common)
+            traces.inference_chunk.record(scope.first_s, common)
 
 
 _CARRIED = ("traceparent", "tracestate")
@@ -199,7 +219,18 @@ def describe_request(scope: "Scope") -> dict[str, Any]:
         "gen_ai.request.max_tokens": request.max_output,
         "gen_ai.request.temperature": request.temperature,
         "gen_ai.request.top_p": request.top_p,
+        "gen_ai.request.top_k": request.top_k,
+        "gen_ai.request.seed": request.seed,
+        "gen_ai.request.frequency_penalty": request.frequency_penalty,
+        "gen_ai.request.presence_penalty": request.presence_penalty,
+        "gen_ai.request.stop_sequences": request.stop or None,
+        "gen_ai.request.choice.count": request.choices if request.choices not in (None, 1) else None,
+        "gen_ai.request.reasoning.level": request.reasoning.effort if request.reasoning is not None else None,
+        "gen_ai.output.type": _OUTPUTS.get(request.output.type) if request.output is not None else None,
     }
+
+
+_OUTPUTS = {"text": "text", "json": "json", "json_schema": "json"}
 
 
 def describe_answer(scope: "Scope") -> dict[str, Any]:
@@ -209,13 +240,19 @@ def describe_answer(scope: "Scope") -> dict[str, Any]:
     return {
         "gen_ai.response.id": reply.id if reply is not None else None,
         "gen_ai.response.model": reply.model if reply is not None else None,
+        "gen_ai.response.finish_reasons": _finishes(reply) if reply is not None else None,
         "gen_ai.response.time_to_first_chunk": scope.first_s,
         "gen_ai.usage.input_tokens": used["input"],
         "gen_ai.usage.output_tokens": used["output"],
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
-        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,
+        "gen_ai.usage.cache_write.input_tokens": usage.cache_write,
         "gen_ai.usage.reasoning.output_tokens": usage.reasoning,
     }
+
+
+def _finishes(reply: Reply) -> list[str] | None:
+    reasons = [choice.finish.reason for choice in reply.choices if choice.finish is not None]
+    return [_REASONS.get(reason, reason) for reason in reasons] or None
 
 
 def count_tokens(usage: Usage | None) -> dict[str, int | None]:

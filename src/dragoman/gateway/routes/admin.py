@@ -6,11 +6,11 @@ changes something is in the audit log with the name of the admin's key.
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -25,7 +25,8 @@ from dragoman.dialects._base import Door
 from dragoman.errors import ConfigError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.bodies import read_body
-from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
+from dragoman.gateway.http import HttpRequest, HttpResponse
+from dragoman.gateway.mcp_loop import servers_of
 from dragoman.gateway.routes.console import DESCRIBED, Described
 from dragoman.gateway.routes.status import describe_provider
 from dragoman.gateway.routes.table import Match, Route
@@ -35,8 +36,11 @@ from dragoman.gateway.stores.keys import AuditRow, KeyChange, KeyRow, KeyStore
 from dragoman.gateway.stores.verify import ScenarioView, VerifyRunView, VerifyTargetView
 from dragoman.gateway.telemetry.traffic_store import Latency
 from dragoman.jsontypes import JsonObject
+from dragoman.mcp.servers import MissingPackageError, UnknownServerError
+from dragoman.mcp.spec import BadServerError
 from dragoman.upstream.attempts import is_large, off_loop
 
+T = TypeVar("T")
 BASE = "/admin/v1"
 USUAL_ROWS = 100
 MOST_ROWS = 1000  # in one answer
@@ -162,6 +166,12 @@ class VerifyView(Struct, kw_only=True):
 
 class Done(Struct, kw_only=True):
     done: bool
+
+
+class NewMcpServer(Struct, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    url: str
+    transport: Literal["", "auto", "http", "sse"] = ""
 
 
 class Providers(Struct, kw_only=True):
@@ -445,6 +455,51 @@ async def stop_verify(asked: Asked) -> JsonObject:
     return {"done": True}
 
 
+# ---------------------------------------------------------------- MCP servers
+
+
+async def add_mcp(asked: Asked) -> Done:
+    """A server at an address. Programs are named in the configuration file only."""
+    said: NewMcpServer = asked.body
+    servers = servers_of(asked.gateway)
+    more = {"transport": said.transport} if said.transport else None
+    await _of_registry(servers.load_package())
+    try:
+        await servers.check_address(said.url)
+        servers.add(said.name, said.url, more)
+    except BadServerError as error:
+        raise ValueError(str(error)) from error
+    await _of_registry(servers.list_new_servers(0.0))
+    await _note(asked, "mcp add", said.name, {"url": servers.list_specs()[said.name].address})
+    return Done(done=True)
+
+
+async def remove_mcp(asked: Asked) -> Done:
+    name = asked.groups["name"]
+    try:
+        servers_of(asked.gateway).remove(name)
+    except BadServerError as error:
+        raise ValueError(str(error)) from error
+    except UnknownServerError:
+        _missing("MCP server", name)
+    await _note(asked, "mcp remove", name, None)
+    return Done(done=True)
+
+
+async def _of_registry(work: Awaitable[T]) -> T:
+    try:
+        return await work
+    except MissingPackageError as error:
+        raise UpstreamError(Failure(kind="server_error", status=501, message=str(error))) from error
+
+
+async def _note(asked: Asked, what: str, subject: str, after: object) -> None:
+    """In the audit log, if there is a store to keep it in."""
+    store = asked.gateway.now.access.keys.store
+    if store is not None:
+        await asyncio.to_thread(store.note, asked.who, what, subject, None, after)
+
+
 async def show_openapi(asked: Asked) -> JsonObject:
     return openapi()
 
@@ -489,6 +544,8 @@ CALLS = (
     Call(method="GET", path="/verify", work=show_verify, says="scenarios, and the runs of verify"),
     Call(method="POST", path="/verify", work=start_verify, says="verify providers now", body=StartVerify),
     Call(method="DELETE", path="/verify", work=stop_verify, says="stop verifying"),
+    Call(method="POST", path="/mcp", work=add_mcp, says="add an MCP server", body=NewMcpServer),
+    Call(method="DELETE", path="/mcp/{name}", work=remove_mcp, says="remove an MCP server"),
     Call(method="GET", path="/openapi.json", work=show_openapi, says="this API, as OpenAPI 3.1"),
 )
 _WORDS = {"{id}": r"(?P<id>[a-z0-9]{8})", "{name}": r"(?P<name>[^/]{1,100})"}
@@ -525,8 +582,9 @@ async def serve_admin(gateway: Gateway, http: HttpRequest, match: Match) -> Http
         who = (http.holder.name if http.holder is not None else "") or http.key_id or "local"
         asked = Asked(gateway=gateway, groups=match.groups, query=query, body=body, who=who)
         if inspect.iscoroutinefunction(call.work):
-            return json_response(await call.work(asked))
-        found = await asyncio.to_thread(call.work, asked)  # a store may be busy or far away
+            found = await call.work(asked)
+        else:
+            found = await asyncio.to_thread(call.work, asked)  # a store may be busy or far away
     except (ValueError, msgspec.ValidationError) as error:
         raise UpstreamError(Failure(kind="invalid_request", status=400, message=str(error))) from error
     except (ConfigError, OSError) as error:
