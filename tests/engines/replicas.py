@@ -522,11 +522,11 @@ def _settle_down(street: Street, load: Load, database: Database) -> tuple[list[L
         return list(all_rows(ledger, 0.0, 1e11, {}))
 
     def over() -> bool:
-        return finished <= {row.tags for row in rows()} and not any(row[2] for row in database.run(work))
+        return finished <= {row.tags for row in rows()} and not any(row[2] for row in database.run(work, NEVER_S))
 
     with suppress(AssertionError):  # the verdict says what is missing
         wait_until(over, "all rows")
-    return rows(), database.run(work)
+    return rows(), database.run(work, NEVER_S)
 
 
 def explain(street: Street, load: Load) -> tuple[int, list[str]]:

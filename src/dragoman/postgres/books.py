@@ -195,10 +195,10 @@ class PostgresLedger:
 
         async def work(connection: PgConnection) -> tuple[LedgerRow, ...]:
             found = [dict(row) for row in await connection.fetch(asked, since, *last, most, *where.values())]
-            tries = await connection.fetch(_TRIES, [row["id"] for row in found])
-            for row in found:
-                row["attempts"] = tuple(AttemptRow(*one[1:]) for one in map(tuple, tries) if one[0] == row["id"])
-            return tuple(LedgerRow(**row) for row in found)
+            tries: dict[str, list[AttemptRow]] = {}
+            for one in map(tuple, await connection.fetch(_TRIES, [row["id"] for row in found])):
+                tries.setdefault(one[0], []).append(AttemptRow(*one[1:]))
+            return tuple(LedgerRow(**row, attempts=tuple(tries.get(row["id"], ()))) for row in found)
 
         rows = self._database.run(work, WRITE_S)
         return Page(rows=rows, cursor=f"{rows[-1].at!r},{rows[-1].id}" if len(rows) == most else "")
