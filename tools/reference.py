@@ -15,7 +15,7 @@ PARTS = (
     ("ProviderTable", "A provider", "The keys of a table `[providers.NAME]`."),
     ("Timeouts", "Timeouts of a provider", "The keys of `timeouts`, in seconds."),
     ("Caps", "The largest answers of a provider", "The keys of `caps`, in bytes."),
-    ("RouteTable", "A rule", "The keys of a table `[[route]]`. The first rule that fits wins."),
+    ("RouteKeys", "A rule", "The keys of a table `[[route]]`. The first rule that fits wins."),
     ("RouteWhen", "What a rule looks at", "The keys of `when`. All of them must fit."),
     ("RequestLimits", "Limits of a request", "The keys of `[limits]`. In brackets: what happens past the limit."),
     ("TrafficSettings", "Past requests of the console", "The keys of `[traffic]`. Bodies are not kept."),
