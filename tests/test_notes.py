@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from dragoman.convert import convert
+from dragoman.convert import Converted, convert
 from dragoman.errors import LossError
 from dragoman.note_places import Place, Stages
-from dragoman.notes import ROOT, Note, Notes
+from dragoman.note_ranks import fold_notes
+from dragoman.notes import ROOT, Note, Notes, is_mended_turn
 
 
 @dataclass
@@ -156,3 +157,32 @@ def test_a_note_says_the_place_in_what_was_written() -> None:
     ]
     found = convert(asked, source="anthropic", to="openai_chat").notes
     assert [note.target for note in found if note.where == "/top_k"] == [""], "nothing was written for it"
+
+
+MARKED = {"type": "text", "text": "hello", "cache_control": {"type": "ephemeral"}}
+LIMITED = {"type": "object", "properties": {"1": {"type": "integer", "minimum": 1}}, "additionalProperties": False}
+AGENT = {
+    "model": "m",
+    "max_tokens": 10,
+    "top_k": 3,
+    "system": [MARKED, MARKED],
+    "tools": [{"name": f"t{i}", "input_schema": LIMITED, "cache_control": {"type": "ephemeral"}} for i in range(4)],
+    "messages": [
+        {"role": "user", "content": [MARKED, {"type": "text", "text": ""}, MARKED]},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "so", "signature": "s"}, MARKED]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a b", "name": "t1", "input": {}}]},
+        {"role": "user", "content": [MARKED, {"type": "tool_result", "tool_use_id": "other", "content": "no"}]},
+    ],
+}
+
+
+@pytest.mark.parametrize("to", ["openai_chat", "openai_responses", "gemini", "ollama"])
+@pytest.mark.parametrize("most", [0, 3, 50])
+def test_notes_are_folded_alike_with_and_without_all_their_places(to: str, most: int) -> None:
+    def write() -> Converted:
+        return convert(AGENT, source="anthropic", to=to)
+
+    read = write().noted.read(most)
+    assert write().noted.fold(most) == fold_notes(read)
+    mended = [note for note in read[:most] if is_mended_turn(note)]
+    assert write().noted.read_mended_turns(most, 2) == (mended[:2], len(mended))

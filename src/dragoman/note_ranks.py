@@ -82,5 +82,9 @@ def fold_notes(notes: Iterable["Note"]) -> list[FoldedNote]:
         key = (note.kind, note.why, note.body, note.rank)
         counts[key] = counts.get(key, 0) + 1
         firsts.setdefault(key, note)
-    folded = [FoldedNote(key[3], firsts[key], count) for key, count in counts.items()]
-    return sorted(folded, key=lambda note: RANKS.index(note.rank))
+    return sort_folded([FoldedNote(key[3], firsts[key], count) for key, count in counts.items()])
+
+
+def sort_folded(rows: list[FoldedNote]) -> list[FoldedNote]:
+    """The worst first."""
+    return sorted(rows, key=lambda row: RANKS.index(row.rank))

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dragoman.errors import LossError, pointer
 from dragoman.note_places import Place, Stages, find_present
-from dragoman.note_ranks import NoteRank, check_words, rank_note
+from dragoman.note_ranks import FoldedNote, NoteRank, check_words, rank_note, sort_folded
 
 T = TypeVar("T")
 NoteKind: TypeAlias = Literal["dropped", "altered", "invented", "repaired"]
@@ -57,13 +57,17 @@ class _Source(Stages, eq=False):
     target: Locate | None = None  # how to find a place of the last form in the body that was written
 
     def spell(self, kind: NoteKind, at: At, why: str, number: int) -> Note:
-        place = self.trace(number, flatten(at))
+        place = self.find_place(at, number)
         canonical = where = pointer(place)
         if self.locate is not None and self.forms:
             value = self.forms[0]
             unknown = kind == "invented" or getattr(value, "partial", False)
             where = pointer(self.locate(value, find_present(value, place, invented=unknown)))
         return Note(kind, where, why, canonical, self.body)
+
+    def find_place(self, at: At, number: int) -> Place:
+        """Where it is in the canonical value."""
+        return self.trace(number, flatten(at))
 
     def find_target(self, kind: NoteKind, at: At, number: int) -> str:
         """Where it is in the body that was written; "" if it is not there."""
@@ -91,6 +95,29 @@ class _Unread(Struct):
         if targets and not self.note.target:
             self.note = replace(self.note, target=self.source.find_target(self.kind, self.at, self.number))
         return self.note
+
+    def find_rank(self, *, places: bool) -> NoteRank:
+        """As that of the note, without a look for its place in the caller's body."""
+        if self.note is not None:
+            return self.note.rank
+        names = self.source.find_place(self.at, self.number) if places else ()
+        last = next((step for step in reversed(names) if isinstance(step, str) and not step.isdecimal()), "")
+        return rank_note(self.kind, last, self.why)
+
+    def is_mended_turn(self) -> bool:
+        if self.note is not None:
+            return is_mended_turn(self.note)
+        if self.kind not in ("dropped", "repaired"):
+            return False
+        place = self.source.find_place(self.at, self.number)
+        return len(place) > 1 and place[0] == "messages" and "extras" not in place[:-1]
+
+
+def is_mended_turn(note: Note) -> bool:
+    """Whether it was removed from a conversation or repaired in it."""
+    if note.kind not in ("dropped", "repaired"):
+        return False
+    return note.canonical.startswith("/messages/") and "/extras/" not in note.canonical
 
 
 class Notes:
@@ -137,6 +164,40 @@ class Notes:
             note if isinstance(note, Note) else note.read(places=i < most, targets=targets and i < most)
             for i, note in enumerate(self._all[:most_notes])
         ]
+
+    def fold(self, most_places: int, most_notes: int | None = None) -> list[FoldedNote]:
+        """What `fold_notes` makes of them. Only the first of those that are folded is asked where it is: to find places
+        takes longer than all the rest."""
+        if not self._all:
+            return []
+        counts: dict[tuple[str, str, str, NoteRank], int] = {}
+        firsts: dict[tuple[str, str, str, NoteRank], tuple[int, Note | _Unread]] = {}
+        for i, note in enumerate(self._all[:most_notes]):
+            if isinstance(note, Note):
+                key = (note.kind, note.why, note.body, note.rank)
+            else:
+                key = (note.kind, note.why, note.source.body, note.find_rank(places=i < most_places))
+            counts[key] = counts.get(key, 0) + 1
+            firsts.setdefault(key, (i, note))
+        rows = [
+            FoldedNote(
+                key[3],
+                first if isinstance(first, Note) else first.read(places=i < most_places, targets=False),
+                counts[key],
+            )
+            for key, (i, first) in firsts.items()
+        ]
+        return sort_folded(rows)
+
+    def read_mended_turns(self, most_places: int, most: int) -> tuple[list[Note], int]:
+        """The first few things that were removed from a conversation or repaired in it, and how many there are."""
+        found = [
+            note
+            for note in self._all[:most_places]
+            if (is_mended_turn(note) if isinstance(note, Note) else note.is_mended_turn())
+        ]
+        read = [note if isinstance(note, Note) else note.read(places=True, targets=False) for note in found[:most]]
+        return read, len(found)
 
     def begin(self, body: BodyKind, locate: Locate | None, *forms: Any) -> None:
         """What is noted from here on is about another body. `forms`: its value, if it has been read already."""

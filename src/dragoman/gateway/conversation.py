@@ -26,7 +26,7 @@ from dragoman.gateway.own_door import check_extras
 from dragoman.gateway.routes.responses import fetch_items, remember, resolve
 from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway, Generation
-from dragoman.gateway.stream_writer import StreamWriter, write_notes
+from dragoman.gateway.stream_writer import StreamWriter, each_note, write_notes
 from dragoman.jsontypes import MOST_VALUES, JsonObject, dump_json, find_surrogates, mend_surrogates
 from dragoman.known_turns import (
     History,
@@ -407,9 +407,10 @@ def reply_headers(scope: Scope) -> dict[str, str]:
         headers["x-dragoman-budget"] = scope.charge.warning
     if answer.dialect.name == scope.dialect.name:
         headers.update(rate_headers(answer.headers, scope.dialect))
-    notes = scope.notes
-    if notes:
-        headers["x-dragoman-notes"] = write_notes(notes, canonical=HOP in scope.http.headers)
+    if scope.count_notes():
+        canonical = HOP in scope.http.headers
+        rows = each_note(scope.notes) if canonical else scope.fold_notes()
+        headers["x-dragoman-notes"] = write_notes(rows, canonical=canonical)
     return headers
 
 

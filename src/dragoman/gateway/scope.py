@@ -23,8 +23,8 @@ from dragoman.log_line import LogLine
 from dragoman.model.events import ReplyEnd, ReplyStart
 from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
-from dragoman.note_ranks import check_words, fold_notes
-from dragoman.notes import MOST_PLACES, Note, Refusable
+from dragoman.note_ranks import FoldedNote, check_words, fold_notes
+from dragoman.notes import MOST_PLACES, Note, Refusable, is_mended_turn
 from dragoman.reasoning_state.carry import StateCarrier, StateSource
 from dragoman.reasoning_state.envelope import StateKey
 from dragoman.reasoning_state.stored import Conversation
@@ -81,6 +81,17 @@ class Scope:
         if self.answer is not None:
             return tuple(self.answer.notes.read(MOST_PLACES, most_notes=MOST_NOTES))
         return self.client_request.notes[:MOST_NOTES] if self.client_request is not None else ()
+
+    def count_notes(self) -> int:
+        if self.answer is not None:
+            return min(len(self.answer.notes), MOST_NOTES)
+        return len(self.notes)
+
+    def fold_notes(self) -> list[FoldedNote]:
+        """The worst first, equal ones as one."""
+        if self.answer is not None:
+            return self.answer.notes.fold(MOST_PLACES, MOST_NOTES)
+        return fold_notes(self.notes)
 
     @property
     def state_key(self) -> StateKey:
@@ -209,7 +220,7 @@ class Scope:
             self._keep()
 
     def _report(self) -> None:
-        gateway, notes, seconds = self.gateway, self.notes, self.gateway.clock() - self.started
+        gateway, notes, seconds = self.gateway, self.fold_notes(), self.gateway.clock() - self.started
         upstream = self.attempts[-1].upstream if self.attempts else ""
         cost = self.cost if self.answer is not None else None
         self._count(notes, seconds, upstream, cost)
@@ -218,10 +229,10 @@ class Scope:
             return
         gateway.log.say(log, "request", self._say(notes, seconds, upstream, cost))
         if notes and log.isEnabledFor(logging.DEBUG):
-            for note in notes[:MOST_PLACES]:  # the others do not say where
+            for note in self.notes[:MOST_PLACES]:  # the others do not say where
                 log.debug(LogLine("note", {"id": self.http.id, "rank": note.rank, **to_builtins(note)}))
 
-    def _count(self, notes: tuple[Note, ...], seconds: float, upstream: str, cost: Cost | None) -> None:
+    def _count(self, notes: list[FoldedNote], seconds: float, upstream: str, cost: Cost | None) -> None:
         """For /metrics."""
         metrics, holder = self.gateway.metrics, self.http.holder
         if self.status:
@@ -242,7 +253,7 @@ class Scope:
         if notes:
             metrics.note_kinds(notes)
 
-    def _say(self, notes: tuple[Note, ...], seconds: float, upstream: str, cost: Cost | None) -> dict[str, object]:
+    def _say(self, notes: list[FoldedNote], seconds: float, upstream: str, cost: Cost | None) -> dict[str, object]:
         """The fields of the request's line in the log. Those that say nothing are not written."""
         holder, usage, first, attempts = self.http.holder, self.usage or NO_USAGE, self.first_s, self.attempts
         fields: dict[str, object] = {
@@ -265,9 +276,18 @@ class Scope:
         if self.failure is not None:
             fields["failure"] = self.failure.code or self.failure.kind
         if notes:
-            said = notes[:MOST_PLACES]
-            fields |= {"notes": len(notes), "lost": say_lost(said), "mended": say_mended(said)}
+            fields |= {"notes": self.count_notes(), "lost": say_lost(notes), "mended": self._say_mended()}
         return fields
+
+    def _say_mended(self) -> str:
+        """What was removed from a conversation or repaired in it (mission E4). Other notes only count."""
+        if self.answer is not None:
+            found, count = self.answer.notes.read_mended_turns(MOST_PLACES, MOST_MENDED)
+        else:
+            found = [note for note in self.notes if is_mended_turn(note)]
+            found, count = found[:MOST_MENDED], len(found)
+        more = [f"and {count - MOST_MENDED} more"] if count > MOST_MENDED else []
+        return "; ".join([f"{note.where}: {note.why}" for note in found] + more)
 
     def _keep(self) -> None:
         """For X-ray. Of a long request neither the bytes nor the values are kept."""
@@ -298,28 +318,11 @@ class Scope:
         )
 
 
-def say_mended(notes: tuple[Note, ...]) -> str:
-    """For the log: what was removed from a conversation or repaired in it (mission E4). Other notes only count."""
-    if not notes:
-        return ""
-    found = [
-        f"{note.where}: {note.why}"
-        for note in notes
-        if note.canonical.startswith("/messages/")
-        and note.kind in ("dropped", "repaired")
-        and "/extras/" not in note.canonical
-    ]
-    more = [f"and {len(found) - MOST_MENDED} more"] if len(found) > MOST_MENDED else []
-    return "; ".join(found[:MOST_MENDED] + more)
-
-
-def say_lost(notes: tuple[Note, ...]) -> str:
+def say_lost(notes: list[FoldedNote]) -> str:
     """For the log: the other notes that a reader of the answer may miss, folded."""
-    if not notes:
-        return ""
-    lost = [n for n in fold_notes(notes) if n.rank == "lost" and not n.first.canonical.startswith("/messages/")]
+    lost = [row for row in notes if row.rank == "lost" and not row.first.canonical.startswith("/messages/")]
     more = [f"and {len(lost) - MOST_MENDED} more"] if len(lost) > MOST_MENDED else []
-    return "; ".join([str(note) for note in lost[:MOST_MENDED]] + more)
+    return "; ".join([str(row) for row in lost[:MOST_MENDED]] + more)
 
 
 def read_refuse(http: HttpRequest) -> frozenset[Refusable]:

@@ -60,7 +60,7 @@ class StreamWriter:
         self._keeper = TurnKeeper() if scope.bare is not None else None
         if scope.bare is not None:
             find_conversation(scope)  # now: the request is not kept for as long as a stream may take
-        self._notes_sent = len(scope.notes)  # in the headers
+        self._notes_sent = scope.count_notes()  # in the headers
         self._ended = False
         self._stored = False  # what the next request may need is kept
         self._finished = False  # the last event was read, though the connection may still be open
@@ -265,10 +265,10 @@ class StreamWriter:
 
     def _late_notes(self) -> bytes:
         """Notes made after the headers were sent."""
-        notes = self.scope.notes
-        if self._as_is or len(notes) <= self._notes_sent or not self.scope.dialect.ping:
+        if self._as_is or self.scope.count_notes() <= self._notes_sent or not self.scope.dialect.ping:
             return b""
-        said = write_notes(notes[self._notes_sent :], canonical=HOP in self.scope.http.headers)
+        late, canonical = self.scope.notes[self._notes_sent :], HOP in self.scope.http.headers
+        said = write_notes(each_note(late) if canonical else fold_notes(late), canonical=canonical)
         return self._write_late("x-dragoman-notes", said)
 
     def _late_cost(self) -> bytes:
@@ -419,13 +419,17 @@ def read_data(block: bytes) -> bytes:
     return block if frame is None else frame.data
 
 
-def write_notes(notes: tuple[Note, ...], *, canonical: bool = False) -> str:
+def each_note(notes: tuple[Note, ...]) -> list[FoldedNote]:
+    """None of them folded."""
+    return [FoldedNote(note.rank, note) for note in notes]
+
+
+def write_notes(rows: list[FoldedNote], *, canonical: bool = False) -> str:
     """Notes as ASCII JSON, the worst first, equal ones folded, as many as fit. The last entry counts the others.
     `canonical`: all of them and with those places too, for a client that is a dragoman: its caller knows the canonical
     form, and not the body that it sent."""
     shown: list[object] = []
     size = 2
-    rows = [FoldedNote(note.rank, note) for note in notes] if canonical else fold_notes(notes)
     for i, row in enumerate(rows):
         note = row.first
         entry: dict[str, object] = {"rank": row.rank, "kind": note.kind, "where": note.where, "why": note.why}

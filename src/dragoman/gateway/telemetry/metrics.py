@@ -5,9 +5,7 @@ Labels are names from the configuration and closed sets. Where a client could ma
 """
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -15,7 +13,7 @@ from msgspec import Struct
 from dragoman.accounts.money import MICROS
 from dragoman.accounts.prices import Cost
 from dragoman.model.reply import Usage
-from dragoman.notes import Note
+from dragoman.note_ranks import FoldedNote
 
 BOUNDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 MOST_TOKENS = 10_000_000  # of one reply
@@ -98,10 +96,9 @@ class Metrics:
                 at = (upstream, model, kind)
                 self.tokens[at] = self.tokens.get(at, 0) + count
 
-    def note_kinds(self, notes: Sequence[Note]) -> None:
-        if notes:
-            for kind, count in Counter(map(attrgetter("kind"), notes)).items():
-                self.notes[kind] = self.notes.get(kind, 0) + count
+    def note_kinds(self, notes: Sequence[FoldedNote]) -> None:
+        for row in notes:
+            self.notes[row.first.kind] = self.notes.get(row.first.kind, 0) + row.places
 
     def cost(self, upstream: str, model: str, team: str, cost: Cost) -> None:
         at = (upstream, model, team, cost.currency)

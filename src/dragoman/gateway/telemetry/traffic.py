@@ -18,7 +18,7 @@ from dragoman.gateway.access.charge import read_program
 from dragoman.gateway.stores.sqlite import BROKEN
 from dragoman.gateway.telemetry.traffic_store import Minute, Search, TrafficRow, TrafficStore
 from dragoman.log_line import LogLine
-from dragoman.notes import Note
+from dragoman.note_ranks import FoldedNote
 
 if TYPE_CHECKING:
     from dragoman.gateway.scope import Scope
@@ -51,7 +51,7 @@ class Traffic:
 
     # ---------------------------------------------------------------- on the way of a request
 
-    def put(self, scope: "Scope", notes: tuple[Note, ...], seconds: float) -> None:
+    def put(self, scope: "Scope", notes: list[FoldedNote], seconds: float) -> None:
         self._unwritten.append(make_row(scope, notes, seconds))
         if self._timer is None:
             with suppress(RuntimeError):  # no loop runs: the next page or the end writes it
@@ -208,11 +208,11 @@ class Reader:
         return found
 
 
-def make_row(scope: "Scope", notes: tuple[Note, ...], seconds: float) -> TrafficRow:
+def make_row(scope: "Scope", notes: list[FoldedNote], seconds: float) -> TrafficRow:
     last = scope.attempts[-1] if scope.attempts else None
     ranks = {"lost": 0, "changed": 0, "harmless": 0}
-    for note in notes:
-        ranks[note.rank] += 1
+    for row in notes:
+        ranks[row.rank] += row.places
     usage, failure = scope.usage, scope.failure
     return TrafficRow(
         seq=0,
