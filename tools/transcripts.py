@@ -67,8 +67,9 @@ class Screen:
         self, command: str, cwd: Path | None = None, *, shown: str = "", fails: bool = False, quiet: bool = False
     ) -> str:
         """The output of a command. An exit code other than 0 ends the scene, unless it is what the scene shows."""
+        quieter = command.replace("curl http", "curl -s http")  # without its progress, which a pipe makes it show
         done = subprocess.run(
-            ["bash", "-c", command], cwd=cwd or self.folder, env=self.env(), text=True, timeout=WAIT_S * 4,
+            ["bash", "-c", quieter], cwd=cwd or self.folder, env=self.env(), text=True, timeout=WAIT_S * 4,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         if not quiet:

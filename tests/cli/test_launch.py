@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.cli import main
-from dragoman.cli.launch import PROGRAMS, RunningGateway
+from dragoman.cli.launch import PACKAGES, PROGRAMS, RunningGateway
 from dragoman.cli.local_gateway import find_limits
 from dragoman.upstream.discovery import demo_upstream
 from tests.cli.terminal import answers, free_port
@@ -164,7 +164,8 @@ def test_a_program_that_is_not_installed_is_said(
 ) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     assert main(["launch", "qwen"]) == 127
-    assert "qwen is not installed" in capsys.readouterr().err
+    assert "qwen is not installed: npm install -g @qwen-code/qwen-code" in capsys.readouterr().err
+    assert set(PACKAGES) == set(PROGRAMS)
 
 
 def test_a_program_is_told_how_much_the_model_reads_and_writes() -> None:

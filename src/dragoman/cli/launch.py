@@ -160,6 +160,8 @@ PROGRAMS: dict[str, Callable[[RunningGateway], ProgramSettings]] = {
     "opencode": opencode,
     "qwen": qwen,
 }
+_ON_NPM = ("@anthropic-ai/claude-code", "@openai/codex", "@google/gemini-cli", "opencode-ai", "@qwen-code/qwen-code")
+PACKAGES = dict(zip(PROGRAMS, _ON_NPM, strict=True))  # in the same order
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -197,7 +199,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     found = shutil.which(args.program)
     if found is None:
-        return complain(f"{args.program} is not installed", 127)
+        return complain(f"{args.program} is not installed: npm install -g {PACKAGES[args.program]}", 127)
     try:
         with running_gateway(url):
             gateway = describe_gateway(url, key, args.model)
