@@ -228,11 +228,11 @@ RECORDED: dict[str, str | None] = {
     "Use 'max_completion_tokens' instead": "max_completion_tokens instead of max_tokens",
     "Web search options not supported with this model": "without web_search_options",
     "Tool call validation failed": None,  # what the model wrote
-    "unknown variant `image_url`": "what it cannot see told in words",
+    "unknown variant `image_url`": "a line of text for media that it cannot see",
     "unknown variant `file`": None,
     "unknown variant `video_url`": None,
     "does not support assistant message prefill": "a last word of the user",
-    "does not support image modality": "what it cannot see told in words",
+    "does not support image modality": "a line of text for media that it cannot see",
     "does not support function 'function_image_chat'": None,
     "For 'integer' type, property 'minimum' is not supported": None,  # a schema: the passes know Anthropic's
 }

@@ -65,7 +65,8 @@ QUIET = (
 SPOKEN = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama", "jsonrpc")
 ERRORS = "its errors have no place for it"
 NAMES = ("canonical", *(name for name in SPOKEN if name != "jsonrpc"))
-SEALED = tuple(name for name in NAMES if name != "ollama")  # Ollama has no place for a seal, and says so
+# Ollama has no place for a seal, and says so. The neutral form keeps the address.
+SEALED = tuple(name for name in NAMES if name not in ("ollama", "canonical"))
 ADDRESS = "the address on a seal: the pass that delivers the seal reads it and takes it off"
 UNSAID = (
     Unsaid("ReplyStart.usage", "fold", ("fold",), "ReplyEnd has all of it"),

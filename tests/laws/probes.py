@@ -39,6 +39,13 @@ SEALED = wrap_state(CarriedState(), DEFAULT_KEY)
 CALLED = {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]}
 RESULT = {"functionResponse": {"name": "f", "response": {}}, "thoughtSignature": SEALED}
 ODD_PLACE = {"contents": [{"role": "user", "parts": [{"text": "q"}]}, CALLED, {"role": "user", "parts": [RESULT]}]}
+# A schema for the answer, with what most servers refuse in one, and no tools.
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}, "$defs": {}, "minProperties": 1}
+SCHEMA_ALONE = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "q"}],
+    "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}},
+}
 PATHS = {**DOORS, "gemini": "/v1beta/models/m:generateContent"}
 
 
@@ -87,6 +94,7 @@ def send_requests(name: str) -> Iterator[Try]:
     own = [read_request(name, body, PATHS[name]) for name in DIALECTS for body in marked(name)]
     own.append(read_request("openai_chat", several))
     own.append(read_request("gemini", near_misses.dump(ODD_PLACE), PATHS["gemini"]))
+    own.append(read_request("openai_chat", near_misses.dump(SCHEMA_ALONE)))
     for i, server in enumerate(SERVERS):
         yield from (partial(send_request, one, server) for one in (*asked[i % 3 :: 3], *own))
 
