@@ -35,6 +35,7 @@ LABELS: dict[str, str] = {
     "pairing": "pairs",
     "results_in_order": "results",
     "result_names": "result names",
+    "result_media": "in results",
     "results_alone": "results",
     "results_first": "results",
     "tools_for_history": "old calls",
