@@ -18,7 +18,7 @@ pytest.importorskip("redis", reason="the extra `valkey` is not installed")
 from redis.asyncio import Redis
 
 from dragoman.valkey.limits import LAG_S, OnLoss, ValkeyLimits
-from dragoman.valkey.server import ValkeyServer
+from dragoman.valkey.server import AwayError, ValkeyServer
 
 NAMES = iter(range(10_000))
 
@@ -62,6 +62,17 @@ async def _recovered(client: Redis, prefix: str) -> None:
 def open_queue(limits: ValkeyLimits, **numbers: int) -> LimitedQueue:
     said = {"at_once": None, "rpm": None, "tpm": None} | numbers
     return limits.open_queue("far", "far", **{"queue": 1000, **said})  # type: ignore[arg-type]
+
+
+def cut_off(limits: ValkeyLimits) -> None:
+    """As if Valkey had gone away and stayed so: the next hello would find it again."""
+
+    async def stay_away() -> None:
+        raise AwayError(limits.away)
+
+    limits.server.reach = stay_away  # type: ignore[method-assign]
+    limits.server.away = "a test says so"
+    limits._be_without()
 
 
 async def enters(queue: LimitedQueue, tokens: int = 1, left_s: float = 0.2) -> Ticket | None:
@@ -208,8 +219,7 @@ def test_a_full_window_stays_full_when_valkey_goes_and_opens_as_it_empties(valke
         for _ in range(4):
             assert await enters(queue) is not None
         seen = one.limit("far").seen["rpm"]
-        one.server.away = "a test says so"
-        one._be_without()
+        cut_off(one)
         assert await enters(queue, left_s=0.01) is None
         seen.buckets = {at - 61 - int(LAG_S): used for at, used in seen.buckets.items()}
         assert await enters(queue, left_s=0.01) is None, "until it is sure that the others know"
