@@ -1,6 +1,7 @@
 """Budgets: never passed, never leaked, over interleaved processes."""
 
 import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -185,3 +186,17 @@ class Processes(RuleBasedStateMachine):
 
 def test_no_order_of_events_passes_a_budget_or_leaks_a_reservation() -> None:
     run_state_machine_as_test(Processes, settings=settings(max_examples=30, stateful_step_count=25, deadline=None))
+
+
+def test_threads_share_a_store_without_a_fault(tmp_path: Path) -> None:
+    """Requests reserve, settle and read at once; each transaction waits for the one before it."""
+    store, line = SqliteBudgets(tmp_path / "budgets.db"), Line("key:a", 0, 10**9, 80)
+
+    def work(number: int) -> None:
+        store.reserve(f"r{number}", "o", [line], 10, now=1.0, until=100.0, cap=True)
+        store.settle([Settlement(f"r{number}", (line,), 1)], 2.0)
+        store.read([line])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(200)))
+    assert store.read([line])[0].micros == 200

@@ -64,7 +64,10 @@ def test_a_key_lives_and_ends_by_the_admin_api(tmp_path: Path) -> None:
         }
         fresh = admin.call("POST", f"/keys/{made['id']}/rotate").json["key"]
         assert [chat(admin.house.url, key).status for key in (made["key"], fresh)] == [401, 200]
-        wait_until(lambda: admin.get("/usage?by=team")["usage"][0]["requests"] == 2, "both requests in the ledger")
+        wait_until(
+            lambda: [row["requests"] for row in admin.get("/usage?by=team")["usage"]] == [2],
+            "both requests in the ledger",
+        )
         (sums,) = admin.get("/usage?by=key,model&since=1h&key_name=ada")["usage"]
         assert (sums["by"], sums["cost"]) == ({"key": "ada", "model": "up-model", "currency": "USD"}, 30_000)
         page = admin.get("/ledger?limit=1")

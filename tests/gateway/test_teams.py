@@ -298,12 +298,14 @@ def test_without_keys_nothing_is_written_unless_it_is_asked_for(tmp_path: Path, 
 # ---------------------------------------------------------------- budgets
 
 
-def test_a_budget_is_spent_and_says_when_it_begins_anew(office: Open, store: SqliteKeyStore) -> None:
+def test_a_budget_is_spent_and_says_when_it_begins_anew(
+    office: Open, store: SqliteKeyStore, caplog: pytest.LogCaptureFixture
+) -> None:
     key = store.new("ada", grant=Grant(budget="0.04 USD/month", soft=30))
     with office() as here:
         first = chat(here.url, key)
         assert "x-dragoman-budget" not in first.headers
-        wait_until(lambda: here.rows(1), "the first one settled")
+        wait_until(lambda: "budget_soft_limit" in caplog.text, "the first one settled")
         second = chat(here.url, key)
         assert second.headers["x-dragoman-budget"].startswith("key 37% of 0.04 USD/month, until 20")
         here.rows(2)

@@ -5,6 +5,7 @@ the period it was made in, and cannot change another one. All amounts are whole 
 """
 
 import sqlite3
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -148,6 +149,7 @@ class SqliteBudgets:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._lock = threading.Lock()  # one connection for all threads: transactions come one after the other
         self._db: sqlite3.Connection | None = None
 
     def reserve(
@@ -201,14 +203,15 @@ class SqliteBudgets:
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
         try:
-            db = self._db or self._open()
-            db.execute("begin immediate")
-            try:
-                yield db
-            except BaseException:
-                db.rollback()
-                raise
-            db.execute("commit")
+            with self._lock:
+                db = self._db or self._open()
+                db.execute("begin immediate")
+                try:
+                    yield db
+                except BaseException:
+                    db.rollback()
+                    raise
+                db.execute("commit")
         except sqlite3.Error as error:
             raise OSError(f"{self._path}: {error}") from error
 
