@@ -23,7 +23,9 @@ from dragoman.exchange import ClientRequest
 from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.conversation import decode, decode_all_turns, decode_turns
 from dragoman.gateway.scope import Scope
-from dragoman.known_turns import KnownTurns
+from dragoman.known_turns.history import KnownTurns
+from dragoman.known_turns.read import find_cuts
+from dragoman.known_turns.tools import MOST_BYTES, KnownTools
 from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target, Upstream
 from dragoman.upstream.upstream_state import UpstreamState
@@ -47,6 +49,7 @@ def run(requests: list[bytes], most_bytes: int) -> list[float]:
     http = SimpleNamespace(headers={}, unique_id="u", key_id="key")
     now = SimpleNamespace(settings=SimpleNamespace(limits=RequestLimits(entries=100_000)))
     stub: Any = SimpleNamespace(dialect=find_dialect("anthropic"), http=http, refuse=frozenset(), now=now)
+    stub.gateway = SimpleNamespace(known_tools=KnownTools(MOST_BYTES if most_bytes else 0))
     scope = cast("Scope", stub)
     known, state = (
         KnownTurns(most_bytes),
@@ -64,7 +67,7 @@ def run(requests: list[bytes], most_bytes: int) -> list[float]:
 def take_in(scope: Scope, known: KnownTurns, raw: bytes) -> ClientRequest:
     later = known.find_later(OWNER, raw)
     if later is not None:
-        later.settle()
+        find_cuts(later)
     hit = known.find(OWNER, raw, 0.0)
     found = None if hit is None else decode_turns(scope, raw, PATH, hit)
     asked, history = found or decode_all_turns(scope, raw, PATH)

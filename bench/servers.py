@@ -281,6 +281,8 @@ class House:
         self.load_core, self.server_core = cores()
         self.children: list[subprocess.Popen[bytes]] = []
         self.env = {**os.environ, "DRAGOMAN_NO_PROBE": "1", "PYTHONPATH": str(ROOT / "src")}
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # as at a user's: only the first start compiles
+        self.env["PYTHONPYCACHEPREFIX"] = str(self.folder / "bytecode")
         self.provider = 0
 
     def start_provider(self, pace: float = 20.0) -> None:

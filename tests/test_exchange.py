@@ -9,11 +9,9 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import UpstreamError
 from dragoman.exchange import (
     HOP,
-    INVALID_ANSWER,
     MOST_CORRECTIONS,
     ClientRequest,
     Destination,
-    InvalidAnswer,
     UpstreamCall,
     put_model,
     send_corrected,
@@ -27,6 +25,7 @@ from dragoman.model.reply import Choice, Finish, Reply, Usage
 from dragoman.model.request import OutputFormat, Request
 from dragoman.notes import Notes
 from dragoman.passes.profile import Profile
+from dragoman.way_back import INVALID_ANSWER, InvalidAnswer
 from tests.passes.talk import talk, user
 
 CHAT = find_dialect("openai_chat")

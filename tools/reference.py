@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.gateway.config.schema import config_schema
+from dragoman.read_struct import name_type
 from dragoman.upstream.profiles import Kind, load_rows
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -19,6 +20,12 @@ PARTS = (
     ("RouteWhen", "What a rule looks at", "The keys of `when`. All of them must fit."),
     ("RequestLimits", "Limits of a request", "The keys of `[limits]`. In brackets: what happens past the limit."),
     ("TrafficSettings", "Past requests of the console", "The keys of `[traffic]`. Bodies are not kept."),
+    ("FileKeyTable", "A client key with limits", "The keys of a table `[key.NAME]`."),
+    ("FileTeamTable", "A team", "The keys of a table `[team.NAME]`."),
+    ("BudgetSettings", "Budgets", "The keys of `[budgets]`."),
+    ("LedgerSettings", "The ledger", "The keys of `[ledger]`."),
+    ("McpTable", "MCP", "The keys of `[mcp]`. [MCP](mcp.md) explains the tables of its servers."),
+    ("LoopPriceTable", "Prices of the tool loop", "The keys of a table `[mcp.prices.MODEL]`, for a million tokens."),
     ("OidcSettings", "An identity provider", "The keys of `[oidc]`."),
 )  # fmt: skip
 INTRO = """# Every key of the configuration
@@ -27,7 +34,7 @@ INTRO = """# Every key of the configuration
 
 `dragoman serve` accepts these keys in `dragoman.toml` and no others. [Configuration](configuration.md) explains them
 with examples. `dragoman check --schema` prints the same as a JSON Schema, for editors. Tables that are explained
-elsewhere: keys, teams, prices and budgets ([teams](teams.md)), MCP servers ([MCP](mcp.md)), kinds of servers
+elsewhere: prices ([teams](teams.md)), MCP servers ([MCP](mcp.md)), kinds of servers
 ([configuration](configuration.md#a-kind-of-server)).
 """
 
@@ -37,7 +44,7 @@ def configuration_page() -> str:
     parts = [INTRO]
     for name, title, about in PARTS:
         rows = [
-            f"| `{key}` | {_type(row)} | {_default(row)} | {_escape(row.get('description', ''))} |"
+            f"| `{key}` | {_escape(name_type(row))} | {_default(row)} | {_escape(row.get('description', ''))} |"
             for key, row in definitions[name]["properties"].items()
         ]
         parts.append(
@@ -48,29 +55,16 @@ def configuration_page() -> str:
     return "\n".join(parts)
 
 
-def _type(row: dict[str, Any]) -> str:
-    """The type of a key in words."""
-    if "anyOf" in row:
-        return " or ".join(dict.fromkeys(_type(each) for each in row["anyOf"]))
-    if "enum" in row:
-        return ", ".join(f"`{word}`" for word in row["enum"])
-    if "$ref" in row:
-        return "table"
-    words = {
-        "string": "text",
-        "integer": "whole number",
-        "number": "number",
-        "boolean": "true or false",
-        "object": "table",
-    }
-    if row.get("type") == "array":
-        return "list of tables" if "$ref" in row["items"] or row["items"].get("type") == "object" else "list of texts"
-    return words.get(row.get("type", ""), "anything")
-
-
 def _default(row: dict[str, Any]) -> str:
-    value = row.get("default")
-    return "" if value is None or value == "" else f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+    match row.get("default"):
+        case bool(value):
+            return f"`{str(value).lower()}`"
+        case int() | float() as value:
+            return f"`{value:.15g}`"
+        case str(value) if value:
+            return f"`{value}`"
+        case _:
+            return ""
 
 
 def _escape(text: str) -> str:

@@ -30,7 +30,7 @@ PAGE = ROOT / "docs" / "transcripts.md"
 MOST_LINES = 40  # of one output, on the page
 WAIT_S = 300.0
 PASSED_ON = ("PIP_", "UV_")  # how this machine reaches its package index
-PIPS_WARNING = "WARNING: Location"  # about a package index that this machine has
+NOT_SHOWN = ("WARNING: Location", "WARNING: proceeding")  # of pip about this machine's index, of Codex about its home
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 KEY = re.compile(r"\bdk-\w{8}-[\w-]{20,}")  # of a gateway
 INTRO = """# What the screen shows
@@ -79,7 +79,7 @@ class Screen:
         return done.stdout
 
     def show(self, command: str, output: str) -> None:
-        lines = [line.rstrip() for line in ANSI.sub("", output).splitlines() if not line.startswith(PIPS_WARNING)]
+        lines = [line.rstrip() for line in ANSI.sub("", output).splitlines() if not line.startswith(NOT_SHOWN)]
         if len(lines) > MOST_LINES:
             cut = len(lines) - MOST_LINES
             lines = [*lines[: MOST_LINES - 5], f"... {cut} lines ...", *lines[-5:]]
@@ -404,37 +404,80 @@ models = ["gemini-2.5-flash", "gemini-2.5-pro"]
 
 [providers.openai]
 api_key = "k"
-models = ["gpt-5.5", "gpt-5.5-mini-2026-02-03"]
+models = ["gpt-5.5"]
+
+[providers.near]
+base_url = "http://127.0.0.1:8000/v1"
+models = ["gpt-5.5-mini-2026-03-01", "glm-5"]
 
 [[route]]
-when = { task = "small" }
-to = "gpt-5.5-mini-2026-02-03"
+when = { web_search = true }
+to = "fast"
+
+[[route]]
+when = { tokens_over = 50000 }
+to = ["gemini/gemini-2.5-pro", "gpt-5.5"]
 """
+NAMES = (
+    *("fast", "claude-opus-4-8", "claude-haiku-4-5", "gpt-5.5", "openai/gpt-9", "gpt-5.5-low", "gpt-5.5-mini"),
+    *("gpt-5.5-mini-2026-03-01", "glm-5-2026-02-03", "gemini-3-flash-preview", "llama3.2:3b"),
+)
+SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
 def scene_aliases(work: Workshop) -> Screen:
-    """Each form of a model's name"""
+    """Each form of a model's name, and rules"""
     screen = work.screen("aliases")
     screen.bin = [work.installed()]
-    (screen.folder / "dragoman.toml").write_text(ALIASES.partition("\n[[route]]")[0].lstrip())
-    screen.say(f"`dragoman.toml`:\n\n```toml\n{ALIASES.partition(chr(10) + '[[route]]')[0].strip()}\n```")
-    for name in (
-        "fast", "claude-opus-4-8", "claude-haiku-4-5", "gpt-5.5", "openai/gpt-9", "gpt-5.5-low", "gpt-5.5-mini",
-        "gemini-3-flash-preview", "llama3.2:3b",
-    ):  # fmt: skip
+    (screen.folder / "dragoman.toml").write_text(ALIASES.lstrip())
+    screen.say(f"`dragoman.toml`:\n\n```toml\n{ALIASES.strip()}\n```")
+    for name in NAMES:
         screen.run(f"dragoman route {name}", fails=name == "llama3.2:3b")
+    screen.say("A request of Claude Code that searches the web, and one with a long history:")
+    question = {"role": "user", "content": "What is new?"}
+    bodies = {"search.json": {"tools": [SEARCH], "messages": [question]},
+              "long.json": {"messages": [{"role": "user", "content": "word " * 60_000}]}}  # fmt: skip
+    for name, body in bodies.items():
+        (screen.folder / name).write_text(json.dumps({"model": "gpt-5.5", "max_tokens": 99, **body}))
+        screen.run(f"dragoman route gpt-5.5 --body {name}")
     return screen
+
+
+PROGRAMS = {
+    "claude": '-p "who are you?"',
+    "codex": 'exec --skip-git-repo-check --json "who are you?"',
+    "gemini": '-p "who are you?" --skip-trust',
+    "opencode": 'run "who are you?"',
+    "qwen": '-p "who are you?"',
+}
 
 
 def scene_launch(work: Workshop) -> Screen:
     """`launch` for five programs without `--model`"""
     screen, ollama, port = work.screen("launch"), Ollama(), free_port()
-    screen.bin, screen.more = [work.installed()], {"OLLAMA_HOST": f"127.0.0.1:{ollama.port}"}
+    screen.bin, screen.more = [work.installed()], {"OLLAMA_HOST": f"127.0.0.1:{ollama.port}", "NO_COLOR": "1"}
     screen.hidden = {str(port): "20006", str(ollama.port): "11434"}
+    there = find_programs()
     with screen.server(f"dragoman serve --port {port}", ready="-d '{", shown="-"):
-        for program in ("claude", "codex", "gemini", "opencode", "qwen"):
+        for program in PROGRAMS:
             screen.run(f"dragoman launch {program} --print --port {port}", shown=f"dragoman launch {program} --print")
+        if there is None:
+            screen.say("The programs themselves are not installed here.")
+            return screen
+        screen.bin.append(there)
+        screen.say("The programs themselves. The server behind the gateway answers as Ollama does:")
+        for program, words in PROGRAMS.items():
+            shown = f"dragoman launch {program} -- {words}"
+            screen.run(f"dragoman launch {program} --port {port} -- {words} < /dev/null", shown=shown)
+    if len(ollama.asked) < len(PROGRAMS) or set(ollama.asked) != set(ollama.models):
+        raise SystemExit(f"Ollama was asked for {ollama.asked}")
     return screen
+
+
+def find_programs() -> Path | None:
+    """The folder in which `make test-clients` has put them."""
+    found = Path.home().glob(".cache/dragoman-clients/*/node_modules/.bin/claude")
+    return next((path.parent for path in found if all((path.parent / name).exists() for name in PROGRAMS)), None)
 
 
 def scene_proxy(work: Workshop) -> Screen:

@@ -25,7 +25,7 @@ from dragoman.jsontypes import Json, JsonObject, copy_json, dump_json, kind_of, 
 from dragoman.model.request import Request
 from dragoman.notes import Note, Notes, Refusable
 from dragoman.passes.profile import Feature, Policy, Profile
-from dragoman.reasoning_state.carry import StateCarrier, StateSource, carry_reply, take_back_state
+from dragoman.reasoning_state.carry import StateSource, carry_reply, take_back_state
 from dragoman.reasoning_state.envelope import DEFAULT_KEY, StateKey
 from dragoman.wire import WireReply, WireRequest
 
@@ -115,7 +115,14 @@ def _one_way(dialect: Dialect, *, native: bool) -> Profile:
     """A conversion has no way back on which we could cut an answer at a stop sequence or gather several answers."""
     profile = dialect.profile
     policy: dict[Feature, Policy] = {**profile.policy, "stop": "drop", "choices": "drop"}
-    return replace(profile, native=native, searches="yes" if dialect.searches_web else "no", policy=policy)
+    return replace(
+        profile,
+        native=native,
+        maker=True,
+        takes_older=True,
+        searches="yes" if dialect.searches_web else "no",
+        policy=policy,
+    )
 
 
 def convert_reply(
@@ -127,7 +134,7 @@ def convert_reply(
     state_key: StateKey = DEFAULT_KEY,
 ) -> Converted:
     """An unstreamed answer in another dialect."""
-    from dragoman.exchange import read_reply
+    from dragoman.way_back import open_carrier, read_reply
 
     body = _own(reply)
     here, there = _dialects(source, to, body, "reply")
@@ -138,11 +145,6 @@ def convert_reply(
         notes.stage(carry_reply(answer, carrier, notes)) if carrier is not None else answer, notes
     )
     return Converted(body=wire.body, headers=wire.headers, noted=notes, source=here.name, to=there.name)
-
-
-def open_carrier(here: Dialect, there: Dialect, source: StateSource, key: StateKey) -> StateCarrier | None:
-    """For an answer in `here` to a client of `there`; None if such clients keep no state of others."""
-    return None if here is there or there.slots is None else StateCarrier(there.slots, source, key)
 
 
 def convert_failure(
@@ -167,7 +169,7 @@ class StreamConverter:
         request: Request | None = None,
         state_key: StateKey = DEFAULT_KEY,
     ):
-        from dragoman.exchange import StreamReader
+        from dragoman.way_back import StreamReader, open_carrier
 
         self.notes = Notes(refuse)
         self.source, self.to = find_dialect(source), find_dialect(to)

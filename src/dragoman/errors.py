@@ -156,9 +156,10 @@ class ConfigError(DragomanError):
 
 def pointer(path: tuple[str | int, ...]) -> str:
     """A JSON pointer (RFC 6901) for a path."""
-    where = ""
-    for step in path:
-        if type(step) is str and ("~" in step or "/" in step):
-            step = step.replace("~", "~0").replace("/", "~1")
-        where += f"/{step}"
+    if not path:
+        return ""
+    where = "/" + "/".join([str(step) for step in path])
+    if "~" in where or where.count("/") > len(path):
+        steps = [str(step).replace("~", "~0").replace("/", "~1") for step in path]
+        where = "/" + "/".join(steps)
     return where

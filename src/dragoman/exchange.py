@@ -16,32 +16,15 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.answers.call_arguments import CallMender, mend_calls
 from dragoman.answers.call_ids import FreshIds
-from dragoman.answers.json_answers import ask_again
-from dragoman.answers.legal import LegalAnswer
-from dragoman.answers.think_tags import ThoughtFinder, find_thoughts
-from dragoman.answers.undo import StreamRenamer, StreamUndo, undo_reply
+from dragoman.answers.spelling import SpellingMender
 from dragoman.dialects._base import Dialect
-from dragoman.dialects._seals import WORD, strip_side
+from dragoman.dialects._seals import without_side
 from dragoman.errors import LossError, UpstreamError
-from dragoman.failure import Failure
-from dragoman.framing.surrogates import PairJoiner
 from dragoman.jsontypes import dump_json, load_json, top_spans
-from dragoman.known_turns import (
-    Hit,
-    Known,
-    Written,
-    add_taken,
-    is_undone_apart,
-    leaves_apart,
-    write_known,
-)
-from dragoman.learner import add_lesson, learn
-from dragoman.model.events import Event, PartDelta, PartStart, ReplyEnd, ReplyFailed
-from dragoman.model.fold import StartedParts
-from dragoman.model.messages import ToolCall
-from dragoman.model.reply import Reply, Usage, add_usage
+from dragoman.known_turns.history import Hit
+from dragoman.known_turns.write import Known, Written, add_taken, is_undone_apart, leaves_apart, write_known
+from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Locate, Note, Notes
 from dragoman.passes.emulate import Undo
@@ -49,12 +32,10 @@ from dragoman.passes.prepare import prepare
 from dragoman.passes.profile import Profile
 from dragoman.passes.rename import NOTHING
 from dragoman.passes.thinking import ask_for_thoughts
-from dragoman.reasoning_state.envelope import has_mark, is_wrapped
-from dragoman.wire import WireReply, WireRequest
+from dragoman.way_back import InvalidAnswer, StreamReader, WayBack
+from dragoman.wire import WireRequest
 
-OPAQUE_KEYS = ("signature", "data", "encrypted_content", "thoughtSignature", "thought_signature")
 HOP = "x-dragoman-hop"  # counts the gateways on the way: a gateway that is its own upstream must notice (T41)
-INVALID_ANSWER = "invalid_answer"
 MOST_CORRECTIONS = 3  # of one request: a model may refuse several things, one after the other
 T = TypeVar("T")
 
@@ -115,195 +96,6 @@ def read_request(dialect: Dialect, wire: WireRequest, notes: Notes, locate: Loca
     return notes.stage(dialect.decode_request(wire, notes))
 
 
-# ---------------------------------------------------------------- the way back
-
-
-class InvalidAnswer(UpstreamError):
-    """The answer is not what was asked for, and can be asked for once more."""
-
-    def __init__(self, why: str, again: Request, reply: Reply) -> None:
-        super().__init__(_invalid(why))
-        self.again = again
-        self.reply = reply  # as it came: it stands if no better one comes
-
-
-class WayBack(Struct, frozen=True, kw_only=True):
-    """How a server's answer becomes the answer to what the client asked.
-
-    Thoughts are found first, because a thought is no text (FIELD-CASES 73). Then what the passes changed is undone, and
-    then an answer that should be JSON is checked, where the server did not hold the model to it."""
-
-    notes: Notes
-    undo: Undo = Undo()
-    think_tags: tuple[str, ...] = ()
-    think_opened: bool = False
-    asked: Request | None = None  # if its answer is wrong, it is asked once more
-    spent: Usage | None = None  # by the first answer, which was wrong
-
-    def reply(self, reply: Reply) -> Reply:
-        """A whole answer. An UpstreamError when it is not what was asked for and the client takes nothing else."""
-        if self.spent is not None:
-            reply = replace(reply, usage=add_usage(self.spent, reply.usage))
-        if self.think_tags:
-            reply = self.notes.stage(find_thoughts(reply, self.think_tags, opened=self.think_opened))
-        if self.asked is not None:
-            self._check(reply, self.asked)
-        try:
-            return self.notes.stage(undo_reply(reply, self.undo, self.notes))
-        except LossError as error:
-            raise UpstreamError(_invalid(error.why)) from error
-
-    def _check(self, reply: Reply, asked: Request) -> None:
-        trial = Notes()
-        undone = undo_reply(reply, self.undo, trial)
-        why = next((note.why for note in trial if note.kind == "dropped"), None)
-        again = ask_again(asked, undone, why) if why is not None else None
-        if why is not None and again is not None:
-            raise InvalidAnswer(why, again, reply)
-
-    def open_stream(self) -> "StreamWayBack":
-        """For one streamed answer."""
-        return StreamWayBack(self)
-
-
-class StreamWayBack:
-    """The way back for the events of one stream, in the order they come."""
-
-    def __init__(self, way: WayBack) -> None:
-        self._thoughts = ThoughtFinder(way.think_tags, opened=way.think_opened) if way.think_tags else None
-        self._found = StartedParts()  # with the thoughts among them
-        self._notes = way.notes
-        self._undo: StreamRenamer | StreamUndo
-        if way.undo.is_only_names():  # fast path: only names to undo
-            self._undo = StreamRenamer(way.undo.renames)
-        else:
-            self._undo = StreamUndo(way.undo, way.notes)
-
-    def feed(self, events: list[Event]) -> list[Event]:
-        if self._thoughts is not None:
-            events = [out for event in events for out in self._thoughts.feed(event)]
-            self._found.feed(events)
-            self._notes.stage(self._found)
-        undo = self._undo
-        if isinstance(undo, StreamRenamer):
-            return undo.feed_all(events)
-        undone: list[Event] = []
-        try:
-            for event in events:
-                undone.extend(undo.feed(event))
-        except LossError as error:
-            undone.append(ReplyFailed(failure=_invalid(error.why)))
-        return undone
-
-
-class StreamReader:
-    """Reads one streamed answer: the server's bytes in, events as the client asked for them out."""
-
-    def __init__(
-        self,
-        dialect: Dialect,
-        notes: Notes,
-        way_back: WayBack | None = None,
-        fresh_ids: FreshIds | None = None,
-        legal: LegalAnswer | None = None,
-    ) -> None:
-        self.usage: Usage | None = None
-        self.failure: Failure | None = None  # the server's, if the stream did not end well
-        self.finished = False  # the last event was read
-        self.irregular = False  # the bytes are not what clients of this dialect can read: they must be written anew
-        self._started = StartedParts()
-        notes.begin("reply", dialect.locate_reply, self._started)
-        self._decoder = dialect.stream_decoder(notes)
-        self._notes = notes
-        self._mender: CallMender | None = None  # from the first call on
-        self._way_back = StreamWayBack(way_back) if way_back is not None else None
-        self._fresh_ids = fresh_ids
-        self._legal = legal
-        self._pairs = PairJoiner()
-
-    def feed(self, piece: bytes) -> list[Event]:
-        return self.take(self.decode(piece))
-
-    def close(self) -> list[Event]:
-        """What is left. A stream that was cut ends in a failure."""
-        return self.take(self.decode_rest())
-
-    def decode(self, piece: bytes) -> list[Event]:
-        """The events of a piece as the server sent them; `take` makes of them what the client asked for."""
-        decoder = self._decoder
-        events = decoder.feed(self._pairs.feed(piece))
-        if decoder.irregular:
-            self.irregular = True
-        return events
-
-    def decode_rest(self) -> list[Event]:
-        rest, decoder = self._pairs.close(), self._decoder
-        events = (decoder.feed(rest) if rest else []) + decoder.close()
-        self.irregular = self.irregular or decoder.irregular
-        return events
-
-    def take(self, events: list[Event]) -> list[Event]:
-        """Events that the server sent, or that were made for it."""
-        if not events:
-            self._look_at_calls()
-            return events
-        last = events[-1]
-        if type(last) is not PartDelta or len(events) > 1:  # most pieces are a delta
-            starts = [event for event in events if type(event) is PartStart]
-            if starts:
-                events = self._start(events, starts)
-            if self._legal is not None:
-                events = self._legal.feed(events)
-                self.irregular = self.irregular or self._legal.changed
-            if type(last) is ReplyEnd:
-                self.usage, self.finished = last.usage, True
-                self._started.feed([last])
-            elif type(last) is ReplyFailed:
-                self.failure = last.failure
-        mender = self._mender
-        if mender is not None:
-            events = mender.feed(events)
-            self._look_at_calls()
-        return events if self._way_back is None else self._way_back.feed(events)
-
-    def _look_at_calls(self) -> None:
-        """A call may end later than its reason to end comes: what it lacks must be known before."""
-        mender = self._mender
-        if mender is not None and (mender.changed or (self._decoder.finishing and mender.is_cut())):
-            self.irregular = True
-
-    def _start(self, events: list[Event], starts: list[PartStart]) -> list[Event]:
-        """Parts begin. What a call says is checked from the first call on."""
-        if self._mender is None and any(type(start.part) is ToolCall for start in starts):
-            self._mender = CallMender(self._notes, self._started)
-        self._started.feed(starts)
-        if self._fresh_ids is not None:
-            events = self._fresh_ids.feed(events)
-            self.irregular = self.irregular or self._fresh_ids.repaired
-        return events
-
-
-def read_reply(dialect: Dialect, wire: WireReply, notes: Notes) -> Reply:
-    """A whole answer in our own form, as the server gave it."""
-    return read_checked_reply(dialect, wire, notes)[0]
-
-
-def read_checked_reply(dialect: Dialect, wire: WireReply, notes: Notes) -> tuple[Reply, bool]:
-    """The same, and whether the arguments of its calls were whole."""
-    notes.begin("reply", dialect.locate_reply)
-    reply = notes.stage(dialect.decode_reply(wire, notes))
-    mended = notes.stage(mend_calls(reply, notes))
-    return mended, mended is reply
-
-
-def _invalid(why: str) -> Failure:
-    """The model's mistake: neither the caller's fault nor the upstream's."""
-    return Failure(kind="refused", status=502, code=INVALID_ANSWER, message=why)
-
-
-# ---------------------------------------------------------------- the way there
-
-
 class UpstreamCall(Struct, kw_only=True):
     """A request as one server wants it, made afresh for each attempt, and the way back for its answer."""
 
@@ -314,7 +106,7 @@ class UpstreamCall(Struct, kw_only=True):
     notes: Notes
     way_back: WayBack | None = None  # None: the answer stays as it is
     fresh_ids: FreshIds | None = None  # None: no call can come
-    legal: LegalAnswer | None = None  # None: the client speaks another dialect than the server
+    spelling: SpellingMender | None = None  # None: the client speaks another dialect than the server
     request: Request | None = None  # what the body says, in our own form
     opaque: bool = False  # the answer's body is not a reply: embeddings, sound
     as_is: bool = False  # the client's own bytes: the reply's bytes may go back as they are
@@ -335,6 +127,8 @@ class UpstreamCall(Struct, kw_only=True):
         if isinstance(error, InvalidAnswer):
             exchange.notes.forget(*self.encoder_notes)
             return exchange.encode(error.again, corrections_left=0, spent=error.reply.usage)
+        from dragoman.learner import add_lesson, learn  # it is needed after a refusal only
+
         lesson = learn(error.failure, request, exchange.to.profile, exchange.notes)
         if lesson is None:
             return None
@@ -346,14 +140,14 @@ class UpstreamCall(Struct, kw_only=True):
 
     def open_reader(self) -> "StreamReader":
         """For a streamed answer to this call."""
-        return StreamReader(self.dialect, self.notes, self.way_back, self.fresh_ids, self.legal)
+        return StreamReader(self.dialect, self.notes, self.way_back, self.fresh_ids, self.spelling)
 
     def take_reply(self, reply: Reply) -> Reply:
         """A whole answer to this call, as the client asked for it."""
         if self.fresh_ids is not None:
             reply = self.notes.stage(self.fresh_ids.reply(reply))
-        if self.legal is not None:
-            reply = self.notes.stage(self.legal.reply(reply))
+        if self.spelling is not None:
+            reply = self.notes.stage(self.spelling.reply(reply))
         return reply if self.way_back is None else self.way_back.reply(reply)
 
     def accept(self, reply: Reply) -> Reply:
@@ -421,6 +215,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
             key, inside = to.dialect.usage_option
             options = wire.body.get(key)
             wire.body[key] = {**(options if type(options) is dict else {}), inside: True}
+            if to.profile.early_usage and self.client_request.dialect.counts_first:
+                wire.body[key][to.profile.early_usage] = True
         body = dump_json(wire.body)
         fresh_ids: FreshIds | None = None
         if asked.tools or undo.renames.taken:  # else no call can come
@@ -428,14 +224,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
         native = to.dialect is self.client_request.dialect
         way_back: WayBack | None = None
         if to.profile.think_tags or spent is not None or not undo.is_nothing():
-            way_back = WayBack(
-                notes=self.notes,
-                undo=undo,
-                think_tags=to.profile.think_tags,
-                think_opened=to.profile.think_opened,
-                asked=request if undo.expected is not None and corrections_left else None,
-                spent=spent,
-            )
+            way_back = self._make_way_back(request if corrections_left else None, spent)
         return UpstreamCall(
             dialect=to.dialect,
             path=wire.path,
@@ -444,12 +233,24 @@ class Exchange(Struct, frozen=True, kw_only=True):
             notes=self.notes,
             way_back=way_back,
             fresh_ids=fresh_ids,
-            legal=LegalAnswer(to.dialect.name, to.dialect.reply_rules, self.notes) if native else None,
+            spelling=SpellingMender(to.dialect.name, to.dialect.reply_rules, self.notes) if native else None,
             request=request,
             learned=learned or {},
             exchange=self,
             corrections_left=corrections_left,
             encoder_notes=encoder_notes,
+        )
+
+    def _make_way_back(self, request: Request | None, spent: Usage | None) -> WayBack:
+        """`request`: what may be asked once more, if the answer is wrong."""
+        profile = self.to.profile
+        return WayBack(
+            notes=self.notes,
+            undo=self.undo,
+            think_tags=profile.think_tags,
+            think_opened=profile.think_opened,
+            asked=request if self.undo.expected is not None else None,
+            spent=spent,
         )
 
     def find_taken(self) -> set[str] | None:
@@ -475,7 +276,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
             headers={**dialect.default_headers, **client_request.headers, HOP: str(self.client_request.hops + 1)},
             notes=self.notes,
             fresh_ids=fresh_ids,
-            legal=LegalAnswer(dialect.name, dialect.reply_rules, self.notes),
+            spelling=SpellingMender(dialect.name, dialect.reply_rules, self.notes),
             request=request,
             as_is=True,
             exchange=self,
@@ -583,36 +384,14 @@ def put_model(data: bytes, model: str, old: str, hit: Hit | None = None) -> byte
     if "model" not in spans:
         return data
     start, end = spans["model"] if hit is None else hit.in_whole(*spans["model"])
-    said = load_json(data[start:end])
-    if said != old and not (type(said) is str and said.endswith(f"/{old}")):
+    name = load_json(data[start:end])
+    if name != old and not (type(name) is str and name.endswith(f"/{old}")):
         return data
-    return data[:start] + dump_json(said.removesuffix(old) + model) + data[end:]
-
-
-def without_side(body: bytes) -> bytes:
-    """No provider sees our side field, nor an opaque value of ours; a body without them keeps every byte."""
-    if WORD not in body and not has_mark(body):  # fast path: no side field
-        return body
-    value = load_json(body)
-    changed = strip_side(value)
-    return dump_json(value) if strip_envelopes(value) or changed else body
-
-
-def strip_envelopes(value: object) -> bool:
-    """Removes opaque values of ours wherever a client put them (CLIENTS 16: a signature on a result). True: some."""
-    found = False
-    if type(value) is dict:
-        for key in [key for key in OPAQUE_KEYS if type(value.get(key)) is str and is_wrapped(value[key])]:
-            del value[key]
-            found = True
-    for inner in value.values() if type(value) is dict else value if type(value) is list else ():
-        if type(inner) in (dict, list):
-            found = strip_envelopes(inner) or found
-    return found
+    return data[:start] + dump_json(name.removesuffix(old) + model) + data[end:]
 
 
 def _combine(first: Undo, second: Undo) -> Undo:
     """What the profile made necessary, and what a lesson did besides. Names were made legal the first time."""
-    said = {f: getattr(second, f) for f in Undo.__struct_fields__ if getattr(second, f) != getattr(Undo(), f)}
-    said |= {"custom": first.custom | second.custom, "stops": first.stops + second.stops}
-    return replace(first, **{**said, "renames": first.renames if first.renames != NOTHING else second.renames})
+    changed = {f: getattr(second, f) for f in Undo.__struct_fields__ if getattr(second, f) != getattr(Undo(), f)}
+    changed |= {"custom": first.custom | second.custom, "stops": first.stops + second.stops}
+    return replace(first, **{**changed, "renames": first.renames if first.renames != NOTHING else second.renames})

@@ -35,11 +35,26 @@ def expected(what: str, value: object, key: str) -> DecodeError:
     return DecodeError(f"expected {what}, found {kind_of(value)}", key)
 
 
-def need_object(value: object) -> JsonObject:
-    """Check that a value is an object."""
+def take_word(holder: JsonObject, key: str) -> str | None:
+    """Take a string. Any other value stays in `holder`."""
+    value = holder.get(key)
+    if type(value) is not str:
+        return None
+    del holder[key]
+    return value
+
+
+def need_object(value: object, *at: str) -> JsonObject:
+    """Check that a value is an object. `at`: its keys, for the error."""
     if type(value) is dict:
         return value
-    raise DecodeError(f"expected object, found {kind_of(value)}")
+    raise DecodeError(f"expected object, found {kind_of(value)}", *at)
+
+
+def need_text(value: object, key: str) -> None:
+    """Check that a value is a text, or not there."""
+    if value is not None and type(value) is not str:
+        raise expected("string", value, key)
 
 
 def look_list(obj: JsonObject, key: str) -> list[Any]:

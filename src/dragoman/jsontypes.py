@@ -11,6 +11,7 @@ from dragoman.errors import DecodeError, pointer
 
 Json: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
+SchemaPath: TypeAlias = tuple[str | int, ...]  # keys and numbers that lead to a place in a JSON Schema
 
 _decode = msgspec.json.Decoder().decode
 _decode_string = msgspec.json.Decoder(str).decode
@@ -235,23 +236,41 @@ def top_spans(data: bytes) -> dict[str, tuple[int, int]]:
     return _find_spans(data, load_members(data))
 
 
-def check_keys(data: bytes) -> None:
+def split_members(data: bytes) -> dict[str, msgspec.Raw] | None:
+    """The text of each value of the outermost object; None if that is not good JSON."""
+    try:
+        return _decode_members(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def load_member(value: msgspec.Raw) -> Json:
+    """One of them. A DecodeError does not say where in the whole text it is."""
+    return load_json(value, strict=True)
+
+
+def check_keys(data: bytes, members: dict[str, msgspec.Raw] | None = None) -> None:
     """Raise a DecodeError for a duplicate key. The two most frequent ways to write JSON are compared with
-    the text directly."""
-    members = _decode_members(data)
-    if _is_plain(data, members, b",", b":") or _is_plain(data, members, b", ", b": "):  # fast path: plain spelling
+    the text directly. `members`: of `split_members`, if that was called before."""
+    members = _decode_members(data) if members is None else members
+    if _is_plain(data, members):  # fast path: plain spelling
         return
     _find_spans(data, {key: bytes(value) for key, value in members.items()})
 
 
-def _is_plain(data: bytes, members: dict[str, msgspec.Raw], comma: bytes, colon: bytes) -> bool:
-    """Whether the text is exactly these members, with these signs between them. Nothing is copied: it may be long."""
-    at, before = 0, b"{"
+def _is_plain(data: bytes, members: dict[str, msgspec.Raw]) -> bool:
+    """Whether the text is exactly these members, with `,` and `:` or `, ` and `: ` between them. Nothing is copied: it
+    may be long."""
+    at, before, blank = 0, b"{", b""
     for key, value in members.items():
-        start = b'%b"%b"%b' % (before, key.encode(), colon)
+        start = b'%b"%b":' % (before, key.encode())
+        if not at:
+            blank = b" " if data.startswith(b" ", len(start)) else b""
+            before = b"," + blank
+        start += blank
         if not data.startswith(start, at):
             return False
-        at, before = at + len(start), comma
+        at += len(start)
         if not data.startswith(value, at):
             return False
         at += len(memoryview(value))
@@ -275,7 +294,7 @@ def _find_spans(data: bytes, members: dict[str, bytes]) -> dict[str, tuple[int, 
 def _value_at(data: bytes, at: int, key: str | None) -> int:
     """The position of the next value. A DecodeError if it belongs to another key."""
     found = _MEMBER.match(data, at)
-    said = load_string(found[1]) if found is not None else None
-    if found is None or said != key:
-        raise DecodeError("duplicate key", said or "")
+    name = load_string(found[1]) if found is not None else None
+    if found is None or name != key:
+        raise DecodeError("duplicate key", name or "")
     return found.end()

@@ -147,8 +147,8 @@ def read_turns(messages: Sequence[BaseMessage]) -> list[Any]:
     turns: list[Any] = []
     for message in messages:
         kept = message.additional_kwargs.get(KEPT)
-        said = kept if kept is not None else convert_to_openai_messages([message], pass_through_unknown_blocks=True)[0]
-        turns.append(said)
+        turn = kept if kept is not None else convert_to_openai_messages([message], pass_through_unknown_blocks=True)[0]
+        turns.append(turn)
     return turns
 
 
@@ -197,8 +197,8 @@ def _kept(answer: Answer[Any]) -> dict[str, Any]:
 
 def _metadata(answer: Answer[Any]) -> dict[str, Any]:
     notes = [f"{note.rank} {note.where}: {note.why}" for note in answer.notes]
-    said = {"model_name": answer.model, "model_provider": "dragoman", "finish_reason": answer.finish, "notes": notes}
-    return {name: value for name, value in said.items() if value}
+    fields = {"model_name": answer.model, "model_provider": "dragoman", "finish_reason": answer.finish, "notes": notes}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _usage(usage: Usage) -> UsageMetadata:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from dragoman.dialects import find_dialect
 from dragoman.failure import Failure
 from dragoman.learner_rules import RULES
 from dragoman.model.effort import EFFORTS
@@ -69,7 +70,7 @@ LIMITS = ("max_tokens", "max_completion_tokens")
 
 _NAME = r"[`'\"]?([A-Za-z_][A-Za-z0-9_.\[\]-]*)[`'\"]?"
 # Parameters named in prose. Each pattern is from one server's messages.
-_SAID: tuple[re.Pattern[str], ...] = tuple(
+_NAMES_FIELD: tuple[re.Pattern[str], ...] = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         rf"unsupported (?:parameter|value|argument)s?:? {_NAME}",  # OpenAI
@@ -211,11 +212,11 @@ def _names(failure: Failure) -> list[str]:
     The field alone proves nothing: an ordinary mistake in a parameter names it too.
     """
     words = _words(failure)
-    said = [match.group(1) for pattern in _SAID for match in pattern.finditer(words)]
-    unsupported = failure.code in ("unsupported_parameter", "unsupported_value", "unknown_parameter") or said
+    named = [match.group(1) for pattern in _NAMES_FIELD for match in pattern.finditer(words)]
+    unsupported = failure.code in ("unsupported_parameter", "unsupported_value", "unknown_parameter") or named
     if failure.param and unsupported:
-        said.insert(0, failure.param)
-    plain = [name.rstrip(".").split("[")[0] for name in said]
+        named.insert(0, failure.param)
+    plain = [name.rstrip(".").split("[")[0] for name in named]
     return list(dict.fromkeys(plain + [name.rpartition(".")[2] for name in plain]))
 
 
@@ -326,11 +327,12 @@ def _learn_signature(failure: Failure, request: Request, profile: Profile, notes
 
     Without it the conversation goes on. It would be refused for ever, because clients send their history each time.
     """
+    signs_calls = find_dialect(profile.dialect).seals_calls
     if _SPOILT.search(_words(failure)):
-        if profile.dialect == "gemini":
+        if signs_calls:
             return _learn_bare_calls(request, profile, notes)
         return _learn_unread_thoughts(request, profile, notes)
-    if profile.dialect != "gemini" or not _UNSIGNED.search(failure.message):
+    if not signs_calls or not _UNSIGNED.search(failure.message):
         return None
     changed = sign_calls(request, replace(profile, sentinel=_SENTINEL), notes)
     if changed is request:

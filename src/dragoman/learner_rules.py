@@ -25,9 +25,9 @@ class LearnedRule(Struct, frozen=True):
     fields: Teach
 
 
-def _rule(said: str, what: str, fields: Fields | Teach) -> LearnedRule:
+def _rule(pattern: str, what: str, fields: Fields | Teach) -> LearnedRule:
     teach: Teach = fields if callable(fields) else lambda found, profile, request: fields
-    return LearnedRule(re.compile(said, re.IGNORECASE | re.DOTALL), what, teach)
+    return LearnedRule(re.compile(pattern, re.IGNORECASE | re.DOTALL), what, teach)
 
 
 def _thinking(profile: Profile) -> Thinking:

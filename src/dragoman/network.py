@@ -74,10 +74,10 @@ def find_proxy(url: str, env: Mapping[str, str]) -> str:
     host = (parts.hostname or "").lower().rstrip(".")
     if not host or is_this_machine(host) or _is_exempt(host, parts.port, _variable("no_proxy", env)):
         return ""
-    said = _variable(f"{parts.scheme}_proxy", env) or _variable("all_proxy", env)
-    if said and "://" not in said:
-        said = f"http://{said}"
-    return said if is_usable(said) else ""
+    proxy = _variable(f"{parts.scheme}_proxy", env) or _variable("all_proxy", env)
+    if proxy and "://" not in proxy:
+        proxy = f"http://{proxy}"
+    return proxy if is_usable(proxy) else ""
 
 
 def is_usable(proxy: str) -> bool:
@@ -111,9 +111,9 @@ def _matches(host: str, port: int | None, word: str) -> bool:
     """`word`: `*`, a host, a domain with or without a dot in front, an address or a network; a port may follow."""
     if word == "*":
         return True
-    name, _, said = word.rpartition(":")
-    if name and said.isdecimal() and ":" not in name:
-        if port != int(said):
+    name, _, port_text = word.rpartition(":")
+    if name and port_text.isdecimal() and ":" not in name:
+        if port != int(port_text):
             return False
         word = name
     word = word.removeprefix("*").strip(".").strip("[]")

@@ -22,14 +22,27 @@ class Stages(Struct, eq=False):
 
     forms: list[Any]
     steps: dict[tuple[int, int], "_Step"] = {}  # from one form to its neighbour, once it was needed
+    moves: dict[tuple[int, str], tuple["_Step", ...]] = {}  # the steps back from a form that changed a list
 
     def trace(self, number: int, place: Place) -> Place:
         """A place in the form with this number, as a place in the first one."""
-        if len(place) < 2:
+        if len(place) < 2 or not isinstance(place[0], str):
             return place
-        for i in range(min(number, len(self.forms) - 1), 0, -1):
-            place = self._step(i, i - 1).back(place)
+        for step in self.find_moves(number, place[0]):
+            place = step.back(place)
         return place
+
+    def find_moves(self, number: int, key: str) -> tuple["_Step", ...]:
+        """The steps from a form back to the first that changed this list."""
+        known = self.moves.get((number, key))
+        if known is None:
+            known = self.moves[number, key] = self._find_moves(number, key)
+        return known
+
+    def _find_moves(self, number: int, key: str) -> tuple["_Step", ...]:
+        last = min(number, len(self.forms) - 1)
+        lists = [getattr(form, key, None) for form in self.forms[: last + 1]]
+        return tuple(self._step(i, i - 1) for i in range(last, 0, -1) if lists[i] is not lists[i - 1])
 
     def follow(self, number: int, place: Place) -> Place:
         """A place in the form with this number, as a place in the last one. What is gone is where its list is."""
@@ -58,7 +71,7 @@ class _Step:
             return place
         key, number, rest = place[0], place[1], place[2:]
         before, after = getattr(self._before, key, None) or (), getattr(self._after, key, None) or ()
-        if before is after or number >= len(after):
+        if before is after or number >= len(after) or (number < len(before) and before[number] is after[number]):
             return place
         if key in TURNS:
             return (key, *self._turn_back(key, number, rest))
@@ -118,17 +131,18 @@ def _teller(before: Sequence[Any], turn: Any, known: dict[int, Place], rest: Pla
     if id(turn) in known or len(rest) < 3:
         return None
     homes = {int(known[id(part)][0]) for part in turn.parts if id(part) in known}
-    said = [i for i in homes if rest[2] in before[i].extras.get(rest[1], {})]
-    return max(said, default=None)
+    holders = [i for i in homes if rest[2] in before[i].extras.get(rest[1], {})]
+    return max(holders, default=None)
 
 
 def find_present(value: Any, place: Place, *, invented: bool) -> Place:
     """A place as far as the value goes. A field that was invented has a place, though nothing is there."""
     for i, step in enumerate(place):
-        if isinstance(step, int) and isinstance(value, list | tuple) and step >= len(value):
-            return place[:i]
         if isinstance(step, int):
-            value = value[step] if isinstance(value, list | tuple) else None
+            listed = isinstance(value, (list, tuple))
+            if listed and step >= len(value):
+                return place[:i]
+            value = value[step] if listed else None
         else:
             value = value.get(step) if isinstance(value, dict) else getattr(value, step, None)
         if value is None or (step == "citations" and not value):

@@ -6,6 +6,7 @@ A rank follows from the kind of a note, the field that it is about, and for a fe
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from msgspec import Struct
@@ -42,6 +43,7 @@ _OLD_THOUGHTS = re.compile(
 _SAYS_NOTHING = re.compile(r"there are no tools|only Anthropic reads this line|thinking is off|cache mark")
 
 
+@lru_cache(4096)
 def rank_note(kind: "NoteKind", field: str, why: str) -> NoteRank:
     """`field`: the last name in the place of the note."""
     if kind in ("invented", "repaired"):

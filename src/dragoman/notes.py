@@ -7,7 +7,7 @@ move things in it. So `Notes` is told which body is being converted (`begin`) an
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -56,8 +56,7 @@ class _Source(Stages, eq=False):
     locate: Locate | None = None
     target: Locate | None = None  # how to find a place of the last form in the body that was written
 
-    def spell(self, kind: NoteKind, at: At, why: str, number: int) -> Note:
-        place = self.find_place(at, number)
+    def spell(self, kind: NoteKind, place: Place, why: str) -> Note:
         canonical = where = pointer(place)
         if self.locate is not None and self.forms:
             value = self.forms[0]
@@ -86,10 +85,11 @@ class _Unread(Struct):
     source: _Source
     number: int  # of the form that the place is in
     note: Note | None = None  # once it was read
+    place: Place | None = None  # in the canonical value, once it was looked for
 
     def read(self, *, places: bool, targets: bool) -> Note:
         if self.note is None and places:
-            self.note = self.source.spell(self.kind, self.at, self.why, self.number)
+            self.note = self.source.spell(self.kind, self._find_place(), self.why)
         if self.note is None:
             return Note(self.kind, "", self.why, "", self.source.body)
         if targets and not self.note.target:
@@ -100,16 +100,24 @@ class _Unread(Struct):
         """As that of the note, without a look for its place in the caller's body."""
         if self.note is not None:
             return self.note.rank
-        names = self.source.find_place(self.at, self.number) if places else ()
-        last = next((step for step in reversed(names) if isinstance(step, str) and not step.isdecimal()), "")
+        if not places:
+            return rank_note(self.kind, "", self.why)
+        last, first = _ends(self.at)
+        if isinstance(first, str) and self.source.find_moves(self.number, first):  # some of it may be gone
+            last = _last_word(self._find_place())
         return rank_note(self.kind, last, self.why)
+
+    def _find_place(self) -> Place:
+        if self.place is None:
+            self.place = self.source.find_place(self.at, self.number)
+        return self.place
 
     def is_mended_turn(self) -> bool:
         if self.note is not None:
             return is_mended_turn(self.note)
         if self.kind not in ("dropped", "repaired"):
             return False
-        place = self.source.find_place(self.at, self.number)
+        place = self._find_place()
         return len(place) > 1 and place[0] == "messages" and "extras" not in place[:-1]
 
 
@@ -202,7 +210,7 @@ class Notes:
     def begin(self, body: BodyKind, locate: Locate | None, *forms: Any) -> None:
         """What is noted from here on is about another body. `forms`: its value, if it has been read already."""
         self._forms = list(forms)
-        self._source = _Source(self._forms, {}, body, locate)
+        self._source = _Source(self._forms, {}, {}, body, locate)
         if body == "request":
             self._request = self._source
 
@@ -266,13 +274,27 @@ class Notes:
 
     def refuse(self, at: At, why: str, kind: NoteKind = "dropped") -> LossError:
         """The error for something that is refused whatever the caller accepts. It is returned, to be raised."""
-        note = self._source.spell(kind, at, why, len(self._forms) - 1)
+        note = self._source.spell(kind, self._source.find_place(at, len(self._forms) - 1), why)
         return LossError(note.where, note.why, note.canonical)
 
     def _add(self, kind: NoteKind, at: At, why: str) -> None:
         if self._refuse and (kind in self._refuse or rank_note(kind, _last_name(at), why) in self._refuse):
             raise self.refuse(at, why, kind)
         self._all.append(_Unread(kind, at, why, self._source, len(self._forms) - 1))
+
+
+def _ends(at: At) -> tuple[str, str | int]:
+    """The last name in a place, as that of its note, and its first step."""
+    last, first = "", cast("str | int", "")
+    while at:
+        at, first = at
+        if not last and isinstance(first, str) and not first.isdecimal():
+            last = first
+    return last, first
+
+
+def _last_word(place: Place) -> str:
+    return next((step for step in reversed(place) if isinstance(step, str) and not step.isdecimal()), "")
 
 
 def _last_name(at: At) -> str:

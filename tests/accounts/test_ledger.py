@@ -2,19 +2,23 @@
 
 import asyncio
 import csv
+import json
 import multiprocessing
 import os
 import signal
+import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from dragoman.accounts import usage
 from dragoman.accounts.bookkeeper import Bookkeeper
 from dragoman.accounts.budgets import Line, SqliteBudgets
 from dragoman.accounts.journal import Journal, read_rows
-from dragoman.accounts.ledger import AttemptRow, LedgerRow, SqliteLedger
-from tests.waiting import wait_until
+from dragoman.accounts.ledger import COLUMNS, AttemptRow, LedgerRow, SqliteLedger
+from tests.real.llama import UnavailableError, find_environment
+from tests.waiting import NEVER_S, wait_until
 
 FORK = multiprocessing.get_context("fork")
 NOON = 1_794_830_400.0
@@ -31,6 +35,15 @@ def rows(count: int, **more: object) -> list[LedgerRow]:
 @pytest.fixture
 def ledger(tmp_path: Path) -> SqliteLedger:
     return SqliteLedger(tmp_path / "ledger.db")
+
+
+@pytest.mark.parametrize("known", [0, 1, 30, 60])
+def test_large_batches_count_once_too(known: int, ledger: SqliteLedger) -> None:
+    ledger.add(rows(known))
+    ledger.add(rows(77))
+    (sums,) = ledger.sum(["team"], NOON - 60, NOON + 60, {})
+    assert (sums.requests, sums.cost) == (77, 77 * 5)
+    assert len(ledger.page(0, NOON + 60, {}, "", 100).rows) == 77
 
 
 def make_books(folder: Path, ledger: SqliteLedger | None) -> Bookkeeper:
@@ -159,6 +172,59 @@ def test_single_rows_are_exported(tmp_path: Path, ledger: SqliteLedger, name: st
             assert {row["key"] for row in csv.DictReader(file)} == {"ada"}
     else:
         assert len(read_rows(path)) == 7
+
+
+def test_old_rows_are_deleted_by_the_bookkeeper_and_sums_stay(tmp_path: Path, ledger: SqliteLedger) -> None:
+    day_s = 86_400.0
+    ledger.add([*rows(3), *rows(2, id="b", at=NOON + 9 * day_s)])
+    stores = [SqliteBudgets(tmp_path / "budgets.db") for _ in range(2)]
+    books = Bookkeeper(
+        Journal(tmp_path / "journal"), ledger, *stores, keep_days=5, wall=lambda: NOON + 10 * day_s
+    )  # fmt: skip
+    books.start()
+    seen = SqliteLedger(tmp_path / "ledger.db", read_only=True)
+    wait_until(lambda: len(seen.page(0, NOON + 20 * day_s, {}, "", 100).rows) == 2, "the old rows to be deleted")
+    (sums,) = seen.sum(["team"], 0, NOON + 20 * day_s, {})
+    assert sums.requests == 5
+    books.close()
+
+
+PARQUET = """
+import json, sys
+from pathlib import Path
+from dragoman.accounts import usage
+from dragoman.accounts.ledger import SqliteLedger
+import pyarrow.parquet
+
+usage.PAGE = 3
+ledger = SqliteLedger(Path(sys.argv[1]))
+count = usage.export(usage.all_rows(ledger, 0, float(sys.argv[3]), {}), Path(sys.argv[2]))
+table = pyarrow.parquet.read_table(sys.argv[2])
+print(json.dumps([count, {one.name: str(one.type) for one in table.schema}, table.to_pylist()]))
+"""
+
+
+def test_single_rows_are_exported_to_parquet(tmp_path: Path, ledger: SqliteLedger) -> None:
+    """As pyarrow reads them: every row, and each column in its type."""
+    root = Path(__file__).parents[2]
+    try:
+        python = find_environment(root / "requirements" / "parquet.txt", "pyarrow")
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    added = [*rows(7), LedgerRow(id="odd", at=NOON, key="é\n", cost=None, first_ms=None, estimated=True)]
+    ledger.add(added)
+    paths = os.pathsep.join([str(root / "src"), str(Path(msgspec.__file__).parents[1])])
+    done = subprocess.run(
+        [python, "-c", PARQUET, tmp_path / "ledger.db", tmp_path / "out.parquet", str(NOON + 60)],
+        env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=NEVER_S,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    count, types, found = json.loads(done.stdout)
+    assert count == len(found) == 8
+    assert (types["at"], types["cost"], types["estimated"], types["key"]) == ("double", "int64", "bool", "string")
+    by_id = {row.id: row for row in added}
+    for row in found:
+        assert row == {name: getattr(by_id[row["id"]], name) for name in COLUMNS}
 
 
 def test_a_chart_shows_when_requests_came() -> None:

@@ -22,7 +22,7 @@ TABLE: dict[str, tuple[str, str | None, bool]] = {
     "{}": ("{}", None, True),
     '{"a": "}{\\""}': ('{"a": "}{\\""}', None, True),
     '{"a": 1} \n': ('{"a": 1} \n', None, True),
-    "null": ("null", None, True),
+    "null": ("{}", rules.NULL, True),
     '{"body": "x"': ('{"body": "x"}', rules.CLOSED, True),
     '{"a": [{"b": true': ('{"a": [{"b": true}]}', rules.CLOSED, True),
     '{"a": 1}{"a": 1}': ('{"a": 1}', rules.TWICE, True),

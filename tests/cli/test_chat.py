@@ -23,8 +23,9 @@ from dragoman.model.reply import Choice, Finish, Reply
 from dragoman.testing import faults, serve
 from dragoman.testing.faults import ScriptedFault
 from dragoman.upstream.spec import Timeouts
-from tests.cli.terminal import Terminal, answers, free_port
+from tests.cli.terminal import Terminal, answers
 from tests.gateway.house import CANARY, House, open_house, upstream
+from tests.ports import free_port
 from tests.waiting import NEVER_S, wait_until
 
 pytestmark = pytest.mark.usefixtures("at_home")

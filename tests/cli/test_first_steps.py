@@ -1,6 +1,7 @@
 """Commands for a newcomer: init, doctor, completion, mock, the schema of the configuration; and verify in CI."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,8 @@ from jsonschema import Draft202012Validator
 from dragoman import cli
 from dragoman.cli.mock import fault_names, read_faults
 from dragoman.errors import DragomanError
-from dragoman.gateway.config.load import _TOP, read_settings
-from dragoman.gateway.config.schema import config_schema
+from dragoman.gateway.config.load import read_settings
+from dragoman.gateway.config.schema import ConfigFile, config_schema
 from dragoman.testing import serve
 from tests.gateway.house import open_house
 from tests.waiting import NEVER_S
@@ -106,7 +107,7 @@ def test_the_schema_knows_every_key_and_finds_a_mistake(run: Run) -> None:
     schema = json.loads(run("check", "--schema")[1])
     Draft202012Validator.check_schema(schema)
     top = schema["$defs"]["ConfigFile"]
-    assert set(top["properties"]) == _TOP
+    assert set(top["properties"]) == set(ConfigFile.__struct_fields__)
     checker = Draft202012Validator(schema)
     good: dict[str, Any] = {"port": 1, "providers": {"openai": {"models": ["m"], "timeouts": {"idle_s": 3}}}}
     read_settings(good, "f", {})
@@ -151,6 +152,11 @@ def test_a_mock_answers_refuses_and_fails_as_told(tmp_path: Path) -> None:
         process.communicate()
 
 
+def test_a_provider_that_is_none_is_named_with_the_nearest(run: Run) -> None:
+    code, _, err = run("mock", "antropic")
+    assert (code, err) == (1, "dragoman mock: no provider is called antropic; did you mean anthropic?\n")
+
+
 def test_faults_are_named() -> None:
     assert {"rate_limited", "overloaded", "cut", "stalled"} <= set(fault_names())
     assert [fault.name for fault in read_faults("overloaded, 418")]
@@ -167,7 +173,9 @@ def test_a_named_server_that_does_not_answer_is_a_failure(run: Run, tmp_path: Pa
     words[-1] = names[0]
     code, out, _ = run("verify", *words, "--junit", "out.xml", "--badge", "out.svg")
     assert code == 1
-    assert "not reachable" in out
+    line, blank, totals = out.splitlines()
+    assert line.startswith("127.0.0.1:9 (openai_chat): not reachable: ")
+    assert (blank, totals.split()[2:4]) == ("", ["1", "FAIL"])
     assert 'failures="1"' in (tmp_path / "out.xml").read_text()
     assert "0 of 1" in (tmp_path / "out.svg").read_text()
 
@@ -200,4 +208,6 @@ def test_paid_requests_are_counted_before_they_are_made(
     code, _, err = run("verify", "--url", "https://far.test", "--dialect", "openai-chat", "--model", "m")
     assert (code, len(asked)) == (2, 1)
     assert "requests to far.test" in err
-    assert "may cost money" in err
+    assert "at a price that is not known here. Go on?" in err
+    priced = ["--url", "https://far.test", "--dialect", "openai-chat", "--kind", "openai", "--model", "gpt-5.5"]
+    assert re.search(r"tokens, about \d+\.\d+ USD\. Go on\?", run("verify", *priced)[2])

@@ -13,8 +13,9 @@ from dragoman.cli import main
 from dragoman.cli.launch import PACKAGES, PROGRAMS, RunningGateway
 from dragoman.cli.local_gateway import find_limits
 from dragoman.upstream.discovery import demo_upstream
-from tests.cli.terminal import answers, free_port
+from tests.cli.terminal import answers
 from tests.gateway.house import open_house, upstream
+from tests.ports import free_port
 from tests.waiting import NEVER_S
 
 pytestmark = pytest.mark.usefixtures("at_home")
@@ -171,7 +172,10 @@ def test_a_program_that_is_not_installed_is_said(
 def test_a_program_is_told_how_much_the_model_reads_and_writes() -> None:
     gateway = RunningGateway("http://127.0.0.1:1", "m", "k", 8192, 1024)
     env = PROGRAMS["claude"](gateway).env
-    assert env["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == env["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] == "8192"
+    assert env["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == "8192"
+    assert "CLAUDE_CODE_AUTO_COMPACT_WINDOW" not in env, "Claude Code warns of less than 100,000"
+    large = PROGRAMS["claude"](RunningGateway("http://127.0.0.1:1", "m", "k", 200_000)).env
+    assert large["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == large["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] == "200000"
     assert env["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] == "1024"
     assert "model_context_window=8192" in PROGRAMS["codex"](gateway).arguments
     config = json.loads(PROGRAMS["opencode"](gateway).env["OPENCODE_CONFIG_CONTENT"])

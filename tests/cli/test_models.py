@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dragoman.cli import main
+from dragoman.cli.route import guess_dialect
 from tests.gateway.house import faultline
 from tests.upstream.test_model_lists import answer_json
 
@@ -42,6 +44,24 @@ def test_route_says_which_rule_or_name_chose_what(here: Path, capsys: pytest.Cap
     assert said["claude-x", 5] == (0, "rule 1: two/n names its upstream\n  first two/n\n")
     assert said["gpt-9", 1][0] == 1
     assert "nothing serves it" in said["gpt-9", 1][1]
+
+
+@pytest.mark.parametrize(
+    ("body", "dialect"),
+    [
+        ({"messages": []}, "openai_chat"),
+        ({"messages": [], "tools": [{"type": "function", "function": {"name": "f"}}]}, "openai_chat"),
+        ({"messages": [], "system": "x"}, "anthropic"),
+        ({"messages": [], "tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "anthropic"),
+        ({"messages": [], "tools": [{"name": "f", "input_schema": {}}]}, "anthropic"),
+        ({"messages": [], "keep_alive": 1}, "ollama"),
+        ({"input": "hi"}, "openai_responses"),
+        ({"contents": []}, "gemini"),
+        ({}, "openai_chat"),
+    ],
+)
+def test_the_dialect_of_a_body_is_guessed_by_its_keys(body: dict[str, Any], dialect: str) -> None:
+    assert guess_dialect(body) == dialect
 
 
 CONFIG = """demo = true

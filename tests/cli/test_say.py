@@ -16,8 +16,9 @@ from dragoman.cli import main
 from dragoman.demo.model import demo_speech
 from dragoman.testing import serve
 from dragoman.upstream.sound import RATE, read_wav, wrap_wav, write_flac, write_ogg
-from tests.cli.terminal import Terminal, free_port
+from tests.cli.terminal import Terminal
 from tests.gateway.house import CANARY, House, open_house, upstream
+from tests.ports import free_port
 
 pytestmark = pytest.mark.usefixtures("at_home")
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from dragoman.client.openai_style import make_object
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.testing import faults
 from tests.client.rooms import DIALECTS, ROOMS, room
+from tests.waiting import NEVER_S
 
 TOOLS = [
     {
@@ -23,6 +26,13 @@ TOOLS = [
         },
     }
 ]
+
+GONE = "import sys; sys.modules['openai'] = None; "  # as if it were not installed
+TWO_ANSWERS = """
+print(
+    type(client.responses.create(model="demo", input="hi")).__name__,
+    type(client.chat.completions.create(model="demo", messages=[{"role": "user", "content": "hi"}])).__name__,
+)"""
 
 
 def ask(text: str) -> list[dict[str, Any]]:
@@ -141,3 +151,11 @@ def test_without_the_package_an_answer_behaves_alike() -> None:
     assert made.error is None
     with pytest.raises(AttributeError, match="did you mean output"):
         _ = made.outputtext
+
+
+@pytest.mark.parametrize(("before", "classes"), [("", "Response ChatCompletion"), (GONE, "OpenAIObject OpenAIObject")])
+def test_answers_are_of_the_official_classes_where_they_are_installed(before: str, classes: str) -> None:
+    """A program need not import `openai` for that."""
+    code = f"{before}import dragoman; client = dragoman.Client(env={{}}).openai; {TWO_ANSWERS}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=NEVER_S)
+    assert (done.stdout.strip(), done.stderr) == (classes, "")

@@ -267,3 +267,21 @@ def test_importing_dragoman_loads_no_client() -> None:
     assert set(dragoman._HOMES) <= set(dragoman.__all__)
     with pytest.raises(AttributeError, match="nothing_here"):
         _ = dragoman.nothing_here
+
+
+def test_what_a_client_gave_out_works_without_a_name_for_the_client() -> None:
+    """`Client().openai` is what people write who come from OpenAI. A client that is forgotten is closed."""
+    openai = dragoman.Client(env={}).openai
+    stream = dragoman.Client(env={}).stream("demo", "say pong")
+    chunks = dragoman.Client(env={}).openai.chat.create(
+        model="demo", messages=[{"role": "user", "content": "say pong"}], stream=True
+    )
+    gc.collect()
+    assert openai.responses.create(model="demo", input="say pong").output_text == "pong"
+    assert "".join(stream.texts()) == "pong"
+    assert list(chunks)
+
+
+def test_a_misspelt_argument_is_named_with_the_nearest() -> None:
+    with pytest.raises(TypeError, match="Client\\(\\) takes no argument 'base_ulr'; did you mean base_url"):
+        dragoman.Client(base_ulr="http://127.0.0.1:1")  # type: ignore[call-arg]

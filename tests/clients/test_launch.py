@@ -3,6 +3,7 @@ person's own settings in its home that point it elsewhere; and through `eval "$(
 
 import json
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -17,10 +18,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from dragoman.upstream.discovery import demo_upstream, make_upstream
+from dragoman.upstream.profiles import find_kind
 from tests.clients.programs import CLAUDE, CODEX, GEMINI, read_lines
 from tests.clients.test_programs import bins, scratch
 from tests.clients.wall import wall
 from tests.gateway.house import open_house
+from tests.gateway.web import send
+from tests.ports import free_port
 
 __all__ = ["bins"]  # the fixture
 
@@ -81,8 +86,14 @@ PROGRAMS = {
 }
 
 
-# Each is started once; those whose variables, home or arguments differ most also by what --print says.
-RUNS = [*((name, False) for name in PROGRAMS), ("claude", True), ("gemini", True), ("qwen", True)]
+# Each is started with a model, with the one that launch chooses; and, where the variables, the home or the arguments
+# differ most, by what --print says.
+STARTED, CHOSEN, PRINTED = "started", "without --model", "eval"
+RUNS = [
+    *((name, way) for way in (STARTED, CHOSEN) for name in PROGRAMS),
+    *((name, PRINTED) for name in ("claude", "gemini", "qwen")),
+]
+REAL = "qwen3"  # a provider's model; the demo model, which does the work here, stands behind it
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,7 @@ class Told:
     answer: str
     left: bool  # a gateway is still there
     wanted: list[str]  # where it wanted to go, besides the gateway
+    served: list[str]  # models that a running gateway was asked for
 
     def __str__(self) -> str:
         return f"exit {self.code}, wall {self.wanted}\n\n{self.out}\n\n{self.err}"
@@ -121,32 +133,43 @@ def at_home(bins: Path, proxy: str) -> Iterator[tuple[Path, dict[str, str]]]:
         )
 
 
-def ask(name: str, bins: Path, *, evaluated: bool) -> Told:
+@contextmanager
+def open_gateway(way: str) -> Iterator[int]:
+    """The port of a gateway that runs, or of none: then launch starts one."""
+    if way == STARTED:
+        yield free_port()
+    elif way == PRINTED:
+        with open_house() as house:
+            yield house.port
+    else:
+        with open_house(aliases={REAL: ("demo",)}) as behind:
+            near = make_upstream("near", find_kind("compatible"), base_url=f"{behind.url}/v1", models=(REAL,))
+            with open_house(near, demo_upstream()) as house:
+                yield house.port
+
+
+def ask(name: str, bins: Path, way: str) -> Told:
     program = PROGRAMS[name]
     with wall() as proxy, at_home(bins, proxy.url) as (folder, env):
-        for path, text in program.astray.items() if not evaluated or name in ("gemini", "qwen") else ():
+        for path, text in program.astray.items() if way != PRINTED or name in ("gemini", "qwen") else ():
             (folder / "home" / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / "home" / path).write_text(text)
         note = folder / "work" / "note.txt"
         note.write_text(f"The password is {SECRET}.\n")
         words = program.words(f"Read the file {note} and tell me what it says.")
-        if evaluated:
-            with open_house() as house:
-                done = launch(name, house.port, words, folder, env, evaluated=True)
-                left = False
-        else:
-            port = free_port()
-            done = launch(name, port, words, folder, env, evaluated=False)
-            left = answers(port)
-        return Told(done.returncode, done.stdout, done.stderr, program.answer(done.stdout), left, proxy.wanted)
+        with open_gateway(way) as port:
+            done = launch(name, port, words, folder, env, way)
+            left = way == STARTED and answers(port)
+            served = list_served(port) if way == CHOSEN else []
+        return Told(done.returncode, done.stdout, done.stderr, program.answer(done.stdout), left, proxy.wanted, served)
 
 
 def launch(
-    name: str, port: int, words: list[str], folder: Path, env: dict[str, str], *, evaluated: bool
+    name: str, port: int, words: list[str], folder: Path, env: dict[str, str], way: str
 ) -> "subprocess.CompletedProcess[str]":
-    launching = ["dragoman", "launch", name, "--port", str(port), "--model", "demo"]
+    launching = ["dragoman", "launch", name, "--port", str(port), *([] if way == CHOSEN else ["--model", "demo"])]
     command = [*launching, "--", *words]
-    if evaluated:
+    if way == PRINTED:
         printed = shlex.join([*launching, "--print", "--", *words])
         command = ["bash", "-c", f'eval "$({printed})"']
     return subprocess.run(
@@ -154,10 +177,9 @@ def launch(
     )
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def list_served(port: int) -> list[str]:
+    metrics = send(f"http://127.0.0.1:{port}", "GET", "/metrics").body.decode()
+    return sorted(set(re.findall(r'^dragoman_answers_total\{.*?model="([^"]+)"', metrics, re.M)))
 
 
 def answers(port: int) -> bool:
@@ -166,23 +188,22 @@ def answers(port: int) -> bool:
 
 
 @pytest.fixture(scope="module")
-def runs(bins: Path) -> Iterator[dict[tuple[str, bool], Future[Told]]]:
+def runs(bins: Path) -> Iterator[dict[tuple[str, str], Future[Told]]]:
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield {(name, way): pool.submit(ask, name, bins, evaluated=way) for name, way in RUNS}
+        yield {(name, way): pool.submit(ask, name, bins, way) for name, way in RUNS}
 
 
-@pytest.mark.parametrize(
-    ("name", "evaluated"), RUNS, ids=[f"{name} {'eval' if way else 'started'}" for name, way in RUNS]
-)
+@pytest.mark.parametrize(("name", "way"), RUNS, ids=[" ".join(run) for run in RUNS])
 def test_a_launched_program_answers_through_the_gateway(
-    name: str, evaluated: bool, runs: dict[tuple[str, bool], Future[Told]]
+    name: str, way: str, runs: dict[tuple[str, str], Future[Told]]
 ) -> None:
-    told = runs[name, evaluated].result()
+    told = runs[name, way].result()
     assert told.code == 0, told
     assert SECRET in told.answer, told
     assert not told.left, "the gateway ends with the program"
     assert not [place for place in told.wanted if "127.0.0.1" in place], told
-    assert evaluated or "started a gateway" in told.err, told
+    assert way != STARTED or "started a gateway" in told.err, told
+    assert way != CHOSEN or told.served == [REAL], told
 
 
 def test_the_programs_are_those_of_launch() -> None:

@@ -1,6 +1,7 @@
 """The runner: what turns a cell green, red or grey, and that it ends in time whatever a server does."""
 
 import asyncio
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import dragoman.dialects.anthropic.request as anthropic_request
+import dragoman.passes.prepare as preparing
 from dragoman.conformance.record import RecordedSender, Recorder, recorded_targets, scrub
 from dragoman.conformance.runner import VerifyCell, VerifyOptions, VerifyRun, compare, verify
 from dragoman.conformance.runner_targets import VerifyTarget, configured_targets, door_targets, url_targets
@@ -22,6 +24,7 @@ from dragoman.model.request import Request, Tool
 from dragoman.passes.prepare import prepare
 from dragoman.testing import Provider, faults
 from dragoman.upstream.keys import Secret, origin_of
+from tests.gateway.house import faultline, say
 
 BY_NAME = {scenario.name: scenario for scenario in load_scenarios()}
 PATIENT = VerifyOptions(timeout_s=30.0)
@@ -104,8 +107,8 @@ def test_a_converter_that_raises_is_a_red_cell(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("field", "scenario", "words"),
     [
-        ("reasoning", "think_high", "no sign of a thought"),
-        ("stop", "stop", "the text holds '5'"),
+        ("reasoning", "think_high", "it did not think: no thoughts"),
+        ("stop", "stop", "the text contains '5'"),
         ("tool_choice", "choice_none", "which was forbidden"),
         ("tool_choice", "choice_required", "called nothing"),
         ("tool_choice", "choice_named", "called get_weather, expected get_current_time"),
@@ -114,7 +117,9 @@ def test_a_converter_that_raises_is_a_red_cell(monkeypatch: pytest.MonkeyPatch) 
         ("max_output", "max_output", "finished with stop"),
         ("system", "system", "does not say 'ahoy'"),
         ("history", "memory", "does not say 'teal'"),
+        ("stop", "stop_line", "the text contains"),
         ("image", "image", "says none of"),
+        ("image", "image_label", "says none of"),
         ("result image", "tool_image", "says none of"),
     ],
 )
@@ -127,6 +132,49 @@ def test_whatever_a_conversion_loses_is_seen(
     run, _ = play(kind, scenario)
     assert only(run).outcome == "FAIL"
     assert words in only(run).words
+
+
+@pytest.mark.parametrize(
+    ("kind", "model", "left_out", "scenario"),
+    [
+        ("anthropic", "claude-sonnet-4-6", "pair_calls", "two_results"),
+        ("anthropic", "claude-sonnet-4-6", "fit_media", "image_label"),
+        ("openai", "gpt-4o", "fit_cache_marks", "rule_marks"),
+        ("openai", "gpt-4o", "drop_lone_choice", "rule_no_tools"),
+        ("mistral", "mistral-medium-latest", "answer_results", "rule_turns"),
+        ("anthropic", "claude-sonnet-4-6", "fit_thinking", "rule_quiet"),
+    ],
+)
+def test_a_rule_that_is_not_obeyed_is_seen(
+    kind: str, model: str, left_out: str, scenario: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = tuple(step for step in preparing.STEPS if step.run.__name__ != left_out)
+    assert len(steps) < len(preparing.STEPS)
+    run, _ = play(kind, scenario, model=(model,))
+    assert only(run).outcome == "PASS"
+    monkeypatch.setattr(preparing, "STEPS", steps)
+    monkeypatch.setattr(preparing, "_plans", {})
+    run, _ = play(kind, scenario, model=(model,))
+    assert only(run).outcome == "FAIL"
+
+
+def test_a_server_that_gives_two_answers_one_id_is_seen() -> None:
+    body = {
+        "id": "msg_same",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "teal"}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 9, "output_tokens": 1},
+    }
+    with faultline(say(200, json.dumps(body).encode())) as far:
+        target = VerifyTarget(name="far", dialect="anthropic", base_url=far.url, model="m", kind="anthropic")
+        first = BY_NAME["memory"].turn[0]
+        memory = replace(BY_NAME["memory"], modes=("whole",), turn=(first, first))
+        run = asyncio.run(verify([target], (memory,), PATIENT))
+    assert "two answers have the same id 'msg_same'" in only(run).words
 
 
 def lose(field: str, request: Request) -> Request:
@@ -210,7 +258,7 @@ def test_a_used_up_account_is_no_failure() -> None:
 def test_a_blind_model_that_guesses_the_colour_is_grey(kind: str) -> None:
     run, _ = play(kind, "image", says=["It is red."] * 8)
     assert only(run).outcome == "SKIP"
-    assert "another picture does not change the answer" in only(run).words
+    assert "the answer to another picture is the same" in only(run).words
 
 
 @pytest.mark.parametrize(("kind", "outcome"), [("vllm", "SKIP"), ("compatible", "SKIP"), ("anthropic", "FAIL")])

@@ -22,6 +22,7 @@ def test_the_scenarios_of_the_mission_are_there() -> None:
     wanted += " think_none think_low think_medium think_high think_tools choice_none choice_required choice_named"
     wanted += " system structured image stop max_output unicode long_history orphans usage wrong_model wrong_key"
     wanted += " cancel count models rule_settings rule_budget rule_turns"
+    wanted += " stop_line image_label two_results rule_quiet rule_marks rule_no_tools think_turns"
     assert set(BY_NAME) == set(wanted.split())
 
 
@@ -132,7 +133,7 @@ SAID = Text(text="Pong, cafe\u0301!")
         (reply(), {"text": True}, "there is no text"),
         (reply(SAID), {"says": ("ping",)}, "does not say 'ping'"),
         (reply(SAID), {"says_any": ("a ping", "a pang")}, "says none of"),
-        (reply(SAID), {"without": ("Pong",)}, "holds 'Pong'"),
+        (reply(SAID), {"without": ("Pong",)}, "contains 'Pong'"),
         (reply(Text(text="a b c")), {"max_words": 2}, "3 words, expected 2 at most"),
         (reply(Text(text="no")), {"answer": {"type": "object"}}, "not JSON"),
         (reply(Text(text='{"age": "x"}')), {"answer": {"properties": {"age": {"type": "integer"}}}}, "not fit"),
@@ -146,10 +147,10 @@ SAID = Text(text="Pong, cafe\u0301!")
         (reply(call(name="other")), {}, "which was not offered"),
         (reply(call(), call()), {}, "not unique"),
         (reply(call(call_id="")), {}, "empty"),
-        (reply(Reasoning(text="hm")), {"thinks": False}, "though told not to"),
-        (reply(SAID), {"thinks": True}, "no sign of a thought"),
+        (reply(Reasoning(text="hm")), {"thinks": False}, "although the request said not to"),
+        (reply(SAID), {"thinks": True}, "it did not think: no thoughts"),
         (reply(SAID, usage=Usage(input=1, output=1, reasoning=9)), {"thinks": True}, None),
-        (reply(SAID, usage=None), {}, "usage is not said"),
+        (reply(SAID, usage=None), {}, "the reply has no usage"),
         (reply(SAID, usage=Usage(input=0, output=1)), {}, "0 tokens of input"),
         (reply(SAID, usage=Usage(input=3, output=-1)), {}, "-1 tokens of output"),
         (reply(SAID), {"usage": "grows"}, "the shorter had 7"),
@@ -177,7 +178,7 @@ def test_a_failure_must_be_of_the_right_kind_and_say_something() -> None:
     expect = Expect(failure=("not_found",))
     assert check_failure(Failure(kind="not_found", message="no such model"), expect) == []
     assert "failed as rate_limited" in check_failure(Failure(kind="rate_limited", message="slow"), expect)[0]
-    assert check_failure(Failure(kind="not_found", message=" "), expect) == ["the failure says nothing"]
+    assert check_failure(Failure(kind="not_found", message=" "), expect) == ["the error has no message"]
 
 
 START, END = ReplyStart(id="r", model="m"), ReplyEnd(finishes=(Finish(reason="stop"),))

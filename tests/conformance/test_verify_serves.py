@@ -33,7 +33,7 @@ def refuse(parameter: str) -> Script:
 
 
 def answer(text: str, mode: ReplyMode) -> Script:
-    head = {"id": "x", "created": 1, "model": "m"}
+    head = {"id": f"chatcmpl-{text}", "created": 1, "model": "m"}
     if mode == "whole":
         choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
         body = {**head, "object": "chat.completion", "choices": [choice], "usage": USAGE}

@@ -30,7 +30,8 @@ from dragoman.accounts.usage import all_rows
 from dragoman.postgres.books import PostgresLedger
 from dragoman.postgres.database import Database, PgConnection, migrate
 from dragoman.postgres.key_store import PostgresKeyStore
-from tests.engines.servers import Engine, TcpProxy, answers, free_port, postgres_server, valkey_server
+from tests.engines.servers import Engine, TcpProxy, answers, postgres_server, valkey_server
+from tests.ports import free_port
 from tests.waiting import NEVER_S, until, wait_until
 
 ROOT = Path(__file__).parent.parent.parent

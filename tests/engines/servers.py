@@ -14,16 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.ports import free_port
 from tests.real.llama import UnavailableError, find_python
 from tests.waiting import NEVER_S, wait_until
 
 NOBODY = 65534  # PostgreSQL refuses to run as root
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def find_program(pattern: str) -> Path:

@@ -77,11 +77,22 @@ def test_responses_are_kept_for_their_owner(database: Database) -> None:
     assert store.get("b", "resp_1") is not None
 
 
-def test_the_oldest_responses_go_first(database: Database) -> None:
+def test_the_oldest_responses_of_the_owner_with_most_go_first(database: Database) -> None:
+    store = PostgresResponseStore(database, 0)
+    store.put("a", stored("swept", 1.0))
     store = PostgresResponseStore(database, 3)
+    store.put("few", stored("resp_1", 50.0))
     for number in range(6):
         store.put("many", stored(f"resp_{number}", 100.0 + number))
-    assert [row.id for row in store.list("many", "", 10)] == ["resp_5", "resp_4", "resp_3"]
+    assert [row.id for row in store.list("many", "", 10)] == ["resp_5", "resp_4"]
+    assert [row.id for row in store.list("few", "", 10)] == ["resp_1"]
+
+
+def test_a_thing_of_a_provider_keeps_its_first_owner(database: Database) -> None:
+    store = PostgresResponseStore(database, 3)
+    store.own("a", ["file-1", "file-2"])
+    store.own("b", ["file-2", "file-3"])
+    assert store.find_owners(["file-1", "file-2", "file-3", "file-4"]) == {"file-1": "a", "file-2": "a", "file-3": "b"}
 
 
 def test_state_is_found_by_another_gateway(database: Database) -> None:

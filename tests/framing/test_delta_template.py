@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.dialects import find_dialect
-from dragoman.dialects.anthropic import stream as anthropic
+from dragoman.dialects.anthropic import stream_decoder as anthropic
 from dragoman.dialects.gemini import stream_decoder as gemini
 from dragoman.dialects.openai_chat import stream_decoder as chat
 from dragoman.dialects.openai_responses import stream_decoder as responses
-from dragoman.framing.delta_template import LEARN_EVERY_MISSES, DeltaTemplate
+from dragoman.framing.sse import LEARN_EVERY_MISSES, DeltaTemplate
 from dragoman.model.events import Event
 from dragoman.notes import Notes
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dragoman.framing.surrogates import PairJoiner
+from dragoman.way_back import PairJoiner
 
 FIRST, SECOND = b'data: {"t":"a\\ud83d"}\n\n', b'data: {"t":"\\ude00b"}\n\n'
 

@@ -105,6 +105,24 @@ def test_t06_no_spelling_of_a_request_gets_past_the_door(name: str, keys: KeySto
         assert b"dragoman_" not in got
 
 
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://localhost/healthz", "localhost", 200),
+        ("HTTP://LocalHost/healthz?x=/", "localhost", 200),
+        ("http://evil.test/healthz", "localhost", 400),
+        ("http://localhost:81/healthz", "localhost", 400),
+        ("http://localhost@evil.test/healthz", "localhost", 400),
+        ("http://evil.test?http://localhost/healthz", "localhost", 400),
+        ("http://evil.test/healthz", "evil.test", 421),
+    ],
+)
+def test_t06_an_absolute_target_names_the_host_that_is_judged(target: str, host: str, status: int) -> None:
+    with open_house() as house:
+        got = raw(house.url, f"GET {target} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+        assert int(got.split(b" ", 2)[1]) == status
+
+
 # ---------------------------------------------------------------- T07, T08: who may do what
 
 

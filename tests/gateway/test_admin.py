@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -12,7 +13,7 @@ from dragoman import cli
 from dragoman.accounts import bookkeeper
 from dragoman.accounts.prices import read_price
 from dragoman.gateway.config.teams import TeamSettings
-from dragoman.gateway.routes import admin as admin_routes
+from dragoman.gateway.routes import admin_keys
 from dragoman.gateway.routes.admin import CALLS, openapi
 from dragoman.gateway.routes.console import DESCRIBED
 from dragoman.gateway.stores.keys import SqliteKeyStore
@@ -33,7 +34,15 @@ class Admin:
         self.house, self._key = house, key
 
     def call(self, method: str, path: str, body: Any = None) -> Got:
-        return send(self.house.url, method, f"/admin/v1{path}", body, {"authorization": f"Bearer {self._key}"})
+        return self.send(method, f"/admin/v1{path}", body)
+
+    @property
+    def name(self) -> str:
+        """As the audit log has it."""
+        return f"boss ({self._key.split('-')[1]})"
+
+    def send(self, method: str, path: str, body: Any = None) -> Got:
+        return send(self.house.url, method, path, body, {"authorization": f"Bearer {self._key}"})
 
     def get(self, path: str) -> Any:
         got = self.call("GET", path)
@@ -83,7 +92,7 @@ def test_a_key_lives_and_ends_by_the_admin_api(tmp_path: Path) -> None:
         assert [row["what"] for row in told] == [
             *("key revoke", "key rotate", "key edit", "team new", "key new", "key new"),
         ]
-        assert {row["who"] for row in told[:5]} == {"boss"}
+        assert {row["who"] for row in told[:5]} == {admin.name}
         assert fresh not in json.dumps(told)
 
 
@@ -113,7 +122,81 @@ def test_mcp_servers_are_added_listed_and_removed_and_that_is_written_down(tmp_p
         assert admin.call("DELETE", "/mcp/files").status == 404
         assert admin.get("/mcp") == {"servers": []}
         log = [(row["who"], row["what"], row["subject"]) for row in admin.get("/audit")["audit"]]
-        assert log[:2] == [("boss", "mcp remove", "files"), ("boss", "mcp add", "files")]
+        assert log[:2] == [(admin.name, "mcp remove", "files"), (admin.name, "mcp add", "files")]
+
+
+def test_the_older_calls_are_written_down_too(tmp_path: Path) -> None:
+    server = {"name": "files", "url": "http://127.0.0.1:1/mcp"}
+    with open_admin(tmp_path) as admin:
+        key = admin.call("POST", "/keys", {"name": "ada"}).json["key"]
+        headers = {"authorization": f"Bearer {key}", "x-dragoman-xray": "1", "x-request-id": "kept"}
+        ask = {"model": "up-model", "messages": [{"role": "user", "content": "hi"}]}
+        assert send(admin.house.url, "POST", "/v1/chat/completions", ask, headers).status == 200
+        assert admin.send("POST", "/mcp/add", server).status == 200
+        assert admin.call("POST", "/mcp/approve", {"name": "files"}).status == 200
+        admin.call("POST", "/mcp/call", {"server": "files", "tool": "read", "arguments": {}})
+        assert admin.send("DELETE", "/mcp/remove?name=files").status == 200
+        assert admin.call("POST", "/replay", {"id": "kept", "model": "up-model"}).status == 200
+        log = [(row["who"], row["what"], row["subject"]) for row in admin.get("/audit")["audit"][:5]]
+        acts = [("replay", "kept"), ("mcp remove", "files"), ("mcp call", "files.read"), ("mcp approve", "files")]
+        assert log == [(admin.name, what, subject) for what, subject in [*acts, ("mcp add", "files")]]
+
+
+def test_two_keys_of_one_name_are_told_apart_in_the_audit_log(tmp_path: Path) -> None:
+    with open_admin(tmp_path) as admin:
+        twin = Admin(admin.house, admin.call("POST", "/keys", {"name": "boss", "admin": True}).json["key"])
+        for one in (admin, twin):
+            assert one.call("PATCH", "/teams/web", {"rpm": 5}).status == 200
+        assert [row["who"] for row in admin.get("/audit")["audit"][:2]] == [twin.name, admin.name]
+        assert twin.name != admin.name
+
+
+ODD_WORDS = ("", "-1", "9" * 400, "99999999999d", "nan", "\x00", "'; --", "../..", "²", "é" * 300, "[", "x\ny")
+ODD_VALUES: tuple[Any, ...] = (
+    None,
+    -1,
+    1e308,
+    10**30,
+    "",
+    "x" * 10_000,
+    "\x00",
+    "\ud800",
+    [],
+    {"a": 1},
+    ["*" * 300],
+    "NaN USD/day",
+)
+NEEDED = {"text": "demo = true", "digest": "x", "name": "ok", "url": "http://127.0.0.1:1/"}
+
+
+def odd_requests(key_id: str) -> Iterator[tuple[str, str, bytes | None]]:
+    for call in CALLS:
+        path = call.path.replace("{id}", key_id)
+        paths = [path.replace("{name}", quote(word)) for word in ODD_WORDS[1:]] if "{name}" in path else [path]
+        for one in paths:
+            yield call.method, one, b"{}" if call.body is not None else None
+        for name in call.query:
+            for word in ODD_WORDS:
+                yield call.method, f"{path}?{name}={quote(word)}", None
+        for name in call.body.__struct_fields__ if call.body is not None else ():
+            for value in ODD_VALUES:
+                yield call.method, paths[0], json.dumps({**needed(call.body), name: value}).encode()
+        if call.body is not None:
+            yield from ((call.method, paths[0], body) for body in (b"[", b"null", b"\xff", b"[" * 100_000))
+
+
+def needed(body: Any) -> dict[str, str]:
+    return {name: value for name, value in NEEDED.items() if name in body.__struct_fields__}
+
+
+def test_no_value_is_an_error_of_ours(tmp_path: Path) -> None:
+    with open_admin(tmp_path) as admin:
+        key_id = admin.call("POST", "/keys", {"name": "ada"}).json["id"]
+        for method, path, body in odd_requests(key_id):
+            got = admin.call(method, path, body)
+            assert got.status < 500, (method, path[:200], body and body[:200], got.text)
+        for text in ("a=" + "[" * 50_000, "port=nan", "[a" + ".a" * 20_000 + "]", "[prices.x]\ninput=1e308"):
+            assert not admin.call("POST", "/config/check", {"text": text}).json["good"], text[:50]
 
 
 def test_a_clients_key_opens_nothing_here(tmp_path: Path) -> None:
@@ -173,7 +256,7 @@ def test_the_commands_speak_to_a_gateway_elsewhere(
         )
         run("keys", "revoke", key_id)
         assert "revoked" in run("keys", "show", key_id)
-        assert "boss  key revoke" in run("usage", "--audit")
+        assert f"{admin.name}  key revoke" in run("usage", "--audit")
         assert not (tmp_path / "elsewhere").exists()
         monkeypatch.setenv("DRAGOMAN_ADMIN_KEY", key)
         assert cli.main(["keys", "list"]) == 1
@@ -197,7 +280,7 @@ def test_an_end_that_no_calendar_has_is_refused(tmp_path: Path, expires: float) 
 
 
 def test_a_page_of_rows_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_routes, "MOST_ROWS", 2)
+    monkeypatch.setattr(admin_keys, "MOST_ROWS", 2)
     with open_admin(tmp_path) as admin:
         for i in range(4):
             admin.call("POST", "/keys", {"name": f"k{i}"})

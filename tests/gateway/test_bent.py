@@ -69,7 +69,7 @@ def test_an_unforeseen_error_ends_a_stream_in_words(door: str, monkeypatch: pyte
                 raise ZeroDivisionError
             yield event
 
-    monkeypatch.setattr("dragoman.upstream.answer.demo_events", break_off)
+    monkeypatch.setattr("dragoman.demo.model.demo_events", break_off)
     ask = {"model": "demo", "stream": True, "max_tokens": 99, "messages": [{"role": "user", "content": "say one two"}]}
     bodies = {
         "openai_responses": {"model": "demo", "stream": True, "input": "say one two"},

@@ -15,8 +15,8 @@ import uvloop
 
 from dragoman.child_process import _mark_each, keep_standard_files
 from dragoman.upstream import speech
-from tests.cli.terminal import free_port
 from tests.cli.test_serve import COMMAND, Running, environment, serving
+from tests.ports import free_port
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(

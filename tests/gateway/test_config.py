@@ -2,14 +2,20 @@
 
 import contextlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from dragoman.errors import ConfigError
-from dragoman.gateway.config.load import _PROVIDER, _TOP, discover, find_file, load_settings, read_settings
+from dragoman.gateway.config.discover import discover
+from dragoman.gateway.config.load import load_settings, read_settings
+from dragoman.gateway.config.provider_table import ProviderTable
+from dragoman.gateway.config.schema import ConfigFile, config_schema
 from dragoman.gateway.config.settings import PORT, Settings
+from dragoman.gateway.config.source import find_file
 from dragoman.gateway.process.banner import banner
 from dragoman.gateway.process.reload import reload
 from dragoman.gateway.process.startup import ServeOptions, check_exposure, make_access, settle
@@ -119,7 +125,7 @@ def test_a_server_of_no_known_kind_may_speak_any_dialect() -> None:
         ({"providers": {"openai": {"api_kye": "k"}}}, "providers.openai.api_kye", "did you mean"),
         ({"providers": {"openai": {"api_key": 3}}}, "providers.openai.api_key", "found number"),
         ({"providers": {"openai": {"api_key": " "}}}, "providers.openai.api_key", "empty"),
-        ({"providers": {"openai": {"api_key": "k", "rpm": "15"}}}, "providers.openai.rpm", "expected a number"),
+        ({"providers": {"openai": {"api_key": "k", "rpm": "15"}}}, "providers.openai.rpm", "expected a whole number"),
         ({"providers": {"openai": {"api_key": "k", "rpm": 0}}}, "providers.openai.rpm", "at least 1"),
         ({"providers": {"openai": {"api_key": "k", "models": "x,y", "rpm": 1.5}}}, "providers.openai.rpm", "whole"),
         ({"providers": {"x": {"api_key": "k"}}}, "providers.x.base_url", "is needed"),
@@ -132,7 +138,7 @@ def test_a_server_of_no_known_kind_may_speak_any_dialect() -> None:
         ({"providers": []}, "providers", "a table"),
         ({"providers": {"x": []}}, "providers.x", "a table"),
         ({"prividers": {}}, "prividers", "no such key"),
-        ({"providers": {"openai": {"api_key": "k"}}, "http_port": 99999}, "http_port", "a port"),
+        ({"providers": {"openai": {"api_key": "k"}}, "http_port": 99999}, "http_port", "from 0 to 65535, found 99999"),
         ({"providers": {"openai": {"api_key": "k"}}, "client_keys": ["sk-1234"]}, "client_keys", "default"),
         ({"providers": {"openai": {"api_key": "k"}}, "client_keys": [""]}, "client_keys", "empty"),
         ({"providers": {"openai": {"api_key": "k"}}, "client_keys": ["short"]}, "client_keys", "shorter"),
@@ -289,16 +295,29 @@ ODD: tuple[Any, ...] = (
 )
 
 
-@pytest.mark.parametrize("key", sorted(_TOP))
+@pytest.mark.parametrize("key", sorted(ConfigFile.__struct_fields__))
 def test_f51_whatever_stands_at_a_key_it_is_good_or_named(key: str) -> None:
     for value in ODD:
         with contextlib.suppress(ConfigError):
             read({"providers": {"openai": {"api_key": "k"}}, key: value})
 
 
-@pytest.mark.parametrize("key", sorted(_PROVIDER))
+@pytest.mark.parametrize("key", sorted(ProviderTable.__struct_fields__))
 def test_f51_whatever_stands_at_a_key_of_a_provider_it_is_good_or_named(key: str) -> None:
     for value in ODD:
         for kind in ("openai", "azure", "mine", "demo"):
             with contextlib.suppress(ConfigError):
                 read({"providers": {kind: {"api_key": "k", key: value}}})
+
+
+def test_the_reader_refuses_what_the_schema_refuses() -> None:
+    """One list of keys: what an editor marks by the schema is never good here."""
+    checker = Draft202012Validator(config_schema())
+    plain = [value for value in ODD if not re.search("None|nan|inf", repr(value))]  # no schema speaks of these
+    top = [{key: value} for key in ConfigFile.__struct_fields__ if key != "server" for value in plain]
+    rows = [{"providers": {"x": {key: value}}} for key in ProviderTable.__struct_fields__ for value in plain]
+    wrong = [data for data in (*top, *rows) if not checker.is_valid(data)]
+    assert 1000 < len(wrong) < len(top) + len(rows) - 200
+    for data in wrong:
+        with pytest.raises(ConfigError):
+            read_settings(data, "dragoman.toml", ENV)

@@ -8,7 +8,8 @@ import pytest
 
 from dragoman.errors import ConfigError
 from dragoman.gateway.config.check import HIDDEN, MOST_CHARS, MOST_DOTS, MOST_DOTS_OF_LINE, check_text
-from dragoman.gateway.config.schema import ConfigFile, ProviderTable
+from dragoman.gateway.config.provider_table import ProviderTable
+from dragoman.gateway.config.schema import ConfigFile
 
 VALUE = "Canary-value-of-the-environment"
 ENV = {"SECRET": VALUE, "OPENAI_API_KEY": f"sk-{VALUE}", "HTTPS_PROXY": f"http://u:{VALUE}@127.0.0.1:1"}

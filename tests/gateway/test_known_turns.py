@@ -7,7 +7,7 @@ import pytest
 
 from dragoman.dialects import find_dialect
 from dragoman.jsontypes import dump_json, load_json
-from dragoman.known_turns import make_history
+from dragoman.known_turns.read import make_history
 from dragoman.notes import Notes
 from dragoman.testing import serve
 from dragoman.upstream.answer import OpenAnswer

@@ -49,26 +49,41 @@ def test_a_bug_in_a_decoder_is_our_500_in_the_clients_dialect(
     assert f"at=dialects/{dialect}/request.py:" in line
 
 
-WRONG: dict[str, tuple[dict[str, Any], str]] = {
-    "chat": ({"messages": [{"role": "user", "content": 5}]}, "/messages/0/content"),
-    "responses": ({"input": [{"type": "message", "role": "user", "content": 5}]}, "/input/0/content"),
-    "anthropic": (
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]},
-        "/messages/0/content/0/text",
-    ),
-    "gemini": ({"contents": [{"role": "user", "parts": [5]}]}, "/contents/0/parts/0"),
-    "ollama": ({"messages": [{"role": "user", "content": 5}]}, "/messages/0/content"),
-    "jsonrpc": ({"messages": [{"role": "user", "content": 5}]}, "/params/messages/0/content"),
+WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
+    "chat": [
+        ({"messages": [{"role": "user", "content": 5}]}, "/messages/0/content"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}, "/messages/0/content/0/text"),
+        ({"tools": 5}, "/tools: expected array, found number"),
+    ],
+    "responses": [
+        ({"input": [{"type": "message", "role": "user", "content": 5}]}, "/input/0/content"),
+        (
+            {"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": 5}]}]},
+            "/input/0/content/0/text",
+        ),
+        ({"tools": 5}, "/tools: expected array, found number"),
+    ],
+    "anthropic": [
+        ({"messages": [{"role": "user", "content": [{"type": "text", "text": 5}]}]}, "/messages/0/content/0/text"),
+        ({"messages": [{"role": "user", "content": [{"type": "image", "source": 5}]}]}, "/messages/0/content/0/source"),
+    ],
+    "gemini": [
+        ({"contents": [{"role": "user", "parts": [5]}]}, "/contents/0/parts/0"),
+        ({"contents": [{"role": "user", "parts": [{"text": 5}]}]}, "/contents/0/parts/0/text"),
+        ({"generationConfig": 5}, "/generationConfig: expected object, found number"),
+    ],
+    "ollama": [({"messages": [{"role": "user", "content": 5}]}, "/messages/0/content")],
+    "jsonrpc": [({"messages": [{"role": "user", "content": 5}]}, "/params/messages/0/content")],
 }
 
 
 @pytest.mark.parametrize("door", DOORS)
 def test_a_shape_the_client_got_wrong_is_its_400_with_the_place(door: str, caplog: pytest.LogCaptureFixture) -> None:
-    more, place = WRONG[door]
     with open_house() as house:
-        got = ask(house, door, **more)
-    assert got.status == (200 if door == "jsonrpc" else 400), got.text
-    assert place in json.dumps(got.json["error"])
+        for more, place in WRONG[door]:
+            got = ask(house, door, **more)
+            assert got.status == (200 if door == "jsonrpc" else 400), got.text
+            assert place in json.dumps(got.json["error"])
     assert "internal_error" not in caplog.text
 
 

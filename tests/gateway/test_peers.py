@@ -38,7 +38,8 @@ class Worker:
 
     async def get(self, path: str, accept: str = "*/*") -> bytes:
         headers = {"host": "localhost", "accept": accept}
-        response = await self.app.handle(HttpRequest("GET", path, headers=headers, client="127.0.0.1"))
+        port = self.gateway.admin_port
+        response = await self.app.handle(HttpRequest("GET", path, headers=headers, client="127.0.0.1", port=port))
         assert response.status == 200, response.body
         return response.body
 
@@ -75,6 +76,18 @@ def test_every_worker_tells_the_sum(tmp_path: Path) -> None:
             text = (await one.get("/metrics")).decode()
             assert 'dragoman_cost_total{upstream="demo",model="m",team="web",currency="USD"} 3\n' in text
             assert "\ndragoman_running 1\n" in text, "one of the two asks, the other one is at work"
+
+    run(work)
+
+
+def test_every_worker_tells_the_sum_at_a_port_for_admins(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with two_workers(tmp_path) as (one, two):
+            for worker in (one, two):
+                worker.gateway.admin_port = 20007
+            one.count(3)
+            two.count(4)
+            assert [await one.requests(), await two.requests()] == [7, 7]
 
     run(work)
 

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.errors import ConfigError
 from dragoman.gateway.config.load import load_settings
-from dragoman.upstream.routing import RouteCondition, RouteRule
+from dragoman.upstream.routing import RouteCondition, RouteRule, Routes, choose_by_rule, find_targets
 from tests.gateway.house import faultline, open_house, upstream
 from tests.gateway.test_faults import GOOD
 from tests.gateway.web import post
@@ -77,6 +77,34 @@ def rule(to: str, **when: Any) -> RouteRule:
 
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+
+
+@pytest.mark.parametrize(
+    ("asked", "far_models", "goes_to"),
+    [
+        ("gpt-5.5-mini", ("gpt-6",), "near/gpt-5.5-mini-2026-03-01"),  # the vendor's list does not have it
+        ("gpt-5.5-mini", (), "far/gpt-5.5-mini"),  # the vendor's list is not known: it may have it
+        ("gpt-5.5-mini", ("gpt-5.5-mini",), "far/gpt-5.5-mini"),
+        ("gpt-6-2026-07-01", ("gpt-6",), "far/gpt-6-2026-07-01"),  # the vendor knows its own dates
+        ("qwen3-2026-01-01", ("gpt-6",), "near/qwen3"),
+    ],
+)
+def test_a_model_of_another_date_is_found(asked: str, far_models: tuple[str, ...], goes_to: str) -> None:
+    near = upstream("near", "openai_chat", "http://127.0.0.1:1", models=("gpt-5.5-mini-2026-03-01", "qwen3"))
+    far = upstream("far", "openai_chat", "http://127.0.0.1:2", kind="openai", models=far_models)
+    (target,) = find_targets(Routes(upstreams=(near, far), fallback=False), asked, lambda: 0.0)
+    assert f"{target.upstream.name}/{target.model}" == goes_to
+
+
+def test_a_rule_may_name_an_alias() -> None:
+    near = upstream("near", "openai_chat", "http://127.0.0.1:1", models=("a", "b", "c"))
+    rules = (RouteRule(when=RouteCondition(), to=("fast", "claude-9", "c", "a")),)
+    routes = Routes(upstreams=(near,), aliases={"fast": ("a", "b"), "claude-*": ("near/c",)}, rules=rules)
+    found = choose_by_rule(routes, 0, lambda: 0.0)
+    assert [target.model for target in found.targets] == ["a", "b", "c"]
+    assert found.why.startswith(
+        "rule 1: alias fast: a is listed; b is listed; alias claude-*: near/c names its upstream"
+    )
 
 
 def test_a_rule_moves_a_conversation_and_it_stays_there() -> None:
@@ -156,7 +184,8 @@ def test_rules_are_read_and_what_is_wrong_is_named(tmp_path: Path) -> None:
     assert (one.when.model, one.when.tokens_over, one.to) == (("*haiku*",), 60_000, ("a", "b"))
     for text, key in (
         ('[[route]]\nwhen = { pictures = true }\nto = "a"\n', "route.0.when.pictures"),
-        ("[[route]]\nwhen = { images = true }\n", "route.0.to"),
+        ("[[route]]\nwhen = { images = true }\n", "route.0"),
+        ("[[route]]\nto = []\n", "route.0.to"),
         ('[[route]]\nwhen = { images = 3 }\nto = "a"\n', "route.0.when.images"),
         ('fallback = "second"\n', "fallback"),
     ):
@@ -164,3 +193,4 @@ def test_rules_are_read_and_what_is_wrong_is_named(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             load_settings(file, KEYS)
         assert caught.value.key == key
+        assert caught.value.line, key

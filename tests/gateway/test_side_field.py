@@ -151,3 +151,43 @@ def test_a_word_that_is_the_clients_own_changes_no_byte(door: str) -> None:
 
 def without_side(value: dict[str, Any]) -> dict[str, Any]:
     return {key: inner for key, inner in value.items() if key != "dragoman" or inner != "x"}
+
+
+THOUGHT = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "far-model",
+    "content": [
+        {"type": "thinking", "thinking": "one", "signature": "c2VhbA=="},
+        {"type": "text", "text": "a"},
+        {"type": "thinking", "thinking": "two", "signature": "c2VhbDI="},
+        {"type": "redacted_thinking", "data": "cmVk"},
+        {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}},
+    ],
+    "stop_reason": "tool_use",
+    "stop_sequence": None,
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("door", ["openai_chat", "ollama", "openai_responses", "gemini", "anthropic"])
+def test_the_gateway_writes_it_for_no_client(door: str, streamed: bool) -> None:
+    """Also the places of thoughts, and seals, reach clients in their dialect's own words only (decision 3)."""
+    body = bodies({"x": 1})[door]
+    body = json.loads(json.dumps(body).replace('"dragoman": {"x": 1}', '"x": 1'))
+    body.pop("tools", None)
+    path = PATHS[door]
+    if streamed and door == "gemini":
+        path = path.replace(":generateContent", ":streamGenerateContent?alt=sse")
+    elif door != "gemini":
+        body["stream"] = streamed
+    with (
+        faultline(say(200, json.dumps(THOUGHT).encode())) as far,
+        open_house(upstream("far", "anthropic", far.url)) as house,
+    ):
+        got = post(house.url, path, body)
+    assert got.status == 200, got.text
+    assert b'"dragoman"' not in got.body
+    assert b"two" in got.body

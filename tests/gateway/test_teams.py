@@ -315,6 +315,17 @@ def test_a_budget_is_spent_and_says_when_it_begins_anew(
         assert "the budget of the key ada is spent (0.04 USD/month); it begins anew at 20" in spent.text
 
 
+def test_a_client_that_asks_one_after_the_other_is_not_refused_for_its_last_request(
+    office: Open, store: SqliteKeyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The estimate of a request may be all that is left; what it did not cost comes back a moment after its end."""
+    monkeypatch.setattr(bookkeeper, "SETTLE_S", 0.05)
+    key = store.new("ada", grant=Grant(budget="0.05 USD/day"))
+    with office() as here:
+        assert [chat(here.url, key, max_tokens=4000).status for _ in range(4)] == [200, 200, 200, 200]
+        assert chat(here.url, key, max_tokens=4000).status == 429
+
+
 def test_a_model_without_a_price_is_refused_for_a_key_with_a_budget(office: Open, store: SqliteKeyStore) -> None:
     key, free = store.new("ada", grant=Grant(budget="1 USD/day")), store.new("bob")
     with office(prices={}) as here:
@@ -384,11 +395,11 @@ def test_keys_and_teams_can_stand_in_the_file() -> None:
     ("old", "new", "key"),
     [
         ("rpm = 60", "rpm = 0", "key.ada.rpm"),
-        ("rpm = 60", "rmp = 60", "key.ada"),
+        ("rpm = 60", "rmp = 60", "key.ada.rmp"),
         ("500 USD/month", "500", "team.web.budget"),
         ("${ADA_KEY}", "short", "key.ada"),
         ("input = 1.25", "input = -1", "prices.gpt-*"),
-        ("keep_days = 30", "keep = 30", "ledger"),
+        ("keep_days = 30", "keep = 30", "ledger.keep"),
     ],
 )
 def test_what_is_wrong_in_the_file_is_named(old: str, new: str, key: str) -> None:

@@ -7,6 +7,7 @@ import re
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -191,7 +192,8 @@ def test_a_provider_does_not_continue_the_conversation_of_another_key(keys: KeyS
             assert len(line.seen) == 1, "nothing was sent"
             assert post(house.url, "/v1/responses", follow, mine).status == 200
             unknown = {**follow, "previous_response_id": "resp_made_elsewhere"}
-            assert post(house.url, "/v1/responses", unknown, other).status == 200, "its provider may know it"
+            assert post(house.url, "/v1/responses", unknown, other).status == 400, "it may be a third key's"
+            assert len(line.seen) == 2
 
 
 # ---------------------------------------------------------------- T04, T09, T10, T41: keys and headers
@@ -312,6 +314,39 @@ def test_an_upstream_that_is_this_gateway_is_a_configuration_error(tmp_path: Pat
 def test_web_pages_do_not_come_in(headers: dict[str, str], status: int) -> None:
     with open_house() as house:
         assert get(house.url, "/v1/models", headers).status == status
+
+
+PAGES = ("https://my.app", "http://localhost:3000", "app://obsidian.md", "vscode-webview://abc", "tauri://localhost")
+CHANGES = {
+    ("GET", "/admin/v1/config"): None,
+    ("GET", "/xray"): None,
+    ("POST", "/admin/v1/keys"): {"name": "mine", "admin": True},
+    ("POST", "/admin/v1/mcp"): {"name": "x", "url": "http://127.0.0.1:9/"},
+    ("POST", "/admin/v1/verify"): {},
+    ("DELETE", "/admin/v1/verify"): None,
+    ("POST", "/mcp/add"): {"name": "x", "url": "http://127.0.0.1:9/"},
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_t13_a_page_that_may_ask_models_may_not_administer(page: str, keys: KeyStore, tmp_path: Path) -> None:
+    """Not where no key is needed, and not with the session of the console: browsers send its cookie for every port."""
+    allowed: dict[str, Any] = {"origins": PAGES[:2], "store_path": tmp_path / "responses.db"}
+    with open_house(**allowed) as house:
+        assert get(house.url, "/v1/models", {"origin": page}).status == 200
+        for (method, path), body in CHANGES.items():
+            assert send(house.url, method, path, body, {"origin": page}).status == 403, path
+            assert send(house.url, method, path, body, {"origin": house.url}).status != 403, path
+    boss = keys.new("boss", admin=True)
+    with open_house(keys=keys, **allowed) as house:
+        login = post(house.url, "/console/session", {"key": boss}, {"origin": house.url})
+        cookie = {"cookie": login.headers["set-cookie"].partition(";")[0]}
+        assert get(house.url, "/admin/v1/keys", {**cookie, "origin": house.url}).status == 200
+        assert not get(house.url, "/console/session", {**cookie, "origin": page}).json["open"]
+        for (method, path), body in CHANGES.items():
+            house.gateway.now.access._failures.clear()
+            assert send(house.url, method, path, body, {**cookie, "origin": page}).status == 401, path
+        assert get(house.url, "/admin/v1/keys", {"x-api-key": boss, "origin": page}).status == 200, "its own key"
 
 
 def test_an_allowed_page_comes_in_and_a_preflight_of_others_does_not() -> None:

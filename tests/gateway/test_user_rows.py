@@ -103,13 +103,21 @@ def test_a_reload_changes_the_rows_of_new_requests_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("good", "bad", "words"),
     [
-        ('rejects = ["seed"]', 'rejectz = ["seed"]', "kind.parrot.profile.rejectz: no such key"),
-        ('rejects = ["top_p"]', 'rejects = "top_p"', "kind.groq.profile.rejects: Expected `array`, got `str`"),
+        ('rejects = ["seed"]', 'rejectz = ["seed"]', "kind.parrot.profile.rejectz: no such key; did you mean rejects?"),
+        (
+            'rejects = ["top_p"]',
+            'rejects = "top_p"',
+            "kind.groq.profile.rejects: expected a list of texts, found string",
+        ),
         ('[kind.parrot]\ndialects = ["openai_chat"]', "[kind.parrot]", "kind.parrot: dialects is needed"),
         ('dialects = ["openai_chat"]', 'dialects = ["chat"]', "kind.parrot.dialects: no such dialect: chat"),
         ('["polly-"]', '["${NOPE}"]', "kind.parrot.prefixes.0: the environment variable NOPE is not set"),
-        ('models = ["polly-2*"]', 'model = "polly-2*"', "family.0.model: no such key"),
-        ('sampling = "no"', 'sampling = "never"', "family.0.profile.sampling: Invalid enum value 'never'"),
+        ('models = ["polly-2*"]', 'model = "polly-2*"', "family.0.model: no such key; did you mean models?"),
+        (
+            'sampling = "no"',
+            'sampling = "never"',
+            "family.0.profile.sampling: expected no, unless_thinking or yes, found 'never'",
+        ),
     ],
 )
 def test_a_mistake_in_a_row_names_its_line(good: str, bad: str, words: str, tmp_path: Path) -> None:

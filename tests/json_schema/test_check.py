@@ -49,7 +49,7 @@ VIOLATIONS: list[tuple[str, Any, Any, str]] = [
         "too many of an item",
         [1, 2],
         {"contains": True, "maxContains": 1},
-        "/: too few or too many items are what `contains` says",
+        "/: too few or too many items match `contains`",
     ),
     (
         "what no keyword looked at",
@@ -61,7 +61,7 @@ VIOLATIONS: list[tuple[str, Any, Any, str]] = [
     ("an empty string", {"name": "", "age": 1}, PERSON, "/name: 0 characters, expected at least 1"),
     ("below the minimum", {"name": "A", "age": -1}, PERSON, "/age: -1 is less than 0"),
     ("the wrong item", {"name": "A", "age": 1, "tags": ["a", 2]}, PERSON, "/tags/1: expected string, found number"),
-    ("the same item twice", {"name": "A", "age": 1, "tags": ["a", "a"]}, PERSON, "/tags: an item stands there twice"),
+    ("the same item twice", {"name": "A", "age": 1, "tags": ["a", "a"]}, PERSON, "/tags: two items are the same"),
     (
         "deep in the alternative that was meant",
         {"name": "A", "age": 1, "pet": {"lives": 8}},
@@ -80,7 +80,7 @@ VIOLATIONS: list[tuple[str, Any, Any, str]] = [
         {"oneOf": [{"type": "integer"}, {"minimum": 2}]},
         "/: fits several alternatives of which only one may fit",
     ),
-    ("what it must not be", 5, {"not": {"type": "integer"}}, '/: is what it must not be: {"type":"integer"}'),
+    ("what it must not be", 5, {"not": {"type": "integer"}}, '/: the schema forbids it: {"type":"integer"}'),
     ("nothing at all", 5, False, "/: nothing is allowed here"),
     ("a pattern", "b", {"pattern": "^a$"}, '/: "b" does not match "^a$"'),
     ("an older tuple", [1, 2], {"items": [{}, {"type": "string"}]}, "/1: expected string, found number"),

@@ -34,7 +34,7 @@ OURS = {
     "conformance/scenario.py": "scenarios that the user runs",
     "conformance/record.py": "words that a recording hides",
     "conformance/scenario_checks.py": "scenarios that the user runs",
-    "gateway/config/load.py": "words of our own errors",
+    "gateway/config/source.py": "names of keys, escaped",
     "testing/rules.py": "rules of the strict checkers",
     "demo/tool_calls.py": "names of tools, escaped",
 }

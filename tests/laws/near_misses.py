@@ -190,6 +190,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "tools": [{"type": "function", "name": "f", "description": "d", "parameters": SCHEMA, "strict": True}],
     },
 }
+CHAT_ANSWER: dict[str, Any] = {"role": "assistant", "content": "a", "refusal": None}
 REPLIES: dict[str, dict[str, Any]] = {
     "anthropic": {
         "content": [{"type": "text", "text": "a"}, {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}]
@@ -211,6 +212,8 @@ REPLIES: dict[str, dict[str, Any]] = {
         "choices": [
             {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"},
             {"index": 1, "message": {"role": "assistant", "content": None, "tool_calls": [CALL]}},
+            {"index": 2, "message": CHAT_ANSWER, "logprobs": None, "finish_reason": "stop"},
+            {"index": 3, "message": CHAT_ANSWER | {"annotations": []}, "logprobs": None, "finish_reason": "length"},
         ]
     },
     "openai_responses": {

@@ -63,8 +63,8 @@ DIALECT = "src/dragoman/dialects/<name>"
 TEACH: dict[What, str] = {
     "request": f"Write and read it in {DIALECT}/request.py, or note there that it is dropped",
     "reply": f"Write and read it in {DIALECT}/reply.py, or note there that it is dropped",
-    "stream": f"Write and read it in {DIALECT}/stream.py, or note there that it is dropped; {FOLD} must carry it too",
-    "event": f"Write and read it in {DIALECT}/stream.py, or note there that it is dropped",
+    "stream": f"Write and read it in {DIALECT}/stream*.py, or note there that it is dropped; {FOLD} must carry it too",
+    "event": f"Write and read it in {DIALECT}/stream*.py, or note there that it is dropped",
     "fold": f"Make it a part of the answer in {FOLD}",
     "failure": f"Write it in {DIALECT}/failure.py",
     "sum": "Add it up in src/dragoman/model/reply.py",

@@ -51,6 +51,7 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "anthropic text": ("read requests anthropic",),
     "anthropic turn": ("read requests anthropic",),
     "chat answer": ("read requests openai_chat", "read replies openai_chat"),
+    "chat choice": ("read replies openai_chat",),
     "chat call": ("read requests openai_chat",),
     "chat text block": ("read requests openai_chat",),
     "no settings": ("read requests openai_chat",),
@@ -126,6 +127,9 @@ FAST_PATHS: dict[str, tuple[str, ...]] = {
     "plain spelling": ("check bodies any",),
     "end words": (),
     "own bytes": (),
+    "tools known": (),  # test_known_tools.py
+    "printable head": (),  # test_request.py
+    "plain reply": (),  # test_plain_replies.py
 }
 
 

@@ -19,7 +19,9 @@ from dragoman.exchange import ClientRequest, UpstreamCall
 from dragoman.gateway.config.settings import RequestLimits
 from dragoman.gateway.conversation import decode, decode_all_turns, decode_turns
 from dragoman.gateway.scope import Scope
-from dragoman.known_turns import History, KnownTurns
+from dragoman.known_turns.history import History, KnownTurns
+from dragoman.known_turns.read import find_cuts
+from dragoman.known_turns.tools import KnownTools
 from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.render import render
 from dragoman.upstream.spec import Target, Upstream
@@ -40,13 +42,14 @@ class Client:
         self.owner = ("key", dialect)
         self.short = 0  # calls that were written without the known turns
         self.read = 0  # requests that were read without them
-        self._scope = cast("Scope", _scope(dialect))
+        self._scope = cast("Scope", _scope(dialect, KnownTools()))
+        self._forgetful = cast("Scope", _scope(dialect, KnownTools(0)))
         self._states: dict[str, UpstreamState] = {}
         self.now = 0.0
 
     def ask(self, body: dict[str, Any], *targets: str) -> None:
         raw, path = json.dumps(body).encode(), DOORS[self.owner[1]]
-        long = attempt(lambda: decode(self._scope, raw, path))
+        long = attempt(lambda: decode(self._forgetful, raw, path))
         found = attempt(lambda: self._take_in(raw, path))
         if isinstance(long, str) or isinstance(found, str):
             assert found == long
@@ -61,7 +64,7 @@ class Client:
         self.now += 1
         later = self.known_turns.find_later(self.owner, raw)
         if later is not None:
-            later.settle()
+            find_cuts(later)
         hit = self.known_turns.find(self.owner, raw, self.now)
         found = None if hit is None else decode_turns(self._scope, raw, path, hit)
         request, history = found or decode_all_turns(self._scope, raw, path)
@@ -80,10 +83,13 @@ class Client:
         return show(call)
 
 
-def _scope(dialect: str) -> SimpleNamespace:
+def _scope(dialect: str, known_tools: KnownTools) -> SimpleNamespace:
+    gateway = SimpleNamespace(known_tools=known_tools)
     http = SimpleNamespace(headers={}, unique_id="u", key_id="key")
     now = SimpleNamespace(settings=SimpleNamespace(limits=RequestLimits()))
-    return SimpleNamespace(dialect=find_dialect(dialect), http=http, refuse=frozenset(), now=now, state_key=None)
+    scope = SimpleNamespace(dialect=find_dialect(dialect), http=http, refuse=frozenset(), now=now, state_key=None)
+    scope.gateway = gateway
+    return scope
 
 
 def make_state(target: str) -> UpstreamState:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from dragoman.accounts.grants import Grant
 from dragoman.agent.steps import Limits
 from dragoman.dialects import find_dialect
 from dragoman.dialects.jsonrpc import dialect_for
@@ -520,3 +521,20 @@ def test_a_loss_that_is_refused_is_the_client_s_fault_in_a_loop_too(headers: dic
         assert (status, json.loads(data)["error"]["type"]) == (400, "invalid_request_error")
         assert "refused rather than lost: /top_k" in json.loads(data)["error"]["message"]
         assert model.asked == []
+
+
+KEYS = {"all": None, "one": ("time/convert_*",), "another": ("time/get_*",), "none": ("files/*",)}
+
+
+@pytest.mark.parametrize("mode", ["native", "react"])
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_lists_and_calls_only_the_tools_it_may_use(key: str, mode: str, tmp_path: Path) -> None:
+    store = SqliteKeyStore(tmp_path / "keys.db")
+    secret = store.new(key, grant=Grant(tools=KEYS[key]))
+    settings = McpSettings(folder=tmp_path / "mcp", servers={"time": time_server()})
+    with open_house(keys=store, mcp=settings) as house:
+        path, body = DOORS["openai_chat"](NATIVE if mode == "native" else REACT, False)
+        headers = {"x-dragoman-mcp": "time", "x-dragoman-mcp-mode": mode, "authorization": f"Bearer {secret}"}
+        status, _, data = ask(house, path, body, headers)
+    assert status == 200, data
+    assert (ANSWER in data.decode()) == (key in ("all", "one")), "it ran only if the key may call it"

@@ -14,7 +14,7 @@ import dragoman
 from dragoman.agent.steps import CallFinished, Limits, Price, Stopped, TurnFinished
 from dragoman.errors import ConfigError
 from dragoman.gateway.config.load import load_settings
-from dragoman.gateway.config.mcp import KEYS, McpSettings
+from dragoman.gateway.config.mcp import McpSettings, McpTable
 from dragoman.mcp.spec import OAuth, ServerSpec
 from dragoman.model.messages import Reasoning, Text
 from tests.gateway.house import House, open_house
@@ -236,7 +236,7 @@ cache_read = 0.125
         ('cost = "1"\n[mcp.prices.a]\ninput = 1\noutput = 1', "mcp.cost"),
         ("prices = 3", "mcp.prices"),
         ("[mcp.prices.a]\ninput = 1", "mcp.prices.a"),
-        ("[mcp.prices.a]\ninput = 1\noutput = 1\nimage = 3", "mcp.prices.a"),
+        ("[mcp.prices.a]\ninput = 1\noutput = 1\nimage = 3", "mcp.prices.a.image"),
         ("[mcp.prices.a]\ninput = 1\noutput = -1", "mcp.prices.a.output"),
     ],
 )
@@ -260,4 +260,4 @@ def test_the_examples_of_the_page_are_read(tmp_path: Path) -> None:
 def test_every_key_of_the_table_is_on_the_page() -> None:
     page = (Path(__file__).parent.parent.parent / "docs" / "mcp.md").read_text("utf-8")
     own = set(ServerSpec.__struct_fields__) - {"name", "problem"} | {"bearer", "strict", *OAuth.__struct_fields__}
-    assert [key for key in sorted(own | KEYS) if not re.search(rf"\b{key}\b", page)] == []
+    assert [key for key in sorted(own | set(McpTable.__struct_fields__)) if not re.search(rf"\b{key}\b", page)] == []

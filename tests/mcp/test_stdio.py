@@ -36,6 +36,7 @@ def _begin(folder: Path, mark: str, way: str, after_s: float) -> int:
     """A process of its own that uses servers; it ends itself, or is ended."""
     pid = os.fork()
     if pid == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `command &` ignores it
         try:
             asyncio.run(asyncio.wait_for(_use(folder, mark), after_s if way == "cancel" else 60.0))
         except BaseException:

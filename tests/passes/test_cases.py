@@ -2013,6 +2013,30 @@ CASES: list[Case] = [
             "messages.0.content.21": picture(3000),
         },
     ),
+    (
+        "rule older forms of tools",
+        CHAT,
+        {
+            "messages": [
+                ask(),
+                {"role": "assistant", "content": None, "function_call": {"name": "look", "arguments": "{}"}},
+                {"role": "function", "name": "look", "content": "42"},
+            ],
+            "functions": [{"name": "look", "parameters": {"type": "object", "properties": {}}}],
+            "function_call": {"name": "look"},
+        },
+        "mistral",
+        "mistral-large-latest",
+        {"functions": GONE, "function_call": GONE, "messages.1.function_call": GONE, "messages.2.role": "tool"},
+    ),
+    (
+        "rule settings that two dialects of one maker have",
+        RESP,
+        {"input": "q", "prompt_cache_retention": "24h"},
+        "openai",
+        "gpt-4o",
+        {"prompt_cache_retention": "24h"},
+    ),
 ]
 
 

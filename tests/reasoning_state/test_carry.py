@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dragoman.convert import convert, convert_reply
-from dragoman.exchange import without_side
+from dragoman.dialects._seals import without_side
 from dragoman.model.messages import Message, Reasoning, Seal, Text
 from dragoman.model.request import Request
 from dragoman.notes import Notes

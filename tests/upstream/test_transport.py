@@ -13,7 +13,7 @@ import pytest
 
 from dragoman.errors import UpstreamError
 from dragoman.upstream.http.dial import dial
-from dragoman.upstream.http.request import find_place, write_head
+from dragoman.upstream.http.request import split_url, write_head
 from dragoman.upstream.spec import Timeouts
 from dragoman.upstream.transport import Opened, Transport, unreached
 from tests.waiting import NEVER_S, until
@@ -345,7 +345,7 @@ def test_a_header_cannot_end_its_line(value: str) -> None:
     ],
 )
 def test_a_url_leads_somewhere(url: str, origin: tuple[bool, str, int], target: str, host: str) -> None:
-    assert find_place(url) == (origin, target, host)
+    assert split_url(url) == (origin, target, host)
 
 
 @pytest.mark.parametrize("url", ["", "h/x", "ftp://h/", "http://", "http://u:p@h/", "http://h:x/", "http://h:99999/"])

@@ -17,10 +17,11 @@ from dragoman.accounts.budgets import BudgetStore, Line, Passed, Refused, Remote
 from dragoman.accounts.journal import Journal
 from dragoman.accounts.ledger import Ledger, LedgerRow
 from dragoman.accounts.standby import Standby
-from dragoman.log_line import LogLine
+from dragoman.log_line import LogLine, own_error
 
 log = logging.getLogger(__name__)
 SETTLE_S = 0.05
+SETTLE_LOOKS = 6  # a request that is refused waits for no longer than this many times SETTLE_S
 WRITE_S = 0.5
 STANDBY_S = 2.0
 LOOK_S = 60.0  # how often the files of dead processes are looked for
@@ -61,6 +62,7 @@ class Bookkeeper:
         self._woken, self._stopping = threading.Event(), False
         self.away = ""  # why rows wait
         self._recorded = self._written = 0  # rows; each is counted by one thread only
+        self._charged = self._settled = 0  # rows that cost something
 
     @property
     def waiting(self) -> int:
@@ -86,6 +88,8 @@ class Bookkeeper:
         self._reserved.add(request)
         try:
             found = await self._ask(request, lines, estimate, now, cap=cap)
+            if isinstance(found, Refused) and found.spent.reserved and await self._wait_for_settlements():
+                found = await self._ask(request, lines, estimate, now, cap=cap)
         except OSError:
             alone = standby.use_alone(request, lines, estimate, now, cap=cap) if standby is not None else None
             if alone is None:
@@ -96,6 +100,18 @@ class Bookkeeper:
             if standby is not None:
                 standby.note_refusal(found.spent)
         return found
+
+    async def _wait_for_settlements(self) -> bool:
+        """Whether requests that had ended held a part of a budget. A client that asks one after the other would be
+        refused for what its own last request has not cost."""
+        charged = self._charged
+        if self._settled >= charged:
+            return False
+        for _ in range(SETTLE_LOOKS):
+            await asyncio.sleep(SETTLE_S)
+            if self._settled >= charged:
+                return True
+        return False
 
     async def _ask(
         self, request: str, lines: Sequence[Line], estimate: int, now: float, *, cap: bool
@@ -109,6 +125,7 @@ class Bookkeeper:
 
     def record(self, row: LedgerRow) -> None:
         if row.charged:
+            self._charged += 1
             self._settlements.append(Settlement(row.id, row.charged, row.cost or 0))
         if self._ledger is not None:
             self._journal.write(row)
@@ -153,7 +170,7 @@ class Bookkeeper:
             if self._keep_days and now - forgot > FORGET_S:
                 forgot = now
                 self._attempt(self._forget)
-            self._settle()
+            self._attempt(self._settle)
             if now - renewed > self._lease_s / 3:
                 renewed = now
                 self._attempt(self._renew)
@@ -162,7 +179,7 @@ class Bookkeeper:
                 self._attempt(self._renew_standby)
             if now - wrote > WRITE_S:
                 wrote = now
-                self._write()
+                self._attempt(self._write)
             self._rest()
 
     def _renew(self) -> None:
@@ -192,6 +209,7 @@ class Bookkeeper:
             self._settlements.extendleft(reversed(batch))
             self._be_away(error)
             return
+        self._settled += len(batch)
         self._reserved -= {one.id for one in batch}
         if self._standby is not None:
             self._standby.end(batch)
@@ -243,6 +261,8 @@ class Bookkeeper:
             work()
         except OSError as error:
             self._be_away(error)
+        except Exception as error:  # a fault of ours: without this thread no row would be written any more
+            log.warning(own_error("bookkeeper_failed", "", error))
 
     def _be_away(self, error: OSError) -> None:
         why = str(error)

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from dragoman.accounts.grants import Account
 from dragoman.accounts.money import Budget, find_period
+from dragoman.accounts.sqlite import use_wal
 
 FILE = "budgets.db"
 BUSY_S = 2.0
@@ -36,6 +37,8 @@ _RESERVE = """
 update spent set reserved = reserved + :micros
 where account = :account and period = :period and micros + reserved + :micros <= :most returning micros, reserved
 """
+_SETTLE = "insert or ignore into settled select value, ? from json_each(?)"
+_END = "delete from reserved where id in (select value from json_each(?)) returning held"
 _CHANGE = """
 insert into spent values (:account, :period, :micros, :reserved)
 on conflict do update set micros = micros + excluded.micros, reserved = reserved + excluded.reserved
@@ -169,12 +172,12 @@ class SqliteBudgets:
         changes: dict[tuple[str, int], list[int]] = {}  # spent and reserved, by account and period
         lines: dict[tuple[str, int], Line] = {}
         with self._change() as db:
-            for one in settlements:
-                if not db.execute("insert or ignore into settled values (?, ?)", (one.id, now)).rowcount:
-                    continue  # it was settled before
-                for (held,) in db.execute("delete from reserved where id = ? returning held", (one.id,)).fetchall():
-                    for part in _decode(held):
-                        changes.setdefault((part.account, part.period), [0, 0])[1] -= part.micros
+            new = _settle_new(db, settlements, now)
+            ids = _encode([one.id for one in new])
+            for (held,) in db.execute(_END, (ids,)).fetchall():
+                for part in _decode(held):
+                    changes.setdefault((part.account, part.period), [0, 0])[1] -= part.micros
+            for one in new:
                 for line in one.lines:
                     at = (line.account, line.period)
                     changes.setdefault(at, [0, 0])[0] += one.micros
@@ -196,9 +199,10 @@ class SqliteBudgets:
             return [_look(db, line) for line in lines]
 
     def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
@@ -208,10 +212,10 @@ class SqliteBudgets:
                 db.execute("begin immediate")
                 try:
                     yield db
+                    db.execute("commit")
                 except BaseException:
                     db.rollback()
                     raise
-                db.execute("commit")
         except sqlite3.Error as error:
             raise OSError(f"{self._path}: {error}") from error
 
@@ -219,7 +223,7 @@ class SqliteBudgets:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            db.execute("pragma journal_mode = wal")
+            use_wal(db, BUSY_S)
             db.execute("pragma synchronous = normal")
             db.executescript(_SCHEMA)
         except BaseException:
@@ -227,6 +231,17 @@ class SqliteBudgets:
             raise
         self._db = db
         return db
+
+
+def _settle_new(db: sqlite3.Connection, settlements: Sequence[Settlement], now: float) -> Sequence[Settlement]:
+    """Those that were not settled before. Mostly that is all of them, which one statement says."""
+    ids = _encode([one.id for one in settlements])
+    if db.execute(_SETTLE, (now, ids)).rowcount == len(settlements):
+        return settlements
+    db.rollback()
+    db.execute("begin immediate")
+    insert = "insert or ignore into settled values (?, ?)"
+    return [one for one in settlements if db.execute(insert, (one.id, now)).rowcount]
 
 
 def _look(db: sqlite3.Connection, line: Line) -> Spent:
@@ -251,8 +266,8 @@ def _take(
 
 
 def _take_one(db: sqlite3.Connection, line: Line, estimate: int, *, cap: bool) -> tuple[Spent, int | None]:
-    said = {"micros": estimate, "account": line.account, "period": line.period, "most": line.limit}
-    for row in db.execute(_RESERVE, said).fetchall():  # mostly it fits
+    values = {"micros": estimate, "account": line.account, "period": line.period, "most": line.limit}
+    for row in db.execute(_RESERVE, values).fetchall():  # mostly it fits
         return _spent(line, row[0], row[1] - estimate), estimate
     spent = _look(db, line)
     micros = min(estimate, spent.left) if cap else estimate
@@ -268,8 +283,8 @@ def _spent(line: Line, micros: int, reserved: int) -> Spent:
 
 def _change_spent(db: sqlite3.Connection, at: tuple[str, int], change: Sequence[int]) -> int:
     """What is spent now."""
-    said = {"account": at[0], "period": at[1], "micros": change[0], "reserved": change[1]}
-    return int(db.execute(_CHANGE, said).fetchall()[0][0])
+    values = {"account": at[0], "period": at[1], "micros": change[0], "reserved": change[1]}
+    return int(db.execute(_CHANGE, values).fetchall()[0][0])
 
 
 def _write(db: sqlite3.Connection, at: tuple[str, int], change: Sequence[int], line: Line | None) -> list[Passed]:
@@ -278,9 +293,9 @@ def _write(db: sqlite3.Connection, at: tuple[str, int], change: Sequence[int], l
     if line is None:
         return []
     percent = _spent(line, micros, 0).percent
-    told = "insert or ignore into told values (?, ?, ?)"
+    insert = "insert or ignore into told values (?, ?, ?)"
     reached = [mark for mark in sorted({line.soft, 100}) if percent >= mark]
-    new = [mark for mark in reached if db.execute(told, (*at, mark)).rowcount]
+    new = [mark for mark in reached if db.execute(insert, (*at, mark)).rowcount]
     return [Passed(line, new[-1], micros)] if new else []
 
 

@@ -49,8 +49,8 @@ NO_GRANT = Grant()
 def change_grant(grant: Grant, change: GrantChange) -> Grant:
     """Raises ValueError if the result is not valid."""
     names = [name for name in Grant.__struct_fields__ if getattr(change, name) is not UNSET]
-    said = {name: getattr(change if name in names else grant, name) for name in Grant.__struct_fields__}
-    return check_grant(Grant(**said))
+    fields = {name: getattr(change if name in names else grant, name) for name in Grant.__struct_fields__}
+    return check_grant(Grant(**fields))
 
 
 def check_grant(grant: Grant) -> Grant:
@@ -135,6 +135,7 @@ class Holder(Struct, frozen=True, kw_only=True):
     accounts: tuple[Account, ...] = ()
     limited: tuple[Account, ...] = ()  # those with limits by the minute
     budgeted: tuple[Account, ...] = ()
+    currency: str = ""  # of its budgets; "" if they have several
     free_models: bool = True  # no account names models
     free_tools: bool = True
     read_only: bool = False
@@ -168,6 +169,7 @@ def make_holder(
     accounts = [_account(f"key:{key_id}", f"the key {name or key_id}", grant)]
     if team:
         accounts.append(_account(f"team:{team}", f"the team {team}", team_grant))
+    currencies = {account.budget.currency for account in accounts if account.budget is not None}
     return Holder(
         id=key_id,
         name=name,
@@ -176,6 +178,7 @@ def make_holder(
         accounts=tuple(accounts),
         limited=tuple(account for account in accounts if account.limited),
         budgeted=tuple(account for account in accounts if account.budget is not None),
+        currency=currencies.pop() if len(currencies) == 1 else "",
         free_models=all(account.grant.models is None for account in accounts),
         free_tools=all(account.grant.tools is None for account in accounts),
         read_only=admin and grant.read_only,

@@ -5,9 +5,11 @@ that is read twice counts once. Single rows are kept for some days; the sums sta
 """
 
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +17,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dragoman.accounts.budgets import Line
+from dragoman.accounts.sqlite import use_wal
 
 FILE = "ledger.db"
 BUSY_S = 30.0
@@ -129,6 +132,10 @@ create table if not exists sums (
 ) without rowid;
 """
 _INSERT = f"insert or ignore into requests values ({', '.join('?' * len(COLUMNS))})"  # noqa: S608  # our own names
+# Each statement lets go of the interpreter's lock and must take it back, while the event loop works. Many rows in one
+# statement cost the loop less.
+AT_ONCE = 25
+_INSERT_MANY = _INSERT + f", ({', '.join('?' * len(COLUMNS))})" * (AT_ONCE - 1)
 _TRY = "insert or ignore into attempts values (?, ?, ?, ?, ?, ?, ?)"
 _SUM = f"""
 insert into sums values ({", ".join("?" * (len(_KEYS) + len(_ADDED)))})
@@ -140,28 +147,34 @@ _count = attrgetter(*COUNTERS)
 _CLOCKS = {"day": (86_400, "%Y-%m-%d"), "hour": (3600, "%Y-%m-%d %H:00")}
 
 
+def _insert(db: sqlite3.Connection, rows: Sequence[tuple[object, ...]]) -> int:
+    """How many of them were new."""
+    whole, new = len(rows) // AT_ONCE * AT_ONCE, 0
+    for first in range(0, whole, AT_ONCE):
+        values = list(chain.from_iterable(rows[first : first + AT_ONCE]))
+        new += db.execute(_INSERT_MANY, values).rowcount
+    return new + (db.executemany(_INSERT, rows[whole:]).rowcount if whole < len(rows) else 0)
+
+
 class SqliteLedger:
+    """Threads that write take turns at one connection. A report has its own: no writer waits for a long one."""
+
     def __init__(self, path: Path, read_only: bool = False) -> None:
         self._path = path
         self._read_only = read_only
+        self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
 
     def add(self, rows: Sequence[LedgerRow]) -> None:
-        with self._use() as db:
-            db.execute("begin immediate")
-            try:
-                if db.executemany(_INSERT, list(map(_read, rows))).rowcount == len(rows):
-                    new = rows
-                else:  # some are known: a journal is read again
-                    db.rollback()
-                    db.execute("begin immediate")
-                    new = [row for row in rows if db.execute(_INSERT, _read(row)).rowcount]
-                db.executemany(_SUM, _add_up(new))
-                db.executemany(_TRY, _list_tries(new))
-            except BaseException:
+        with self._change() as db:
+            if _insert(db, list(map(_read, rows))) == len(rows):
+                new = rows
+            else:  # some are known: a journal is read again
                 db.rollback()
-                raise
-            db.execute("commit")
+                db.execute("begin immediate")
+                new = [row for row in rows if db.execute(_INSERT, _read(row)).rowcount]
+            db.executemany(_SUM, _add_up(new))
+            db.executemany(_TRY, _list_tries(new))
 
     def sum(self, by: Sequence[str], since: float, until: float, where: dict[str, str]) -> list[Sums]:
         if unknown := [word for word in (*by, *where) if word not in (*SUMMED, *DETAILS)]:
@@ -173,7 +186,7 @@ class SqliteLedger:
         asked = f"select {what} from {source.table} where {source.time}"  # noqa: S608  # our own names
         asked += "".join(f" and {word} = ?" for word in where) + (f" group by {', '.join(names)}" if names else "")
         first, last = (since, until) if details else (int(since // 3600), int(until // 3600))
-        with self._use() as db:
+        with self._report() as db:
             found = db.execute(asked, (first, last, *where.values())).fetchall()
         size = len(names)
         sums = [
@@ -190,7 +203,7 @@ class SqliteLedger:
         what = ", ".join(COLUMNS)
         asked = f"select {what} from requests where at >= ? and (at, id) < (?, ?)"  # noqa: S608  # our own names
         asked += "".join(f" and {word} = ?" for word in where) + " order by at desc, id desc limit ?"
-        with self._use() as db:
+        with self._report() as db:
             found = db.execute(asked, (since, *last, *where.values(), most)).fetchall()
             rows = tuple(_row(values, db) for values in found)
         return Page(rows=rows, cursor=f"{rows[-1].at!r},{rows[-1].id}" if len(rows) == most else "")
@@ -199,26 +212,45 @@ class SqliteLedger:
         """In small steps, so that no writer waits for long."""
         gone = 0
         while True:
-            with self._use() as db:
+            with self._change() as db:
                 asked = "select id from requests where at < ? order by at limit ?"
                 ids = db.execute(asked, (before, _FORGET_AT_ONCE)).fetchall()
-                db.execute("begin immediate")
                 db.executemany("delete from attempts where request = ?", ids)
                 db.executemany("delete from requests where id = ?", ids)
-                db.execute("commit")
             gone += len(ids)
             if len(ids) < _FORGET_AT_ONCE:
                 return gone
 
     def close(self) -> None:
-        if self._db is not None:
-            self._db.close()
-            self._db = None
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
 
     @contextmanager
-    def _use(self) -> Iterator[sqlite3.Connection]:
+    def _change(self) -> Iterator[sqlite3.Connection]:
+        """One transaction."""
+        with self._tell(), self._lock:
+            db = self._db = self._db or self._open()
+            db.execute("begin immediate")
+            try:
+                yield db
+                db.execute("commit")
+            except BaseException:
+                db.rollback()
+                raise
+
+    @contextmanager
+    def _report(self) -> Iterator[sqlite3.Connection]:
+        """One picture of the ledger, whatever is written meanwhile."""
+        with self._tell(), closing(self._open()) as db:
+            db.execute("begin")
+            yield db
+
+    @contextmanager
+    def _tell(self) -> Iterator[None]:
         try:
-            yield self._db or self._open()
+            yield
         except sqlite3.Error as error:
             raise OSError(f"{self._path}: {error}") from error
 
@@ -228,14 +260,13 @@ class SqliteLedger:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            db.execute("pragma journal_mode = wal")
+            use_wal(db, BUSY_S)
             db.execute("pragma synchronous = full")  # a journal file is deleted after this commit
             db.executescript(_SCHEMA)
         except BaseException:
             db.close()
             raise
         self._path.chmod(0o600)
-        self._db = db
         return db
 
 
@@ -295,10 +326,10 @@ def _list_tries(rows: Sequence[LedgerRow]) -> Iterator[tuple[object, ...]]:
 
 
 def _row(values: tuple[object, ...], db: sqlite3.Connection) -> LedgerRow:
-    said = dict(zip(COLUMNS, values, strict=True))
-    said["estimated"] = bool(said["estimated"])
+    fields = dict(zip(COLUMNS, values, strict=True))
+    fields["estimated"] = bool(fields["estimated"])
     asked = "select upstream, model, status, failure, waited_ms from attempts where request = ? order by number"
-    tries = tuple(AttemptRow(*one) for one in db.execute(asked, (said["id"],)))
-    if not tries and said["tries"]:
-        tries = (AttemptRow(str(said["upstream"]), str(said["model"]), 200, None, 0),)
-    return LedgerRow(**said, attempts=tries)  # type: ignore[arg-type]  # as the table has them
+    tries = tuple(AttemptRow(*one) for one in db.execute(asked, (fields["id"],)))
+    if not tries and fields["tries"]:
+        tries = (AttemptRow(str(fields["upstream"]), str(fields["model"]), 200, None, 0),)
+    return LedgerRow(**fields, attempts=tries)  # type: ignore[arg-type]  # as the table has them

@@ -66,13 +66,23 @@ def write_amount(micros: int) -> str:
     return f"{sign}{whole}" if not rest else f"{sign}{whole}.{rest:06d}".rstrip("0")
 
 
+_found: dict[Period, tuple[int, int]] = {}  # the periods that were asked for last
+
+
 def find_period(period: Period, now: float) -> tuple[int, int | None]:
     """The first second of the period that `now` is in, and of the next one; None if there is no next one."""
+    if period == "total":
+        return 0, None
+    last = _found.get(period)
+    if last is None or not last[0] <= now < last[1]:
+        last = _found[period] = _make_period(period, now)
+    return last
+
+
+def _make_period(period: Period, now: float) -> tuple[int, int]:
     at = datetime.fromtimestamp(now, UTC)
     midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
     match period:
-        case "total":
-            return 0, None
         case "hour":
             start = at.replace(minute=0, second=0, microsecond=0)
             end = start + timedelta(hours=1)

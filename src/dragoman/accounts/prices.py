@@ -92,9 +92,9 @@ def _write_cost(price: ModelPrice, usage: Usage, written: int) -> int:
     long_lived = 0
     for own in usage.extras.values():
         split = own.get("cache_creation")
-        said = split.get("ephemeral_1h_input_tokens") if isinstance(split, dict) else None
-        if type(said) is int and price.cache_write_1h is not None:
-            long_lived = min(max(said, 0), written)
+        one_hour = split.get("ephemeral_1h_input_tokens") if isinstance(split, dict) else None
+        if type(one_hour) is int and price.cache_write_1h is not None:
+            long_lived = min(max(one_hour, 0), written)
     return (written - long_lived) * usual + long_lived * (price.cache_write_1h or 0)
 
 
@@ -164,7 +164,7 @@ def read_price(row: Mapping[str, Any]) -> ModelPrice:
         raise ValueError(f"no such key {unknown[0]!r}; expected some of {', '.join(sorted(_WORDS))}")
     if "input" not in row or "output" not in row:
         raise ValueError("expected input and output, per million tokens")
-    said: dict[str, Any] = {name: _amount(row, name) for name in AMOUNTS if name in row}
+    amounts: dict[str, Any] = {name: _amount(row, name) for name in AMOUNTS if name in row}
     currency = read_currency(str(row.get("currency", "USD")))
     above, long = row.get("above"), row.get("long")
     if (above is None) != (long is None) or (above is not None and (type(above) is not int or above < 1)):
@@ -173,8 +173,8 @@ def read_price(row: Mapping[str, Any]) -> ModelPrice:
     if long is not None:
         base = {name: row[name] for name in AMOUNTS if name in row}
         more = read_price({**base, **long, "currency": currency})
-    said |= {name: str(row[name]) for name in ("since", "source") if name in row}
-    return ModelPrice(**said, currency=currency, above=above, long=more)
+    amounts |= {name: str(row[name]) for name in ("since", "source") if name in row}
+    return ModelPrice(**amounts, currency=currency, above=above, long=more)
 
 
 def _amount(row: Mapping[str, Any], name: str) -> int:

@@ -116,7 +116,7 @@ class Standby:
             self._store.renew([part.id for part in old], now + self._lease_s)
             for part in old:
                 part.until = now + self._lease_s
-        lines = [line for line, _ in self._wanted.values()]
+        lines = [line for line, _ in list(self._wanted.values())]  # a request may add one meanwhile
         for line, spent in zip(lines, self._store.read(lines) if lines else (), strict=True):
             self._renew_part(line, spent, now)
 

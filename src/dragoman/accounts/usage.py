@@ -2,12 +2,13 @@
 
 import csv
 import io
-import re
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -144,14 +145,23 @@ def _export_json(rows: Iterator[LedgerRow], path: Path) -> int:
 
 
 def _export_parquet(rows: Iterator[LedgerRow], path: Path) -> int:
-    """By pyarrow, if it is installed."""
+    """By pyarrow, if it is installed. A page of rows at a time: a year's may not fit into memory."""
     try:
         arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise ValueError("Parquet needs pyarrow: pip install pyarrow") from None
-    kinds = {"int": arrow.int64(), "float": arrow.float64(), "bool": arrow.bool_()}
-    hints = {name: str(LedgerRow.__annotations__[name]).replace("<class '", "") for name in COLUMNS}
-    schema = [(name, kinds.get(re.split(r"[^a-z]", hints[name])[0], arrow.string())) for name in COLUMNS]
-    found = [{name: getattr(row, name) for name in COLUMNS} for row in rows]
-    parquet.write_table(arrow.Table.from_pylist(found, arrow.schema(schema)), path)
-    return len(found)
+    kinds = {int: arrow.int64(), float: arrow.float64(), bool: arrow.bool_(), str: arrow.string()}
+    hints = get_type_hints(LedgerRow)
+    schema = arrow.schema([(name, kinds[_plain_type(hints[name])]) for name in COLUMNS])
+    count = 0
+    with parquet.ParquetWriter(path, schema) as writer:
+        while page := list(islice(rows, PAGE)):
+            found = [{name: getattr(row, name) for name in COLUMNS} for row in page]
+            writer.write_table(arrow.Table.from_pylist(found, schema))
+            count += len(page)
+    return count
+
+
+def _plain_type(hint: Any) -> Any:
+    """`int | None` is an int."""
+    return next((one for one in get_args(hint) if one is not type(None)), hint)

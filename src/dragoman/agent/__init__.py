@@ -6,7 +6,9 @@ driver.py       carries the decisions out: asks a Model, runs the tools of a Too
 merge_turns.py  all turns as the events of one Reply
 """
 
-from dragoman.agent.driver import Model, run_loop
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from dragoman.agent.merge_turns import TurnMerger
 from dragoman.agent.steps import (
     CallFinished,
@@ -20,7 +22,13 @@ from dragoman.agent.steps import (
     TurnFinished,
     TurnStarted,
 )
-from dragoman.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from dragoman.agent.driver import Model, run_loop
+    from dragoman.tools.toolbox import Toolbox
+
+# Where the names live that are loaded on first use: a gateway that runs no loop needs none of them.
+_HOMES = {"Model": "agent.driver", "run_loop": "agent.driver", "Toolbox": "tools.toolbox"}
 
 __all__ = [
     "CallFinished",
@@ -38,3 +46,11 @@ __all__ = [
     "TurnStarted",
     "run_loop",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dragoman.agent' has no attribute {name!r}")
+    found = getattr(import_module(f"dragoman.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found

@@ -1,4 +1,4 @@
-"""The arguments of fresh calls: one whole JSON object, or a call that no client runs as if it were whole.
+"""Checks the arguments of new calls. They are one whole JSON object, or the client is told not to run the call.
 
 Servers that read calls out of a model's text lose a closing brace, give the object twice, or wrap it in a string or a
 code fence. Where only one reading is possible, the arguments are repaired. Where it is not, the answer ends as
@@ -27,6 +27,7 @@ CLOSED = "its closing brackets were missing"
 TWICE = "the same object was given twice"
 WRAPPED = "an object inside a string"
 FENCED = "an object inside a code fence"
+NULL = "null for no arguments"
 BROKEN = "not a JSON object: the answer ends as malformed, so that no client runs the call"
 MORE = "more than one object: the first is kept, and the answer ends as malformed"
 NOT_OBJECT = f"not a JSON object: kept under {RAW}, and the answer ends as malformed"
@@ -134,8 +135,11 @@ class CallText:
     def _read_other(self, text: str) -> str:
         """What does not begin as an object. No text at all is how many models write a call without arguments."""
         value = _load(text)
-        if not text.strip() or (value is None and text.strip() == "null"):
+        if not text.strip():
             return text
+        if text.strip() == "null":
+            self.why = NULL
+            return "{}"
         inner = value if type(value) is str else None
         if inner is not None and _is_object(inner):
             self.why = WRAPPED

@@ -22,7 +22,7 @@ def find_call_ids(messages: Iterable[Message]) -> set[str]:
 
 
 class FreshIds:
-    """For one answer. `salt` is of this answer only; `asked` has the ids that are taken, if they are not given."""
+    """For one answer. `salt` is different in each answer. `taken`: ids in use; if None, they are read from `asked`."""
 
     __slots__ = ("_dialect", "_made", "_new_ids", "_notes", "_salt", "_taken", "repaired")
 

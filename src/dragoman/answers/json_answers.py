@@ -1,4 +1,4 @@
-"""Answers that were to be JSON where the target was only asked for it: found in what the model said, and checked.
+"""Finds and checks JSON in answers of targets that cannot be held to JSON, only asked for it.
 
 Models wrap what they are asked for ("Here you are: ```json ..."). `JsonText` finds the JSON while it still comes, so
 that a streamed answer and a whole one are read alike.
@@ -35,15 +35,15 @@ def judge(text: str, expected: Expected) -> str | None:
 
 
 def ask_again(request: Request, reply: Reply, why: str) -> Request | None:
-    """The same request with the answer that is none, and what is wrong with it; None where nothing can be added."""
+    """The request with the wrong answer and our complaint as new turns; None if that cannot be asked."""
     if not request.messages or request.messages[-1].role != "user" or len(reply.choices) != 1:
         return None
-    said = "".join(part.text for part in reply.choices[0].parts if isinstance(part, Text))
-    if not said.strip():
+    text = "".join(part.text for part in reply.choices[0].parts if isinstance(part, Text))
+    if not text.strip():
         return request
-    answer = Message(role="assistant", parts=(Text(text=said.rstrip()),))
-    told = f"{why[:1].upper()}{why[1:]}. Give the whole answer again, right this time."
-    return replace(request, messages=(*request.messages, answer, Message(role="user", parts=(Text(text=told),))))
+    answer = Message(role="assistant", parts=(Text(text=text.rstrip()),))
+    correction = f"{why[:1].upper()}{why[1:]}. Give the whole answer again, right this time."
+    return replace(request, messages=(*request.messages, answer, Message(role="user", parts=(Text(text=correction),))))
 
 
 class _Nesting:

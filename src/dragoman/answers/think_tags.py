@@ -1,4 +1,4 @@
-"""Thoughts a server leaves in the text, between tags: found at the start of an answer and nowhere else.
+"""Finds thoughts that a server leaves in the text between tags, at the start of an answer and nowhere else.
 
 Only where a profile says so (`think_tags`): a literal `<think>` in prose is prose (FIELD-CASES 73). A tag may come in
 pieces, so what could be its beginning is held back; `think_opened` is for servers whose prompt has opened the tag.
@@ -15,7 +15,7 @@ from dragoman.model.reply import Reply
 
 
 def find_thoughts(reply: Reply, tags: tuple[str, ...], *, opened: bool = False) -> Reply:
-    """A whole reply, told apart as its stream would be."""
+    """A whole reply with its thoughts as parts of their own. Its stream gives the same."""
     finder = ThoughtFinder(tags, opened=opened)
     found = fold([out for event in unfold(reply) for out in finder.feed(event)])
     return found if isinstance(found, Reply) else reply
@@ -99,9 +99,9 @@ class ThoughtFinder:
         closing = reading.close or ""
         thought, found, rest = reading.held.partition(closing)
         keep = 0 if found else _held_back(thought, closing)
-        said = thought[: len(thought) - keep]
-        if said and reading.place is not None:
-            yield PartDelta(index=reading.place, text=said)
+        safe = thought[: len(thought) - keep]
+        if safe and reading.place is not None:
+            yield PartDelta(index=reading.place, text=safe)
         reading.held = rest if found else thought[len(thought) - keep :]
         if found and reading.place is not None:
             yield PartEnd(index=reading.place)

@@ -1,4 +1,4 @@
-"""The way back: a reply as the client asked for it, not as the target could be asked.
+"""Undoes in a reply what the passes changed in the request: names, stop sequences, emulated JSON and tools.
 
 One code for both forms (FIELD-CASES 144): a whole reply is restored as the events it could have come in, so
 fold(restored events) is the restored reply of the folded events. A loss that the caller refuses raises LossError.
@@ -209,9 +209,9 @@ class StreamUndo:
         if found is None:
             kept = held_back(text, self.undo.stops)
             part.held = text[len(text) - kept :]
-            said = text[: len(text) - kept]
-            if said or event.citations or event.logprobs is not None:
-                yield from self._say(part, replace(event, text=said))
+            safe = text[: len(text) - kept]
+            if safe or event.citations or event.logprobs is not None:
+                yield from self._say(part, replace(event, text=safe))
             return
         place, part.choice.cut = found
         part.held = ""

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 def start_history() -> Path | None:
     """Turns on line editing and loads the lines of earlier conversations."""
-    from dragoman.gateway.config.load import state_folder
+    from dragoman.gateway.config.source import state_folder
 
     try:
         import readline

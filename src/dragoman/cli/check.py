@@ -30,10 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.schema:
         from dragoman.gateway.config.schema import config_schema
-        from dragoman.gateway.config.teams import TABLES
         from dragoman.jsontypes import format_json
 
-        print(format_json(config_schema(tuple(sorted(TABLES)))).decode())
+        print(format_json(config_schema()).decode())
         return 0
     from dragoman.gateway.process.banner import missing_key
     from dragoman.gateway.process.run import MISCONFIGURED

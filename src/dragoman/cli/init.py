@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragoman.gateway.config.load import discover
+    from dragoman.gateway.config.discover import discover
 
     text = "\n".join(write_config(discover(os.environ))) + "\n"
     if args.show:

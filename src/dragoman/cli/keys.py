@@ -12,6 +12,7 @@ from dragoman.errors import ConfigError
 
 if TYPE_CHECKING:
     from dragoman.accounts.grants import Grant, GrantChange
+    from dragoman.gateway.routes.admin_types import KeyView
     from dragoman.gateway.stores.keys import KeyRow, KeyStore
 
 NAME = "keys"
@@ -132,26 +133,26 @@ def no_such(key_id: str) -> int:
 
 
 def read_change(args: argparse.Namespace) -> "GrantChange":
-    """Only what was said; a ValueError names the option that is wrong."""
+    """Only the options that were set; a ValueError names the option that is wrong."""
     from dragoman.accounts.grants import GrantChange
 
-    said: dict[str, Any] = {}
+    change: dict[str, Any] = {}
     for name in ("models", "tools"):
         value = getattr(args, name)
         if value is not None:
             words = tuple(word.strip() for word in value.split(",") if word.strip())
-            said[name] = None if value == NONE else words
+            change[name] = None if value == NONE else words
     for name in LIMITS:
         value = getattr(args, name)
         if value is not None:
-            said[name] = None if value == NONE and name != "soft" else _whole(value, name)
+            change[name] = None if value == NONE and name != "soft" else _whole(value, name)
     if args.budget is not None:
-        said["budget"] = None if args.budget == NONE else args.budget
+        change["budget"] = None if args.budget == NONE else args.budget
     if args.bodies is not None:
-        said["bodies"] = args.bodies == "on"
+        change["bodies"] = args.bodies == "on"
     if getattr(args, "read_only", False):
-        said["read_only"] = True
-    return GrantChange(**said)
+        change["read_only"] = True
+    return GrantChange(**change)
 
 
 def make_grant(args: argparse.Namespace) -> "Grant":
@@ -186,8 +187,11 @@ def read_end(text: str) -> float:
 
 
 def show_all(store: "KeyStore") -> None:
+    from dragoman.cli.admin import list_file_keys
+
     table = store.read()
-    if table is None or not table.rows:
+    rows: list[KeyRow | KeyView] = [*(table.rows if table is not None else ()), *list_file_keys(store)]
+    if not rows:
         print("no keys. On this machine none is needed; `dragoman keys new` makes one", file=sys.stderr)
         return
     width = find_width()
@@ -198,12 +202,17 @@ def show_all(store: "KeyStore") -> None:
         TableColumn("kind", drop=1),
         TableColumn("state"),
     ]
-    cells = [[row.id, row.name, row.team, "admin" if row.admin else "client", _state(row)] for row in table.rows]
+    cells = [[_id(row), row.name, row.team, "admin" if row.admin else "client", _state(row)] for row in rows]
     head, *lines = fit(columns, cells, width)
     print(head)
     longest = max(map(len, lines))
-    for row, line in zip(table.rows, lines, strict=True):
+    for row, line in zip(rows, lines, strict=True):
         print("\n".join(hang(line.ljust(longest), _limits(row), width)).rstrip())
+
+
+def _id(row: "KeyRow | KeyView") -> str:
+    """A key of the configuration file is changed there, so its id is of no use to a command."""
+    return "in file" if getattr(row, "in_file", False) else row.id
 
 
 def describe(row: "KeyRow") -> str:
@@ -213,22 +222,22 @@ def describe(row: "KeyRow") -> str:
     return "\n".join(hang("", [part for part in parts if part], find_width()))
 
 
-def _state(row: "KeyRow") -> str:
+def _state(row: "KeyRow | KeyView") -> str:
     if row.revoked:
         return "revoked"
     return "expired" if row.expires is not None and row.expires <= time.time() else "good"
 
 
-def _limits(row: "KeyRow") -> list[str]:
+def _limits(row: "KeyRow | KeyView") -> list[str]:
     ends = [f"until {_day(row.expires)}"] if row.expires is not None else []
     return [*describe_grant(row.grant), *ends]
 
 
 def describe_grant(grant: "Grant") -> list[str]:
     words = [
-        f"{name} {','.join(said) or 'none'}"
+        f"{name} {','.join(value) or 'none'}"
         for name in ("models", "tools")
-        if (said := getattr(grant, name)) is not None
+        if (value := getattr(grant, name)) is not None
     ]
     numbers = {"rpm": grant.rpm, "tpm": grant.tpm, "at once": grant.at_once}
     words += [f"{name} {limit}" for name, limit in numbers.items() if limit is not None]

@@ -52,6 +52,7 @@ it ends with the program; --print starts none."""
 PLACEHOLDER_KEY = "dragoman"  # programs demand a key even where none is needed
 GRACE_S = 3.0
 OUTPUT = 8_192  # tokens of one answer, for a program that must be told a number where none is known
+CLAUDE_LEAST = 100_000  # Claude Code complains of a smaller window to compact for, and takes this one
 GEMINI_WINDOW = 1_048_576  # what Gemini CLI takes for the window of a model it does not know
 GEMINI_COMPRESSES_AT = 0.5  # of that window, unless it is told
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
@@ -78,6 +79,7 @@ class ProgramSettings(Struct, frozen=True):
 
 
 def claude(gateway: RunningGateway) -> ProgramSettings:
+    compact = gateway.window if (gateway.window or 0) >= CLAUDE_LEAST else None
     tiers = ("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL", "ANTHROPIC_DEFAULT_HAIKU_MODEL")
     return ProgramSettings(
         {
@@ -90,7 +92,7 @@ def claude(gateway: RunningGateway) -> ProgramSettings:
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             # else it takes the window of a model it does not know for a million tokens
             **_said("CLAUDE_CODE_MAX_CONTEXT_TOKENS", gateway.window),
-            **_said("CLAUDE_CODE_AUTO_COMPACT_WINDOW", gateway.window),
+            **_said("CLAUDE_CODE_AUTO_COMPACT_WINDOW", compact),
             **_said("CLAUDE_CODE_MAX_OUTPUT_TOKENS", gateway.max_output),
         }
     )
@@ -228,7 +230,7 @@ def complain(text: str, code: int) -> int:
 
 
 def _launch_folder() -> Path:
-    from dragoman.gateway.config.load import state_folder
+    from dragoman.gateway.config.source import state_folder
 
     return state_folder(os.environ) / "launch"
 

@@ -160,9 +160,9 @@ def read_error(status: int, data: bytes) -> str:
 def find_model(url: str, key: str | None) -> str:
     """The model for a command without --model. All commands use one rule: DRAGOMAN_MODEL, else what the gateway
     says (its `default_model`, a model of its first real upstream, or the demo model), else what the user says."""
-    said = os.environ.get("DRAGOMAN_MODEL")
-    if said:
-        return tell_model(said)
+    named = os.environ.get("DRAGOMAN_MODEL")
+    if named:
+        return tell_model(named)
     with open_url(url, "/v1/models", key) as response:
         default = response.headers.get("x-dragoman-default-model")
         names = [str(row["id"]) for row in load_json(response.read())["data"]]
@@ -179,9 +179,9 @@ def default_without_gateway() -> str:
     from dragoman.gateway.process.startup import ServeOptions, settle
     from dragoman.upstream.routing import find_default
 
-    said = os.environ.get("DRAGOMAN_MODEL")
-    if said:
-        return tell_model(said)
+    named = os.environ.get("DRAGOMAN_MODEL")
+    if named:
+        return tell_model(named)
     settings = settle(ServeOptions(), os.environ)
     found = find_default(settings.routes(), settings.default_model)
     if found is None:

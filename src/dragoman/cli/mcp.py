@@ -83,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def open_servers(config: Path | None, file: Path | None) -> ServerPool:
-    from dragoman.gateway.config.load import find_file, load_settings, state_folder
+    from dragoman.gateway.config.load import load_settings
+    from dragoman.gateway.config.source import find_file, state_folder
 
     folder = state_folder(os.environ)
     path = config or find_file(Path.cwd(), os.environ)

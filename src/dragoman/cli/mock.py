@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from dragoman.errors import DragomanError
 from dragoman.jsontypes import load_json
+from dragoman.read_struct import suggest
 
 if TYPE_CHECKING:
     from dragoman.testing.faults import ScriptedFault
     from dragoman.testing.provider import Provider
 
 NAME = "mock"
+DIALECTS = {"openai-chat": "openai", "openai-responses": "openai"}  # names of protocols that one provider speaks
 HELP = "run a scripted provider that refuses what the real one refuses"
 EPILOG = """examples:
   dragoman mock anthropic --port 9100
@@ -38,12 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from dragoman.testing.provider import Provider
+    from dragoman.upstream.profiles import load_rows
 
     if args.faults == "list":
         print("\n".join(fault_names()))
         return 0
+    kind = DIALECTS.get(args.kind.replace("_", "-"), args.kind)
+    if kind not in load_rows().kinds:
+        print(f"dragoman mock: no provider is called {kind}; {suggest(kind, load_rows().kinds)}", file=sys.stderr)
+        return 1
     try:
-        provider = Provider(args.kind, key=args.key, models=tuple(args.model) or None, strict=not args.lenient)
+        provider = Provider(kind, key=args.key, models=tuple(args.model) or None, strict=not args.lenient)
         for fault in read_faults(args.faults):
             provider.next(fault)
         if args.script is not None:
@@ -79,18 +86,18 @@ def fault_names() -> list[str]:
     return sorted(name for name in found if name.islower() and not name.startswith("_") and name not in needing)
 
 
-def read_faults(said: str) -> list["ScriptedFault"]:
+def read_faults(words: str) -> list["ScriptedFault"]:
     """`rate_limited,overloaded,503`: names, or any error status."""
     from dragoman.testing import faults
 
     found: list[ScriptedFault] = []
-    for word in [word.strip() for word in said.split(",") if word.strip()]:
+    for word in [word.strip() for word in words.split(",") if word.strip()]:
         if word.isdecimal():
             found.append(faults.failing(int(word)))
         elif word in fault_names():
             found.append(getattr(faults, word)())
         else:
-            raise DragomanError(f"no such fault {word}: see `dragoman mock {said and 'openai'} --faults list`")
+            raise DragomanError(f"no such fault {word}: see `dragoman mock openai --faults list`")
     return found
 
 

@@ -128,5 +128,5 @@ def write_number(number: int | None) -> str:
 
 
 def write_abilities(card: "ListedModel") -> str:
-    said = (("tools", card.tools), ("pictures", card.vision), ("thinking", card.thinking))
-    return ", ".join(name for name, has in said if has) or "-"
+    abilities = (("tools", card.tools), ("pictures", card.vision), ("thinking", card.thinking))
+    return ", ".join(name for name, has in abilities if has) or "-"

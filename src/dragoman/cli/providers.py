@@ -73,6 +73,7 @@ LABELS: dict[str, str] = {
     "rejects": "refuses",
     "rejects_extras": "refuses too",
     "takes_extras": "own keys",
+    "early_usage": "usage early by",
     "takes_tool_extras": "tools' own keys",
     "takes_betas": "betas",
     "ranges": "ranges",
@@ -91,6 +92,10 @@ LABELS: dict[str, str] = {
     "media": "takes",
     "lacks": "lacks",
     "searches": "web search",
+    "search_tool": "asked for by",
+    "wrong_forms": "wrong forms",
+    "takes_older": "older forms",
+    "maker": "shared keys",
     "empty_tools": "empty tool list",
     "most_tools": "tools at most",
     "most_output": "output at most",
@@ -107,6 +112,9 @@ LABELS: dict[str, str] = {
 }
 # Descriptions of values that are not clear by themselves.
 MEANINGS: dict[tuple[str, Any], str] = {
+    ("wrong_forms", ()): "none: all that clients send is taken",
+    ("takes_older", True): "taken too",
+    ("maker", True): "taken: Chat and Responses share some",
     ("results_in_order", True): "in the order of their calls",
     ("results_alone", False): "may stand with other things",
     ("results_alone", True): "alone in their turn",
@@ -162,7 +170,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from dragoman.gateway.config.load import find_file, load_user_rows
+    from dragoman.gateway.config.load import load_user_rows
+    from dragoman.gateway.config.source import find_file
 
     try:
         path = args.config or find_file(Path.cwd(), os.environ)
@@ -260,11 +269,9 @@ def _describe(field: str, value: Any) -> str:
         case "thinking", dict():
             return _thinking(value)
         case "media", dict():
-            kinds = {name: forms for name, forms in value.items() if not name.endswith("_types")}
+            kinds = {name: value[name] for name in ("images", "documents", "audio", "video") if name in value}
             return "; ".join(
-                f"{name} as {' or '.join(forms)}" if forms else f"no {name}"
-                for name, forms in kinds.items()
-                if isinstance(forms, list | tuple)  # numbers of pixels are no forms
+                f"{name} as {' or '.join(forms)}" if forms else f"no {name}" for name, forms in kinds.items()
             )
         case "tool_names" | "call_ids", dict():
             first = f", first of {value['first']}" if value.get("first") else ""

@@ -21,6 +21,8 @@ EPILOG = """examples:
 
 Rules of the configuration look at the whole request: --body is one, as a client
 sends it. Nothing is sent to a model."""
+ANTHROPIC_KEYS = {"system", "stop_sequences", "thinking", "anthropic_version"}
+OLLAMA_KEYS = {"options", "keep_alive", "think"}
 NOT_SERVED = 1
 MISUSED = 2
 
@@ -80,5 +82,11 @@ def read_body(path: Path, model: str, dialect: str | None) -> Request:
 
 
 def guess_dialect(body: JsonObject) -> str:
-    """By the key of its messages, which OpenAI Chat and others share."""
-    return next((name for name in SPOKEN if find_dialect(name).messages_key in body), USUAL)
+    """By the key of its messages. Three dialects call it `messages`: there, by keys that only one of them has."""
+    if "messages" not in body:
+        return next((name for name in SPOKEN if find_dialect(name).messages_key in body), USUAL)
+    tools = body.get("tools")
+    rows = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    if ANTHROPIC_KEYS & body.keys() or any("input_schema" in row or ("name" in row and "type" in row) for row in rows):
+        return "anthropic"
+    return "ollama" if OLLAMA_KEYS & body.keys() else USUAL

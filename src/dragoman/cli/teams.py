@@ -37,16 +37,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show_all(store: "KeyStore") -> None:
-    table = store.read()
-    if table is None or not table.teams:
+    from dragoman.cli.admin import list_file_keys, read_teams
+
+    table, teams = store.read(), read_teams(store)
+    if not teams:
         print("no teams; `dragoman teams set NAME --budget '500 USD/month'` makes one", file=sys.stderr)
         return
-    counts = {name: sum(row.team == name and not row.revoked for row in table.rows) for name in table.teams}
+    stored = table.rows if table is not None else ()
+    keys = [row.team for row in stored if not row.revoked] + [key.team for key in list_file_keys(store)]
+    counts = {name: keys.count(name) for name in teams}
     width = find_width()
     names = [[name, f"{count} key{'' if count == 1 else 's'}"] for name, count in counts.items()]
     lines = fit([TableColumn("", cut=True), TableColumn("")], names, width)[1:]
     longest = max(map(len, lines))
-    for line, grant in zip(lines, table.teams.values(), strict=True):
+    for line, grant in zip(lines, teams.values(), strict=True):
         print("\n".join(hang(line.ljust(longest), describe_grant(grant), width)).rstrip())
 
 

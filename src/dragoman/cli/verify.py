@@ -156,8 +156,13 @@ async def play(args: argparse.Namespace, targets: list["VerifyTarget"], scenario
     if before is None:
         return 1 if result.count("FAIL") else 0
     worse = worse_than(before, result)
+    down = {target.name for target in result.targets if target.down}
+    for name in sorted({cell.target for cell in worse} & down):
+        print(f"worse than before: {name}: it answered then", file=sys.stderr)
     for cell in worse:
-        print(f"worse than before: {cell.target} · {cell.scenario}: {cell.outcome} {cell.words}", file=sys.stderr)
+        if cell.target not in down:
+            words = f"{cell.target} · {cell.scenario}: {cell.outcome} {cell.words}"
+            print(f"worse than before: {words}", file=sys.stderr)
     return 1 if worse else 0
 
 
@@ -173,14 +178,31 @@ def agree(args: argparse.Namespace, targets: list["VerifyTarget"], scenarios: tu
         return True
     count = count_requests(paid, scenarios, args.repeat)
     names = ", ".join(sorted({target.name for target in paid}))
-    said = (
-        f"This makes about {count} requests to {names}: roughly {count * TOKENS_EACH:,} tokens, which may cost money."
-    )
+    cost = estimate_cost(paid, scenarios, args.repeat) or "at a price that is not known here"
+    question = f"This makes about {count} requests to {names}: roughly {count * TOKENS_EACH:,} tokens, {cost}."
     if args.yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        print(said, file=sys.stderr)
+        print(question, file=sys.stderr)
         return True
-    print(f"{said} Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"{question} Go on? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def estimate_cost(targets: list["VerifyTarget"], scenarios: tuple["Scenario", ...], repeat: int) -> str:
+    """About what all requests cost, by the built-in prices; "" if the price of a model is not known."""
+    from dragoman.accounts.prices import Cost, PriceTable, count_cost
+    from dragoman.conformance.runner import count_requests
+    from dragoman.model.reply import Usage
+
+    prices, sums = PriceTable(), dict[str, int]()
+    for target in targets:
+        tokens = count_requests([target], scenarios, repeat) * TOKENS_EACH
+        asked = Usage(input=tokens * 4 // 5, output=tokens // 5)
+        cost = count_cost(prices.find(target.name, target.kind, target.model), asked)
+        if cost is None:
+            return ""
+        sums[cost.currency] = sums.get(cost.currency, 0) + cost.micros
+    totals = [Cost(round(micros, -4) or 10_000, currency) for currency, micros in sums.items()]
+    return f"about {' and '.join(map(str, totals))}"
 
 
 def make_line(args: argparse.Namespace) -> "WireLine | None":
@@ -240,6 +262,8 @@ class ProgressTable:
             self._draw(run)
             return
         done = sum(1 for target, _ in run.cells if target == cell.target)
+        if any(target.down for target in run.targets if target.name == cell.target):
+            return  # it gets a line at the end
         if done == len(self._scenarios) and cell.target not in self._printed:
             self._printed.add(cell.target)
             self.out.write(self._line(run, cell.target) + "\n")
@@ -273,9 +297,14 @@ class ProgressTable:
         from dragoman.conformance.report import explain
 
         width = shutil.get_terminal_size((PLAIN_WIDTH, 24)).columns if self._is_terminal else PLAIN_WIDTH
-        if len(self._names) <= MOST_COLUMNS:  # with more targets, the lines above are the table
+        down = {target.name: target.down for target in run.targets if target.down}
+        if len(self._names) <= MOST_COLUMNS and len(down) < len(self._names):  # the lines above are a table too
             write_table(run, self.out, width)
+        for name, why in down.items():
+            self.out.write(paint(f"{name}: {why}. No scenario was played.", "red", self.out) + "\n")
         for cell in run.failures():
+            if cell.target in down:
+                continue
             head, *rest = explain(cell)
             self.out.write("\n" + paint(head, "red", self.out) + "\n" + "".join(f"{line}\n" for line in rest))
         write_reasons(run, self.out)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import aclosing, suppress
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import Any, Literal, TypeVar, Unpack, overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -43,7 +43,6 @@ from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
 
 T = TypeVar("T")
-Texts: TypeAlias = str | list[str] | tuple[str, ...]
 TIMEOUT_S = 600.0
 COST_HEADER = "x-dragoman-cost"  # of a gateway
 NOTES_HEADER = "x-dragoman-notes"
@@ -430,11 +429,11 @@ def _take_late(event: Event, open_answer: OpenAnswer) -> bool:
     """Whether an event is a header that a gateway knew only at the end: its late notes, or the cost."""
     if not (isinstance(event, Aside) and event.dialect == CANONICAL):
         return False
-    said = open_answer.headers
+    headers = open_answer.headers
     late = {name: value for name, value in event.body.items() if isinstance(value, str)}
-    if NOTES_HEADER in late and NOTES_HEADER in said:
+    if NOTES_HEADER in late and NOTES_HEADER in headers:
         late[LATE_NOTES] = late.pop(NOTES_HEADER)
-    said.update(late)
+    headers.update(late)
     return True
 
 
@@ -451,10 +450,10 @@ def finish_chat(reply: Reply, open_answer: OpenAnswer, built: BuiltRequest) -> A
 
 def find_cost(open_answer: OpenAnswer, usage: Usage | None) -> Cost | None:
     """As a gateway says it, or by our own prices."""
-    said = open_answer.headers.get(COST_HEADER)
-    if said is not None:
+    header = open_answer.headers.get(COST_HEADER)
+    if header is not None:
         with suppress(ValueError):
-            amount, currency = said.split(" ")
+            amount, currency = header.split(" ")
             return Cost(read_micros(amount), read_currency(currency))
     target = open_answer.target
     return count_cost(PriceTable().find(target.upstream.name, target.upstream.kind, target.model), usage)
@@ -487,9 +486,9 @@ def notes_of(open_answer: OpenAnswer) -> tuple[Note, ...]:
     if not open_answer.target.upstream.name.startswith(GATEWAY):
         return notes
     headers = open_answer.headers
-    said = [headers[name] for name in (NOTES_HEADER, LATE_NOTES) if name in headers]
+    values = [headers[name] for name in (NOTES_HEADER, LATE_NOTES) if name in headers]
     try:
-        more = [_read_note(row) for header in said for row in load_json(header) if "kind" in row]
+        more = [_read_note(row) for header in values for row in load_json(header) if "kind" in row]
     except (DecodeError, KeyError, TypeError):
         return notes
     return (*notes, *more)

@@ -4,12 +4,11 @@
     client.openai.chat.completions.create(model=..., messages=[...])     the same, as the official client spells it
     client.openai.responses.create(model=..., input=...)                 the Responses API
 
-If the program has imported the package `openai`, answers are objects of its own classes. Otherwise they are dicts whose
-keys can also be read as attributes: `answer.choices[0].message.content`.
+Where the package `openai` is installed, answers are objects of its own classes; it is imported with the first answer.
+Elsewhere they are dicts whose keys can also be read as attributes: `answer.choices[0].message.content`.
 """
 
 import json
-import sys
 import time
 from collections.abc import AsyncIterator
 from difflib import get_close_matches
@@ -20,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from dragoman.convert import open_carrier
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
@@ -33,6 +31,7 @@ from dragoman.notes import Note, Notes
 from dragoman.reasoning_state.carry import StateCarrier, StateSource, carry_reply, take_back_state
 from dragoman.reasoning_state.envelope import DEFAULT_KEY
 from dragoman.upstream.answer import OpenAnswer
+from dragoman.way_back import open_carrier
 from dragoman.wire import WireRequest
 
 if TYPE_CHECKING:
@@ -102,8 +101,8 @@ def _without_none(value: Any) -> Any:
 
 
 def make_answer(value: JsonObject, kind: str, notes: tuple[Note, ...] = ()) -> Any:
-    """An answer as an object of OpenAI's own class, if the program uses the package `openai`, else an OpenAIObject."""
-    official = _find_class(kind) if "openai" in sys.modules else None
+    """An answer as an object of OpenAI's own class, if the package `openai` is installed, else an OpenAIObject."""
+    official = _find_class(kind)
     if official is None:
         answer = make_object(value)
         answer.__dict__["notes"] = notes
@@ -131,7 +130,7 @@ def _find_class(kind: str) -> tuple[Any, Any] | None:
         construct = import_module("openai._models").construct_type
         cls = getattr(import_module(module), name)
         private = import_module("pydantic").PrivateAttr
-    except (ImportError, AttributeError):  # another version of the package
+    except (ImportError, AttributeError):  # it is not installed, or is of another version
         return None
     if kind in _WHOLE:
         extra = {"__module__": __name__, "_notes": private(()), "notes": property(lambda answer: answer._notes)}

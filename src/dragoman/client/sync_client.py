@@ -6,25 +6,39 @@ one there, and requests that were running stay with the parent process.
 """
 
 import asyncio
+import inspect
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeVar, Unpack, overload
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from dragoman.agent.steps import Limits, Step
 from dragoman.client.answers import Answer, AsyncStream, RunAnswer, StreamEvent
-from dragoman.client.async_client import TIMEOUT_S, AsyncClient, ClientEvent
+from dragoman.client.async_client import AsyncClient
 from dragoman.client.openai_style import AsyncEndpoint, OpenAIStream
 from dragoman.client.prompts import ChatOptions, Prompt
 from dragoman.client.services import Count, ModelInfo
 from dragoman.errors import DragomanError
-from dragoman.notes import Refusable
-from dragoman.upstream.spec import Timeouts, Upstream
+from dragoman.read_struct import suggest
 from dragoman.upstream.speech import Sound
 
 T = TypeVar("T")
 R = TypeVar("R")
+P = ParamSpec("P")
+
+
+def _takes_arguments_of(
+    other: Callable[Concatenate[Any, P], None],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """The decorated method has the arguments of another one, for type checkers and for `help`."""
+
+    def copy_signature(method: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        method.__signature__ = inspect.signature(other)  # type: ignore[attr-defined]
+        method.__doc__ = other.__doc__
+        return method
+
+    return copy_signature
 
 
 class LoopThread:
@@ -114,7 +128,8 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
 class Steps(Generic[T]):
     """A plain iterator over an asynchronous one. To leave early, use `with` or `close`."""
 
-    def __init__(self, loop_thread: LoopThread, inner: AsyncIterator[T]) -> None:
+    def __init__(self, owner: "Client", loop_thread: LoopThread, inner: AsyncIterator[T]) -> None:
+        self._owner = owner  # a client that is forgotten is closed, and its answers with it
         self._loop_thread = loop_thread
         self._inner = inner
         self._forks = loop_thread.forks
@@ -163,8 +178,8 @@ async def _next(inner: AsyncIterator[T]) -> T:
 class Stream(Steps[StreamEvent]):
     """A streamed answer; see AsyncStream."""
 
-    def __init__(self, loop_thread: LoopThread, inner: AsyncStream) -> None:
-        super().__init__(loop_thread, inner)
+    def __init__(self, owner: "Client", loop_thread: LoopThread, inner: AsyncStream) -> None:
+        super().__init__(owner, loop_thread, inner)
         self._stream = inner
         self._batch: list[StreamEvent] = []  # one switch of threads per batch, not per event
 
@@ -189,52 +204,20 @@ class Stream(Steps[StreamEvent]):
 class Client:
     """One API for every provider. It takes the same arguments as AsyncClient."""
 
-    def __init__(
-        self,
-        provider: str | None = None,
-        *,
-        api_key: str | None = None,
-        base_url: str | None = None,
-        keys: Mapping[str, str] | None = None,
-        dialect: str | None = None,
-        upstreams: Sequence[Upstream] | None = None,
-        aliases: Mapping[str, str | Sequence[str]] | None = None,
-        headers: Mapping[str, str] | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float = TIMEOUT_S,
-        timeouts: Timeouts | None = None,
-        max_retries: int | None = None,
-        refuse: Iterable[Refusable] = (),
-        on_event: Callable[[ClientEvent], object] | None = None,
-        proxy: str | bool | None = None,
-        ca_file: str | None = None,
-        client_cert: str | None = None,
-        client_key: str | None = None,
-    ) -> None:
+    @_takes_arguments_of(AsyncClient.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        known = inspect.signature(AsyncClient).parameters
+        if unknown := [name for name in options if name not in known]:
+            raise TypeError(f"Client() takes no argument {unknown[0]!r}; {suggest(unknown[0], known)}")
         self._loop_thread = LoopThread()
-        self._client = AsyncClient(
-            provider,
-            api_key=api_key,
-            base_url=base_url,
-            keys=keys,
-            dialect=dialect,
-            upstreams=upstreams,
-            aliases=aliases,
-            headers=headers,
-            env=env,
-            timeout_s=timeout_s,
-            timeouts=timeouts,
-            max_retries=max_retries,
-            refuse=refuse,
-            on_event=on_event,
-            proxy=proxy,
-            ca_file=ca_file,
-            client_cert=client_cert,
-            client_key=client_key,
-        )
+        self._client = AsyncClient(*args, **options)
         self.upstreams = self._client.upstreams
-        self.openai = OpenAI(self._loop_thread, self._client)
         self._finalizer = weakref.finalize(self, self._loop_thread.finish, self._client.close)
+
+    @property
+    def openai(self) -> "OpenAI":
+        """The same client in OpenAI's form."""
+        return OpenAI(self, self._loop_thread, self._client)
 
     @overload
     def chat(
@@ -267,7 +250,7 @@ class Client:
     def stream(self, model: str, prompt: Prompt, *, output: Any = None, **more: Unpack[ChatOptions]) -> Stream:
         """The same as `chat(..., stream=True)`."""
         opened = self._loop_thread.run(self._client.stream(model, prompt, output=output, **more))
-        return Stream(self._loop_thread, opened)
+        return Stream(self, self._loop_thread, opened)
 
     @overload
     def run(
@@ -291,7 +274,7 @@ class Client:
     ) -> Steps[Step]:  # fmt: skip
         """The tool loop step by step: model events, calls, results, and the reason it stopped."""
         steps = self._client.run_steps(model, prompt, output=output, limits=limits, **more)
-        return Steps(self._loop_thread, steps)
+        return Steps(self, self._loop_thread, steps)
 
     @overload
     def embed(
@@ -350,8 +333,8 @@ class Client:
 class Endpoint:
     """One of OpenAI's APIs, for every provider."""
 
-    def __init__(self, loop_thread: LoopThread, inner: AsyncEndpoint) -> None:
-        self._loop_thread, self._inner = loop_thread, inner
+    def __init__(self, owner: Client, loop_thread: LoopThread, inner: AsyncEndpoint) -> None:
+        self._owner, self._loop_thread, self._inner = owner, loop_thread, inner
 
     @property
     def completions(self) -> "Endpoint":
@@ -362,12 +345,12 @@ class Endpoint:
 
     def __call__(self, body: dict[str, Any] | None = None, /, **more: Any) -> Any:
         answer = self._loop_thread.run(self._inner(body, **more))
-        return Steps(self._loop_thread, answer) if isinstance(answer, OpenAIStream) else answer
+        return Steps(self._owner, self._loop_thread, answer) if isinstance(answer, OpenAIStream) else answer
 
 
 class OpenAI:
     """Requests and answers in OpenAI's form, for every provider."""
 
-    def __init__(self, loop_thread: LoopThread, client: AsyncClient) -> None:
-        self.chat = Endpoint(loop_thread, client.openai.chat)
-        self.responses = Endpoint(loop_thread, client.openai.responses)
+    def __init__(self, owner: Client, loop_thread: LoopThread, client: AsyncClient) -> None:
+        self.chat = Endpoint(owner, loop_thread, client.openai.chat)
+        self.responses = Endpoint(owner, loop_thread, client.openai.responses)

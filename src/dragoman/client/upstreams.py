@@ -142,15 +142,18 @@ def choose_upstreams(
     return ClientUpstreams(all=found, aliases=named, only=only, clock=clock)
 
 
-def _with_network(upstream: Upstream, said: NetworkOptions, env: Mapping[str, str]) -> Upstream:
+def _with_network(upstream: Upstream, options: NetworkOptions, env: Mapping[str, str]) -> Upstream:
     """`proxy=False` is a direct connection; without a word the environment decides."""
-    proxy = said.proxy if isinstance(said.proxy, str) else ""
+    proxy = options.proxy if isinstance(options.proxy, str) else ""
     if proxy and not is_usable(proxy):
         raise ConfigError(CONFIG_NAME, "proxy", "expected http://[user:password@]host:port, or False")
-    if said.proxy is None or said.proxy is True:
+    if options.proxy is None or options.proxy is True:
         proxy = find_proxy(upstream.base_url, env)
     way = Network(
-        proxy=proxy, ca_file=said.ca_file or "", client_cert=said.client_cert or "", client_key=said.client_key or ""
+        proxy=proxy,
+        ca_file=options.ca_file or "",
+        client_cert=options.client_cert or "",
+        client_key=options.client_key or "",
     )
     return upstream if way == DIRECT else replace(upstream, network=way)
 

@@ -48,15 +48,15 @@ def read_rules(text: str) -> tuple[dict[str, Any], dict[str, dict[str, FieldAcco
     data = tomllib.loads(text)
     head: dict[str, Any] = {key: data.pop(key) for key in ("package", "totals") if key in data}
     sections = {
-        section: {pattern: parse_account(said) for pattern, said in rules.items()} for section, rules in data.items()
+        section: {pattern: parse_account(rule) for pattern, rule in rules.items()} for section, rules in data.items()
     }
     return head, sections
 
 
-def parse_account(said: str) -> FieldAccount:
-    word, _, detail = said.partition(": ")
+def parse_account(text: str) -> FieldAccount:
+    word, _, detail = text.partition(": ")
     if word not in WORDS:
-        raise ValueError(f"expected one of {', '.join(WORDS)}, found {said!r}")
+        raise ValueError(f"expected one of {', '.join(WORDS)}, found {text!r}")
     return FieldAccount(word, detail)
 
 

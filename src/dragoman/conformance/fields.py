@@ -71,8 +71,8 @@ def samples(origin: str) -> Iterator[Sample]:
     yield from _settings()
     yield from _tools()
     yield from _turns()
-    yield from _said(origin)
-    yield from _heard(origin)
+    yield from _request_parts(origin)
+    yield from _reply_fields(origin)
 
 
 def _settings() -> Iterator[Sample]:
@@ -144,8 +144,13 @@ def _turns() -> Iterator[Sample]:
         yield Sample(f"messages[] {role}", replace(ASK, messages=turns), f"/messages/{len(turns) - 1}/role")
 
 
-def _said(origin: str) -> Iterator[Sample]:
-    """Parts of requests."""
+def _request_parts(origin: str) -> Iterator[Sample]:
+    yield from _user_parts()
+    yield from _assistant_parts(origin)
+    yield from _results()
+
+
+def _user_parts() -> Iterator[Sample]:
     user: list[tuple[Part, tuple[str, ...]]] = [
         (Text(text="Hello", cache=CACHE), ("text", "cache")),
         (
@@ -167,6 +172,9 @@ def _said(origin: str) -> Iterator[Sample]:
     for part, names in user:
         request = replace(ASK, messages=(Message(role="user", parts=(part,)),))
         yield from _of_part(part, names, request, "/messages/0/parts/0")
+
+
+def _assistant_parts(origin: str) -> Iterator[Sample]:
     seal = Seal(origin=origin, value="c2VhbGVk", form=form) if (form := find_dialect(origin).seal_form) else None
     own: list[tuple[Part, tuple[str, ...]]] = [
         (replace(CALL, cache=CACHE), ("id", "name", "arguments", "cache")),
@@ -183,6 +191,9 @@ def _said(origin: str) -> Iterator[Sample]:
         tools = (FREE_TOOL,) if call.freeform else (WEATHER,)
         request = replace(ASK, messages=talk, tools=tools)
         yield from _of_part(part, names, request, "/messages/1/parts/0")
+
+
+def _results() -> Iterator[Sample]:
     picture = Image(data=PIXEL, media_type="image/png")
     results: list[tuple[ToolResult, str, str]] = [
         (RAIN, "call_id", "call_id"),
@@ -206,8 +217,7 @@ def _of_part(part: Part, names: tuple[str, ...], value: Request | Reply, where: 
         yield Sample(f"parts[]<{kind}>.{name}", value, f"{where}/{name}")
 
 
-def _heard(origin: str) -> Iterator[Sample]:
-    """Replies."""
+def _reply_fields(origin: str) -> Iterator[Sample]:
     for name in ("id", "model", "created"):
         yield Sample(f"{name}", ANSWER, f"/{name}")
     yield Sample("service_tier", replace(ANSWER, service_tier="default"), "/service_tier")
@@ -260,8 +270,8 @@ def _ends() -> Iterator[Sample]:
         yield Sample(f"finish.reason {reason}", reply, "/choices/0/finish/reason")
         if reason == "sequence":
             yield Sample("finish.sequence", reply, "/choices/0/finish/sequence")
-    told = Choice(parts=(Text(text="Hello"),), finish=Finish(reason="refusal", message="Because."))
-    yield Sample("finish.message", replace(ANSWER, choices=(told,)), "/choices/0/finish/message")
+    explained = Choice(parts=(Text(text="Hello"),), finish=Finish(reason="refusal", message="Because."))
+    yield Sample("finish.message", replace(ANSWER, choices=(explained,)), "/choices/0/finish/message")
 
 
 # ---------------------------------------------------------------- measuring

@@ -58,17 +58,23 @@ def _detail(account: FieldAccount) -> str:
 
 
 FATES = (
-    "Each canonical field this dialect can say, written in the others and read again: *carried* if it came\n"
-    "back as it was, *altered* if in another form, *dropped* if not at all. Every altered or dropped one has\n"
-    "its [note](../notes.md)."
+    "This table shows what becomes of each field of the [neutral form](../concepts.md) that this dialect has. The\n"
+    "field was written in another dialect and read again. *carried*: it came back unchanged. *altered*: it came\n"
+    "back in another form. *dropped*: it did not come back. Each altered or dropped field makes a\n"
+    "[note](../notes.md)."
 )
 WORDS_EXPLAINED = (
-    "Each field of the vendor's own types, by measurement: *carried*, a canonical field holds it as it is;\n"
-    "*adapted*, a canonical field holds it in another form; *extra*, it is kept for this dialect and noted\n"
-    "elsewhere; *declared*, it is not supported, and why. `a[]` is each element, `a{}` each value of a map,\n"
-    "`a<kind>` one kind of object, `a=Class` an object listed elsewhere; a `*` at the end stands for\n"
-    "everything that begins so and has no line of its own. Fields with one possible word (`type`) come and go\n"
-    "with their object and are not listed."
+    "Each field of the vendor's own types, as tests measure it. How to read a name: `a[]` is each element of a\n"
+    "list, `a{}` each value of a map, `a<kind>` one kind of object, `a=Class` an object that has its own lines.\n"
+    "A `*` at the end stands for all fields that begin so and have no line of their own. Fields with only one\n"
+    "possible value (`type`) are not listed."
+)
+
+
+WORDS_OF_ACCOUNTS = (
+    "*carried*: the [neutral form](../concepts.md) has the field. *adapted*: the neutral form has it in another form.\n"
+    "*extra*: it is kept for this dialect; in another dialect it makes a note. *declared*: it is not supported, and\n"
+    "the list below says why."
 )
 
 
@@ -78,8 +84,8 @@ def _summary(accounts: Accounts) -> list[str]:
         rows.append((section, sum(counts.values()), *(counts[word] for word in WORDS)))
     total = [sum(counts[word] for counts in accounts.totals.values()) for word in WORDS]
     rows.append(("**all**", sum(total), *total))
-    said = f"{sum(total)} fields of `{accounts.package}`, each accounted for:"
-    return [said, "", *table(("", "fields", *WORDS), rows)]
+    head = f"The types of `{accounts.package}` have {sum(total)} fields. What dragoman does with them:"
+    return [head, "", *table(("", "fields", *WORDS), rows), "", WORDS_OF_ACCOUNTS]
 
 
 def _compliance(found: list[Met], to: str) -> list[str]:
@@ -103,7 +109,9 @@ def _fates(dialect: str) -> list[str]:
         body = [(_code(row.label), *(_fate(row, name) for name in others)) for row in found]
         if what == "stream":
             lines += (
-                ["In a stream these fare otherwise than in a whole reply:", "", *table(head, body), ""] if body else []
+                ["In a stream these come out differently than in a whole reply:", "", *table(head, body), ""]
+                if body
+                else []
             )
             continue
         body.append(
@@ -141,10 +149,11 @@ def pairs_page(rows: list[Row] | None = None) -> str:
 
 
 PAIRS = (
-    "A small conversation for each feature, written in the wire of one dialect, converted, and read again in\n"
-    "the wire of the other. *carried*: it reads back as it was. *adapted*: it is there in another form.\n"
-    "*lost*: it is not there; a [note](notes.md) says so. Where a dialect has no way to say a feature there\n"
-    "is nothing to convert. The same pairs over recorded traffic: [pairs-recorded.md](pairs-recorded.md)."
+    "A small conversation for each feature was written in one dialect, converted, and read again in the other.\n"
+    "*carried*: the feature arrived unchanged. *adapted*: it arrived in another form. *lost*: it did not arrive;\n"
+    "a [note](notes.md) says so. An empty cell: the first dialect does not have the feature. In the score, a\n"
+    "carried feature counts one, an adapted one a half.\n"
+    "[The same pairs over recorded traffic](pairs-recorded.md)."
 )
 
 
@@ -238,12 +247,12 @@ def recorded_page(tallies: list[Tally], date: str) -> str:
     for tally in tallies:
         if tally.source == tally.target:
             counts.update(requests=tally.requests, replies=tally.replies, streams=tally.streams, errors=tally.errors)
-    said = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    return "\n".join([*lines, "", f"The traffic has {said}; it is not part of the project."]) + "\n"
+    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
+    return "\n".join([*lines, "", f"The traffic has {kinds}; it is not part of the project."]) + "\n"
 
 
 RECORDED = (
-    "A failure is a conversion that raised, or whose result the target's own reader refuses. The notes are\n"
-    "counted by kind; *own* are those about what only the source has (its own tools, counters, ids). *kept* is\n"
-    "the share of all other values that arrived as they were, neither dropped nor altered."
+    "A failure is a conversion that ended with an error, or whose result cannot be read in the target's dialect.\n"
+    "[Notes](notes.md) are counted by kind. *own*: notes about things that only the source has (its own tools,\n"
+    "counters, ids). *kept*: the share of all other values that arrived unchanged."
 )

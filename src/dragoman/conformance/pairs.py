@@ -85,14 +85,14 @@ def probe_request(probe: Probe, source: str, target: str) -> PairCell:
     here, there = find_dialect(source), find_dialect(target)
     asked = probe.build(source)
     assert isinstance(asked, Request)  # noqa: S101  # the probes are our own
-    said = here.encode_request(make_legal(asked, here, Notes(), native=True), Notes())
-    body = load_json(dump_json(said.body))
+    source_wire = here.encode_request(make_legal(asked, here, Notes(), native=True), Notes())
+    body = load_json(dump_json(source_wire.body))
     read = here.decode_request(
-        WireRequest(body=load_json(dump_json(body)), path=said.path, headers=said.headers), Notes()
+        WireRequest(body=load_json(dump_json(body)), path=source_wire.path, headers=source_wire.headers), Notes()
     )
     if probe.look(read) is None or probe.look(read) != probe.look(asked):
         return PairCell("-")
-    result = convert(body, source=source, to=target, path=said.path, headers=said.headers)
+    result = convert(body, source=source, to=target, path=source_wire.path, headers=source_wire.headers)
     wire = WireRequest(body=load_json(result.json()), path=result.path, headers=result.headers)
     return _judge(probe, source, target, read, there.decode_request(wire, Notes()), result.json(), result.notes)
 
@@ -140,10 +140,10 @@ def probe_failure(probe: Probe, source: str, target: str) -> PairCell:
     here, there = find_dialect(source), find_dialect(target)
     failure = probe.build(source)
     assert isinstance(failure, Failure)  # noqa: S101
-    said = here.encode_failure(failure)
-    body = load_json(dump_json(said.body))
-    read = here.decode_failure(WireReply(body=load_json(dump_json(body)), status=said.status, headers=said.headers))
-    result = convert_failure(body, source=source, to=target, status=said.status, headers=said.headers)
+    wire = here.encode_failure(failure)
+    body = load_json(dump_json(wire.body))
+    read = here.decode_failure(WireReply(body=load_json(dump_json(body)), status=wire.status, headers=wire.headers))
+    result = convert_failure(body, source=source, to=target, status=wire.status, headers=wire.headers)
     after = there.decode_failure(WireReply(body=load_json(result.json()), status=result.status, headers=result.headers))
     return _judge(probe, source, target, read, after, result.json(), ())
 

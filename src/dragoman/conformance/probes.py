@@ -125,8 +125,8 @@ def _pairs(value: Request) -> object:
     """Which call got which result, by the order of the calls, because ids may change."""
     calls = [part for part in parts_of(value) if isinstance(part, ToolCall)]
     order = {call.id: i for i, call in enumerate(calls)}
-    said = [[order.get(result.call_id), _text(result.parts)] for result in _results(value)]
-    return [[call.name, call.arguments] for call in calls] + said or None
+    answers = [[order.get(result.call_id), _text(result.parts)] for result in _results(value)]
+    return [[call.name, call.arguments] for call in calls] + answers or None
 
 
 def _seals(value: Talk) -> object:
@@ -350,10 +350,10 @@ def _citations(value: Reply) -> object:
     return [[c.url, c.title] for c in found] or None
 
 
-_SAID = Text(text="It rains.")
+_RAIN_TEXT = Text(text="It rains.")
 
 REPLIES = (
-    Probe(feature="text", build=_answers(_SAID), look=_all(Text, "text"), marks=("It rains.",)),
+    Probe(feature="text", build=_answers(_RAIN_TEXT), look=_all(Text, "text"), marks=("It rains.",)),
     Probe(
         feature="tool call",
         build=_answers(CALL, finish=Finish(reason="tool_call")),
@@ -370,7 +370,7 @@ REPLIES = (
         feature="reasoning",
         build=lambda origin: _answer(
             _thought(origin) if find_dialect(origin).profile.echo == "signed" else Reasoning(text="Bergen means rain."),
-            _SAID,
+            _RAIN_TEXT,
         ),
         look=_all(Reasoning, "text"),
         marks=("Bergen means rain.",),
@@ -382,12 +382,12 @@ REPLIES = (
         marks=("c2VhbGVk",),
         signs=(MARK,),
     ),
-    Probe(feature="end: length", build=_answers(_SAID, finish=Finish(reason="length")), look=_reasons),
+    Probe(feature="end: length", build=_answers(_RAIN_TEXT, finish=Finish(reason="length")), look=_reasons),
     Probe(feature="end: tool call", build=_answers(CALL, finish=Finish(reason="tool_call")), look=_reasons),
-    Probe(feature="end: filter", build=_answers(_SAID, finish=Finish(reason="filter")), look=_reasons),
+    Probe(feature="end: filter", build=_answers(_RAIN_TEXT, finish=Finish(reason="filter")), look=_reasons),
     Probe(
         feature="end: stop sequence",
-        build=_answers(_SAID, finish=Finish(reason="sequence", sequence="END")),
+        build=_answers(_RAIN_TEXT, finish=Finish(reason="sequence", sequence="END")),
         look=lambda r: r.choices[0].finish and r.choices[0].finish.sequence,
         marks=('"END"',),
     ),
@@ -399,12 +399,12 @@ REPLIES = (
     ),
     Probe(
         feature="usage",
-        build=_answers(_SAID, usage=Usage(input=20, output=10)),
+        build=_answers(_RAIN_TEXT, usage=Usage(input=20, output=10)),
         look=lambda r: r.usage and [r.usage.input, r.usage.output],
     ),
     Probe(
         feature="usage: cache and reasoning",
-        build=_answers(_SAID, usage=Usage(input=20, cache_read=300, output=10, reasoning=40)),
+        build=_answers(_RAIN_TEXT, usage=Usage(input=20, cache_read=300, output=10, reasoning=40)),
         look=_usage,
     ),
     Probe(feature="citations", build=_cite, look=_citations, marks=("example.org/bergen",)),

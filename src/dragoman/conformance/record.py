@@ -60,7 +60,7 @@ def scrub(data: bytes, key: Secret | None = None) -> bytes:
 
 
 class Recorder:
-    """Sends over another line, and records the traffic."""
+    """Passes requests to another sender, and records the traffic."""
 
     def __init__(self, line: WireLine, folder: Path) -> None:
         self.offline = line.offline

@@ -27,7 +27,7 @@ from dragoman.wire import WireReply, WireRequest
 TALK = ("messages", "chat", "responses", "generate")  # endpoints of the conversation itself
 OWN = ("opaque", "server")  # parts and tools that only their dialect reads
 FREE = ("parameters", "schema", "metadata", "arguments")
-Told: TypeAlias = tuple[Request | Reply | Failure, Iterable[Note]]
+ReadBack: TypeAlias = tuple[Request | Reply | Failure, Iterable[Note]]
 STREAMS = ("stream.sse", "stream.ndjson", "stream.json")
 
 
@@ -108,16 +108,16 @@ def tally_pair(cases: list[Case], source: str, target: str) -> Tally:
 
 
 def _count(tally: Tally, value: Any, notes: Iterable[Note]) -> None:
-    said = _leaves(value)
-    tally.said += said
+    values = _leaves(value)
+    tally.said += values
     for note in notes:
         found = _at(value, note.canonical)
         own = "/extras/" in note.canonical or (isinstance(found, dict) and found.get("kind") in OWN)
         kind = "own" if own else note.kind
         tally.notes[kind] = tally.notes.get(kind, 0) + 1
         if kind in ("dropped", "altered"):
-            said -= max(_leaves(found), 1)
-    tally.kept += max(said, 0)
+            values -= max(_leaves(found), 1)
+    tally.kept += max(values, 0)
 
 
 def _leaves(value: Any) -> int:
@@ -140,7 +140,7 @@ def _at(value: Any, where: str) -> Any:
     return value
 
 
-def _conversions(case: Case, source: str, target: str) -> Iterator[tuple[str, Callable[[], Told]]]:
+def _conversions(case: Case, source: str, target: str) -> Iterator[tuple[str, Callable[[], ReadBack]]]:
     asked, answer, stream = case.read("request.json"), case.read("reply.json"), case.read(*STREAMS)
     if asked is not None:
         yield "requests", partial(_request, asked, case, source, target)
@@ -154,7 +154,7 @@ def _conversions(case: Case, source: str, target: str) -> Iterator[tuple[str, Ca
         yield "streams", partial(_stream, stream, source, target)
 
 
-def _request(data: bytes, case: Case, source: str, target: str) -> Told:
+def _request(data: bytes, case: Case, source: str, target: str) -> ReadBack:
     headers = {key.lower(): value for key, value in (case.meta.get("request_headers") or {}).items()}
     there, notes = find_dialect(target), Notes()
     wire = WireRequest(body=load_json(data), path=case.meta.get("url_path") or "", headers=headers)
@@ -164,14 +164,14 @@ def _request(data: bytes, case: Case, source: str, target: str) -> Told:
     return asked, notes
 
 
-def _reply(body: Any, source: str, target: str) -> Told:
+def _reply(body: Any, source: str, target: str) -> ReadBack:
     there, notes = find_dialect(target), Notes()
     reply = find_dialect(source).decode_reply(WireReply(body=body), notes)
     there.decode_reply(WireReply(body=_plain(there.encode_reply(reply, notes).body)), Notes())
     return reply, notes
 
 
-def _failure(body: Any, case: Case, source: str, target: str) -> Told:
+def _failure(body: Any, case: Case, source: str, target: str) -> ReadBack:
     there = find_dialect(target)
     failure = find_dialect(source).decode_failure(WireReply(body=body, status=case.meta.get("status") or 400))
     sent = there.encode_failure(failure)
@@ -181,7 +181,7 @@ def _failure(body: Any, case: Case, source: str, target: str) -> Told:
     return failure, ()
 
 
-def _stream(data: bytes, source: str, target: str) -> Told:
+def _stream(data: bytes, source: str, target: str) -> ReadBack:
     there, notes = find_dialect(target), Notes()
     decoder, encoder, reader = (
         find_dialect(source).stream_decoder(notes),

@@ -148,8 +148,8 @@ def explain(cell: VerifyCell) -> list[str]:
         body = dump_text(show(asked.request)) if asked.request else ""
         lines.append(f"  {asked.method} {asked.path} {body[:600]}{'…' if len(body) > 600 else ''}")
         if asked.status >= 400:
-            said = dump_text(show(asked.reply))
-            lines.append(f"  {asked.status} {said[:400]}")
+            reply = dump_text(show(asked.reply))
+            lines.append(f"  {asked.status} {reply[:400]}")
     return [printable(line) for line in lines]
 
 

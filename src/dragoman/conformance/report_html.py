@@ -133,16 +133,16 @@ def _details(run: VerifyRun, cell: VerifyCell) -> str:
 
 def _try(one: Try, longest: int) -> str:
     notes = "".join(f"<li>{escape(f'{n.kind} {n.where}: {n.why}')}</li>" for n in one.notes)
-    told = f"<h4>Notes of the conversion</h4><ul>{notes}</ul>" if notes else ""
+    notes_list = f"<h4>Notes of the conversion</h4><ul>{notes}</ul>" if notes else ""
     exchanges = "".join(_exchange(exchange, longest) for exchange in one.exchanges)
-    return f"<h4>{one.mode}: {one.outcome}</h4>{told}{exchanges}"
+    return f"<h4>{one.mode}: {one.outcome}</h4>{notes_list}{exchanges}"
 
 
 def _exchange(exchange: WireExchange, longest: int) -> str:
     failed = exchange.failure.message if exchange.failure is not None else ""
     remarks = [exchange.remark, failed, "we hung up" if exchange.left else ""]
     status = f"{exchange.status or 'no answer'}, {exchange.seconds * 1000:.0f} ms"
-    said = "; ".join([status, *(remark for remark in remarks if remark)])
+    line = "; ".join([status, *(remark for remark in remarks if remark)])
     request = f"<pre>{escape(show_body(exchange.request, longest))}</pre>" if exchange.request else ""
     reply = f"<pre>{escape(show_body(exchange.reply, longest))}</pre>" if exchange.reply else ""
-    return f"<p><code>{escape(exchange.method)} {escape(exchange.path)}</code></p>{request}<p>{escape(said)}</p>{reply}"
+    return f"<p><code>{escape(exchange.method)} {escape(exchange.path)}</code></p>{request}<p>{escape(line)}</p>{reply}"

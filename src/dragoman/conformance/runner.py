@@ -109,7 +109,7 @@ async def probe(target: VerifyTarget, line: WireLine, options: VerifyOptions) ->
         return target
     names = _listed(exchange)
     if not names:
-        words = "no model was named and it lists none"
+        words = "no model was named, and the server lists none"
         return replace(target, down=words) if target.named else replace(target, skip=words)
     return replace(target, model=names[0].removeprefix("models/"))
 

@@ -20,7 +20,7 @@ def encode_request(request: Request, notes: Notes) -> WireRequest:
     params: JsonObject = {key: value for key in _SAME if (value := getattr(request, key)) is not None}
     at: At = (ROOT, "messages")
     params["messages"] = [
-        said for i, message in enumerate(request.messages) for said in _encode_message(message, (at, i), notes)
+        encoded for i, message in enumerate(request.messages) for encoded in _encode_message(message, (at, i), notes)
     ]
     if request.tools:
         params["tools"] = [_encode_tool(tool) for tool in request.tools if isinstance(tool, Tool)]
@@ -45,27 +45,27 @@ def _encode_choice(choice: ToolChoice) -> str:
 
 
 def _encode_tool(tool: Tool) -> JsonObject:
-    said: JsonObject = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-    return {key: value for key, value in said.items() if value is not None}
+    body: JsonObject = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+    return {key: value for key, value in body.items() if value is not None}
 
 
 def _encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
     """Each result is a message of its own. The other parts follow in one more message."""
-    said: list[JsonObject] = []
+    encoded: list[JsonObject] = []
     parts: list[JsonObject] = []
     calls: list[JsonObject] = []
     for i, part in enumerate(message.parts):
         match part:
             case ToolResult():
-                said.append(_encode_result(part, at, notes))
+                encoded.append(_encode_result(part, at, notes))
             case ToolCall():
                 calls.append(encode_call(part, ((at, "parts"), i), notes))
             case _:
                 parts += _encode_part(part, ((at, "parts"), i), notes)
     if parts or calls:
         turn: JsonObject = {"role": message.role, "content": parts}
-        said.append(turn | ({"tool_calls": calls} if calls else {}))
-    return said
+        encoded.append(turn | ({"tool_calls": calls} if calls else {}))
+    return encoded
 
 
 def _encode_result(part: ToolResult, at: At, notes: Notes) -> JsonObject:

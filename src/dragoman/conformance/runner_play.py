@@ -15,6 +15,7 @@ from dragoman.conformance.scenario import Expect, ReplyMode, Results, Scenario, 
 from dragoman.conformance.scenario_checks import (
     NO_THOUGHT,
     ScenarioRequest,
+    calls_of,
     check_events,
     check_failure,
     check_reply,
@@ -25,10 +26,8 @@ from dragoman.errors import DecodeError, LossError, UpstreamError
 from dragoman.exchange import (
     MOST_CORRECTIONS,
     ClientRequest,
-    StreamReader,
     UpstreamCall,
     make_destination,
-    read_reply,
     send_corrected,
     write_call,
     write_wire,
@@ -45,6 +44,7 @@ from dragoman.model.request import Request
 from dragoman.notes import Note, Notes
 from dragoman.upstream.known_models import find_known
 from dragoman.upstream.read_reply import says_something
+from dragoman.way_back import StreamReader, read_reply
 from dragoman.wire import WireReply
 
 ScenarioOutcome: TypeAlias = Literal["PASS", "FAIL", "SKIP"]
@@ -53,7 +53,7 @@ AGAIN = 2  # times a busy server is asked again
 LONGEST_WAIT_S = 20.0
 VENDORS = ("openai", "anthropic", "gemini")  # they do have a token count
 ANY_MODEL = ("", "compatible", "llamacpp", "lmstudio", "vllm", "sglang", "gpustack", "litellm")  # whatever it can
-ONE_MODEL = ("llamacpp", "lmstudio", "vllm", "sglang")  # often serve one model, whatever it is called
+ONE_MODEL = ("llamacpp", "lmstudio", "vllm", "sglang")  # these often serve one model under any name
 
 
 # What servers of text-only models say to a picture. The model cannot see, so this is a SKIP and not a FAIL.
@@ -118,7 +118,7 @@ class Player:
             if self.target.skip:
                 raise Skipped(self.target.skip)
             if self.scenario.key == "wrong" and self.target.key is None:
-                raise Skipped("it asks for no key")
+                raise Skipped("the server does not ask for a key")
             match self.scenario.kind:
                 case "talk":
                     text = await self._talk()
@@ -135,7 +135,7 @@ class Player:
         except PlayFailed as reason:
             self.done.outcome, self.done.words = "FAIL", str(reason)
         except LossError as error:
-            self.done.outcome, self.done.words = "SKIP", f"cannot be said: {error}"
+            self.done.outcome, self.done.words = "SKIP", f"the request cannot be written: {error}"
         except Exception as error:  # a converter that raises is a cell that is red
             self.done.outcome, self.done.words = "FAIL", f"{type(error).__name__}: {error}"
         self.done.seconds = sum(exchange.seconds for exchange in self.done.exchanges)
@@ -145,30 +145,34 @@ class Player:
 
     async def _talk(self, turns: Sequence[ScenarioTurn] | None = None) -> str:
         """The text of the last answer."""
-        said: tuple[Message, ...] = ()
+        messages: tuple[Message, ...] = ()
         before: Usage | None = None
         text = ""
+        ids: list[str] = []
         for number, turn in enumerate(turns if turns is not None else self.scenario.turn):
-            said = say_turn(turn, said)
-            reply = await self._turn(turn, said, number, before)
+            messages = say_turn(turn, messages)
+            reply = await self._turn(turn, messages, number, before)
             if reply is None:
                 return text
+            if self.dialect.reply_id_prefix and reply.id in ids:
+                raise PlayFailed(f"two answers have the same id {reply.id!r}: clients take them for one")
+            ids.append(reply.id)
             before, text = reply.usage, text_of(reply.choices[0])
-            said = (*said, Message(role="assistant", parts=reply.choices[0].parts))
+            messages = (*messages, Message(role="assistant", parts=reply.choices[0].parts))
         return text
 
     async def _show_other(self, text: str) -> None:
-        """A model that cannot see may guess. It says the same to another picture."""
+        """A model that cannot see may guess right. Then it gives the same answer to another picture."""
         if self.line.offline:
             return  # only what was recorded can be asked
         turns = [_with_picture(turn, self.scenario.other_picture) for turn in self.scenario.turn]
         if await self._talk(turns) == text:
-            raise Skipped("another picture does not change the answer: it is not seen")
+            raise Skipped("the answer to another picture is the same: the model did not see it")
 
     async def _turn(
-        self, turn: ScenarioTurn, said: tuple[Message, ...], number: int, before: Usage | None
+        self, turn: ScenarioTurn, messages: tuple[Message, ...], number: int, before: Usage | None
     ) -> Reply | None:
-        answer = await self._ask(said)
+        answer = await self._ask(messages)
         if isinstance(answer.reply, Failure):
             self._judge_failure(answer.reply, turn)
             return None
@@ -183,9 +187,11 @@ class Player:
         )
         if not self.meaning and _stopped_short(answer.reply, turn.expect):
             raise Skipped("the model ended by itself, before the limit")
+        if not self.meaning and number and _called_nothing(answer.reply, turn.expect):
+            raise Skipped("the model called a tool at first, and then no more")
         complaints = check_reply(answer.reply, asked)
         if complaints == [NO_THOUGHT] and self._may_not_think():
-            raise Skipped("it did not think, and whether this model can is not known")
+            raise Skipped("it did not think; we do not know whether this model can")
         if self.mode == "streamed":
             complaints += check_events(answer.events, turn.expect)
         if complaints:
@@ -207,7 +213,7 @@ class Player:
         raise PlayFailed(f"{status}{failure.kind}: {failure.message}")
 
     def _may_not_think(self) -> bool:
-        """Servers of any model do not say which of them think."""
+        """A server that runs any model does not tell which of them think."""
         known = find_known(self.target.kind, self.model, self.target.rows) if self.target.kind else None
         return self.target.kind in ANY_MODEL and (known is None or not known.thinking)
 
@@ -226,12 +232,12 @@ class Player:
 
     def _took_it(self) -> None:
         if self.scenario.model == "unknown" and (self.target.gateway or self.target.kind in ("", *ONE_MODEL)):
-            raise Skipped("it answers to any model name")
+            raise Skipped("the server answers for any model name")
         what = "a model that does not exist" if self.scenario.model == "unknown" else "what it should refuse"
-        raise PlayFailed(f"it took {what}" if self.scenario.key != "wrong" else "it took a key that is none")
+        raise PlayFailed(f"it took {what}" if self.scenario.key != "wrong" else "the server accepted a wrong key")
 
-    async def _ask(self, said: tuple[Message, ...]) -> PlayedAnswer:
-        call = self._write_call(build_request(self.scenario, self.model, said), stream=self.mode == "streamed")
+    async def _ask(self, messages: tuple[Message, ...]) -> PlayedAnswer:
+        call = self._write_call(build_request(self.scenario, self.model, messages), stream=self.mode == "streamed")
         try:
             return await send_corrected(
                 call, self._exchange, lambda sent, reply: PlayedAnswer(reply=sent.accept(reply))
@@ -262,14 +268,14 @@ class Player:
         self.done.notes += [note for note in call.notes if note not in self.done.notes]
         lost = next((note for note in call.notes if self.scenario.is_about(note)), None)
         if lost is not None:
-            raise Skipped(f"cannot be said there: {lost.why} ({lost.where})")
+            raise Skipped(f"the target does not take it: {lost.why} ({lost.where})")
         answer = self._read(await self._send(call.path, call.body, call.headers), call)
         if isinstance(answer.reply, Failure) and not any(says_something(event) for event in answer.events):
             raise UpstreamError(answer.reply)
         return answer
 
     def _read(self, exchange: WireExchange, call: UpstreamCall | None = None) -> PlayedAnswer:
-        """The answer as our own decoders see it; theirs to blame is what they cannot."""
+        """The answer as our own decoders read it. If they cannot read it, the server fails this scenario."""
         if exchange.failure is not None:
             return PlayedAnswer(reply=exchange.failure)
         try:
@@ -291,16 +297,16 @@ class Player:
             raise PlayFailed(f"the stream is out of order: {error}") from error
 
     def _read_stream(self, exchange: WireExchange, reader: StreamReader) -> PlayedAnswer:
-        said = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if said != self.dialect.media_type and exchange.reply[:1] != b"[":
-            raise PlayFailed(f"the stream is {said or 'of no type'}, expected {self.dialect.media_type}")
+        media_type = exchange.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != self.dialect.media_type and exchange.reply[:1] != b"[":
+            raise PlayFailed(f"the stream is {media_type or 'of no type'}, expected {self.dialect.media_type}")
         events = [*reader.feed(exchange.reply), *reader.close()]
         return PlayedAnswer(reply=_fold(events), events=events)
 
     # -- the others
 
     async def _cancel(self) -> None:
-        """Hangs up at the first word of a stream; the next question must be answered as if nothing had been."""
+        """Hangs up at the first word of a stream. The next question must be answered as usual."""
         first, *rest = self.scenario.turn
         decoder = self.dialect.stream_decoder(Notes())
         began: list[bool] = []
@@ -388,9 +394,9 @@ class Player:
         return exchange
 
     def _look_for_lost_pictures(self, exchange: WireExchange) -> None:
-        """A dragoman says in a header that it told a picture in words."""
-        told = exchange.headers.get("x-dragoman-notes", "")
-        if self._shows_pictures() and (found := _LEFT_OUT.search(told)):
+        """A gateway of ours says in a header when it replaced a picture by a line of text."""
+        header = exchange.headers.get("x-dragoman-notes", "")
+        if self._shows_pictures() and (found := _LEFT_OUT.search(header)):
             self.done.exchanges.append(exchange)
             raise Skipped(f"the gateway left the picture out: {found.group(0)}")
 
@@ -409,8 +415,8 @@ def _with_picture(turn: ScenarioTurn, other: Mapping[str, str]) -> ScenarioTurn:
         return tuple(replace(part, **other) if isinstance(part, Image) else part for part in parts)
 
     results = {
-        name: said if isinstance(said, str) else replace(said, parts=swap(said.parts))
-        for name, said in turn.results.items()
+        name: result if isinstance(result, str) else replace(result, parts=swap(result.parts))
+        for name, result in turn.results.items()
     }
     user = turn.user if isinstance(turn.user, str) else swap(turn.user)
     return replace(turn, user=user, results=results, expect=replace(turn.expect, says=(), says_any=()))
@@ -422,14 +428,19 @@ def _busy_s(exchange: WireExchange) -> float | None:
         return 0.1  # it had just closed the connection we kept, as it may at any time (RFC 9112, 9.5)
     if exchange.status not in (429, 503, 529):
         return None
-    said = exchange.headers.get("retry-after", "")
-    return float(said) if said.isdigit() else 1.0
+    header = exchange.headers.get("retry-after", "")
+    return float(header) if header.isdigit() else 1.0
 
 
 def _stopped_short(reply: Reply, expect: Expect) -> bool:
     """A model that cannot be told what to say need not reach the limit."""
     finish = reply.choices[0].finish if reply.choices else None
     return "length" in expect.finish and finish is not None and finish.reason == "stop"
+
+
+def _called_nothing(reply: Reply, expect: Expect) -> bool:
+    """A model that cannot be told what to do need not call again."""
+    return bool(expect.calls and reply.choices and not calls_of(reply.choices[0]))
 
 
 def _fold(events: list[Event]) -> Reply | Failure:

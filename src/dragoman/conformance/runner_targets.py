@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from dragoman.dialects import CLIENT_ONLY, SPOKEN, find_dialect
 from dragoman.errors import ConfigError
-from dragoman.gateway.config.load import find_file, load_settings
+from dragoman.gateway.config.load import load_settings
+from dragoman.gateway.config.source import find_file
 from dragoman.passes.profile import Profile
 from dragoman.upstream.keys import Auth, Secret, origin_of
 from dragoman.upstream.profiles import Kind, Rows, choose_dialect, find_kind, load_rows, profile_for
@@ -43,7 +44,7 @@ class VerifyTarget(Struct, frozen=True, kw_only=True):
     overrides: dict[str, object] = {}
     rows: Rows | None = None  # of its kind, if the user's file changes them
     stream_usage: bool = True
-    gateway: bool = False  # it says it takes whatever its dialect can say: nothing is mended for it
+    gateway: bool = False  # a gateway: it takes all of its dialect, so no pass changes the request for it
     skip: str = ""  # why it cannot be asked
     named: bool = False  # on the command line: then an answer is expected
     down: str = ""  # why a named one cannot be asked: that is a failure
@@ -118,10 +119,10 @@ def url_targets(
 ) -> list[VerifyTarget]:
     """Any server that speaks a dialect, for example another gateway."""
     found = []
-    for said in dialects:
-        dialect = said.replace("-", "_").lower()
+    for name_of_dialect in dialects:
+        dialect = name_of_dialect.replace("-", "_").lower()
         if dialect not in DOORS:
-            raise ConfigError("--dialect", said, f"no such dialect; there are {', '.join(DOORS)}")
+            raise ConfigError("--dialect", name_of_dialect, f"no such dialect; there are {', '.join(DOORS)}")
         if kind and dialect not in find_kind(kind).dialects:
             raise ConfigError("--kind", kind, f"does not speak {dialect}")
         auth: Auth = find_dialect(dialect).key_style if key else "none"

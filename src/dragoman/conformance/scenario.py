@@ -140,26 +140,26 @@ def _fill_images(value: Any, images: Mapping[str, str]) -> Any:
 # ---------------------------------------------------------------- as requests
 
 
-def build_request(scenario: Scenario, model: str, said: tuple[Message, ...]) -> Request:
+def build_request(scenario: Scenario, model: str, messages: tuple[Message, ...]) -> Request:
     """The canonical request with these messages."""
     lead = (_text("system", scenario.system),) if scenario.system else ()
     fields = {**scenario.set, "model": model}
     request = convert(fields, Request)
-    return replace(request, messages=(*lead, *said), tools=scenario.offered or None)
+    return replace(request, messages=(*lead, *messages), tools=scenario.offered or None)
 
 
-def say_turn(turn: ScenarioTurn, said: tuple[Message, ...]) -> tuple[Message, ...]:
+def say_turn(turn: ScenarioTurn, messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """The messages so far, then this turn: results of open calls first, then the question."""
     added = [*turn.history, *_filler(turn.filler)]
-    results = [_answer(call, turn) for call in _open_calls(said)] if turn.results else []
+    results = [_answer(call, turn) for call in _open_calls(messages)] if turn.results else []
     asked = (Text(text=turn.user),) if isinstance(turn.user, str) else turn.user
     if results or asked:
         added.append(Message(role="user", parts=(*results, *asked)))
-    return (*said, *added)
+    return (*messages, *added)
 
 
-def _open_calls(said: tuple[Message, ...]) -> Iterable[ToolCall]:
-    last = said[-1] if said else None
+def _open_calls(messages: tuple[Message, ...]) -> Iterable[ToolCall]:
+    last = messages[-1] if messages else None
     if last is None or last.role != "assistant":
         return ()
     return [part for part in last.parts if isinstance(part, ToolCall)]
@@ -175,13 +175,13 @@ def _answer(call: ToolCall, turn: ScenarioTurn) -> ToolResult:
 
 def _nameless(call: ToolCall) -> Extras:
     """A call that came without an id is answered without one, as clients of such dialects do (CLIENTS 15)."""
-    own = {name: said["~id"] for name, said in call.extras.items() if "~id" in said}
+    own = {name: keys["~id"] for name, keys in call.extras.items() if "~id" in keys}
     return {name: {"~id": word, "~tool_call_id": "absent"} for name, word in own.items()}
 
 
 def _filler(count: int) -> list[Message]:
     pairs = ((f"Note number {n}: nothing happened.", "Noted.") for n in range(1, count + 1))
-    return [message for asked, told in pairs for message in (_text("user", asked), _text("assistant", told))]
+    return [message for asked, answer in pairs for message in (_text("user", asked), _text("assistant", answer))]
 
 
 def _text(role: Literal["system", "user", "assistant"], text: str) -> Message:

@@ -20,7 +20,7 @@ from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Choice, Reply, Usage
 from dragoman.model.request import Tool
 
-NO_THOUGHT = "no sign of a thought: neither shown nor counted"
+NO_THOUGHT = "it did not think: no thoughts are shown or counted"
 
 
 class ScenarioRequest(Struct, frozen=True, kw_only=True):
@@ -52,22 +52,22 @@ def check_failure(failure: Failure, expect: Expect) -> list[str]:
     if failure.kind not in expect.failure:
         found.append(f"failed as {failure.kind}, expected {' or '.join(expect.failure)}: {failure.message}")
     if not failure.message.strip():
-        found.append("the failure says nothing")
+        found.append("the error has no message")
     return found
 
 
 def check_events(events: Sequence[Event], expect: Expect) -> list[str]:
     """The order of a stream, as its reader sees it."""
-    told = [event for event in events if not isinstance(event, Aside)]
-    if not told:
+    own_events = [event for event in events if not isinstance(event, Aside)]
+    if not own_events:
         return ["the stream is empty"]
     found = []
-    if not isinstance(told[0], ReplyStart):
-        found.append(f"the stream begins with {type(told[0]).__name__}")
-    ends = [event for event in told if isinstance(event, ReplyEnd | ReplyFailed)]
-    if len(ends) != 1 or told[-1] is not ends[0]:
+    if not isinstance(own_events[0], ReplyStart):
+        found.append(f"the stream begins with {type(own_events[0]).__name__}")
+    ends = [event for event in own_events if isinstance(event, ReplyEnd | ReplyFailed)]
+    if len(ends) != 1 or own_events[-1] is not ends[0]:
         found.append("the stream does not end once, at its end")
-    pieces = sum(_grows(event) for event in told)
+    pieces = sum(_grows(event) for event in own_events)
     if pieces < expect.pieces:
         found.append(f"the text came in {pieces} piece(s), expected {expect.pieces} or more")
     return found
@@ -112,7 +112,7 @@ def _check_text(choice: Choice, asked: ScenarioRequest) -> Iterator[str]:
         yield f"{len(text.split())} words, expected {expect.max_words} at most"
     for word in expect.without:
         if word in text:
-            yield f"the text holds {word!r}: {_short(text)}"
+            yield f"the text contains {word!r}: {_short(text)}"
     if expect.answer is not None:
         yield from _check_json(text, {"type": "object"} if asked.worded else expect.answer)
     if asked.meaning:
@@ -179,7 +179,7 @@ def _check_thoughts(choice: Choice, usage: Usage | None, asked: ScenarioRequest)
     shown = any(isinstance(part, Reasoning) and part.text.strip() for part in choice.parts)
     thought = shown or bool(usage is not None and usage.reasoning)
     if wanted is False and thought:
-        yield "it has thought, though told not to"
+        yield "it thought although the request said not to"
     if wanted and asked.meaning and not thought:
         yield NO_THOUGHT
 
@@ -187,7 +187,7 @@ def _check_thoughts(choice: Choice, usage: Usage | None, asked: ScenarioRequest)
 def _check_usage(usage: Usage | None, asked: ScenarioRequest) -> Iterator[str]:
     total = input_of(usage)
     if usage is None or total is None or usage.output is None:
-        yield "the usage is not said"
+        yield "the reply has no usage"
         return
     if total <= 0:
         yield f"the usage says {total} tokens of input"

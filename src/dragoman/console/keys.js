@@ -75,11 +75,11 @@ function keyRow(row, budgets, act, locked) {
   const name = row.name || row.id;
   const limits = [row.grant.models && row.grant.models.join(", "), ...FIELDS.filter((one) => row.grant[one]).map((one) => `${t(one)} ${count(row.grant[one])}`)].filter(Boolean);
   return h("tr", { "aria-label": name },
-    h("td", null, h("div", { class: "row tight" }, h("span", { class: ended ? "quiet" : "strong" }, name), row.admin && h("span", { class: "pill invented" }, row.grant.read_only ? t("readOnly") : t("admin")), ended && h("span", { class: "pill FAIL" }, row.revoked ? t("revoked") : t("expired"))), h("code", { class: "quiet" }, row.id)),
+    h("td", null, h("div", { class: "row tight" }, h("span", { class: ended ? "quiet" : "strong" }, name), row.admin && h("span", { class: "pill invented" }, row.grant.read_only ? t("readOnly") : t("admin")), ended && h("span", { class: "pill FAIL" }, row.revoked ? t("revoked") : t("expired")), row.in_file && h("span", { class: "pill" }, t("inFile"))), h("code", { class: "quiet" }, row.id)),
     h("td", null, row.team || h("span", { class: "quiet" }, "–")),
     h("td", { class: "small" }, limits.join(" · ") || h("span", { class: "quiet" }, t("noLimits"))),
     h("td", null, budget(budgets.find((one) => one.account === `key:${row.id}`), row)),
-    h("td", { class: "number" }, ended || locked ? null : h("div", { class: "row tight" },
+    h("td", { class: "number" }, ended || locked || row.in_file ? null : h("div", { class: "row tight" },
       h("button", { class: "plain small", onclick: () => edit(row, act) }, t("limit")),
       h("button", { class: "plain small", onclick: () => sure(t("rotateTitle", { name }), h("p", null, t("rotateHelp")), () => act(call(`/admin/v1/keys/${row.id}/rotate`, { body: { grace_s: 3600 } })), t("rotate")) }, t("rotate")),
       h("button", { class: "plain small danger", onclick: () => sure(t("revokeTitle", { name }), h("p", null, t("revokeHelp")), () => act(call(`/admin/v1/keys/${row.id}`, { method: "DELETE" })), t("revoke")) }, t("revoke")))));

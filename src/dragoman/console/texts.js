@@ -212,6 +212,7 @@ const TEXTS = {
   makeKeyTitle: ["New key", "새 키"],
   makeKey: ["Make a key", "키 만들기"],
   revoked: ["revoked", "폐기됨"],
+  inFile: ["in the configuration", "설정 파일"],
   expired: ["expired", "만료됨"],
   limit: ["Limit", "제한"],
   rotate: ["Rotate", "교체"],

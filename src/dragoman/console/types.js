@@ -15,7 +15,7 @@
 /** @typedef {{models?: string[]|null, tools?: string[]|null, rpm?: number|null, tpm?: number|null, at_once?: number|null, budget?: string|null, soft?: number, bodies?: boolean, read_only?: boolean}} Grant */
 /** @typedef {{models?: string[]|null, tools?: string[]|null, rpm?: number|null, tpm?: number|null, at_once?: number|null, budget?: string|null, soft?: number, bodies?: boolean, read_only?: boolean}} GrantChange */
 /** @typedef {{id: string, key: string}} KeyMade */
-/** @typedef {{id: string, name: string, admin: boolean, team: string, created: number, revoked: number|null, expires: number|null, grant: Grant}} KeyView */
+/** @typedef {{id: string, name: string, admin: boolean, team: string, created: number, revoked: number|null, expires: number|null, grant: Grant, in_file?: boolean}} KeyView */
 /** @typedef {{keys: KeyView[]}} Keys */
 /** @typedef {{requests: number, errors: number, median_ms: number, p95_ms: number}} Latency */
 /** @typedef {{id: string, at: number, key?: string, key_id?: string, team?: string, tags?: string, client?: string, door?: string, asked?: string, upstream?: string, model?: string, input?: number|null, cache_read?: number|null, cache_write?: number|null, output?: number|null, reasoning?: number|null, cost?: number|null, currency?: string, status?: number, failure?: string, first_ms?: number|null, total_ms?: number, tries?: number, harmless?: number, changed?: number, lost?: number, estimated?: boolean, bodies?: string, attempts?: AttemptRow[], charged?: Line[]}} LedgerRow */

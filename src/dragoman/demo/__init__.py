@@ -4,3 +4,5 @@ model.py       the model: its rules and its answers     prompt.py    what a requ
 tool_calls.py  the tools it calls                       sampler.py   a value for a JSON Schema
 patterns.py    a text for a regular expression
 """
+
+MODELS = ("demo",)

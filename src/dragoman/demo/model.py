@@ -14,7 +14,7 @@ client programs add. The first rule that applies gives the answer:
    words. Numbers come from the question too.
 2. Structured output (`json_schema`, `json`, or a JSON Schema in the prompt): a value for the schema.
 3. Tool results in the last user turn: it quotes them and says which ones failed.
-4. "say X", "reply with X", "repeat X": X. "count to N": the numbers.
+4. "say X", "reply with X", "repeat X": X. "count to N": the numbers (with "line" after that, a line each).
 5. "what is my X?": the value from an earlier "my X is …". "remember X" works the same way.
 6. Anything else: a friendly sentence that repeats the question, in Korean if the question is Korean. It also counts the
    pictures and documents in the last user turn.
@@ -70,7 +70,6 @@ from dragoman.model.messages import (
 from dragoman.model.reply import Finish, Usage
 from dragoman.model.request import Request
 
-MODELS = ("demo",)
 MEDIA_TOKENS = 85  # for each picture, document or sound
 _MAX_CHOICES = 16
 _MAX_QUOTED_CHARS = 400  # of a result or a question that an answer repeats
@@ -257,7 +256,8 @@ def _answer_question(request: Request, question: str) -> str:
     count = COUNT.search(question)
     if count:
         low = int(count["low"] or 1)
-        return " ".join(str(n) for n in range(low, min(int(count["high"]), low + 999) + 1))
+        between = "\n" if count["lines"] else " "
+        return between.join(str(n) for n in range(low, min(int(count["high"]), low + 999) + 1))
     return _recall_fact(request, question) or _repeat_question(request, question)
 
 

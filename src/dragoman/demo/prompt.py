@@ -26,7 +26,7 @@ SAY = re.compile(
     r"(?: (?:only|just|exactly|the words?|the single word|this|after me))*\s*:?\s*(?P<what>[^\n]+)",
     re.I,
 )
-COUNT = re.compile(r"\bcount (?:from (?P<low>\d+) )?(?:up )?to (?P<high>\d+)", re.I)
+COUNT = re.compile(r"\bcount (?:from (?P<low>\d+) )?(?:up )?to (?P<high>\d+)(?P<lines>.* line)?", re.I)
 ASK_FACT = re.compile(
     r"\bwhat(?:'s| is| was) my (?P<what>[\w' -]+?)\s*\?|\b(?:do you )?know my (?P<also>[\w -]+)", re.I
 )

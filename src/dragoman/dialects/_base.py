@@ -11,7 +11,7 @@ from dragoman.failure import Failure
 from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
 from dragoman.model.events import Event
-from dragoman.model.reply import Reply
+from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.notes import Locate, Notes
 from dragoman.passes.profile import Profile
@@ -68,6 +68,12 @@ class Door(Struct, frozen=True, kw_only=True):
     write_path: WritePath | None = None
 
 
+class PlainReply(Struct, frozen=True):
+    """A reply of texts alone, with nothing that clients of its dialect could not read."""
+
+    usage: Usage | None
+
+
 class EncodeLoaded(Protocol):
     def __call__(self, request: Request, created: float) -> JsonObject: ...
 
@@ -113,8 +119,11 @@ class Dialect(Struct, frozen=True, kw_only=True):
     # its API
     messages_key: str = "messages"  # of a request
     reads_turns_apart: bool = False  # each entry of that list is read by itself, and is one message
+    # The keys of a list of tools, the usual one first; () if it is not read by itself, without the rest of the body.
+    tools_keys: tuple[str, ...] = ()
     made_ids: str = ""  # how the ids begin that are made for calls without one
     kept_state: tuple[KeptState, ...] = ()
+    naming_keys: tuple[str, ...] = ()  # inside of tools and parts: their values are ids of things that its servers keep
     doors: tuple[Door, ...] = ()
     other_bases: tuple[str, ...] = ()  # paths under which other servers offer this dialect; clients may keep them
     client_headers: tuple[str, ...] = ()  # request headers that only clients of this dialect send
@@ -146,8 +155,11 @@ class Dialect(Struct, frozen=True, kw_only=True):
     sse_query: str = ""  # without this query a stream is one JSON array
 
     # replies
+    look_at_reply: Callable[[bytes], PlainReply | None] | None = None  # a quick look; None: it must be read
     reply_rules: ReplyRules = ReplyRules()
     reply_keys: tuple[str, ...] = ()  # one of them is in the body of every reply: a body without them may be an error
+    # Why a whole reply is no answer, for clients of other dialects: it failed, or its server still works on it.
+    find_failure: Callable[[JsonObject], Failure | None] | None = None
     timed: TimeKeys | None = None  # replies say how long they took
     dated: bool = False  # replies have a time, which encoders cannot know: they have no clock
     reply_ids: bool = True  # replies have an id

@@ -32,18 +32,18 @@ def encode_turns(
     silent: Extras = {}  # extras without anything for this dialect; turns of one request mostly share them
     for i, message in enumerate(messages[first:] if first else messages, first):
         extras = message.extras
-        said = None
+        encoded = None
         if not extras or extras is silent:  # fast path: frequent turn
-            said = fast(message, (at, i), notes)
+            encoded = fast(message, (at, i), notes)
         elif is_silent(extras, dialect):  # fast path: frequent turn
             silent = extras
-            said = fast(message, (at, i), notes)
-        if said is None:
+            encoded = fast(message, (at, i), notes)
+        if encoded is None:
             turns.extend(whole(message, (at, i), notes))
-        elif type(said) is list:
-            turns.extend(said)
+        elif type(encoded) is list:
+            turns.extend(encoded)
         else:  # the most frequent case: one message for a turn
-            turns.append(cast("JsonObject", said))
+            turns.append(cast("JsonObject", encoded))
     return turns
 
 

@@ -12,6 +12,10 @@ from dragoman.fields import add_extras
 from dragoman.jsontypes import JsonObject
 from dragoman.notes import At, Notes
 
+# For an answer that does not tell why it ended. It may be whole or not, and no client may take it for a whole one.
+# Anthropic (null) and Gemini (no reason) can say just that. The others choose the word for an incomplete answer.
+NO_REASON = "the answer does not tell why it ended, and may be incomplete"
+
 T = TypeVar("T")
 
 
@@ -22,10 +26,10 @@ def add_rest(
 
     Required fields count as written."""
     for field, default in _optional_fields(type(value)):
-        said = getattr(value, field)
+        left = getattr(value, field)
         if field == "extras":
-            add_extras(body, said, dialect, at, notes)
-        elif field not in written and said != default and says_something(field, said):
+            add_extras(body, left, dialect, at, notes)
+        elif field not in written and left != default and says_something(field, left):
             notes.dropped((at, field), f"{dialect} has no {field}")
     return body
 

@@ -30,18 +30,31 @@ def same_place(value: object, place: Place) -> Place:
 
 def look_up(table: PlaceNames, place: Place, name: str) -> Place:
     """Where a field is, as seen from its holder. The holder's own place is `()`."""
+    if len(place) > MOST_STEPS or "extras" in place:  # these have names that clients choose
+        return _look_up(table, place, name)
+    known = _known.get((id(table), place))
+    if known is None or known[0] is not table:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        known = _known[id(table), place] = (table, _look_up(table, place, name))
+    return known[1]
+
+
+MOST_STEPS = 3
+MOST_KNOWN = 4096
+_known: dict[tuple[int, Place], tuple[PlaceNames, Place]] = {}  # by the identity of the table, which is kept
+
+
+def _look_up(table: PlaceNames, place: Place, name: str) -> Place:
     own: Place = ()
     if "extras" in place:
         place, own = split_extras(place, name)
+    names = ["#" if type(step) is int else str(step) for step in place]
     for length in range(len(place), -1, -1):
-        found = table.get(pattern(place[:length]))
+        found = table.get("/".join(names[:length]))
         if found is not None:
             return (*fill(found, place[:length], place[length:]), *own)
     return own
-
-
-def pattern(place: Place) -> str:
-    return "/".join(["#" if type(step) is int else str(step) for step in place])
 
 
 def fill(found: str, known: Place, rest: Place) -> Place:

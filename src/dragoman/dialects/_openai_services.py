@@ -56,7 +56,7 @@ def encode_model(model: ListedModel) -> JsonObject:
     row: JsonObject = {"id": model.name, "object": "model", "created": int(model.created or 0), "owned_by": model.owner}
     limits = {"context_length": model.window or model.max_input, "max_completion_tokens": model.max_output}
     abilities = {"vision": model.vision, "reasoning": model.thinking, "function_calling": model.tools}
-    known = {name: said for name, said in abilities.items() if said is not None}
+    known = {name: able for name, able in abilities.items() if able is not None}
     row |= {name: limit for name, limit in limits.items() if limit is not None}
     return row | ({"capabilities": known} if known else {})
 
@@ -191,11 +191,11 @@ EMBEDDINGS = EmbeddingsCodec(
 
 
 def encode_speech_request(model: str, body: JsonObject) -> WireRequest:
-    said = {**body, "model": model}
-    if said.get("response_format") == "ogg":
-        said["response_format"] = "opus"
-    said["voice"] = _find_voice(body.get("voice"))
-    return WireRequest(path=SPEECH_PATH, body=said)
+    sent = {**body, "model": model}
+    if sent.get("response_format") == "ogg":
+        sent["response_format"] = "opus"
+    sent["voice"] = _find_voice(body.get("voice"))
+    return WireRequest(path=SPEECH_PATH, body=sent)
 
 
 def _find_voice(voice: Json) -> Json:

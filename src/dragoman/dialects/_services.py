@@ -128,7 +128,7 @@ def find_number(row: Json, *paths: str) -> int | None:
 
 
 def find_flag(row: Json, *paths: str) -> bool | None:
-    return next((said for path in paths if type(said := find_member(row, path)) is bool), None)
+    return next((flag for path in paths if type(flag := find_member(row, path)) is bool), None)
 
 
 def find_text(row: Json, path: str) -> str:

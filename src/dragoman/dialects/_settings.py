@@ -57,7 +57,7 @@ def encode_tier(tier: str, words: Mapping[str, str | None], dialect: str, notes:
     word = words.get(tier)
     if word is None and says_something("service_tier", tier):
         notes.dropped((ROOT, "service_tier"), f"{dialect} has no tier {tier}")
-    elif word is not None and word != tier and any(says_something("service_tier", said) for said in (tier, word)):
+    elif word is not None and word != tier and any(says_something("service_tier", value) for value in (tier, word)):
         notes.altered((ROOT, "service_tier"), f"{tier} is {dialect}'s {word}")
     return word
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from dragoman.dialects._base import Dialect
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
+from dragoman.gateway.access.auth import INSIDE
 from dragoman.gateway.conversation import converse, read_hops
 from dragoman.gateway.error_responses import fail, refuse, turned_away
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
@@ -18,7 +19,6 @@ from dragoman.gateway.routes import (
     console,
     count,
     jsonrpc,
-    mcp,
     models,
     non_chat,
     responses,
@@ -53,6 +53,18 @@ async def serve_websocket(gateway: Gateway, http: HttpRequest, match: Match) -> 
     raise UpstreamError(Failure(kind="invalid_request", status=405, message="POST here"))
 
 
+def later(name: str) -> Handler:
+    """A handler of routes/mcp.py, which is loaded with the first request to it: most gateways have no MCP servers."""
+
+    async def serve(gateway: Gateway, http: HttpRequest, match: Match) -> HttpResponse:
+        from dragoman.gateway.routes import mcp
+
+        handler: Handler = getattr(mcp, name)
+        return await handler(gateway, http, match)
+
+    return serve
+
+
 # Handlers by what a route serves. The first ones ask the Dialect record; the others belong to one dialect, or to us.
 HANDLERS: dict[str, Handler] = {
     "conversation": serve_conversation,
@@ -79,13 +91,13 @@ HANDLERS: dict[str, Handler] = {
     "running": models.serve_running,
     "show": models.serve_show,
     "jsonrpc": jsonrpc.serve_jsonrpc,
-    "generate_with_mcp": mcp.serve_generate_with_mcp,
-    "mcp_add": mcp.serve_mcp_add,
-    "mcp_remove": mcp.serve_mcp_remove,
-    "mcp_list": mcp.serve_mcp_list,
-    "mcp_servers": mcp.serve_mcp_servers,
-    "mcp_approve": mcp.serve_mcp_approve,
-    "mcp_call": mcp.serve_mcp_call,
+    "generate_with_mcp": later("serve_generate_with_mcp"),
+    "mcp_add": later("serve_mcp_add"),
+    "mcp_remove": later("serve_mcp_remove"),
+    "mcp_list": later("serve_mcp_list"),
+    "mcp_servers": later("serve_mcp_servers"),
+    "mcp_approve": later("serve_mcp_approve"),
+    "mcp_call": later("serve_mcp_call"),
     "admin": admin.serve_admin,
     "alive": status.serve_alive,
     "ready": status.serve_ready,
@@ -166,6 +178,8 @@ class App:
         if verdict is not None:
             raise UpstreamError(turned_away(*verdict))
         if match is None or match.route.access == "public":
+            return
+        if http.client in INSIDE:
             return
         if gateway.admin_port and (http.port == gateway.admin_port) != (match.route.access == "admin"):
             words = f"{http.path[:200]} is at another port of this gateway"

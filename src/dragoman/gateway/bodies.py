@@ -3,15 +3,29 @@
 import asyncio
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import Raw
 
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.failure import Failure
 from dragoman.gateway.config.settings import RequestLimits, Settings
 from dragoman.gateway.http import HttpRequest
-from dragoman.jsontypes import MOST_VALUES, JsonObject, check_keys, has_more_values, kind_of, load_json
-from dragoman.model.request import Request
+from dragoman.jsontypes import (
+    MOST_VALUES,
+    Json,
+    JsonObject,
+    check_keys,
+    has_more_values,
+    kind_of,
+    load_json,
+    load_member,
+    split_members,
+)
+from dragoman.known_turns.tools import LEAST_BYTES, KnownTools, Owner
+from dragoman.model.request import AnyTool, Request
 
 RATIO_FREE_BYTES = 1024 * 1024
 SMALL_BYTES = 16 * 1024  # compressed; more is decompressed off the loop
@@ -97,15 +111,44 @@ def _find_zstd() -> Any:
     return None
 
 
+class LoadedBody(NamedTuple):
+    values: JsonObject
+    tools: tuple[AnyTool, ...] | None = None  # they are known: `values` is without them
+    tools_text: bytes = b""  # they are not known yet
+
+
 def load_body(data: bytes, limits: RequestLimits) -> JsonObject:
     """Parses the client's JSON object. Refuses duplicate keys and keys that name a destination."""
     check_cost(data)
-    body = load_json(data, strict=True)
+    return _check(load_json(data, strict=True), data, limits)
+
+
+def load_without_tools(
+    data: bytes, limits: RequestLimits, keys: tuple[str, ...], known: KnownTools, owner: Owner
+) -> LoadedBody:
+    """The same, without tools that are known. `keys`: see `Dialect.tools_keys`."""
+    check_cost(data)
+    members = split_members(data)
+    named = [key for key in keys if key in members] if members is not None else []
+    text = members[keys[0]] if members is not None and named == [keys[0]] else None
+    if members is None or text is None or len(memoryview(text)) < LEAST_BYTES:
+        return LoadedBody(_check(load_json(data, strict=True), data, limits, members))
+    tools = known.find(owner, bytes(text))
+    values: Json = None
+    if tools is not None:  # fast path: tools known
+        with suppress(DecodeError):  # the slow way says where
+            values = {key: load_member(value) for key, value in members.items() if key != keys[0]}
+    if values is None:
+        return LoadedBody(_check(load_json(data, strict=True), data, limits, members), None, bytes(text))
+    return LoadedBody(_check(values, data, limits, members), tools)
+
+
+def _check(body: Json, data: bytes, limits: RequestLimits, members: dict[str, Raw] | None = None) -> JsonObject:
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
     if len(body) > MOST_KEYS:
         raise DecodeError(f"more than {MOST_KEYS} keys")
-    check_keys(data)  # with two `model` keys, we might read one and the provider the other
+    check_keys(data, members)  # with two `model` keys, we might read one and the provider the other
     if not _DESTINATIONS.isdisjoint(body):
         found = _DESTINATIONS & body.keys()
         raise DecodeError("only the configuration decides where a request goes", min(found))

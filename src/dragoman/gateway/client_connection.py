@@ -241,6 +241,8 @@ class ClientConnection(asyncio.Protocol):
         if self._deaf:
             return
         path, query = read_target(self._url)
+        if self._url[:1] != b"/" and not names_host(self._url, headers.get("host", "")):
+            raise httptools.HttpParserError("the target and Host name two servers")
         method = self._parser.get_method().decode("ascii")
         http = HttpRequest(method, path, query, headers, self._repeated, self._client, self._port)
         exchange = self._incoming = ClientExchange(self, http, self.app.gateway.now.settings.max_body_bytes)
@@ -265,7 +267,9 @@ class ClientConnection(asyncio.Protocol):
         if self._task is None and self._queue:
             self._served, self._until = True, _BUSY
             self._running = self._queue.popleft()
-            task = self._task = self.loop.create_task(self._serve(self._running))
+            task = self._task = asyncio.Task(
+                self._serve(self._running), loop=self.loop, name="request"
+            )  # a name: else one is made
             self._state.tasks.add(task)  # `_end` takes it out
         if len(self._queue) > MOST_AHEAD:
             self.pause_reading()  # a client that pipelines has to wait
@@ -437,6 +441,11 @@ def most_connections() -> int:
         return 1000
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return max(files * 2 // 5, 16) if files != resource.RLIM_INFINITY else 100_000
+
+
+def names_host(url: bytes, host: str) -> bool:
+    """Whether an absolute target names the same server as Host. A proxy in front may judge one, and we the other."""
+    return url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0].lower() == host.encode("latin-1").lower()
 
 
 def read_target(url: bytes) -> tuple[str, str]:

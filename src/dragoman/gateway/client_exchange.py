@@ -44,8 +44,8 @@ class ClientExchange:
         self._fault: Failure | None = None
         self.http = http
         self.limit = limit  # of the body
-        said = http.headers.get("content-length", "")
-        self.length = int(said) if said.isdigit() and len(said) < 16 else 0
+        header = http.headers.get("content-length", "")
+        self.length = int(header) if header.isdigit() and len(header) < 16 else 0
         self.wire_size = 0  # of the body so far, with what frames it
         self.expects = "expect" in http.headers and http.headers["expect"].lower() == "100-continue"
         self.done = False  # the whole body has arrived

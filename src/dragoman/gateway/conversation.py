@@ -19,7 +19,8 @@ from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
 from dragoman.gateway.access.charge import begin_charge, may_use
-from dragoman.gateway.bodies import check_size, load_body, read_body
+from dragoman.gateway.access.owners import check_names, keep_names, makes_names
+from dragoman.gateway.bodies import LoadedBody, check_size, load_body, load_without_tools, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
 from dragoman.gateway.kept_turns import keep_turn, recall_turns
 from dragoman.gateway.own_door import check_extras
@@ -28,17 +29,9 @@ from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway, Generation
 from dragoman.gateway.stream_writer import StreamWriter, each_note, write_notes
 from dragoman.jsontypes import MOST_VALUES, JsonObject, dump_json, find_surrogates, mend_surrogates
-from dragoman.known_turns import (
-    History,
-    Hit,
-    count_parts,
-    count_values,
-    join,
-    know,
-    make_history,
-    make_later,
-    read_new,
-)
+from dragoman.known_turns.history import History, Hit
+from dragoman.known_turns.read import count_parts, count_values, find_cuts, join, make_history, make_later, read_new
+from dragoman.known_turns.write import know
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
 from dragoman.note_places import Place
@@ -106,12 +99,15 @@ async def take_in(scope: Scope, path: str, raw: bytes | None, to_sent: ToSent | 
     request = scope.client_request.request
     scope.model = request.model
     await begin_charge(scope, scope.size // CHARS_PER_TOKEN, request.max_output, request.choices or 1)
+    if http.holder is not None:
+        await check_names(scope.gateway, http.holder, request, scope.dialect)
+        scope.makes_names = makes_names(request, scope.dialect)
     if scope.dialect.stores_replies:
         scope.client_request = await take_in_items(scope, scope.client_request)
     if scope.keeps_turns:
         scope.client_request = await recall_turns(scope, scope.client_request)
     if scope.dialect.stores_replies:
-        kept = scope.gateway, http.key_id, scope.client_request, scope.now
+        kept = scope.gateway, http, scope.client_request, scope.now
         scope.resolved = await resolve(*kept, large=scope.large)
         scope.client_request = scope.resolved.client_request
 
@@ -130,7 +126,7 @@ async def take_in_turns(scope: Scope, path: str, raw: bytes) -> ClientRequest:
     gateway, owner = scope.gateway, (scope.http.key_id, scope.dialect.name)
     later = gateway.known_turns.find_later(owner, raw)
     if later is not None:
-        await off_loop(is_large(later.raw), later.settle)
+        await off_loop(is_large(later.raw), find_cuts, later)
     hit = gateway.known_turns.find(owner, raw, gateway.clock())
     found: tuple[ClientRequest, History | None] | None = None
     if hit is not None:
@@ -219,13 +215,17 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
     headers = own_headers(scope.dialect, scope.http)
     notes = Notes(scope.refuse)
     raw, body = _load(raw, scope, notes)
-    wire = WireRequest(body=body, path=path, headers=headers)
+    wire = WireRequest(body=body.values, path=path, headers=headers)
     find = scope.dialect.locate_request
     locate: Locate | None = None if to_sent is None else lambda value, place: to_sent(find(value, place))
     try:
         request = read_request(scope.dialect, wire, notes, locate)
     except RecursionError as error:
         raise DecodeError("nested too deeply") from error
+    if body.tools is not None:
+        request = replace(request, tools=body.tools)
+    elif body.tools_text and request.tools and not len(notes):
+        scope.gateway.known_tools.keep((scope.http.key_id, scope.dialect.name), body.tools_text, request.tools)
     if scope.dialect.name == CANONICAL and request.extras:
         check_extras(request)
     need_messages(request, scope.dialect)
@@ -248,11 +248,14 @@ def decode(scope: Scope, raw: bytes, path: str, to_sent: ToSent | None = None) -
     )
 
 
-def _load(raw: bytes, scope: Scope, notes: Notes) -> tuple[bytes, JsonObject]:
+def _load(raw: bytes, scope: Scope, notes: Notes) -> tuple[bytes, LoadedBody]:
     """The body as bytes and as JSON. Half a surrogate pair is JSON, but no text that servers take: it is replaced."""
     limits = scope.now.settings.limits
+    keys, owner = scope.dialect.tools_keys, (scope.http.key_id, scope.dialect.name)
     try:
-        return raw, load_body(raw, limits)
+        if not keys:
+            return raw, LoadedBody(load_body(raw, limits))
+        return raw, load_without_tools(raw, limits, keys, scope.gateway.known_tools, owner)
     except DecodeError:
         mended = mend_surrogates(raw)
         if mended is None:
@@ -261,7 +264,7 @@ def _load(raw: bytes, scope: Scope, notes: Notes) -> tuple[bytes, JsonObject]:
         if "repaired" in scope.refuse:
             raise LossError(where, HALF)
         notes.extend([Note("repaired", where, HALF)])
-    return mended, load_body(mended, limits)
+    return mended, LoadedBody(load_body(mended, limits))
 
 
 def need_messages(request: Request, dialect: Dialect) -> None:
@@ -277,6 +280,8 @@ def need_messages(request: Request, dialect: Dialect) -> None:
 
 def keep_state(request: Request, dialect: Dialect, targets: Targets) -> Targets:
     """Only targets that may have the state that a request names. Any other would silently answer without it."""
+    if not dialect.kept_state:
+        return targets
     own = request.extras.get(dialect.name, {})
     named = next((kept for kept in dialect.kept_state if kept.is_name(own.get(kept.key))), None)
     if named is None:
@@ -298,8 +303,10 @@ def own_headers(dialect: Dialect, http: HttpRequest) -> dict[str, str]:
 
 
 def read_hops(http: HttpRequest) -> int:
-    said = http.headers.get(HOP, "0")
-    return int(said) if said.isdigit() and len(said) < 5 else 0
+    header = http.headers.get(HOP)
+    if header is None:
+        return 0
+    return int(header) if header.isdigit() and len(header) < 5 else 0
 
 
 async def answer_with(scope: Scope) -> HttpResponse:
@@ -350,8 +357,8 @@ async def respond(scope: Scope, *, stream: bool) -> HttpResponse:
     body = await whole(scope, scope.answer)
     headers = reply_headers(scope)  # last: encoding the answer may add notes
     headers["content-type"] = JSON_TYPE
-    if (cost := scope.cost) is not None:
-        headers["x-dragoman-cost"] = str(cost)
+    if cost := scope.cost_text:
+        headers["x-dragoman-cost"] = cost
     if scope.keep:
         scope.keep_sent(body)
     scope.record()
@@ -374,6 +381,8 @@ def stream_type(scope: Scope) -> str:
 
 async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
     """The body of an unstreamed answer, in the client's dialect."""
+    if answer.plain and scope.resolved is None and not scope.makes_names:  # nothing of it is kept
+        return answer.raw
     reply, client_request = answer.reply, scope.client_request
     if reply is None or client_request is None:
         raise UpstreamError(Failure(kind="server_error", status=502, message="the upstream sent an empty answer"))
@@ -382,11 +391,13 @@ async def whole(scope: Scope, answer: OpenAnswer) -> bytes:
     else:
         reply = scope.time(scope.stamp(reply))
         carrier = scope.open_carrier()
-        said = reply if carrier is None else answer.notes.stage(carry_reply(reply, carrier, answer.notes))
-        work = scope.dialect, said, answer.notes, client_request.request
+        carried = reply if carrier is None else answer.notes.stage(carry_reply(reply, carrier, answer.notes))
+        work = scope.dialect, carried, answer.notes, client_request.request
         large = scope.large or is_large(answer.raw)  # Responses repeats the request's tools in its reply
         body = await off_loop(True, encode, *work) if large else encode(*work)
     await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)
+    if scope.makes_names:
+        await keep_names(scope.gateway, scope.http.key_id, reply, body)
     if scope.keeps_turns:
         await keep_turn(scope, reply)
     return body
@@ -414,14 +425,13 @@ def reply_headers(scope: Scope) -> dict[str, str]:
     return headers
 
 
-def rate_headers(said: dict[str, str], dialect: Dialect) -> dict[str, str]:
+def rate_headers(headers: dict[str, str], dialect: Dialect) -> dict[str, str]:
     """Those of an upstream's headers that tell how much of a limit is left: a few short ones, in plain letters."""
-    found = {
-        name: value
-        for name, value in said.items()
-        if name.startswith(dialect.rate_headers) and _NAME.fullmatch(name) and _VALUE.fullmatch(value)
-    }
-    return dict(list(found.items())[:MOST_RATE_HEADERS])
+    names = [name for name in headers if name.startswith(dialect.rate_headers)]
+    if not names:
+        return {}
+    legal = [name for name in names if _NAME.fullmatch(name) and _VALUE.fullmatch(headers[name])]
+    return {name: headers[name] for name in legal[:MOST_RATE_HEADERS]}
 
 
 async def find_request_targets(scope: Scope, request: Request) -> Targets:

@@ -16,6 +16,8 @@ from dragoman.log_line import LogLine, own_error
 log = logging.getLogger(__name__)
 
 OWN_STATUSES = (401, 403, 405, 413, 415, 421, 431, 502, 508)  # said as they are, whatever a dialect would make of them
+# The last attempt sent nothing. A server that restarts is soon there again, so clients may try on.
+AWAY = ("upstream_unreachable", "upstream_closed")
 SOON_S = 1.0  # when to come again to a server that does not say
 
 
@@ -27,7 +29,7 @@ def refuse(gateway: Gateway, http: HttpRequest, dialect: Dialect, error: Excepti
     response = fail(dialect, failure)
     scope = http.scope
     if scope is not None:
-        if response.status >= 500 and len(scope.attempts) > 1:
+        if response.status >= 500 and len(scope.attempts) > 1 and failure.code not in AWAY:
             response.headers["x-should-retry"] = "false"  # we did: retries must not multiply (FIELD-CASES 106)
         scope.status, scope.failure = response.status, failure
         if scope.keep:

@@ -22,8 +22,8 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
-from dragoman.gateway.config.load import state_folder
 from dragoman.gateway.config.mcp import SHOWS
+from dragoman.gateway.config.source import state_folder
 from dragoman.gateway.conversation import answer_with, count_estimate, find_request_targets, keep_state, respond
 from dragoman.gateway.error_responses import classify
 from dragoman.gateway.http import HttpResponse
@@ -67,8 +67,8 @@ class LoopOptions(Struct, kw_only=True):
 def read_loop_options(scope: Scope) -> LoopOptions | None:
     """`x-dragoman-mcp: one, two` or `*`; an empty header switches off the configured default."""
     headers, settings = scope.http.headers, scope.now.settings.mcp
-    said = headers.get(HEADER)
-    names = settings.default if said is None else tuple(word.strip() for word in said.split(",") if word.strip())
+    header = headers.get(HEADER)
+    names = settings.default if header is None else tuple(word.strip() for word in header.split(",") if word.strip())
     if not names:
         return None
     mode, show = headers.get(MODE_HEADER, "").strip().lower(), headers.get(SHOW_HEADER, settings.show).strip().lower()
@@ -243,6 +243,7 @@ class LoopAnswer:
         self.headers: dict[str, str] = {}
         self.raw = b""
         self.reply: Reply | None = None
+        self.complete = self.plain = False
         self.usage: Usage | None = None
         self.failure: Failure | None = None
         self.stopped: Stopped | None = None
@@ -296,7 +297,7 @@ class LoopAnswer:
         reply = builder.reply()
         if isinstance(reply, Failure):
             raise UpstreamError(reply)
-        self.reply, self.usage = reply, reply.usage
+        self.reply, self.usage, self.complete = reply, reply.usage, True
 
     async def _step(self) -> list[Event]:
         step = await anext(self._steps, None)
@@ -317,13 +318,13 @@ class LoopAnswer:
         finishes = end.finishes
         if not self._client_dialect.explains_finish:
             finishes = tuple(finish and replace(finish, message=None) for finish in finishes)
-        said: list[Event] = []
+        before: list[Event] = []
         if self._list_calls and not self._merger.has_text and stopped.reason not in ("done", "caller"):
             words = f"{ERROR_PREFIX}no answer after {stopped.turns} iterations ({stopped.reason})"
             place = self._merger.part_count
-            said = [PartStart(index=place, part=Text(text="")), PartDelta(index=place, text=words)]
-            said.append(PartEnd(index=place))
-        return [*said, replace(end, finishes=finishes, extras={self._client_dialect.name: story})]
+            before = [PartStart(index=place, part=Text(text="")), PartDelta(index=place, text=words)]
+            before.append(PartEnd(index=place))
+        return [*before, replace(end, finishes=finishes, extras={self._client_dialect.name: story})]
 
     def _write_call(self, step: CallFinished) -> JsonObject:
         return {
@@ -335,8 +336,8 @@ class LoopAnswer:
 
     def _write_kept(self, step: CallFinished) -> JsonObject:
         """For X-ray: one call, with what it answered."""
-        said = [part.text if isinstance(part, Text) else part.__class__.__name__ for part in step.result.parts]
-        return {"turn": step.turn, **self._write_call(step), "result": "\n".join(said)[:LONGEST_RESULT]}
+        texts = [part.text if isinstance(part, Text) else part.__class__.__name__ for part in step.result.parts]
+        return {"turn": step.turn, **self._write_call(step), "result": "\n".join(texts)[:LONGEST_RESULT]}
 
     def _watch(self, step: Step) -> None:
         match step:

@@ -7,7 +7,6 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from dragoman.accounts.prices import Cost
-from dragoman.convert import open_carrier
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError
 from dragoman.exchange import ClientRequest
@@ -25,11 +24,12 @@ from dragoman.model.reply import Reply, Usage
 from dragoman.model.request import Request
 from dragoman.note_ranks import FoldedNote, check_words, fold_notes
 from dragoman.notes import MOST_PLACES, Note, Refusable, is_mended_turn
-from dragoman.reasoning_state.carry import StateCarrier, StateSource
+from dragoman.reasoning_state.carry import SealDropper, StateCarrier, StateSource
 from dragoman.reasoning_state.envelope import StateKey
 from dragoman.reasoning_state.stored import Conversation
 from dragoman.upstream.answer import OpenAnswer
 from dragoman.upstream.attempts import Attempt
+from dragoman.way_back import open_carrier
 
 log = logging.getLogger(__name__)
 MOST_MENDED = 5  # in one line of the log
@@ -67,14 +67,17 @@ class Scope:
         self.failure: Failure | None = None
         self.first_s: float | None = None
         self.charge: Charge | None = None  # what it holds of its key
+        self.makes_names = False  # its answer may make things at the provider that later requests name
         self.events = self.streamed = 0  # of a stream so far, and its bytes: for an estimate if it breaks
         self._cost: tuple[Cost | None] | None = None  # once it is known
+        self._cost_text = ""
         self._sent: list[tuple[float, bytes]] = []  # and when: for X-ray and the ledger
         self._sent_bytes = 0
         self.raw = b""  # what the client sent, for X-ray
         self.loop: list[JsonObject] = []  # the calls of an MCP loop, for X-ray
         self.ending: Failure | None = None  # why it is being ended from outside
         self._over = False
+        self._folded: tuple[int, list[FoldedNote]] | None = None  # so many notes
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -89,19 +92,24 @@ class Scope:
 
     def fold_notes(self) -> list[FoldedNote]:
         """The worst first, equal ones as one."""
-        if self.answer is not None:
-            return self.answer.notes.fold(MOST_PLACES, MOST_NOTES)
-        return fold_notes(self.notes)
+        if self.answer is None:
+            return fold_notes(self.notes)
+        count = len(self.answer.notes)
+        if self._folded is None or self._folded[0] != count:
+            self._folded = (count, self.answer.notes.fold(MOST_PLACES, MOST_NOTES))
+        return self._folded[1]
 
     @property
     def state_key(self) -> StateKey:
         return StateKey(self.gateway.state_secret, self.http.key_id)
 
-    def open_carrier(self) -> StateCarrier | None:
+    def open_carrier(self) -> StateCarrier | SealDropper | None:
         """Puts the reasoning state of the answer where the client keeps it; None if there is nothing to do."""
         answer = self.answer
         if answer is None or answer.as_is:
             return None
+        if self.dialect.slots is None and self.keeps_turns:
+            return SealDropper()
         return open_carrier(answer.dialect, self.dialect, self.state_source(answer), self.state_key)
 
     def state_source(self, answer: OpenAnswer) -> StateSource:
@@ -170,6 +178,13 @@ class Scope:
             self._cost = (find_cost(self, find_usage(self)[0]),)
         return self._cost[0]
 
+    @property
+    def cost_text(self) -> str:
+        """ "" is unknown."""
+        if not self._cost_text and (cost := self.cost) is not None:
+            self._cost_text = str(cost)
+        return self._cost_text
+
     def record(self) -> None:
         """Writes the request down, before its client has read the end of its answer. Only the first call counts."""
         charge = self.charge
@@ -177,6 +192,7 @@ class Scope:
             return
         charge.recorded = True
         usage, estimated = find_usage(self)
+        charge.usage = usage
         charge.books.record(make_row(self, charge, usage, self.cost, estimated=estimated))
 
     def keep_sent(self, data: bytes) -> None:
@@ -198,8 +214,8 @@ class Scope:
     def show_bodies(self) -> str:
         """What was asked and answered, masked as X-ray masks."""
         asked = show(self.client_request.raw) if self.client_request is not None else None
-        said = show(self.sent or (self.answer.raw if self.answer is not None else b""))
-        return dump_json({"asked": asked, "reply": said}).decode()
+        reply = show(self.sent or (self.answer.raw if self.answer is not None else b""))
+        return dump_json({"asked": asked, "reply": reply}).decode()
 
     def finish(self) -> None:
         """Gives back what the request uses and reports it. Only the first call counts."""
@@ -266,7 +282,7 @@ class Scope:
             "team": holder.team if holder is not None else None,
             "input": _sum(usage.input, usage.cache_read, usage.cache_write),
             "output": _sum(usage.output, usage.reasoning),
-            "cost": cost,
+            "cost": self.cost_text if cost is not None else None,
             "first_ms": None if first is None else round(first * 1000),
             "ms": round(seconds * 1000),
             "waited_ms": round(sum([attempt.waited_s for attempt in attempts]) * 1000),
@@ -327,11 +343,11 @@ def say_lost(notes: list[FoldedNote]) -> str:
 
 def read_refuse(http: HttpRequest) -> frozenset[Refusable]:
     """`x-dragoman-refuse: lost, altered`: the client wants an error instead of notes of these ranks and kinds."""
-    said = http.headers.get("x-dragoman-refuse")
-    if said is None:
+    header = http.headers.get("x-dragoman-refuse")
+    if header is None:
         return frozenset()
     try:
-        words = check_words(word.strip() for word in said.split(",") if word.strip())
+        words = check_words(word.strip() for word in header.split(",") if word.strip())
     except ValueError as error:
         raise DecodeError(f"x-dragoman-{error}") from error
     return cast(frozenset[Refusable], words)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import secrets
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -27,7 +28,8 @@ from dragoman.gateway.telemetry.log import Log
 from dragoman.gateway.telemetry.metrics import Metrics
 from dragoman.gateway.telemetry.traffic import Traffic
 from dragoman.gateway.telemetry.xray import XrayRing
-from dragoman.known_turns import KnownTurns
+from dragoman.known_turns.history import KnownTurns
+from dragoman.known_turns.tools import MOST_BYTES, KnownTools
 from dragoman.model.messages import Text
 from dragoman.model.request import Request
 from dragoman.upstream import learned_file, model_lists
@@ -83,6 +85,10 @@ class Generation:
         # by conversation: the rule that chose its model, and the upstream it went to first
         self._conversations: OrderedDict[int, tuple[int | None, str | None]] = OrderedDict()
         self.take_lists()
+
+    def speaks(self, dialect: str) -> bool:
+        """Whether a server of this dialect is among the upstreams."""
+        return any(dialect in (one.dialects or (one.dialect,)) for one in self.settings.upstreams)
 
     def take_lists(self) -> None:
         """Takes the upstreams' own lists of models into the routes."""
@@ -186,6 +192,7 @@ class Gateway:
         self.open_verifier: Callable[[], Verifier] | None = None  # set by the program that starts the gateway
         self.verify_book = VerifyBook(self._folder(settings))
         self.known_turns = KnownTurns(settings.known_turns_bytes)
+        self.known_tools = KnownTools(min(settings.known_turns_bytes, MOST_BYTES), threading.Lock())
         self.started = self.wall()
         self.rejected = 0  # bad configurations that were refused
         self.leaving = False  # not ready: load balancers should choose another process

@@ -14,6 +14,7 @@ from dragoman.dialects._base import Dialect, LateEncoder
 from dragoman.exchange import HOP
 from dragoman.failure import Failure
 from dragoman.framing.sse import read_frame
+from dragoman.gateway.access.owners import keep_names
 from dragoman.gateway.http import DirectWriter, Write
 from dragoman.gateway.kept_turns import find_conversation, keep_turn
 from dragoman.gateway.routes.responses import remember
@@ -56,7 +57,8 @@ class StreamWriter:
             self._carrier.stage(scope.answer.notes)
         self._tail = b""  # the beginning of a frame that is not complete yet
         self._end_sent = False  # the frame that ends the provider's own stream
-        self._builder = ReplyBuilder() if scope.resolved is not None and scope.resolved.store else None
+        self._stores = scope.resolved is not None and scope.resolved.store
+        self._builder = ReplyBuilder() if self._stores or scope.makes_names else None
         self._keeper = TurnKeeper() if scope.bare is not None else None
         if scope.bare is not None:
             find_conversation(scope)  # now: the request is not kept for as long as a stream may take
@@ -268,8 +270,8 @@ class StreamWriter:
         if self._as_is or self.scope.count_notes() <= self._notes_sent or not self.scope.dialect.ping:
             return b""
         late, canonical = self.scope.notes[self._notes_sent :], HOP in self.scope.http.headers
-        said = write_notes(each_note(late) if canonical else fold_notes(late), canonical=canonical)
-        return self._write_late("x-dragoman-notes", said)
+        text = write_notes(each_note(late) if canonical else fold_notes(late), canonical=canonical)
+        return self._write_late("x-dragoman-notes", text)
 
     def _late_cost(self) -> bytes:
         """What an answer cost is known when headers are long sent. A provider's own bytes stay as they are."""
@@ -295,14 +297,19 @@ class StreamWriter:
         if scope.failure is not None or scope.client_request is None:
             return
         reply = builder.reply()
-        if isinstance(reply, Reply):
+        if not isinstance(reply, Reply):
+            return
+        body = b""
+        if self._stores:
             body = await asyncio.to_thread(self._encode_whole, reply, scope.client_request.request)
             await remember(scope.gateway, scope.http.key_id, scope.resolved, answer, reply, body)
+        if scope.makes_names:
+            await keep_names(scope.gateway, scope.http.key_id, reply, body)
 
     def _encode_whole(self, reply: Reply, request: Request) -> bytes:
         carrier = self.scope.open_carrier()
-        said = reply if carrier is None else carry_reply(reply, carrier, Notes())
-        return dump_json(self.scope.dialect.encode_reply(said, Notes(), request).body)
+        carried = reply if carrier is None else carry_reply(reply, carrier, Notes())
+        return dump_json(self.scope.dialect.encode_reply(carried, Notes(), request).body)
 
     # ---- ending it from outside
 
@@ -428,7 +435,7 @@ def write_notes(rows: list[FoldedNote], *, canonical: bool = False) -> str:
     """Notes as ASCII JSON, the worst first, equal ones folded, as many as fit. The last entry counts the others.
     `canonical`: all of them and with those places too, for a client that is a dragoman: its caller knows the canonical
     form, and not the body that it sent."""
-    shown: list[object] = []
+    shown: list[bytes] = []
     size = 2
     for i, row in enumerate(rows):
         note = row.first
@@ -439,9 +446,10 @@ def write_notes(rows: list[FoldedNote], *, canonical: bool = False) -> str:
             entry["body"] = note.body
         if canonical:
             entry["canonical"] = note.canonical
-        size += len(dump_json(entry)) + 1
+        text = dump_json(entry)
+        size += len(text) + 1
         if size > MAX_NOTES_HEADER:
-            shown.append({"more": len(rows) - i})
+            shown.append(dump_json({"more": len(rows) - i}))
             break
-        shown.append(entry)
-    return dump_json(shown).decode().encode("ascii", "backslashreplace").decode()
+        shown.append(text)
+    return f"[{b','.join(shown).decode()}]".encode("ascii", "backslashreplace").decode()

@@ -1,7 +1,8 @@
 """Whether a JSON value fits a JSON Schema, and if not, where and why. `jsonschema-rs` checks, we choose the words.
 
-Schemas come from clients, so none may stop us. `clean.py` keeps what can be checked. A value that may take too long
-is not checked. What is not checked fits: only what is surely wrong is reported. `format` restricts nothing.
+Schemas come from clients, so a bad one must not stop us. `clean.py` keeps the keywords that can be checked. A value
+that may take too long is not checked, and counts as one that fits: we report only what is surely wrong. `format` is not
+checked.
 https://json-schema.org/draft/2020-12 (read 2026-11-16)
 """
 
@@ -193,39 +194,39 @@ class CostCount:
 # ---------------------------------------------------------------- words
 
 _WORDS = {
-    "enum": "{value} is none of {told}",
-    "const": "expected {told}, found {value}",
-    "pattern": "{value} does not match {told}",
-    "not": "is what it must not be: {told}",
+    "enum": "{value} is none of {limit}",
+    "const": "expected {limit}, found {value}",
+    "pattern": "{value} does not match {limit}",
+    "not": "the schema forbids it: {limit}",
     "falseSchema": "nothing is allowed here",
-    "uniqueItems": "an item stands there twice",
-    "contains": "too few or too many items are what `contains` says",
+    "uniqueItems": "two items are the same",
+    "contains": "too few or too many items match `contains`",
     "additionalItems": "more items than are allowed",
     "unevaluatedItems": "more items than are allowed",
-    "minimum": "{value} is less than {told}",
-    "maximum": "{value} is more than {told}",
-    "exclusiveMinimum": "{value} is not more than {told}",
-    "exclusiveMaximum": "{value} is not less than {told}",
-    "multipleOf": "{value} is no multiple of {told}",
-    "minLength": "{size} characters, expected at least {told}",
-    "maxLength": "{size} characters, expected at most {told}",
-    "minItems": "{size} items, expected at least {told}",
-    "maxItems": "{size} items, expected at most {told}",
-    "minProperties": "{size} properties, expected at least {told}",
-    "maxProperties": "{size} properties, expected at most {told}",
+    "minimum": "{value} is less than {limit}",
+    "maximum": "{value} is more than {limit}",
+    "exclusiveMinimum": "{value} is not more than {limit}",
+    "exclusiveMaximum": "{value} is not less than {limit}",
+    "multipleOf": "{value} is no multiple of {limit}",
+    "minLength": "{size} characters, expected at least {limit}",
+    "maxLength": "{size} characters, expected at most {limit}",
+    "minItems": "{size} items, expected at least {limit}",
+    "maxItems": "{size} items, expected at most {limit}",
+    "minProperties": "{size} properties, expected at least {limit}",
+    "maxProperties": "{size} properties, expected at most {limit}",
 }
 
 
 def explain(error: "ValidationError", root: JsonObject) -> SchemaViolation:
     """The library's error in our words: short, and without the whole value."""
-    path, told = tuple(error.instance_path), error.kind.value
+    path, limit = tuple(error.instance_path), error.kind.value
     if error.kind.name in ("anyOf", "oneOf"):
-        return _explain_alternatives(path, [[explain(first, root) for first in errors[:1]] for errors in told])
-    return SchemaViolation(path, _words(error.kind.name, told, error.instance, _schema_of(error, root)))
+        return _explain_alternatives(path, [[explain(first, root) for first in errors[:1]] for errors in limit])
+    return SchemaViolation(path, _words(error.kind.name, limit, error.instance, _schema_of(error, root)))
 
 
 def _explain_alternatives(path: tuple[str | int, ...], branches: list[list[SchemaViolation]]) -> SchemaViolation:
-    """The error that lies deepest: it belongs to the alternative that was meant."""
+    """The deepest error. It most likely belongs to the alternative that the model meant."""
     if not all(branches):
         return SchemaViolation(path, "fits several alternatives of which only one may fit")
     found = [errors[0] for errors in branches]
@@ -244,25 +245,25 @@ def _schema_of(error: "ValidationError", root: Json) -> JsonObject:
     return found if isinstance(found, dict) else {}
 
 
-def _words(keyword: str, told: Json, value: Json, schema: JsonObject) -> str:
+def _words(keyword: str, limit: Json, value: Json, schema: JsonObject) -> str:
     match keyword:
         case "type":
-            kinds = sorted(told, key="null".__eq__)  # null comes last
+            kinds = sorted(limit, key="null".__eq__)  # null comes last
             return f"expected {' or '.join(kinds)}, found {kind_of(value)}"
         case "required":
             missing = [name for name in schema.get("required", ()) if name not in value]  # the library names one
-            return f"{_enumerate(missing or [told])} missing"
+            return f"{_enumerate(missing or [limit])} missing"
         case "additionalProperties" if "patternProperties" not in schema:
             extra = [name for name in value if name not in schema["properties"]]  # the library names one here too
             return f"{_enumerate(extra)} not among the properties"
         case "additionalProperties" | "unevaluatedProperties":
-            return f"{_enumerate(told)} not among the properties"
+            return f"{_enumerate(limit)} not among the properties"
         case "propertyNames":
-            return f"the name {_show(told.instance)}: {explain(told, schema).words}"
+            return f"the name {_show(limit.instance)}: {explain(limit, schema).words}"
         case _:
             size = len(value) if isinstance(value, str | list | dict) else 0
             words = _WORDS.get(keyword, f"does not fit `{keyword}`")
-            return words.format(value=_show(value), told=_show(told), size=size)
+            return words.format(value=_show(value), limit=_show(limit), size=size)
 
 
 def _enumerate(names: list[str]) -> str:

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeGuard
 
 from dragoman.errors import pointer
-from dragoman.jsontypes import Json, JsonObject
+from dragoman.jsontypes import Json, JsonObject, SchemaPath
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -54,8 +54,6 @@ PLAIN |= {"minContains", "maxContains", "minProperties", "maxProperties"}
 
 DRAFTS = {f"json-schema.org/{draft}/schema" for draft in ("draft-06", "draft-07", "draft/2019-09", "draft/2020-12")}
 NEWEST = "https://json-schema.org/draft/2020-12/schema"
-
-SchemaPath = tuple[str | int, ...]
 
 
 def clean(schema: Json, root: Json = None, *, patterns: bool = True) -> "Cleaner":
@@ -186,8 +184,8 @@ def _with_null(made: JsonObject) -> JsonObject:
 
 def _draft_of(root: Json) -> str:
     """The draft that `$schema` names; 2020-12 if it names none, or one that we do not know."""
-    said = root.get("$schema") if isinstance(root, dict) else None
-    return said if isinstance(said, str) and said.rstrip("#").partition("://")[2] in DRAFTS else NEWEST
+    draft = root.get("$schema") if isinstance(root, dict) else None
+    return draft if isinstance(draft, str) and draft.rstrip("#").partition("://")[2] in DRAFTS else NEWEST
 
 
 def _path_of(ref: str) -> SchemaPath:

@@ -158,19 +158,8 @@ def read_spec(name: str, row: Any, file: str, at: str, problem: str = "") -> Ser
         check_name(name)
     except BadServerError as error:
         raise ConfigError(file, at, str(error)) from error
+    transport = _read_transport(row, file, at)
     url, command = row.get("url"), row.get("command")
-    transport_name = str(row.get("transport") or row.get("type") or ("stdio" if command else "auto")).lower()
-    if transport_name not in TRANSPORTS:
-        raise ConfigError(
-            file, f"{at}.transport", f"expected one of auto, http, sse, stdio, found {transport_name[:40]!r}"
-        )
-    transport = TRANSPORTS[transport_name]
-    if transport == "stdio" and type(command) is not str:
-        raise ConfigError(file, f"{at}.command", f"expected text, found {kind_of(command)}")
-    if transport != "stdio" and type(url) is not str:
-        raise ConfigError(file, f"{at}.url", f"expected text, found {kind_of(url)}")
-    if transport != "stdio" and urlsplit(str(url)).scheme not in ("http", "https"):
-        raise ConfigError(file, f"{at}.url", "expected http(s)://host[:port]/path")
     return ServerSpec(
         name=name,
         url=url if transport != "stdio" else None,
@@ -195,6 +184,24 @@ def read_spec(name: str, row: Any, file: str, at: str, problem: str = "") -> Ser
         client_key=_read_text(row, "client_key", file, at) or "",
         problem=problem,
     )
+
+
+def _read_transport(row: JsonObject, file: str, at: str) -> TransportKind:
+    """How to reach the server, once its URL or its command is known to be there."""
+    url, command = row.get("url"), row.get("command")
+    transport_name = str(row.get("transport") or row.get("type") or ("stdio" if command else "auto")).lower()
+    if transport_name not in TRANSPORTS:
+        raise ConfigError(
+            file, f"{at}.transport", f"expected one of auto, http, sse, stdio, found {transport_name[:40]!r}"
+        )
+    transport = TRANSPORTS[transport_name]
+    if transport == "stdio" and type(command) is not str:
+        raise ConfigError(file, f"{at}.command", f"expected text, found {kind_of(command)}")
+    if transport != "stdio" and type(url) is not str:
+        raise ConfigError(file, f"{at}.url", f"expected text, found {kind_of(url)}")
+    if transport != "stdio" and urlsplit(str(url)).scheme not in ("http", "https"):
+        raise ConfigError(file, f"{at}.url", "expected http(s)://host[:port]/path")
+    return transport
 
 
 def _read_proxy(row: JsonObject, file: str, at: str) -> str | None:

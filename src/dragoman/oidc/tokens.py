@@ -1,7 +1,8 @@
 """TokenChecker: a signed token of an identity provider stands for a holder, as a key of ours does.
 
-The provider's public keys are fetched once and kept; a token that names an unknown one has them fetched again, at most
-once in ten seconds. While the provider is away the keys it had are good. PyJWT checks the signature and the times.
+The provider's public keys are fetched once and kept. A token that names an unknown key makes us fetch them again, at
+most once in ten seconds. While the provider is away we go on with the keys we have. PyJWT checks the signature and the
+times.
 """
 
 import asyncio
@@ -83,13 +84,13 @@ class TokenChecker:
 
     async def _fetch_keys(self) -> None:
         try:
-            async with asyncio.timeout(PREPARE_S):  # a provider that trickles is as one that is away
+            async with asyncio.timeout(PREPARE_S):  # a provider that answers too slowly counts as away
                 self._keys = await asyncio.to_thread(self._load)
             self._fetched = self._clock()
         except (OSError, ValueError, KeyError, TypeError, AttributeError, jwt.PyJWTError) as error:
             log.warning(LogLine("oidc_keys_not_read", {"why": f"{type(error).__name__}: {error}"[:200]}))
         finally:
-            self._tried = self._clock()  # when it ended: those that waited for it do not begin another one
+            self._tried = self._clock()  # the time of its end: requests that waited for it do not start another one
 
     def _needs_keys(self, token: str) -> bool:
         now = self._clock()
@@ -176,7 +177,7 @@ class TokenChecker:
 
 
 def check_url(url: str) -> str:
-    """Keys that anybody on the way could change are worth nothing."""
+    """Only https, or this machine: otherwise an attacker in between could replace the keys."""
     parts = urlsplit(url)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost", "::1")):
         raise ValueError("expected https://...")

@@ -132,9 +132,9 @@ class Trace:
     def add_tool(self, name: str, call_id: str, seconds: float, *, failed: bool) -> None:
         """A tool that a loop has just run."""
         now = time.time_ns()
-        said = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.id": call_id}
+        attributes = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, "gen_ai.tool.call.id": call_id}
         span = self._traces.tracer.start_span(
-            f"execute_tool {name}", self._context, attributes=said, start_time=now - int(seconds * 1e9)
+            f"execute_tool {name}", self._context, attributes=attributes, start_time=now - int(seconds * 1e9)
         )
         if failed:
             span.set_attribute("error.type", "tool_error")
@@ -200,14 +200,14 @@ def describe_target(scope: "Scope", attempt: "Attempt") -> dict[str, Any]:
     kind = (state.spec.kind or state.spec.dialect) if state is not None else ""
     _, _, address = (state.origin if state is not None else "").partition("://")
     host, _, port = address.rpartition(":")
-    said = {
+    attributes = {
         "gen_ai.operation.name": "embeddings" if "embed" in scope.door else "chat",
         "gen_ai.provider.name": PROVIDERS.get(kind, kind or "unknown"),
         "gen_ai.request.model": attempt.model,
         "server.address": host or None,
         "server.port": int(port) if port else None,
     }
-    return _known(said)
+    return _known(attributes)
 
 
 def describe_request(scope: "Scope") -> dict[str, Any]:
@@ -283,8 +283,8 @@ def _of_key(scope: "Scope") -> dict[str, Any]:
     return {"dragoman.key": holder.id, "dragoman.team": holder.team or None} if holder is not None else {}
 
 
-def _known(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in said.items() if value is not None}
+def _known(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _sum(*counts: int | None) -> int | None:

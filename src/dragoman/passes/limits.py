@@ -34,8 +34,16 @@ def fit_limits(request: Request, profile: Profile, notes: Notes) -> Request:
 def _fit_identifiers(request: Request, profile: Profile, notes: Notes) -> Request:
     """A hash gives the same user the same identifier. A cut one could be that of two users (docs: "We recommend
     hashing")."""
-    changes: dict[str, str] = {}
+    changes: dict[str, Any] = {}
+    own = request.extras.get(profile.dialect, {})
     for field, longest in profile.longest.items():
+        second = own.get(field)  # beside `safety_identifier`, `user` is a key of the dialect's own
+        if type(second) is str and len(second) > longest:
+            own = {**own, field: _shorten(second, longest)}
+            source = next((name for name in profile.shared_extras if name in request.extras), profile.dialect)
+            at: At = (((ROOT, "extras"), source), field)
+            changes["extras"] = {**request.extras, profile.dialect: own}
+            notes.altered(at, f"{profile.kind} takes up to {longest} characters: its SHA-256")
         value = getattr(request, field)
         if value is not None and len(value) > longest:
             changes[field] = _shorten(value, longest)
@@ -150,8 +158,6 @@ TOOLS = -1  # the place of a tool: tools come first in a prompt
 
 
 def fit_cache_marks(request: Request, profile: Profile, notes: Notes) -> Request:
-    if not profile.marks_in_results or profile.cache_marks == 0:
-        request = notes.stage(_lift_from_results(request, notes))
     if profile.cache_marks is not None:
         request = notes.stage(_limit(request, profile.cache_marks, notes))
     return _order(request, notes) if profile.marks_in_order else request
@@ -248,7 +254,7 @@ def _mark_inside(result: ToolResult) -> Cache | None:
     return None
 
 
-def _lift_from_results(request: Request, notes: Notes) -> Request:
+def lift_marks(request: Request, profile: Profile, notes: Notes) -> Request:
     """ "cache_control may not be specified within `tool_result.content`": the mark belongs to the result itself."""
     changed: dict[int, Message] = {}
     for i, message in enumerate(request.messages):

@@ -16,7 +16,7 @@ from dragoman.model.messages import Audio, Document, Image, Media, Message, Opaq
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import MediaForms, Profile
-from dragoman.passes.server_tools import is_told_apart
+from dragoman.passes.server_tools import is_tool_group
 
 # The first bytes of a file, and what it is. https://mimesniff.spec.whatwg.org (read 2026-11-15)
 MAGIC: tuple[tuple[int, bytes, str], ...] = (
@@ -111,7 +111,7 @@ def _fit_parts(
             inner = _fit_parts(part.parts, profile, None, ((at, j), "parts"), notes)
             fitted = part if inner is part.parts else replace(part, parts=inner)
         elif isinstance(part, Opaque) and part.dialect != profile.dialect:
-            if is_told_apart(part.body):
+            if is_tool_group(part.body):
                 notes.altered((at, j), "tools in the middle of a conversation are listed with the others")
             else:
                 notes.dropped((at, j), f"only {part.dialect} has {part.body.get('type', 'this part')}")
@@ -250,9 +250,9 @@ def _is_kind(part: Media, found: str) -> bool:
             return found.startswith("video/")
 
 
-def _same_family(said: str, found: str) -> bool:
+def _same_family(declared: str, found: str) -> bool:
     """Two names of one thing: nothing to put right."""
-    bare = said.split(";")[0].strip().lower()
+    bare = declared.split(";")[0].strip().lower()
     return {bare, found} in ({"audio/x-wav", "audio/wav"}, {"audio/mp3", "audio/mpeg"}) or (bare == found)
 
 

@@ -151,8 +151,8 @@ class _Repair:
     def _is_second(self, result: ToolResult) -> bool:
         """Whether it says something else about a call that has its result already: an update, not a mistake."""
         answers = [call.answer for call in self.calls if call.part.id == result.call_id and call.answer is not None]
-        said = [self.messages[i].parts[j] for i, j in answers]
-        return bool(said) and all(isinstance(part, ToolResult) and part.parts != result.parts for part in said)
+        parts = [self.messages[i].parts[j] for i, j in answers]
+        return bool(parts) and all(isinstance(part, ToolResult) and part.parts != result.parts for part in parts)
 
     def _settle_calls(self) -> None:
         for call in self.calls:

@@ -26,6 +26,7 @@ NEUTRAL: dict[str, object] = {
 _SPELLED: dict[str, tuple[str, ...]] = {"~limit": ("max_output",), "~guests": ("top_k", "min_p")}
 _USUAL = {"~limit": "max_tokens"}
 BETA = "header:anthropic-beta"
+SILENT = "~silent"  # spelling: which keys mean nothing in other dialects
 TEXT_ONLY = ("text",)  # what a model answers in anyway
 
 
@@ -45,15 +46,8 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
             changes[field] = None
             if value != TEXT_ONLY:
                 notes.dropped((ROOT, field), f"{profile.kind} refuses it")
-    for field, (least, most) in profile.ranges.items():
-        value = changes.get(field, getattr(request, field))
-        if value is not None:
-            fitted = (
-                most if most is not None and value > most else least if least is not None and value < least else value
-            )
-            if fitted != value:
-                changes[field] = int(fitted) if fitted == int(fitted) and type(value) is int else fitted
-                notes.altered((ROOT, field), f"{profile.kind} takes {_range(least, most)}")
+    if profile.ranges:
+        _fit_ranges(request, changes, profile, notes)
     for field, words in profile.words.items():
         value = getattr(request, field)
         if value is not None and value not in words and field not in changes:
@@ -74,6 +68,18 @@ def fit_parameters(request: Request, profile: Profile, notes: Notes) -> Request:
     return request
 
 
+def _fit_ranges(request: Request, changes: dict[str, Any], profile: Profile, notes: Notes) -> None:
+    """Puts numbers that are too small or too large into `changes`, as the nearest that is taken."""
+    for field, (least, most) in profile.ranges.items():
+        value = changes.get(field, getattr(request, field))
+        if value is None:
+            continue
+        fitted = most if most is not None and value > most else least if least is not None and value < least else value
+        if fitted != value:
+            changes[field] = int(fitted) if fitted == int(fitted) and type(value) is int else fitted
+            notes.altered((ROOT, field), f"{profile.kind} takes {_range(least, most)}")
+
+
 def _spell(request: Request, profile: Profile) -> Request:
     """What the target says in other words than its dialect: thinking or not, and a call that must be made."""
     choice, setting = request.tool_choice, request.reasoning
@@ -87,8 +93,8 @@ def _spell(request: Request, profile: Profile) -> Request:
         request = replace(request, reasoning=None, extras={**request.extras, profile.dialect: own})
     elif profile.on and setting is not None and setting.mode in ("on", "auto") and setting.effort is None:
         own = {**profile.on, **request.extras.get(profile.dialect, {})}
-        said = None if setting.budget is None else setting  # a budget says more than "think"
-        request = replace(request, reasoning=said, extras={**request.extras, profile.dialect: own})
+        rest = None if setting.budget is None else setting  # a budget says more than "think"
+        request = replace(request, reasoning=rest, extras={**request.extras, profile.dialect: own})
     return request
 
 
@@ -123,6 +129,38 @@ def drop_lone_choice(request: Request, profile: Profile, notes: Notes) -> Reques
 
 
 # ---------------------------------------------------------------- keys of the dialect's own
+
+
+def hand_on_shared(request: Request, profile: Profile, notes: Notes) -> Request:
+    """Keys that two dialects of one maker have alike, such as `prompt_cache_retention`. Encoders note the others."""
+    for dialect, keys in profile.shared_extras.items():
+        theirs = request.extras.get(dialect)
+        if not theirs:
+            continue
+        left, own = dict(theirs), dict(request.extras.get(profile.dialect, {}))
+        for key, words in keys.items():
+            _hand_on(left, own, key, words)
+        if left != theirs:
+            silent = [key for key in theirs.get(SILENT, ()) if key in own]
+            own |= {SILENT: [*own.get(SILENT, ()), *silent]} if silent else {}
+            request = replace(request, extras={**request.extras, dialect: left, profile.dialect: own})
+    return request
+
+
+def _hand_on(left: dict[str, Any], own: dict[str, Any], key: str, words: tuple[str, ...]) -> None:
+    outer, _, inner = key.partition(".")
+    given = left.get(outer)
+    value = given.get(inner) if inner and isinstance(given, dict) else None if inner else given
+    if value is None or (words and value not in words):
+        return
+    if not inner:
+        own.setdefault(outer, value)
+        del left[outer]
+        return
+    own[outer] = {inner: value, **own.get(outer, {})}
+    left[outer] = {name: said for name, said in left[outer].items() if name != inner}
+    if not left[outer]:
+        del left[outer]
 
 
 def _fit_extras(request: Request, profile: Profile, notes: Notes) -> Request:
@@ -255,7 +293,7 @@ def leave_nothing_behind(request: Request, profile: Profile, notes: Notes) -> Re
     listed = asked if isinstance(asked, list) else []
     if entry in listed:
         return request
-    added = {key: [*listed, entry]} if listed else {key: [entry], "~silent": [*own.get("~silent", ()), key]}
+    added = {key: [*listed, entry]} if listed else {key: [entry], SILENT: [*own.get(SILENT, ()), key]}
     return replace(request, extras={**request.extras, profile.dialect: {**own, **added}})
 
 

@@ -83,12 +83,12 @@ def _tell(request: Request, gone: dict[PicturePlace, str], notes: Notes) -> Requ
     for (i, j, k), why in gone.items():
         at: At = ((((ROOT, "messages"), i), "parts"), j)
         notes.altered(at if k is None else ((at, "parts"), k), f"{why}: a line of text takes its place")
-        said = Text(text=f"[image left out: {why}]")
+        words = Text(text=f"[image left out: {why}]")
         part: Part = messages[i].parts[j]
         if isinstance(part, ToolResult) and k is not None:
-            said_part: Part = replace(part, parts=(*part.parts[:k], said, *part.parts[k + 1 :]))
+            replaced: Part = replace(part, parts=(*part.parts[:k], words, *part.parts[k + 1 :]))
         else:
-            said_part = said
-        parts = (*messages[i].parts[:j], said_part, *messages[i].parts[j + 1 :])
+            replaced = words
+        parts = (*messages[i].parts[:j], replaced, *messages[i].parts[j + 1 :])
         messages[i] = Message(role=messages[i].role, parts=parts, extras=messages[i].extras)
     return replace(request, messages=tuple(messages))

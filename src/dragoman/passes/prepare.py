@@ -26,13 +26,14 @@ from dragoman.model.messages import (
 from dragoman.model.request import CustomTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.emulate import Expected, Undo, emulate
-from dragoman.passes.limits import fit_cache_marks, fit_limits
+from dragoman.passes.limits import fit_cache_marks, fit_limits, lift_marks
 from dragoman.passes.media import fit_media, move_result_media
 from dragoman.passes.pairing import declare_history, mend_arguments, name_results, pair_calls, spell_no_text
 from dragoman.passes.parameters import (
     drop_lone_choice,
     drop_nulls,
     fit_parameters,
+    hand_on_shared,
     leave_nothing_behind,
     open_window,
 )
@@ -51,7 +52,7 @@ from dragoman.passes.server_history import tell_server_history
 from dragoman.passes.server_tools import has_foreign
 from dragoman.passes.system import drop_billing, place_system
 from dragoman.passes.thinking import fit_forced_choice, fit_sampling, fit_thinking
-from dragoman.passes.turn_keys import fit_turn_keys
+from dragoman.passes.turn_keys import fit_turn_keys, say_newer_settings, say_newer_turns
 from dragoman.passes.turns import (
     answer_results,
     begin_with_user,
@@ -80,19 +81,20 @@ class Prepared(Struct, frozen=True):
 ANYTHING = "anything"
 SEAL = "a seal"
 CACHE_MARK = "a cache mark"
+INNER_MARK = "a cache mark in a result"
 EMPTY_TURN = "an empty turn"
 FREEFORM = "a call or result in free text"
 NESTED_RESULT = "a result in a result"
 FAILED_RESULT = "a result that failed"
-TURN_KEYS = "a key of a dialect's own on a turn or a result"
+TURN_KEYS = "a key of the target's own on a turn or a result"
 MEDIA = frozenset({Image, Document, Audio, Video, Opaque, NESTED_RESULT})  # and what is treated with them
 CALLS = frozenset({ToolCall, ToolResult})
 INSTRUCTIONS = frozenset({"system", "developer"})
 
 
-def find_contents(request: Request) -> set[object]:
-    """The roles and kinds of parts in a request, and whether there are seals, cache marks, freeform calls and empty
-    turns: one look at everything, instead of one by each pass.
+def find_contents(request: Request, dialect: str) -> set[object]:
+    """The roles and kinds of parts in a request, and whether there are seals, cache marks, freeform calls, empty turns
+    and keys of the target's own: one look at everything, instead of one by each pass.
 
     The most frequent kinds come first, each with lines of its own: Python reads a field of one type faster than a field
     of several types."""
@@ -100,7 +102,7 @@ def find_contents(request: Request) -> set[object]:
     add = found.add
     for message in request.messages:
         add(message.role)
-        if message.extras:
+        if dialect in message.extras:
             add(TURN_KEYS)
         parts = message.parts
         if not parts:
@@ -127,16 +129,18 @@ def find_contents(request: Request) -> set[object]:
                     add(FREEFORM)
                 if part.failed:  # type: ignore[union-attr]
                     add(FAILED_RESULT)
-                if part.extras:  # type: ignore[union-attr]
+                if dialect in part.extras:  # type: ignore[union-attr]
                     add(TURN_KEYS)
                 for inner in part.parts:  # type: ignore[union-attr]
                     if type(inner) is Text:
                         if inner.cache is not None:
                             add(CACHE_MARK)
+                            add(INNER_MARK)
                         continue
                     add(NESTED_RESULT if type(inner) is ToolResult else type(inner))
                     if getattr(inner, "cache", None) is not None:
                         add(CACHE_MARK)
+                        add(INNER_MARK)
             elif kind is not Reasoning:
                 if getattr(part, "seal", None) is not None:
                     add(SEAL)
@@ -216,11 +220,15 @@ STEPS: tuple[PassStep, ...] = (
     PassStep(put_results_first, _with(ToolResult), lambda p: p.results_first, adds=False),
     # parameters
     PassStep(drop_nulls, when=lambda p: not p.nulls),
+    PassStep(say_newer_settings, when=lambda p: bool(p.older_forms or p.wrong_forms), adds=False),
+    PassStep(say_newer_turns, _with(TURN_KEYS), lambda p: not p.takes_older and bool(p.older_forms), adds=False),
     PassStep(fit_turn_keys, _with(TURN_KEYS), lambda p: p.result_ids or p.takes_turn_extras is not None, adds=False),
+    PassStep(hand_on_shared, when=lambda p: p.maker and bool(p.shared_extras), adds=False),
     PassStep(fit_parameters),
     PassStep(drop_lone_choice, when=lambda p: not p.choice_alone and not (p.native and p.empty_tools)),
     PassStep(fit_limits),
-    PassStep(fit_cache_marks, _with(CACHE_MARK)),
+    PassStep(lift_marks, _with(INNER_MARK), lambda p: not p.marks_in_results or p.cache_marks == 0, adds=False),
+    PassStep(fit_cache_marks, _with(CACHE_MARK), adds=False),
     PassStep(leave_nothing_behind, when=lambda p: p.stores_unasked and not p.native),
     # A client that speaks Ollama's own dialect knows of its windows.
     PassStep(open_window, when=lambda p: p.context is not None and not p.native),
@@ -250,13 +258,13 @@ def legalise(request: Request, profile: Profile, notes: Notes) -> Request:
 def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
     if profile.takes_all:
         return Prepared(notes.stage(request), Undo())
-    before, contents = notes.stage(request), find_contents(request)
+    before, contents = notes.stage(request), find_contents(request, profile.dialect)
     if Opaque in contents:
         _refuse_orders(request, profile, notes)
     freeform, foreign = FREEFORM in contents or CustomTool in contents, ServerTool in contents or has_foreign(request)
     request, undo = emulate(request, profile, notes, freeform=freeform, foreign=foreign)
     if request is not before:
-        contents = find_contents(notes.stage(request))
+        contents = find_contents(notes.stage(request), profile.dialect)
     for step in _plan(profile):
         if step.needs.isdisjoint(contents):  # fast path: nothing of its kind
             continue
@@ -264,7 +272,7 @@ def prepare(request: Request, profile: Profile, notes: Notes) -> Prepared:
         if request is not before:
             notes.stage(request)
             if step.adds and (request.messages is not before.messages or request.tools is not before.tools):
-                contents = find_contents(request)
+                contents = find_contents(request, profile.dialect)
     has_tools = request.tools or request.tool_choice is not None or not CALLS.isdisjoint(contents)
     if not has_tools and request.output is None:  # fast path: no tools
         return Prepared(request, undo)

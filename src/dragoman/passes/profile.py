@@ -69,6 +69,16 @@ class MediaForms(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     loose_base64: bool = False  # reads the URL-safe alphabet and missing padding too
 
 
+class SearchTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a web search that the server runs is written as a tool, and which settings it has."""
+
+    head: dict[str, Any]  # the tool without settings
+    filters: str | None = ""  # the key that holds the domains; "": the tool itself; None: it has no such setting
+    blocks: bool = False  # domains may be left out, where none are named as the only ones
+    place: bool = True
+    size: bool = False
+
+
 class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     kind: str = ""  # the row it comes from
     dialect: str = ""
@@ -147,6 +157,13 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     choice_alone: bool = True  # which tool to call may be said where there are no tools
     rejects: tuple[str, ...] = ()  # fields of Request that are refused
     rejects_extras: tuple[str, ...] = ()  # keys of the dialect's own that are refused
+    # By dialect, keys of its own that this one has too: which words it takes, () is any. a.b is the key b in a.
+    shared_extras: dict[str, dict[str, tuple[str, ...]]] = {}
+    older_forms: dict[str, tuple[str, ...]] = {}  # spellings that few servers take, () is any
+    wrong_forms: tuple[str, ...] = ()  # spellings of another dialect's form that its clients send now and then
+    takes_older: bool = False  # these too
+    maker: bool = False  # of the dialect: takes the keys that its dialects share
+    early_usage: str = ""  # the option of streams, beside the one for usage, that has every chunk tell it
     stream_keys: tuple[str, ...] = ()  # keys of the dialect's own that are refused without a stream
     takes_extras: tuple[str, ...] | None = None  # the only keys of the dialect's own that are taken
     takes_tool_extras: tuple[str, ...] | None = None
@@ -178,6 +195,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     context: int | None = None  # tokens it reads unless asked for more, and drops the rest in silence (Ollama)
 
     searches: Literal["no", "yes", "alone"] = "no"  # the web, by itself; alone: only where there are no functions
+    search_tool: SearchTool | None = None  # how that is asked for
     media: MediaForms = MediaForms()
     assistant_media: MediaForms | None = None  # of turns of the assistant; None: as in all others
     lacks: tuple[Feature, ...] = ()

@@ -40,9 +40,9 @@ NOTHING = Renames()
 
 def rename(request: Request, names: Spelling | None, ids: Spelling | None, notes: Notes) -> tuple[Request, Renames]:
     """Every tool name and call id as the target spells them. Wants a paired history."""
-    said, call_ids = _find_said(request)
-    illegal = _find_illegal(said, names) if names is not None else []
-    name_map = _map_names(said, illegal, names) if illegal and names is not None else {}
+    names_used, call_ids = _find_names_used(request)
+    illegal = _find_illegal(names_used, names) if names is not None else []
+    name_map = _map_names(names_used, illegal, names) if illegal and names is not None else {}
     id_changes, own_ids, taken = _map_ids(request, call_ids, ids)
     if not name_map and not id_changes and not _repeats_tool(request):  # fast path: nothing to rename
         return request, Renames(taken=taken) if taken else NOTHING
@@ -56,7 +56,7 @@ def rename(request: Request, names: Spelling | None, ids: Spelling | None, notes
     return changed, Renames(names=wire_names, ids=own_ids, taken=taken)
 
 
-def _find_said(request: Request) -> tuple[dict[str, None], list[str]]:
+def _find_names_used(request: Request) -> tuple[dict[str, None], list[str]]:
     """The names of tools in order of appearance, and the ids of all calls."""
     names: dict[str, None] = {tool.name: None for tool in request.tools or () if type(tool) is not ServerTool}  # type: ignore[union-attr]
     ids: list[str] = []

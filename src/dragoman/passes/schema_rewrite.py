@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from dragoman.jsontypes import JsonObject, dump_json, dump_text
+from dragoman.jsontypes import JsonObject, SchemaPath, dump_json, dump_text
 from dragoman.passes.rename import alias_of, is_legal
 from dragoman.passes.schema_targets import (
     ARRAY,
@@ -30,7 +30,6 @@ TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 UNROLLED = 2  # how often a schema that contains itself is written out
 BUDGET = 4_000  # nodes of one written-out schema: references can multiply without end
 
-SchemaPath = tuple[str | int, ...]
 Lost = tuple[SchemaPath, str, bool]  # where in the schema, why, and whether it is gone (or only reworded)
 
 
@@ -130,16 +129,16 @@ class Rewriter:
                 self._lose(("additionalProperties",), "parameters that are not named", gone=True)
             return Adapted(None, tuple(self.lost))
         kept = {k: v for k, v in schema.items() if v is not None and k != "additionalProperties"}
-        said: JsonObject = {"type": "object"}
+        empty: JsonObject = {"type": "object"}
         if kept.get("properties") is not None or self.language.empty == "properties":
-            said["properties"] = {}
-        said |= {k: v for k, v in kept.items() if self._knows(k) and (k != "required" or v == [])}
+            empty["properties"] = {}
+        empty |= {k: v for k, v in kept.items() if self._knows(k) and (k != "required" or v == [])}
         extra = schema.get("additionalProperties")
         if not self.language.open_objects:
-            said["additionalProperties"] = False
+            empty["additionalProperties"] = False
         elif extra is not None and self._knows("additionalProperties"):
-            self._additional(said, extra, ("additionalProperties",), (), 0)
-        return Adapted(said, tuple(self.lost))
+            self._additional(empty, extra, ("additionalProperties",), (), 0)
+        return Adapted(empty, tuple(self.lost))
 
     # ------------------------------------------------------------ one node
 
@@ -157,17 +156,17 @@ class Rewriter:
             return self._anything()
         if not self.language.refs and "$ref" in schema:
             return self._inline(schema, path, trail, depth)
-        told: list[str] = []
-        schema = self._normal(schema, path, told)
+        hints: list[str] = []
+        schema = self._normal(schema, path, hints)
         kinds = schema.get("type")
         if isinstance(kinds, list) and self.language.null != "type":
             return self._split(schema, kinds, path, trail, depth)
         made: JsonObject = {}
         for key, value in schema.items():
-            self._keyword(made, schema, key, value, path, trail, depth, told)
+            self._keyword(made, schema, key, value, path, trail, depth, hints)
         self._complete(made, schema)
-        if told:
-            made["description"] = tell(made.get("description"), told)
+        if hints:
+            made["description"] = tell(made.get("description"), hints)
         return made
 
     def _keyword(
@@ -179,7 +178,7 @@ class Rewriter:
         path: SchemaPath,
         trail: tuple[str, ...],
         depth: int,
-        told: list[str],
+        hints: list[str],
     ) -> None:
         here = (*path, key)
         known = self._knows(key)
@@ -187,7 +186,7 @@ class Rewriter:
             if known and (self.language.refs or key == "properties"):
                 made[key] = self._each(value, here, trail, depth, named=key == "properties")
             elif key == "patternProperties":
-                self._reword(key, value, here, told)
+                self._reword(key, value, here, hints)
         elif key in ("items", "contains", "not", "propertyNames", "if", "then", "else") and known:
             made[key] = self._items(value, here, trail, depth)
         elif key in ("anyOf", "oneOf", "allOf", "prefixItems") and known and isinstance(value, list):
@@ -205,11 +204,11 @@ class Rewriter:
             if value in self.language.formats.get(str(schema.get("type")), frozenset()):
                 made[key] = value
             else:
-                self._reword(key, value, here, told)
+                self._reword(key, value, here, hints)
         elif known and (self.language.limits or key not in NUMBER | STRING - {"format"} | {"minItems", "maxItems"}):
             made[key] = value
         elif key not in META and key not in REFS:
-            self._reword(key, value, here, told)
+            self._reword(key, value, here, hints)
 
     def _items(self, value: object, here: SchemaPath, trail: tuple[str, ...], depth: int) -> Any:
         if isinstance(value, list):  # a tuple, as drafts before 2020-12 wrote it
@@ -288,7 +287,7 @@ class Rewriter:
 
     # ------------------------------------------------------------ forms
 
-    def _normal(self, schema: JsonObject, path: SchemaPath, told: list[str]) -> JsonObject:
+    def _normal(self, schema: JsonObject, path: SchemaPath, hints: list[str]) -> JsonObject:
         """The same schema in fewer forms: const, null unions, enums and exclusive limits as this language says them."""
         made = {k: v for k, v in schema.items() if v is not None or k in ("const", "default")}
         known = self.language.keywords
@@ -315,7 +314,7 @@ class Rewriter:
                 del made["type"]
         self._null_union(made)
         if "enum" in made:
-            self._enum(made, path, told)
+            self._enum(made, path, hints)
         return made
 
     def _merge_all_of(self, made: JsonObject, path: SchemaPath) -> None:
@@ -374,7 +373,7 @@ class Rewriter:
             made["type"] = "string"
             made["nullable"] = True
 
-    def _enum(self, made: JsonObject, path: SchemaPath, told: list[str]) -> None:
+    def _enum(self, made: JsonObject, path: SchemaPath, hints: list[str]) -> None:
         values = made["enum"]
         if not isinstance(values, list) or not values:
             del made["enum"]
@@ -391,7 +390,7 @@ class Rewriter:
             if self.language.null == "nullable":
                 made["nullable"] = True
             else:
-                told.append("or null")
+                hints.append("or null")
                 self._lose((*path, "enum"), "null among the values", gone=False)
         if not self.language.strings_only:
             if not unique:
@@ -400,7 +399,7 @@ class Rewriter:
         words = [value for value in unique if isinstance(value, str) and value]
         if len(words) < len(unique) or made.get("type") not in (None, "string"):
             self._lose((*path, "enum"), "values that the target cannot list: put into the description", gone=False)
-            told.append(f"one of: {', '.join(dump_text(v) for v in unique)}")
+            hints.append(f"one of: {', '.join(dump_text(v) for v in unique)}")
             made["enum"] = words if words and made.get("type") in (None, "string") and "" in unique else None
         if not made["enum"]:
             del made["enum"]
@@ -475,7 +474,7 @@ class Rewriter:
     def _anything(self) -> JsonObject:
         return {"type": "string"} if self.language.null == "nullable" else {}
 
-    def _reword(self, key: str, value: object, here: SchemaPath, told: list[str]) -> None:
+    def _reword(self, key: str, value: object, here: SchemaPath, hints: list[str]) -> None:
         """A keyword the language lacks: in the description if it restricts, and noted."""
         if key in ("title", "examples", "example", "deprecated", "readOnly", "writeOnly") or value in (None, {}, []):
             self._lose(here, f"the target's schemas have no {key}", gone=True)
@@ -484,7 +483,7 @@ class Rewriter:
         if key in UNIONS or len(text) > 300:
             self._lose(here, f"the target's schemas have no {key}", gone=True)
             return
-        told.append(f"{key}: {text}")
+        hints.append(f"{key}: {text}")
         self._lose(here, f"the target's schemas have no {key}: put into the description", gone=False)
 
     def _lose(self, path: SchemaPath, why: str, *, gone: bool) -> None:

@@ -129,11 +129,11 @@ LANGUAGES: dict[str, SchemaTarget] = {
 # Facts about a JSON Schema, and words for its description.
 
 
-def tell(description: object, told: list[str]) -> str:
-    said = description if isinstance(description, str) else ""
-    if not told:
-        return said
-    return f"{said} ({'; '.join(told)})".strip()
+def tell(description: object, hints: list[str]) -> str:
+    text = description if isinstance(description, str) else ""
+    if not hints:
+        return text
+    return f"{text} ({'; '.join(hints)})".strip()
 
 
 def object_in(schema: JsonObject, key: str) -> JsonObject:

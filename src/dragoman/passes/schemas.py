@@ -9,11 +9,11 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dragoman.jsontypes import JsonObject, dump_json
+from dragoman.jsontypes import JsonObject, SchemaPath, dump_json
 from dragoman.model.request import AnyTool, OutputFormat, Request, Tool
 from dragoman.notes import ROOT, At, Note, Notes
 from dragoman.passes.profile import Profile
-from dragoman.passes.schema_rewrite import Adapted, Rewriter, SchemaPath
+from dragoman.passes.schema_rewrite import Adapted, Rewriter
 from dragoman.passes.schema_targets import LANGUAGES
 
 REMEMBERED = {"schemas": 2_000, "lists": 50}
@@ -90,8 +90,8 @@ _lists: dict[tuple[str, str | None, bool, str, bytes], _Known] = {}
 
 def _adapt_tools(tools: tuple[AnyTool, ...], profile: Profile) -> _Known:
     """An agent sends the same list with every turn: it is looked up whole."""
-    said = _said(tools)
-    key = (profile.schema, profile.strict_schema, profile.strict_alike, profile.dialect, said)
+    body = _said(tools)
+    key = (profile.schema, profile.strict_schema, profile.strict_alike, profile.dialect, body)
     known = _lists.get(key)  # fast path: known tools
     if known is None:
         notes, aliases = Notes(), Aliases()
@@ -116,18 +116,18 @@ def _said(tools: tuple[AnyTool, ...]) -> bytes:
     known = _last_said.get(id(tools))
     if known is not None and known[0] is tools:  # fast path: said again
         return known[1]
-    said = dump_json(tools)
-    if len(said) <= REMEMBERED_BYTES // MOST_SAID:
+    body = dump_json(tools)
+    if len(body) <= REMEMBERED_BYTES // MOST_SAID:
         if len(_last_said) >= MOST_SAID:
             _last_said.clear()
-        _last_said[id(tools)] = (tools, said)
-    return said
+        _last_said[id(tools)] = (tools, body)
+    return body
 
 
 def _alike(tools: tuple[AnyTool, ...], notes: Notes) -> tuple[AnyTool, ...]:
     """ "Tools with mixed values for 'strict' are not allowed": then none is strict."""
-    said = {tool.strict or False for tool in tools if isinstance(tool, Tool)}
-    if len(said) < 2:
+    values = {tool.strict or False for tool in tools if isinstance(tool, Tool)}
+    if len(values) < 2:
         return tools
     for i, tool in enumerate(tools):
         if isinstance(tool, Tool) and tool.strict:

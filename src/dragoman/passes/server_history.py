@@ -46,16 +46,16 @@ def _tell_message(message: Message, i: int, dialect: str, notes: Notes) -> Messa
 
 
 def _tell_parts(parts: tuple[Part, ...], at: At, dialect: str, notes: Notes) -> tuple[Part, ...]:
-    told: list[Part] = []
+    changed: list[Part] = []
     for j, part in enumerate(parts):
         if type(part) is Opaque and part.dialect != dialect:
-            told.append(_tell(part, (at, j), notes))
+            changed.append(_tell(part, (at, j), notes))
         elif type(part) is ToolResult:
             inner = _tell_parts(part.parts, ((at, j), "parts"), dialect, notes)
-            told.append(part if inner is part.parts else replace(part, parts=inner))
+            changed.append(part if inner is part.parts else replace(part, parts=inner))
         else:
-            told.append(part)
-    return parts if all(a is b for a, b in zip(told, parts, strict=True)) else tuple(told)
+            changed.append(part)
+    return parts if all(a is b for a, b in zip(changed, parts, strict=True)) else tuple(changed)
 
 
 def _tell(part: Opaque, at: At, notes: Notes) -> Part:
@@ -63,15 +63,15 @@ def _tell(part: Opaque, at: At, notes: Notes) -> Part:
     if content is not None:
         notes.altered(at, f"only {part.dialect} has a block for it: sent as text")
         return Text(text=content)
-    told = tell_part(part)
-    if told is None:
+    text = tell_part(part)
+    if text is None:
         return part
     words = f"only {part.dialect} reads the results of its own tools: sent as text"
-    if len(told) > LONGEST:
-        told = f"{told[:LONGEST]}… [{len(told) - LONGEST} more characters left out]"
+    if len(text) > LONGEST:
+        text = f"{text[:LONGEST]}… [{len(text) - LONGEST} more characters left out]"
         words += ", the first of it"
     notes.altered(at, words)
-    return Text(text=told)
+    return Text(text=text)
 
 
 def _tell_content(part: Opaque) -> str | None:
@@ -86,7 +86,7 @@ def _tell_content(part: Opaque) -> str | None:
             lines = list(_lines(body["source"].get("content")))
             if not lines:
                 return None
-            context = [said] if (said := _text(body, "context")) else []
+            context = [text] if (text := _text(body, "context")) else []
             return "\n".join((f"[document: {head}]" if head else "[document]", *context, *lines))
         case "compaction":
             return _text(body, "content") or None
@@ -116,8 +116,8 @@ def _call(name: object, asked: object) -> str:
     """`[web_search: weather in Bergen]`"""
     if isinstance(asked, dict) and len(asked) == 1:
         (asked,) = asked.values()
-    said = asked if isinstance(asked, str) else dump_text(asked) if asked else ""
-    return f"[{name}: {said}]" if said else f"[{name}]"
+    text = asked if isinstance(asked, str) else dump_text(asked) if asked else ""
+    return f"[{name}: {text}]" if text else f"[{name}]"
 
 
 def _result(name: object, found: object) -> str | None:
@@ -201,8 +201,8 @@ def _tell_mcp(body: JsonObject) -> str:
 def _tell_shell(body: JsonObject) -> str:
     action = body.get("action")
     commands = action.get("command") or action.get("commands") if isinstance(action, dict) else None
-    said = " ".join(map(str, commands)) if isinstance(commands, list) else commands
-    return _call("shell", said)
+    command = " ".join(map(str, commands)) if isinstance(commands, list) else commands
+    return _call("shell", command)
 
 
 def _tell_shell_output(body: JsonObject) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dragoman.jsontypes import JsonObject
 from dragoman.model.request import AnyTool, Request, ServerTool, Tool
 from dragoman.notes import ROOT, At, Notes
-from dragoman.passes.profile import Profile
+from dragoman.passes.profile import Profile, SearchTool
 
 CHAT = "openai_chat"
 SEARCH_OPTIONS = "web_search_options"
@@ -48,10 +48,10 @@ def tell_server_tools(request: Request, profile: Profile, notes: Notes) -> Reque
         if not isinstance(tool, ServerTool) or not _is_foreign(tool, profile):
             kept.append(tool)
             continue
-        told = _tell(tool, i, request, profile, notes)
-        if told is not None:
-            kept.append(told)
-        if told is None or isinstance(told, ServerTool):
+        known = _tell(tool, i, request, profile, notes)
+        if known is not None:
+            kept.append(known)
+        if known is None or isinstance(known, ServerTool):
             gone.add(str(tool.body.get("name")))
     return _choose_among(replace(request, tools=tuple(kept) or None), gone, notes)
 
@@ -68,7 +68,8 @@ def _tell_chat_search(request: Request, profile: Profile, notes: Notes) -> Reque
     """Chat asks for a web search by an option beside the tools."""
     own = request.extras.get(CHAT, {})
     options = own.get(SEARCH_OPTIONS)
-    if type(options) is not dict or not _may_search(request, profile):
+    form = _find_form(request, profile)
+    if type(options) is not dict or form is None:
         return request
     place = options.get("user_location")
     inside = place.get("approximate") if isinstance(place, dict) else None
@@ -79,7 +80,7 @@ def _tell_chat_search(request: Request, profile: Profile, notes: Notes) -> Reque
     )
     at: At = (((ROOT, "extras"), CHAT), SEARCH_OPTIONS)
     notes.altered(at, f"the web search of {profile.kind or profile.dialect} in its place")
-    tool = write_search(search, profile.dialect, at, notes)
+    tool = write_search(search, profile, form, at, notes)
     rest = {key: value for key, value in own.items() if key != SEARCH_OPTIONS}
     return replace(request, tools=(*(request.tools or ()), tool), extras={**request.extras, CHAT: rest})
 
@@ -90,11 +91,11 @@ def _tell(tool: ServerTool, i: int, request: Request, profile: Profile, notes: N
     if function is not None:
         notes.altered(at, f"{tool.dialect}'s own tool, sent as a function")
         return function
-    search = read_search(tool)
-    if search is not None and _may_search(request, profile):
+    search, form = read_search(tool), _find_form(request, profile)
+    if search is not None and form is not None:
         notes.altered(at, f"the web search of {profile.kind or profile.dialect} in its place")
-        return write_search(search, profile.dialect, (at, "body"), notes)
-    if is_told_apart(tool.body):
+        return write_search(search, profile, form, (at, "body"), notes)
+    if is_tool_group(tool.body):
         notes.altered(at, "a group of tools: each one is sent alone, with the group in its name")
         return None
     what = name_server_tool(tool.body)
@@ -110,20 +111,22 @@ def name_server_tool(body: dict[str, Any]) -> object:
     return body.get("type") or body.get("name") or next((key for key in body if key[:1] != "~"), "")
 
 
-def is_told_apart(body: dict[str, Any]) -> bool:
+def is_tool_group(body: dict[str, Any]) -> bool:
     """Whether this only holds tools that the request lists one by one too (`lift_tools` of openai_responses)."""
     inside = body.get("tools")
     if body.get("type") not in ("namespace", "additional_tools") or type(inside) is not list:
         return False
     return all(
-        type(tool) is dict and (tool.get("type") in ("function", "custom") or is_told_apart(tool)) for tool in inside
+        type(tool) is dict and (tool.get("type") in ("function", "custom") or is_tool_group(tool)) for tool in inside
     )
 
 
-def _may_search(request: Request, profile: Profile) -> bool:
+def _find_form(request: Request, profile: Profile) -> SearchTool | None:
+    """How the target is asked to search the web; None if it may not be asked here."""
     if profile.searches == "alone":
-        return all(isinstance(tool, ServerTool) for tool in request.tools or ())
-    return profile.searches == "yes"
+        alone = all(isinstance(tool, ServerTool) for tool in request.tools or ())
+        return profile.search_tool if alone else None
+    return profile.search_tool if profile.searches == "yes" else None
 
 
 def _choose_among(request: Request, gone: set[str], notes: Notes) -> Request:
@@ -180,40 +183,38 @@ def _others(body: JsonObject, known: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(key for key, value in body.items() if key not in known and value is not None)
 
 
-# What each calls it, and which of our three facts it can be told.
-_HEADS: dict[str, JsonObject] = {
-    "anthropic": {"type": "web_search_20250305", "name": "web_search"},
-    "openai_responses": {"type": "web_search"},
-    "gemini": {"googleSearch": {}},
-}
-
-
-def write_search(search: WebSearch, dialect: str, at: At, notes: Notes) -> ServerTool:
-    body: JsonObject = dict(_HEADS[dialect])
+def write_search(search: WebSearch, profile: Profile, form: SearchTool, at: At, notes: Notes) -> ServerTool:
+    """The search as a tool of the target. Settings that it does not have are noted."""
+    body: JsonObject = dict(form.head)
     lost = list(search.other)
-    if search.size is not None and dialect == "openai_responses":
+    if search.size is not None and form.size:
         body[SIZE] = search.size
     elif search.size is not None:
         lost.append(SIZE)
-    if dialect == "gemini":
-        lost += [word for word, said in (("domains", search.only or search.never), ("location", search.place)) if said]
-        return _written(dialect, body, lost, at, notes)
-    if search.place is not None:
+    if search.place is not None and form.place:
         body["user_location"] = search.place
-    if search.only is not None:
-        told: JsonObject = {"allowed_domains": search.only}
-        body |= told if dialect == "anthropic" else {"filters": told}
-    if search.never is not None and dialect == "anthropic" and search.only is None:
-        body["blocked_domains"] = search.never  # "cannot be used alongside allowed_domains"
-    elif search.never is not None:
-        lost.append("blocked_domains")
-    return _written(dialect, body, lost, at, notes)
-
-
-def _written(dialect: str, body: JsonObject, lost: list[str], at: At, notes: Notes) -> ServerTool:
+    if form.filters is None:
+        lost += ["domains"] if search.only or search.never else []
+    else:
+        lost += _write_domains(body, search, form)
+    if search.place and not form.place:
+        lost.append("location")
     if lost:
-        notes.dropped(at, f"the web search of {dialect} has no settings for: {', '.join(lost)}")
-    return ServerTool(dialect=dialect, body=body)
+        notes.dropped(at, f"the web search of {profile.dialect} has no settings for: {', '.join(lost)}")
+    return ServerTool(dialect=profile.dialect, body=body)
+
+
+def _write_domains(body: JsonObject, search: WebSearch, form: SearchTool) -> list[str]:
+    """Returns what cannot be written."""
+    if search.only is not None:
+        domains: JsonObject = {"allowed_domains": search.only}
+        body |= {form.filters: domains} if form.filters else domains
+    if search.never is None:
+        return []
+    if not form.blocks or search.only is not None:  # "cannot be used alongside allowed_domains"
+        return ["blocked_domains"]
+    body["blocked_domains"] = search.never
+    return []
 
 
 # ------------------------------------------------------- tools the client runs

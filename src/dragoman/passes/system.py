@@ -103,9 +103,9 @@ def _give_to_user(request: Request, lead: int, notes: Notes) -> Request:
     first = rest[0] if rest else None
     if first is None or first.role != "user" or any(isinstance(part, ToolResult) for part in first.parts):
         return replace(request, messages=(Message(role="user", parts=(Text(text=head), *others)), *rest))
-    said = first.parts[0] if first.parts else None
-    if isinstance(said, Text):
-        parts: tuple[Part, ...] = (*others, replace(said, text=f"{head}\n\n{said.text}"), *first.parts[1:])
+    old = first.parts[0] if first.parts else None
+    if isinstance(old, Text):
+        parts: tuple[Part, ...] = (*others, replace(old, text=f"{head}\n\n{old.text}"), *first.parts[1:])
     else:
         parts = (Text(text=head), *others, *first.parts)
     return replace(request, messages=(replace(first, parts=parts), *rest[1:]))

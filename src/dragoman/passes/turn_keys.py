@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dragoman.model.messages import Message, Part, ToolResult
+from dragoman.model.messages import Extras, Message, Part, ToolCall, ToolResult
 from dragoman.model.request import Request
 from dragoman.notes import ROOT, At, Notes
 from dragoman.passes.profile import Profile
@@ -16,13 +16,71 @@ THOUGHTS = ("reasoning", "reasoning_content")
 
 def fit_turn_keys(request: Request, profile: Profile, notes: Notes) -> Request:
     changed: dict[int, Message] = {}
+    dialect = profile.dialect
     for i, message in enumerate(request.messages):
+        if dialect not in message.extras and not _has_own_result(message.parts, dialect):
+            continue  # the keys on it are another dialect's
         fitted = _fit_turn(message, i, profile, notes)
         if fitted is not message:
             changed[i] = fitted
     if not changed:
         return request
     return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
+
+
+def _has_own_result(parts: tuple[Part, ...], dialect: str) -> bool:
+    return bool([True for part in parts if type(part) is ToolResult and dialect in part.extras])
+
+
+# ---------------------------------------------------------------- older forms
+
+
+def say_newer_settings(request: Request, profile: Profile, notes: Notes) -> Request:
+    """`functions` and `function_call` become `tools` and `tool_choice`: Mistral refuses the older ones, others may
+    ignore them. The client's answer still has the form it asked for."""
+    extras = _without_older(request.extras, profile)
+    if extras is not request.extras:
+        request = replace(request, extras=extras)
+    choice = request.tool_choice
+    if choice is not None and choice.extras:
+        extras = _without_older(choice.extras, profile)
+        own = extras.get(profile.dialect, {})
+        if any(form in own for form in profile.wrong_forms):
+            kept = {key: value for key, value in own.items() if key not in profile.wrong_forms}
+            extras = {**extras, profile.dialect: kept}
+            notes.repaired((ROOT, "tool_choice"), f"not the form of {profile.dialect}")
+        if extras is not choice.extras:
+            request = replace(request, tool_choice=replace(choice, extras=extras))
+    return request
+
+
+def say_newer_turns(request: Request, profile: Profile, notes: Notes) -> Request:
+    """The same for calls and results in the history."""
+    changed: dict[int, Message] = {}
+    for i, message in enumerate(request.messages):
+        for j, part in enumerate(message.parts):
+            if (type(part) is ToolCall or type(part) is ToolResult) and part.extras:
+                extras = _without_older(part.extras, profile)
+                if extras is not part.extras:
+                    parts = changed.get(i, message).parts
+                    changed[i] = replace(message, parts=(*parts[:j], replace(part, extras=extras), *parts[j + 1 :]))
+    if not changed:
+        return request
+    return replace(request, messages=tuple(changed.get(i, m) for i, m in enumerate(request.messages)))
+
+
+def _without_older(extras: Extras, profile: Profile) -> Extras:
+    own, older = extras.get(profile.dialect), profile.older_forms
+    if not own or profile.takes_older:
+        return extras
+    kept = {key: value for key, value in own.items() if key not in older or (older[key] and value not in older[key])}
+    if len(kept) == len(own):
+        return extras
+    rest = {name: keys for name, keys in extras.items() if name != profile.dialect}
+    return {**rest, profile.dialect: kept} if kept else rest
+
+
+# ---------------------------------------------------------------- keys
 
 
 def _fit_turn(message: Message, i: int, profile: Profile, notes: Notes) -> Message:

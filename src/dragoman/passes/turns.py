@@ -201,7 +201,7 @@ def _with_words(part: Part) -> Part:
 
 def drop_silent_turns(request: Request, profile: Profile, notes: Notes) -> Request:
     """Without turns that say nothing, unless that is how the target's own wire said it (`content: ""`)."""
-    silent = [i for i, m in enumerate(request.messages) if not m.parts and _is_unsaid(m, profile.dialect)]
+    silent = [i for i, m in enumerate(request.messages) if not m.parts and _lacks_content(m, profile.dialect)]
     if not silent:
         return request
     for i in silent:
@@ -209,7 +209,7 @@ def drop_silent_turns(request: Request, profile: Profile, notes: Notes) -> Reque
     return replace(request, messages=tuple(m for i, m in enumerate(request.messages) if i not in set(silent)))
 
 
-def _is_unsaid(message: Message, dialect: str) -> bool:
+def _lacks_content(message: Message, dialect: str) -> bool:
     """Whether the target's own wire has no content here, or null for the assistant: servers take `""`, not null."""
     own = message.extras.get(dialect)
     if own is None or message.role != "assistant":
@@ -292,12 +292,12 @@ def strip_last_text(request: Request, profile: Profile, notes: Notes) -> Request
     last = request.messages[-1] if request.messages else None
     if last is None or last.role != "assistant" or not last.parts:
         return request
-    said = last.parts[-1]
-    if not isinstance(said, Text) or said.text == said.text.rstrip():
+    part = last.parts[-1]
+    if not isinstance(part, Text) or part.text == part.text.rstrip():
         return request
     i, j = len(request.messages) - 1, len(last.parts) - 1
     notes.altered((((((ROOT, "messages"), i), "parts"), j), "text"), "its trailing space is refused")
-    turn = replace(last, parts=(*last.parts[:-1], replace(said, text=said.text.rstrip())))
+    turn = replace(last, parts=(*last.parts[:-1], replace(part, text=part.text.rstrip())))
     return replace(request, messages=(*request.messages[:-1], turn))
 
 

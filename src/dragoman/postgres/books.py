@@ -65,19 +65,19 @@ class PostgresBudgets:
     def reserve(
         self, request: str, owner: str, lines: Sequence[Line], estimate: int, *, now: float, until: float, cap: bool
     ) -> list[Spent] | Refused:
-        said = (request, owner, *_columns(lines), estimate, now, until, cap)
-        return _judge(lines, self._database.run(_reserve(said), transaction=False))
+        arguments = (request, owner, *_columns(lines), estimate, now, until, cap)
+        return _judge(lines, self._database.run(_reserve(arguments), transaction=False))
 
     async def ask(
         self, request: str, owner: str, lines: Sequence[Line], estimate: int, *, now: float, until: float, cap: bool
     ) -> list[Spent] | Refused:
-        said = (request, owner, *_columns(lines), estimate, now, until, cap)
-        return _judge(lines, await self._database.ask(_reserve(said), RESERVE_S, transaction=False))
+        arguments = (request, owner, *_columns(lines), estimate, now, until, cap)
+        return _judge(lines, await self._database.ask(_reserve(arguments), RESERVE_S, transaction=False))
 
     def settle(self, settlements: Sequence[Settlement], now: float) -> list[Passed]:
         placed = [(place, line) for place, one in enumerate(settlements, 1) for line in one.lines]
         lines = {(line.account, line.period): line for _, line in placed}
-        said = (
+        arguments = (
             [one.id for one in settlements],
             [one.micros for one in settlements],
             [place for place, _ in placed],
@@ -87,7 +87,9 @@ class PostgresBudgets:
         )
 
         async def work(connection: PgConnection) -> list[Any]:
-            rows = await connection.fetch("select * from dragoman.settle_all($1, $2, $3, $4, $5, $6, $7, $8)", *said)
+            rows = await connection.fetch(
+                "select * from dragoman.settle_all($1, $2, $3, $4, $5, $6, $7, $8)", *arguments
+            )
             await connection.execute("delete from dragoman.settled where at < $1", now - SETTLED_KEPT_S)
             return list(rows)
 
@@ -118,9 +120,11 @@ class PostgresBudgets:
         """The database is closed by the one that opened it."""
 
 
-def _reserve(said: tuple[Any, ...]) -> Callable[[PgConnection], Awaitable[list[Any]]]:
+def _reserve(arguments: tuple[Any, ...]) -> Callable[[PgConnection], Awaitable[list[Any]]]:
     async def work(connection: PgConnection) -> list[Any]:
-        return list(await connection.fetch("select * from dragoman.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9)", *said))
+        return list(
+            await connection.fetch("select * from dragoman.reserve($1, $2, $3, $4, $5, $6, $7, $8, $9)", *arguments)
+        )
 
     return work
 

@@ -1,7 +1,7 @@
 """Database: PostgreSQL for code that is not async, in a thread with an event loop of its own.
 
-When the server does not answer, calls fail at once until it is back, which is looked for each second in the background:
-a request never waits twice for one that is away.
+When the server does not answer, calls fail at once. A background task tries it every second until it is back. So a
+request never waits twice for a server that is away.
 """
 
 import asyncio
@@ -112,7 +112,7 @@ class Database:
     async def _work(
         self, work: Callable[[PgConnection], Awaitable[T]], limit_s: float, *, transaction: bool = True
     ) -> T:
-        """Work that takes too long loses its connection: a polite end would wait for the server that is away."""
+        """Work that takes too long loses its connection. Closing it properly would mean to wait again."""
         if self._pool is None:
             self._pool = asyncpg.create_pool(
                 self._url, min_size=0, max_size=POOL, timeout=limit_s, command_timeout=MIGRATE_S, reset=_keep_as_is

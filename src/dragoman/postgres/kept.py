@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -13,10 +13,12 @@ from dragoman.gateway.stores.responses import (
     MAX_ROW_BYTES,
     StoredResponse,
     StoreUnavailable,
+    most_names,
     read_row,
     store_unavailable,
     write_row,
 )
+from dragoman.gateway.stores.sqlite import share_out
 from dragoman.log_line import LogLine
 from dragoman.postgres.database import AWAY, Database, DatabaseAwayError, PgConnection
 
@@ -27,24 +29,26 @@ _PUT = """
 insert into dragoman.responses values ($1, $2, $3, $4)
 on conflict (owner, id) do update set created = excluded.created, row = excluded.row
 """
-_SWEEP = """
-delete from dragoman.responses where created < (
-    select created from dragoman.responses order by created desc offset $1 limit 1
-)
-"""
 _LIST = """
 select row from dragoman.responses where owner = $1 and id collate "C" >= $2 and id collate "C" < $3
 order by created desc limit $4
+"""
+_OWN = """
+insert into dragoman.owned select name, $2, $3 from unnest($1::text[]) name on conflict (name) do nothing
 """
 _PUT_STATE = """
 insert into dragoman.reasoning_state values ($1, $2, $3, $4)
 on conflict (owner, key) do update set created = excluded.created, state = excluded.state
 """
-_SWEEP_STATE = """
-delete from dragoman.reasoning_state where created < (
-    select created from dragoman.reasoning_state order by created desc offset $1 limit 1
-)
-"""
+
+
+async def keep_newest(connection: PgConnection, table: str, name: str, rows: int) -> None:
+    """Deletes the oldest rows of the owners with most, if there are more than `rows`."""
+    found = await connection.fetch(f"select owner, count(*) from dragoman.{table} group by owner")  # noqa: S608
+    for owner, number in share_out({row[0]: row[1] for row in found}, rows).items():
+        oldest = f"select {name} from dragoman.{table} where owner = $1 order by created limit $2"  # noqa: S608
+        asked = f"delete from dragoman.{table} where owner = $1 and {name} in ({oldest})"  # noqa: S608
+        await connection.execute(asked, owner, number)
 
 
 class PostgresResponseStore:
@@ -64,7 +68,7 @@ class PostgresResponseStore:
         async def work(connection: PgConnection) -> None:
             await connection.execute(_PUT, owner, stored.id, stored.created, row)
             if self._puts % SWEEP_EVERY == 0 or self._rows < SWEEP_EVERY:
-                await connection.execute(_SWEEP, max(self._rows - 1, 0))
+                await keep_newest(connection, "responses", "id", self._rows)
 
         self._run(work)
         return True
@@ -102,6 +106,24 @@ class PostgresResponseStore:
 
         return self._run(work)
 
+    def own(self, owner: str, names: Collection[str]) -> None:
+        """A name that has an owner already keeps it."""
+        self._puts += 1
+
+        async def work(connection: PgConnection) -> None:
+            await connection.execute(_OWN, list(names), owner, time.time())
+            if self._puts % SWEEP_EVERY == 0:
+                await keep_newest(connection, "owned", "name", most_names(self._rows))
+
+        self._run(work)
+
+    def find_owners(self, names: Collection[str]) -> dict[str, str]:
+        async def work(connection: PgConnection) -> dict[str, str]:
+            asked = "select name, owner from dragoman.owned where name = any($1)"
+            return {row[0]: row[1] for row in await connection.fetch(asked, list(names))}
+
+        return self._run(work)
+
     def close(self) -> None:
         """The database is closed by the one that opened it."""
 
@@ -114,7 +136,7 @@ class PostgresResponseStore:
 
 
 class PostgresStateStore:
-    """What cannot be kept or found is as if it had never been."""
+    """If the database is away, nothing is kept and nothing is found; the request goes on without."""
 
     def __init__(self, database: Database, rows: int) -> None:
         self._database, self._rows = database, rows
@@ -122,7 +144,7 @@ class PostgresStateStore:
         self._puts = 0
 
     def is_empty(self) -> bool:
-        """Asked for every request: a task in the background looks until there is something."""
+        """Called for every request, so it must be quick: a background task looks until the table has a row."""
         if not self._filled and not self._watching and self._rows:
             self._watching = True
             self._database.start(self._watch)
@@ -146,7 +168,7 @@ class PostgresStateStore:
         async def work(connection: PgConnection) -> None:
             await connection.execute(_PUT_STATE, owner, key, time.time(), state)
             if self._puts % SWEEP_EVERY == 0 or self._rows < SWEEP_EVERY:
-                await connection.execute(_SWEEP_STATE, max(self._rows - 1, 0))
+                await keep_newest(connection, "reasoning_state", "key", self._rows)
 
         self._run(work)
 

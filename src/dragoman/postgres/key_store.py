@@ -1,7 +1,8 @@
 """Keys and teams in PostgreSQL. Every gateway has a copy of them, in memory and in a file.
 
-A request is judged by the copy: it never waits for the database. A change is heard at once, and looked for each second.
-While the database is away the last copy holds, after a restart too; what it says is revoked stays revoked.
+A request is checked against the copy, so it never waits for the database. The database announces each change, and we
+also look every second. While the database is away the last copy is used, after a restart too. Revoked keys in it stay
+revoked.
 """
 
 import asyncio
@@ -14,20 +15,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from dragoman.accounts.grants import (
-    NO_GRANT,
     Grant,
-    GrantChange,
-    change_grant,
-    check_end,
-    check_grace,
     check_grant,
-    check_name,
 )
 from dragoman.errors import ConfigError
-from dragoman.gateway.stores.keys import AuditRow, KeyChange, KeyRow, KeyTable, new_key, new_pepper
+from dragoman.gateway.stores.keys import AuditRow, Decide, KeyRow, KeyRules, KeyTable, find_person, new_pepper
 from dragoman.postgres.database import AWAY, Database, DatabaseAwayError, PgConnection
 
 T = TypeVar("T")
@@ -43,12 +38,16 @@ on conflict (id) do update set digest = excluded.digest, name = excluded.name, r
     old_until = excluded.old_until
 """  # noqa: S608  # our own names
 
+_PUT_TEAM = "insert into dragoman.teams values ($1, $2) on conflict (name) do update set granted = $2"
+_NOTE = "insert into dragoman.audit (at, who, what, subject, before, after) values ($1, $2, $3, $4, $5, $6)"
 
-class PostgresKeyStore:
+
+class PostgresKeyStore(KeyRules):
     def __init__(self, database: Database, name: str, folder: Path, clock: Callable[[], float] = time.time) -> None:
         """`name`: for messages, without a password. `folder`: where the copy is kept."""
         self.name = name
-        self._database, self._clock = database, clock
+        super().__init__(clock)
+        self._database = database
         self._file = folder / COPY
         self._copy: KeyTable | None = None
         self._revision = self._read_revision = 0
@@ -82,15 +81,15 @@ class PostgresKeyStore:
 
     async def _keep_fresh(self) -> None:
         while True:
-            heard = asyncio.Event()
+            notified = asyncio.Event()
             with suppress(*AWAY):
-                connection = await self._database.listen(CHANNEL, heard.set)
+                connection = await self._database.listen(CHANNEL, notified.set)
                 try:
                     while not connection.is_closed():
                         await self._look()
                         with suppress(TimeoutError):
-                            await asyncio.wait_for(heard.wait(), LOOK_S)
-                        heard.clear()
+                            await asyncio.wait_for(notified.wait(), LOOK_S)
+                        notified.clear()
                 finally:
                     connection.terminate()
             with suppress(*AWAY):
@@ -129,88 +128,6 @@ class PostgresKeyStore:
 
         self._run(work)
 
-    def new(
-        self,
-        name: str,
-        *,
-        admin: bool = False,
-        team: str = "",
-        grant: Grant = NO_GRANT,
-        expires: float | None = None,
-        who: str = "",
-    ) -> str:
-        row = KeyRow(id="", digest="", name=check_name(name), admin=admin, team=check_name(team))
-        row = replace(row, grant=check_grant(grant), expires=check_end(expires))
-        self.prepare()
-        key_id, key = new_key(admin=admin)
-
-        async def work(connection: PgConnection) -> None:
-            table = await _lock(connection)
-            made = replace(row, id=key_id, digest=table.digest(key), created=self._clock())
-            await _put(connection, made)
-            await self._end(connection, who, "key new", key_id, None, made.show())
-
-        self._run(work)
-        return key
-
-    def edit(self, key_id: str, change: KeyChange, who: str = "") -> KeyRow | None:
-        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
-            name = row.name if change.name is None else check_name(change.name)
-            team = row.team if change.team is None else check_name(change.team)
-            expires = row.expires if change.expires is None else check_end(change.expires) or None
-            return replace(row, name=name, team=team, expires=expires, grant=change_grant(row.grant, change.grant))
-
-        return self._change(key_id, who, "key edit", apply)
-
-    def rotate(self, key_id: str, grace_s: float = 0.0, who: str = "") -> str | None:
-        made: list[str] = []
-
-        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
-            made.append(new_key(admin=row.admin, key_id=key_id)[1])
-            digest = table.digest(made[-1])
-            return replace(row, digest=digest, old_digest=row.digest, old_until=self._clock() + check_grace(grace_s))
-
-        return made[-1] if self._change(key_id, who, "key rotate", apply) else None
-
-    def revoke(self, key_id: str, who: str = "") -> bool:
-        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
-            return replace(row, revoked=self._clock())
-
-        return self._change(key_id, who, "key revoke", apply) is not None
-
-    def set_team(self, name: str, change: GrantChange, who: str = "") -> Grant:
-        if not check_name(name).strip():
-            raise ValueError("name: a team needs one")
-        self.prepare()
-
-        async def work(connection: PgConnection) -> Grant:
-            old = (await _lock(connection)).teams.get(name)
-            grant = change_grant(old or NO_GRANT, change)
-            asked = "insert into dragoman.teams values ($1, $2) on conflict (name) do update set granted = $2"
-            await connection.execute(asked, name, msgspec.json.encode(grant).decode())
-            await self._end(connection, who, "team edit" if old is not None else "team new", name, old, grant)
-            return grant
-
-        return self._run(work)
-
-    def drop_team(self, name: str, who: str = "") -> bool:
-        async def work(connection: PgConnection) -> bool:
-            old = (await _lock(connection)).teams.get(name)
-            if old is None:
-                return False
-            await connection.execute("delete from dragoman.teams where name = $1", name)
-            await self._end(connection, who, "team drop", name, old, None)
-            return True
-
-        self.prepare()
-        return self._run(work)
-
-    def note(self, who: str, what: str, subject: str, before: object = None, after: object = None) -> None:
-        async def work(connection: PgConnection) -> None:
-            await self._end(connection, who, what, subject, before, after)
-
-        self._run(work)
-
     def read_audit(self, most: int = 100, before: int | None = None) -> list[AuditRow]:
         async def work(connection: PgConnection) -> list[Any]:
             asked = "select * from dragoman.audit where $1::bigint is null or number < $1 order by number desc limit $2"
@@ -229,32 +146,26 @@ class PostgresKeyStore:
             for row in self._run(work)
         ]
 
-    def _change(self, key_id: str, who: str, what: str, apply: Callable[[KeyRow, KeyTable], KeyRow]) -> KeyRow | None:
-        """Changes a key that is not revoked, in one transaction."""
-
-        async def work(connection: PgConnection) -> KeyRow | None:
-            table = await _lock(connection)
-            old = next((row for row in table.rows if row.id == key_id and row.revoked is None), None)
-            if old is None:
-                return None
-            row = apply(old, table)
-            await _put(connection, row)
-            await self._end(connection, who, what, key_id, old.show(), row.show())
-            return row
+    def _transact(self, who: str, decide: Decide) -> bool:
+        async def work(connection: PgConnection) -> bool:
+            write = decide(await _lock(connection))
+            if write is None:
+                return False
+            if write.key is not None:
+                await _put(connection, write.key)
+            if write.grant is not None:
+                await connection.execute(_PUT_TEAM, write.team, msgspec.json.encode(write.grant).decode())
+            elif write.team is not None:
+                await connection.execute("delete from dragoman.teams where name = $1", write.team)
+            told = [msgspec.json.encode(value).decode() for value in (write.before, write.after)]
+            person = who or find_person()
+            await connection.execute(_NOTE, self._clock(), person, write.what, write.subject, *told)
+            await connection.execute("update dragoman.install set revision = revision + 1")
+            await connection.execute(f"notify {CHANNEL}")  # all gateways hear it when the transaction is done
+            return True
 
         self.prepare()
         return self._run(work)
-
-    async def _end(
-        self, connection: PgConnection, who: str, what: str, subject: str, before: object, after: object
-    ) -> None:
-        """Writes a change into the audit log, and tells all gateways of it when the transaction is done."""
-        told = [msgspec.json.encode(value).decode() for value in (before, after)]
-        asked = "insert into dragoman.audit (at, who, what, subject, before, after) values ($1, $2, $3, $4, $5, $6)"
-        person = who or os.environ.get("USER") or os.environ.get("USERNAME") or "unknown"
-        await connection.execute(asked, self._clock(), person, what, subject, *told)
-        await connection.execute("update dragoman.install set revision = revision + 1")
-        await connection.execute(f"notify {CHANNEL}")
 
     def _run(self, work: Callable[[PgConnection], Awaitable[T]]) -> T:
         try:
@@ -295,8 +206,8 @@ async def _read(connection: PgConnection, asked: str) -> tuple[int, KeyTable] | 
 
 
 def _row(row: Any) -> KeyRow:
-    said = dict(zip(KeyRow.__struct_fields__, tuple(row), strict=True))
-    return KeyRow(**{**said, "grant": _grant(said["grant"])})
+    fields = dict(zip(KeyRow.__struct_fields__, tuple(row), strict=True))
+    return KeyRow(**{**fields, "grant": _grant(fields["grant"])})
 
 
 def _grant(text: str) -> Grant:

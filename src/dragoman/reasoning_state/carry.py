@@ -10,7 +10,7 @@ back into those values, and `take_back_state` restores it. Dialects differ in wh
 - details: thoughts without words may stand beside the turn (`reasoning_details` of Chat dialects), calls have a value.
 
 An answer in the client's own dialect needs none of this. State that has no place here can be kept in a store, see
-stored_state.py.
+stored.py.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,7 +39,7 @@ class StateSlots(Struct, frozen=True, kw_only=True):
 
 
 class StateSource(Struct, frozen=True, kw_only=True):
-    """Who issued what is to be carried, where that is known."""
+    """The model and server that issued the state, if we know them."""
 
     model: str | None = None
     upstream: str | None = None
@@ -92,6 +92,39 @@ _SEALED: dict[str, tuple[type[Part], ...]] = {
     "details": (ToolCall, Text),
 }
 _NOTHING = CarriedState()
+
+
+class SealDropper:
+    """Takes all seals off an answer, for a client whose turns the gateway keeps: its dialect has no place for them."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, PartStart] = {}  # thoughts without words so far
+
+    def stage(self, notes: Notes) -> None:
+        """The parts stay what they are."""
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        return [bare for event in events for bare in self._feed(event)]
+
+    def _feed(self, event: Event) -> Iterator[Event]:
+        match event:
+            case PartStart(part=Reasoning() as part):
+                start = replace(event, part=replace(part, seal=None)) if part.seal is not None else event
+                if part.text:
+                    yield start
+                else:
+                    self._held[event.index] = start
+            case PartStart() if getattr(event.part, "seal", None) is not None:
+                yield replace(event, part=replace(event.part, seal=None))
+            case PartDelta(index=index) if index in self._held:
+                yield self._held.pop(index)
+                yield event
+            case PartEnd(index=index) if index in self._held:
+                del self._held[index]
+            case PartEnd() if event.seal is not None:
+                yield replace(event, seal=None)
+            case _:
+                yield event
 
 
 class StateCarrier:
@@ -279,7 +312,7 @@ def has_state(parts: Iterable[Part]) -> bool:
     return any(type(part) is Reasoning or getattr(part, "seal", None) is not None for part in parts)
 
 
-def carry_reply(reply: Reply, carrier: StateCarrier, notes: Notes) -> Reply:
+def carry_reply(reply: Reply, carrier: StateCarrier | SealDropper, notes: Notes) -> Reply:
     """A whole answer, with its state where the client keeps it."""
     if not any(has_state(choice.parts) for choice in reply.choices):  # fast path: no thoughts
         return reply

@@ -34,11 +34,11 @@ class Conversation(Struct, frozen=True):
         """Of one turn of the assistant."""
         calls = [part for part in parts if type(part) is ToolCall]
         if calls and self.by_id:
-            said = ["id", calls[0].id]
+            marks = ["id", calls[0].id]
         else:
             words = "".join(part.text for part in parts if type(part) is Text).strip()
-            said = [str(turn), *(_spell(call) for call in calls)] if calls else [str(turn), "text", words]
-        return _digest("\0".join([self.first, *said]))
+            marks = [str(turn), *(_spell(call) for call in calls)] if calls else [str(turn), "text", words]
+        return _digest("\0".join([self.first, *marks]))
 
 
 def _digest(text: str) -> str:

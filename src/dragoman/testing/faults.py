@@ -76,37 +76,10 @@ QUOTA_FORMS = ("openai_quota", "openai_spend", "anthropic_spend", "google_daily"
 def rate_limited(wait_s: float = 1.0, form: str = "seconds") -> ScriptedFault:
     """429 with a hint in one of the forms providers use (RETRY_FORMS), nonsense (BAD_RETRY_FORMS), or a quota that
     waiting does not fill (QUOTA_FORMS)."""
-    now = datetime.now(UTC)
-    then = now + timedelta(seconds=wait_s)
-    go = (
-        f"{int(wait_s // 60)}m{wait_s % 60:g}s"
-        if wait_s >= 60
-        else f"{wait_s:g}s"
-        if wait_s >= 1
-        else f"{wait_s * 1000:g}ms"
-    )
-    retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{wait_s:.9f}s"}
-    headers: dict[str, dict[str, str]] = {
-        "seconds": {"retry-after": str(-int(-wait_s // 1))},
-        "fraction": {"retry-after": f"{wait_s:g}"},
-        "date": {"retry-after": format_datetime(then + timedelta(seconds=1), usegmt=True)},
-        "ms": {"retry-after-ms": f"{wait_s * 1000:g}"},
-        "azure_ms": {"x-ms-retry-after-ms": f"{wait_s * 1000:g}"},
-        "reset_requests": {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": go},
-        "reset_tokens": {"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": go},
-        "anthropic_reset": {
-            "anthropic-ratelimit-requests-remaining": "0",
-            "anthropic-ratelimit-requests-reset": then.isoformat().replace("+00:00", "Z"),
-        },
-        "negative": {"retry-after": "-5"},
-        "nan": {"retry-after": "nan"},
-        "huge": {"retry-after": "9999999"},
-        "past": {"retry-after": format_datetime(now - timedelta(days=1), usegmt=True)},
-        "several": {"retry-after": "3, 5"},
-        "words": {"retry-after": "soon"},
-    }
+    headers = _retry_headers(wait_s)
     message = "Rate limit reached for requests"
     fault = ScriptedFault(name=f"429 {form}", status=429, message=message, headers=headers.get(form, {}))
+    retry = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{wait_s:.9f}s"}
     match form:
         case "google_delay" | "google_list":
             return _with(fault, details=[retry], listed=form == "google_list", message="Resource has been exhausted")
@@ -128,6 +101,38 @@ def rate_limited(wait_s: float = 1.0, form: str = "seconds") -> ScriptedFault:
             raise ValueError(f"no such form: {form}")
         case _:
             return fault
+
+
+def _retry_headers(wait_s: float) -> dict[str, dict[str, str]]:
+    """The headers of each form that has some."""
+    now = datetime.now(UTC)
+    then = now + timedelta(seconds=wait_s)
+    return {
+        "seconds": {"retry-after": str(-int(-wait_s // 1))},
+        "fraction": {"retry-after": f"{wait_s:g}"},
+        "date": {"retry-after": format_datetime(then + timedelta(seconds=1), usegmt=True)},
+        "ms": {"retry-after-ms": f"{wait_s * 1000:g}"},
+        "azure_ms": {"x-ms-retry-after-ms": f"{wait_s * 1000:g}"},
+        "reset_requests": {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": _spell_wait(wait_s)},
+        "reset_tokens": {"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": _spell_wait(wait_s)},
+        "anthropic_reset": {
+            "anthropic-ratelimit-requests-remaining": "0",
+            "anthropic-ratelimit-requests-reset": then.isoformat().replace("+00:00", "Z"),
+        },
+        "negative": {"retry-after": "-5"},
+        "nan": {"retry-after": "nan"},
+        "huge": {"retry-after": "9999999"},
+        "past": {"retry-after": format_datetime(now - timedelta(days=1), usegmt=True)},
+        "several": {"retry-after": "3, 5"},
+        "words": {"retry-after": "soon"},
+    }
+
+
+def _spell_wait(wait_s: float) -> str:
+    """As Go writes a duration: 1m30s, 2.5s, 20ms."""
+    if wait_s >= 60:
+        return f"{int(wait_s // 60)}m{wait_s % 60:g}s"
+    return f"{wait_s:g}s" if wait_s >= 1 else f"{wait_s * 1000:g}ms"
 
 
 def _with(fault: ScriptedFault, **changes: Any) -> ScriptedFault:
@@ -275,8 +280,8 @@ def chatter() -> ScriptedFault:
     def spoil(frames: list[bytes]) -> list[bytes]:
         if _is_ndjson(frames):
             return [b"\r\n" + frame.replace(b"\n", b"\r\n") for frame in frames]
-        said = [b": keep-alive\n\n" + frame.replace(b"data: ", b"data:", 1) for frame in frames]
-        return [b"\xef\xbb\xbf:\n\n", *(frame.replace(b"\n", b"\r\n") for frame in said)]
+        framed = [b": keep-alive\n\n" + frame.replace(b"data: ", b"data:", 1) for frame in frames]
+        return [b"\xef\xbb\xbf:\n\n", *(frame.replace(b"\n", b"\r\n") for frame in framed)]
 
     return ScriptedFault(name="chatter", edit=spoil)
 

@@ -11,19 +11,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dragoman.dialects import USUAL, find_dialect
-from dragoman.jsontypes import dump_json, load_json
+from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.events import Event, PartStart, ReplyStart
 from dragoman.model.messages import ToolCall
 from dragoman.testing.services import CREATED
 
-Json = dict[str, Any]
 
-
-def _same_body(body: Json) -> Json:
+def _same_body(body: JsonObject) -> JsonObject:
     return body
 
 
-def _same_chunks(chunks: list[Json]) -> list[Json]:
+def _same_chunks(chunks: list[JsonObject]) -> list[JsonObject]:
     return chunks
 
 
@@ -32,29 +30,31 @@ def _same_frames(frames: list[bytes]) -> list[bytes]:
 
 
 class Oddity(Struct, frozen=True, kw_only=True):
-    body: Callable[[Json], Json] = _same_body
-    chunks: Callable[[list[Json]], list[Json]] = _same_chunks
+    body: Callable[[JsonObject], JsonObject] = _same_body
+    chunks: Callable[[list[JsonObject]], list[JsonObject]] = _same_chunks
     frames: Callable[[list[bytes]], list[bytes]] = _same_frames
     usage: bool = False  # streams tell their usage unasked
 
 
-def _messages(body: Json) -> list[Json]:
+def _messages(body: JsonObject) -> list[JsonObject]:
     """Each message or delta."""
     choices = [choice for choice in body.get("choices") or () if isinstance(choice, dict)]
-    return [said for choice in choices for key in ("message", "delta") if isinstance(said := choice.get(key), dict)]
+    return [
+        message for choice in choices for key in ("message", "delta") if isinstance(message := choice.get(key), dict)
+    ]
 
 
-def _rename_reasoning(body: Json, name: str) -> Json:
-    for said in _messages(body):
-        if "reasoning_content" in said:
-            said[name] = said.pop("reasoning_content")
+def _rename_reasoning(body: JsonObject, name: str) -> JsonObject:
+    for message in _messages(body):
+        if "reasoning_content" in message:
+            message[name] = message.pop("reasoning_content")
     return body
 
 
 # -- xAI: calls end with `stop`, stream whole in one chunk, and completion_tokens leave the reasoning out
 
 
-def _xai_body(body: Json) -> Json:
+def _xai_body(body: JsonObject) -> JsonObject:
     for choice in body.get("choices") or ():
         if choice.get("finish_reason") == "tool_calls":
             choice["finish_reason"] = "stop"
@@ -69,14 +69,14 @@ def _less_reasoning(usage: Any) -> None:
             usage["completion_tokens"] -= thought
 
 
-def _xai_chunks(chunks: list[Json]) -> list[Json]:
+def _xai_chunks(chunks: list[JsonObject]) -> list[JsonObject]:
     return [_xai_body(chunk) for chunk in _whole_calls(chunks)]
 
 
-def _whole_calls(chunks: list[Json]) -> list[Json]:
+def _whole_calls(chunks: list[JsonObject]) -> list[JsonObject]:
     """Each call in one piece, at the place of its first fragment."""
-    kept: list[Json] = []
-    calls: dict[tuple[int, int], Json] = {}
+    kept: list[JsonObject] = []
+    calls: dict[tuple[int, int], JsonObject] = {}
     for chunk in chunks:
         rest = []
         for choice in chunk.get("choices") or ():
@@ -100,14 +100,14 @@ def _whole_calls(chunks: list[Json]) -> list[Json]:
 # -- Mistral: thoughts as parts of the content, calls without type and index
 
 
-def _mistral(body: Json) -> Json:
-    for said in _messages(body):
-        thought = said.pop("reasoning_content", None)
+def _mistral(body: JsonObject) -> JsonObject:
+    for message in _messages(body):
+        thought = message.pop("reasoning_content", None)
         if thought:
             part = {"type": "thinking", "thinking": [{"type": "text", "text": thought}]}
-            text = said.get("content")
-            said["content"] = [part, *([{"type": "text", "text": text}] if text else [])]
-        for call in said.get("tool_calls") or ():
+            text = message.get("content")
+            message["content"] = [part, *([{"type": "text", "text": text}] if text else [])]
+        for call in message.get("tool_calls") or ():
             call.pop("type", None)
     for choice in body.get("choices") or ():
         if choice.get("finish_reason") == "length":
@@ -115,10 +115,10 @@ def _mistral(body: Json) -> Json:
     return body
 
 
-def _mistral_chunks(chunks: list[Json]) -> list[Json]:
+def _mistral_chunks(chunks: list[JsonObject]) -> list[JsonObject]:
     made = _usage_in_last([_mistral(chunk) for chunk in _whole_calls(chunks)])
-    for said in (said for chunk in made for said in _messages(chunk)):
-        for call in said.get("tool_calls") or ():
+    for message in (message for chunk in made for message in _messages(chunk)):
+        for call in message.get("tool_calls") or ():
             call.pop("index", None)
     return made
 
@@ -126,15 +126,15 @@ def _mistral_chunks(chunks: list[Json]) -> list[Json]:
 # -- Ollama's /v1: every call whole, and all of them number 0 (ollama #7881)
 
 
-def _ollama_chunks(chunks: list[Json]) -> list[Json]:
+def _ollama_chunks(chunks: list[JsonObject]) -> list[JsonObject]:
     made = [_rename_reasoning(chunk, "reasoning") for chunk in _whole_calls(chunks)]
-    for said in (said for chunk in made for said in _messages(chunk)):
-        for call in said.get("tool_calls") or ():
+    for message in (message for chunk in made for message in _messages(chunk)):
+        for call in message.get("tool_calls") or ():
             call["index"] = 0
     return made
 
 
-def _usage_in_last(chunks: list[Json]) -> list[Json]:
+def _usage_in_last(chunks: list[JsonObject]) -> list[JsonObject]:
     """Usage in the chunk with the finish reason, not in a separate one."""
     if len(chunks) > 1 and chunks[-1].get("usage") and not chunks[-1].get("choices"):
         return [*chunks[:-2], {**chunks[-2], "usage": chunks[-1]["usage"]}]
@@ -144,7 +144,7 @@ def _usage_in_last(chunks: list[Json]) -> list[Json]:
 # -- DeepSeek, OpenRouter: comments; other counts, a second finish
 
 
-def _deepseek(body: Json) -> Json:
+def _deepseek(body: JsonObject) -> JsonObject:
     usage = body.get("usage")
     if isinstance(usage, dict):
         cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
@@ -160,22 +160,22 @@ def _commented(comment: bytes) -> Callable[[list[bytes]], list[bytes]]:
     ]
 
 
-def _openrouter(body: Json) -> Json:
-    for said in _messages(body):
-        thought = said.pop("reasoning_content", None)
+def _openrouter(body: JsonObject) -> JsonObject:
+    for message in _messages(body):
+        thought = message.pop("reasoning_content", None)
         if thought is not None:
-            said["reasoning"] = thought
+            message["reasoning"] = thought
             detail = {"type": "reasoning.text", "text": thought, "format": "unknown", "index": 0}
-            said["reasoning_details"] = [detail]
-        elif said.get("reasoning_details"):  # the words stand in both places
-            said["reasoning"] = "".join(detail.get("text") or "" for detail in said["reasoning_details"]) or None
+            message["reasoning_details"] = [detail]
+        elif message.get("reasoning_details"):  # the words stand in both places
+            message["reasoning"] = "".join(detail.get("text") or "" for detail in message["reasoning_details"]) or None
     for choice in body.get("choices") or ():
         if "finish_reason" in choice:
             choice["native_finish_reason"] = choice["finish_reason"]
     return {**body, "provider": "scripted"}
 
 
-def _openrouter_chunks(chunks: list[Json]) -> list[Json]:
+def _openrouter_chunks(chunks: list[JsonObject]) -> list[JsonObject]:
     made = []
     for chunk in map(_openrouter, chunks):
         made.append(chunk)
@@ -187,29 +187,29 @@ def _openrouter_chunks(chunks: list[Json]) -> list[Json]:
 # -- servers on one's own machine
 
 
-def _vllm(body: Json) -> Json:
+def _vllm(body: JsonObject) -> JsonObject:
     for choice in body.get("choices") or ():
         choice["stop_reason"] = None
     return _rename_reasoning(body, "reasoning")
 
 
-def _llamacpp_chunks(chunks: list[Json]) -> list[Json]:
+def _llamacpp_chunks(chunks: list[JsonObject]) -> list[JsonObject]:
     for chunk in chunks:
         chunk["id"] = chunk["id"].removeprefix("chatcmpl-")
-    for said in _messages(chunks[0]) if chunks else ():
-        said["content"] = None
+    for message in _messages(chunks[0]) if chunks else ():
+        message["content"] = None
     if chunks:
         chunks[-1]["timings"] = {"prompt_n": 1, "predicted_n": 1}
     return chunks
 
 
-def _azure_chunks(chunks: list[Json]) -> list[Json]:
+def _azure_chunks(chunks: list[JsonObject]) -> list[JsonObject]:
     filters = [{"prompt_index": 0, "content_filter_results": {"hate": {"filtered": False, "severity": "safe"}}}]
     first = {"id": "", "object": "", "created": 0, "model": "", "choices": [], "prompt_filter_results": filters}
     return [first, *chunks]
 
 
-def _groq_chunks(chunks: list[Json]) -> list[Json]:
+def _groq_chunks(chunks: list[JsonObject]) -> list[JsonObject]:
     usage = chunks[-1].get("usage") if chunks else None
     made = [_rename_reasoning(chunk, "reasoning") for chunk in _usage_in_last(chunks)]
     if usage and made:
@@ -217,25 +217,25 @@ def _groq_chunks(chunks: list[Json]) -> list[Json]:
     return made
 
 
-def _together(body: Json) -> Json:
+def _together(body: JsonObject) -> JsonObject:
     for choice in body.get("choices") or ():
         if choice.get("finish_reason") == "stop":
             choice["finish_reason"] = "eos"
     return body
 
 
-def _cerebras(body: Json) -> Json:
+def _cerebras(body: JsonObject) -> JsonObject:
     return {**_rename_reasoning(body, "reasoning"), "time_info": {"queue_time": 0.0, "total_time": 0.01}}
 
 
-def _each(edit: Callable[[Json], Json]) -> Callable[[list[Json]], list[Json]]:
+def _each(edit: Callable[[JsonObject], JsonObject]) -> Callable[[list[JsonObject]], list[JsonObject]]:
     return lambda chunks: [edit(chunk) for chunk in chunks]
 
 
 # -- Google and Ollama: most calls have no id
 
 
-def _gemini(body: Json) -> Json:
+def _gemini(body: JsonObject) -> JsonObject:
     for candidate in body.get("candidates") or ():
         for part in (candidate.get("content") or {}).get("parts") or ():
             if "functionCall" in part:
@@ -243,7 +243,7 @@ def _gemini(body: Json) -> Json:
     return body
 
 
-def _ollama(body: Json) -> Json:
+def _ollama(body: JsonObject) -> JsonObject:
     for call in (body.get("message") or {}).get("tool_calls") or ():
         call.pop("id", None)
     return body

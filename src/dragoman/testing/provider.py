@@ -53,9 +53,9 @@ from dragoman.testing.services import (
 from dragoman.upstream.profiles import find_kind, load_rows, profile_for
 from dragoman.wire import WireRequest
 
-Said: TypeAlias = str | bytes | Reply | Iterable[Event]
+ScriptedAnswer: TypeAlias = str | bytes | Reply | Iterable[Event]
 DecodeRequest: TypeAlias = Callable[[WireRequest, Notes], Request]
-Brain: TypeAlias = Callable[[Request], Said]
+Brain: TypeAlias = Callable[[Request], ScriptedAnswer]
 
 _MODELS = {"openai": "gpt-4o", "anthropic": "claude-sonnet-4-6", "gemini": "gemini-2.5-flash", "ollama": "qwen3"}
 SSE_TYPE = "text/event-stream"
@@ -93,7 +93,7 @@ class Provider:
         path = urlsplit(row.base_url).path.rstrip("/")
         self._prefix = "" if "{" in path else path
         self._brain = brain
-        self._said: deque[Said] = deque()
+        self._answers: deque[ScriptedAnswer] = deque()
         self._faults: deque[ScriptedFault] = deque()
         self._always: ScriptedFault | None = None
         self._stored = StoredResponses()
@@ -109,13 +109,13 @@ class Provider:
         """Every request without a fault from `next` gets this one. None ends it."""
         self._always = fault
 
-    def say(self, *answers: Said) -> None:
+    def say(self, *answers: ScriptedAnswer) -> None:
         """The next answers, in order: text, a Reply, events, or the bytes of a whole body."""
-        self._said.extend(answers)
+        self._answers.extend(answers)
 
     def reset(self) -> None:
         """Forgets all faults, answers and requests."""
-        self._said.clear()
+        self._answers.clear()
         self._faults.clear()
         self._always = None
         self.requests.clear()
@@ -330,12 +330,12 @@ class Provider:
                 code = "invalid_encrypted_content" if stores else None
                 raise self._refuse(dialect, 400, words, code=code)
         request = _think_unasked(self._decode(seen, dialect, body), profile_for(self.kind, model, dialect))
-        said = self._said.popleft() if self._said else (self._brain or demo_events)(request)
+        scripted = self._answers.popleft() if self._answers else (self._brain or demo_events)(request)
         streamed = bool(request.stream)
-        if isinstance(said, bytes):
-            frames = cut_frames(said, dialect) if streamed else [said]
+        if isinstance(scripted, bytes):
+            frames = cut_frames(scripted, dialect) if streamed else [scripted]
             return await self._write(http, seen, frames, streamed, fault)
-        events = list(add_vendor_ids(_events(said, request), self.kind, dialect))
+        events = list(add_vendor_ids(_events(scripted, request), self.kind, dialect))
         if isinstance(events[0], ReplyFailed) and events[0].failure.status is not None:  # no stream has begun
             raise self._refuse(dialect, events[0].failure.status, events[0].failure.message)
         if self._seals:
@@ -386,16 +386,16 @@ def _think_unasked(request: Request, profile: Profile) -> Request:
     return replace(request, reasoning=ReasoningSetting(mode="on"))
 
 
-def _events(said: str | Reply | Iterable[Event], request: Request) -> Iterable[Event]:
-    if isinstance(said, str):
-        words = len(said.split())
-        said = Reply(
+def _events(answer: str | Reply | Iterable[Event], request: Request) -> Iterable[Event]:
+    if isinstance(answer, str):
+        words = len(answer.split())
+        answer = Reply(
             id="scripted-1",
             model=request.model,
-            choices=(Choice(parts=(Text(text=said),), finish=Finish(reason="stop")),),
+            choices=(Choice(parts=(Text(text=answer),), finish=Finish(reason="stop")),),
             usage=Usage(input=count_tokens(request), output=words),
         )
-    return unfold(said) if isinstance(said, Reply) else said
+    return unfold(answer) if isinstance(answer, Reply) else answer
 
 
 def cut_frames(data: bytes, dialect: str) -> list[bytes]:

@@ -107,24 +107,24 @@ class VendorStyle(Struct, frozen=True, kw_only=True):
     reply_headers: dict[str, str] = {}  # of an answer
 
 
-def _chat_body(said: RefusalDetails) -> Any:
-    return _compatible(said.kind, said.status, said.message, said.code, said.param)
+def _chat_body(refusal: RefusalDetails) -> Any:
+    return _compatible(refusal.kind, refusal.status, refusal.message, refusal.code, refusal.param)
 
 
-def _anthropic_body(said: RefusalDetails) -> Any:
-    error: dict[str, Any] = {"type": _ANTHROPIC.get(said.status, "api_error"), "message": said.message}
-    if said.code is not None:
-        error["details"] = {"error_code": said.code}
+def _anthropic_body(refusal: RefusalDetails) -> Any:
+    error: dict[str, Any] = {"type": _ANTHROPIC.get(refusal.status, "api_error"), "message": refusal.message}
+    if refusal.code is not None:
+        error["details"] = {"error_code": refusal.code}
     return {"type": "error", "error": error, "request_id": "req_011scripted"}
 
 
-def _google_body(said: RefusalDetails) -> Any:
-    error = {"code": said.status, "message": said.message, "status": _GOOGLE.get(said.status, "UNKNOWN")}
-    return {"error": error if said.details is None else {**error, "details": said.details}}
+def _google_body(refusal: RefusalDetails) -> Any:
+    error = {"code": refusal.status, "message": refusal.message, "status": _GOOGLE.get(refusal.status, "UNKNOWN")}
+    return {"error": error if refusal.details is None else {**error, "details": refusal.details}}
 
 
-def _ollama_body(said: RefusalDetails) -> Any:
-    return {"error": said.message}
+def _ollama_body(refusal: RefusalDetails) -> Any:
+    return {"error": refusal.message}
 
 
 def _chat_frame(kind: str, body: Any) -> bytes:
@@ -144,8 +144,8 @@ def _named_frame(kind: str, body: Any) -> bytes:
 
 def _responses_frame(kind: str, body: Any) -> bytes:
     error = body["error"]
-    told = {"code": error["code"] or "server_error", "message": error["message"], "param": None}
-    return _named_frame(kind, {"type": "error", **told, "sequence_number": 0})
+    fields = {"code": error["code"] or "server_error", "message": error["message"], "param": None}
+    return _named_frame(kind, {"type": "error", **fields, "sequence_number": 0})
 
 
 def _ollama_frame(kind: str, body: Any) -> bytes:
@@ -223,9 +223,9 @@ def refuse(
     headers: dict[str, str] | None = None,
     details: list[dict[str, Any]] | None = None,
 ) -> VendorRefusal:
-    said = RefusalDetails(kind=kind, status=status, message=message, code=code, param=param, details=details)
+    refusal = RefusalDetails(kind=kind, status=status, message=message, code=code, param=param, details=details)
     manner = VENDOR_STYLES[dialect]
-    return VendorRefusal(status=status, body=manner.body(said), headers={**manner.headers, **(headers or {})})
+    return VendorRefusal(status=status, body=manner.body(refusal), headers={**manner.headers, **(headers or {})})
 
 
 def refuse_model(kind: str, dialect: str, model: str) -> VendorRefusal:
@@ -281,8 +281,8 @@ def _compatible(kind: str, status: int, message: str, code: str | None, param: s
                 detail = {"type": "extra_forbidden", "loc": ["body", param], "msg": message, "input": None}
                 return {"detail": [detail]}
             number = "3230" if status == 400 else str(status)
-            told = {"object": "error", "message": message, "type": word, "param": param, "code": code or number}
-            return {**told, "raw_status_code": status}
+            fields = {"object": "error", "message": message, "type": word, "param": param, "code": code or number}
+            return {**fields, "raw_status_code": status}
         case "vllm" | "sglang" | "gpustack":
             name = "NotFoundError" if status == 404 else "BadRequestError" if status < 500 else "InternalServerError"
             return {"error": {"message": message, "type": name, "param": param, "code": status}}

@@ -287,21 +287,21 @@ def _check_range(key: str, value: object, low: float, high: float) -> list[Compl
 
 def _check_nulls(body: dict[str, Any]) -> list[Complaint]:
     """xAI parses into typed values and refuses null (provider-quirks)."""
-    said = "Failed to deserialize the JSON body into the target type: "
+    head = "Failed to deserialize the JSON body into the target type: "
     found = []
     for i, tool in enumerate(body.get("tools") or ()):
         function = tool.get("function", tool) if isinstance(tool, dict) else {}
         if isinstance(function, dict) and function.get("parameters") is None:
-            found.append(Complaint(f"{said}tools[{i}]: missing field `parameters`", 422))
+            found.append(Complaint(f"{head}tools[{i}]: missing field `parameters`", 422))
         found += [
-            Complaint(f"{said}tools[{i}].function.{key}: invalid type: null, expected a value", 422)
+            Complaint(f"{head}tools[{i}].function.{key}: invalid type: null, expected a value", 422)
             for key, value in (function.items() if isinstance(function, dict) else ())
             if value is None and key != "parameters"
         ]
     for i, item in enumerate(objects(body.get("input"))):
         if item.get("type") == "reasoning" and item.get("content", ()) is None:
             found.append(
-                Complaint(f"{said}data did not match any variant of untagged enum ModelInput (input[{i}])", 422)
+                Complaint(f"{head}data did not match any variant of untagged enum ModelInput (input[{i}])", 422)
             )
     for i, message in enumerate(body.get("messages") or ()):
         for call in (message.get("tool_calls") or ()) if isinstance(message, dict) else ():

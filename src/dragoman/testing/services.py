@@ -83,9 +83,9 @@ def complain_gemini(model: str, body: dict[str, Any]) -> str | None:
         return f"Tool use with function calling is unsupported for models/{model}"
     modalities = asked.get("responseModalities") or ["TEXT"]
     if modalities != ["AUDIO"]:
-        said = ", ".join(modalities)
+        words = ", ".join(modalities)
         return (
-            f"The requested combination of response modalities ({said}) is not supported by the model. models/{model}"
+            f"The requested combination of response modalities ({words}) is not supported by the model. models/{model}"
         )
     voice = asked.get("speechConfig", {}).get("voiceConfig", {}).get("prebuiltVoiceConfig", {}).get("voiceName", "Kore")
     if voice.lower() not in VOICES:
@@ -156,5 +156,5 @@ class StoredResponses:
 
 
 def _items(body: dict[str, Any]) -> list[Any]:
-    said = body.get("input")
-    return [{"role": "user", "content": said}] if isinstance(said, str) else list(said or ())
+    asked = body.get("input")
+    return [{"role": "user", "content": asked}] if isinstance(asked, str) else list(asked or ())

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Generic, Literal, Protocol, TypeVar
 
+from msgspec import Struct
+
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 
@@ -23,15 +25,12 @@ Verdict = Literal["go", "wait", "full"]
 # ---------------------------------------------------------------- a limit by the minute
 
 
-class WindowEntry:
+class WindowEntry(Struct, eq=False, gc=False):
     """One reservation. Its weight may change until it leaves the window."""
 
-    __slots__ = ("at", "counted", "weight")
-
-    def __init__(self, at: float, weight: int) -> None:
-        self.at = at
-        self.weight = weight
-        self.counted = True
+    at: float
+    weight: int
+    counted: bool = True
 
 
 class Window:
@@ -61,6 +60,18 @@ class Window:
             if over <= 0:
                 return max(entry.at + self._span - now, 0.001)
         return inf  # not reached: every entry leaves the window in the end
+
+    def try_take(self, now: float, weight: int = 1) -> WindowEntry | None:
+        """As `take`, if `weight` fits now."""
+        entries = self._entries
+        if entries and next(iter(entries)).at + self._span <= now:
+            self._forget(now)
+        if self._used + (weight if weight < self.limit else self.limit) > self.limit:
+            return None
+        entry = WindowEntry(now, weight)
+        entries[entry] = None
+        self._used += weight
+        return entry
 
     def take(self, now: float, weight: int = 1) -> WindowEntry:
         entry = WindowEntry(now, weight)
@@ -106,6 +117,7 @@ class AnyWindow(Protocol):
     limit: int
 
     def wait_s(self, now: float, weight: int = 1) -> float: ...
+    def try_take(self, now: float, weight: int = 1) -> WindowEntry | None: ...
     def take(self, now: float, weight: int = 1) -> WindowEntry: ...
     def stamp(self, entry: WindowEntry, now: float) -> None: ...
     def settle(self, entry: WindowEntry, weight: int) -> None: ...
@@ -153,6 +165,9 @@ class LimitedQueue(Protocol):
     def admission(self) -> LimitView: ...
     async def enter(self, ticket: "Ticket", left_s: float) -> float:
         """Waits until the request may go and returns how long that took; an UpstreamError when it may not in time."""
+
+    def enter_now(self, ticket: "Ticket", now: float) -> bool:
+        """Enters if that needs no waiting, for a place or for a server."""
 
     def stamp(self, ticket: "Ticket") -> None:
         """The request is on its way: the windows count from here."""
@@ -274,17 +289,14 @@ class FairQueue(Generic[T]):
 # ---------------------------------------------------------------- the decision
 
 
-class Ticket:
+class Ticket(Struct, eq=False):
     """One request at one upstream."""
 
-    __slots__ = ("admitted", "client", "rpm", "tokens", "tpm")
-
-    def __init__(self, client: str, tokens: int) -> None:
-        self.client = client
-        self.tokens = tokens  # the most it may cost, until the real number is known
-        self.admitted = False
-        self.rpm: WindowEntry | None = None
-        self.tpm: WindowEntry | None = None
+    client: str
+    tokens: int  # the most it may cost, until the real number is known
+    admitted: bool = False
+    rpm: WindowEntry | None = None
+    tpm: WindowEntry | None = None
 
 
 class Admission:
@@ -302,6 +314,7 @@ class Admission:
         self.at_once = at_once
         self.running = 0  # of those that entered here
         self._keeper = keeper or OwnLimits()
+        self._alone = type(self._keeper) is OwnLimits  # then no other process decides at the same time
         self.rpm = None if rpm is None else self._keeper.window("rpm", rpm)
         self.tpm = None if tpm is None else self._keeper.window("tpm", tpm)
         self.queue: FairQueue[Ticket] = FairQueue(queue)
@@ -311,8 +324,17 @@ class Admission:
         """Also in other processes, and of the configuration before."""
         return self._keeper.running
 
+    def enter_now(self, ticket: Ticket, now: float) -> bool:
+        """Enters if no request waits and every limit has room."""
+        if len(self.queue):
+            return False
+        if self._alone:
+            return self._enter(ticket, now)
+        with self._keeper:
+            return self._enter(ticket, now)
+
     def arrive(self, ticket: Ticket, now: float) -> Verdict:
-        if not len(self.queue) and self._try_enter(ticket, now) == 0:
+        if self.enter_now(ticket, now):
             return "go"
         return "wait" if self.queue.push(ticket.client, ticket) else "full"
 
@@ -357,11 +379,10 @@ class Admission:
 
     def _try_enter(self, ticket: Ticket, now: float) -> float:
         """0 if the request has entered, else how long to wait before the next try."""
+        if self._alone:
+            return 0.0 if self._enter(ticket, now) else self._wait_s(ticket, now)
         with self._keeper:
-            wait = self._wait_s(ticket, now)
-            if wait == 0:
-                self._enter(ticket, now)
-        return wait
+            return 0.0 if self._enter(ticket, now) else self._wait_s(ticket, now)
 
     def _wait_s(self, ticket: Ticket, now: float) -> float:
         if self.at_once is not None and self._keeper.running >= self.at_once:
@@ -369,14 +390,25 @@ class Admission:
         wait = 0.0 if self.rpm is None else self.rpm.wait_s(now)
         return wait if self.tpm is None else max(wait, self.tpm.wait_s(now, ticket.tokens))
 
-    def _enter(self, ticket: Ticket, now: float) -> None:
+    def _enter(self, ticket: Ticket, now: float) -> bool:
+        """Takes a place at every limit, or at none."""
+        keeper, rpm, tpm = self._keeper, self.rpm, self.tpm
+        if self.at_once is not None and keeper.running >= self.at_once:
+            return False
+        if rpm is not None:
+            ticket.rpm = rpm.try_take(now)
+            if ticket.rpm is None:
+                return False
+        if tpm is not None:
+            ticket.tpm = tpm.try_take(now, ticket.tokens)
+            if ticket.tpm is None:
+                if rpm is not None and ticket.rpm is not None:
+                    rpm.give_back(ticket.rpm)
+                return False
         self.running += 1
-        self._keeper.add_running(1)
+        keeper.add_running(1)
         ticket.admitted = True
-        if self.rpm is not None:
-            ticket.rpm = self.rpm.take(now)
-        if self.tpm is not None:
-            ticket.tpm = self.tpm.take(now, ticket.tokens)
+        return True
 
 
 # ---------------------------------------------------------------- the wait
@@ -418,6 +450,9 @@ class AdmissionWaiter:
         finally:
             self._waiting.pop(ticket, None)
         return self._clock() - now
+
+    def enter_now(self, ticket: Ticket, now: float) -> bool:
+        return self.admission.enter_now(ticket, now)
 
     def stamp(self, ticket: Ticket) -> None:
         self.admission.stamp(ticket, self._clock())

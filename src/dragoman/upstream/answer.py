@@ -12,10 +12,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dragoman.demo.model import demo_events
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
-from dragoman.exchange import StreamReader, UpstreamCall
+from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
 from dragoman.log_line import LogLine
 from dragoman.model.events import Event, PartDelta, ReplyFailed
@@ -41,6 +40,7 @@ from dragoman.upstream.read_reply import (
 from dragoman.upstream.spec import DEMO, Target
 from dragoman.upstream.transport import Opened, Transport, make_head
 from dragoman.upstream.upstream_state import UpstreamState
+from dragoman.way_back import StreamReader
 
 log = logging.getLogger(__name__)
 # A stream that has started but says nothing is committed after this, so that its client gets pings.
@@ -88,6 +88,14 @@ class OpenAnswer(Protocol):
         """An unstreamed answer."""
 
     @property
+    def complete(self) -> bool:
+        """Whether `reply` is there."""
+
+    @property
+    def plain(self) -> bool:
+        """Its bytes may go to the client, and it has neither calls nor thoughts: `reply` need not be read."""
+
+    @property
     def usage(self) -> Usage | None: ...
     @property
     def failure(self) -> Failure | None: ...
@@ -123,9 +131,10 @@ class UpstreamAnswer:
         self.notes = call.notes
         self.headers: dict[str, str] = {}
         self.raw = b""
-        self.reply: Reply | None = None
+        self.complete = self.plain = False
         self.usage: Usage | None = None
         self.failure: Failure | None = None
+        self._reply: Reply | None = None
         self._state = state
         self._key = key
         self._clock, self._dice = clock, dice
@@ -168,6 +177,8 @@ class UpstreamAnswer:
             attempt.waited_s = await self._state.admission_waiter.enter(ticket, job.deadline - self._clock())
             self._ticket = ticket
             if self._state.spec.kind == DEMO and self.call.request is not None:
+                from dragoman.demo.model import demo_events  # most gateways have no demo model
+
                 self._take_demo(job, demo_events(self.call.request))
             else:
                 await self._send(job, attempts, transport, attempt, wall, traced)
@@ -191,7 +202,8 @@ class UpstreamAnswer:
         """An answer that came before, because asking for a better one failed. Nothing is sent."""
         self._state.budget.in_flight += 1
         self._state.breaker(self._key, self.target.model).begin(self._clock())
-        self.usage, self.reply, self._ended = reply.usage, self.call.accept(reply), True
+        self.usage, self._reply = reply.usage, self.call.accept(reply)
+        self.complete = self._ended = True
 
     def _drop(self) -> None:
         """It failed before its first words. `Sender.ask` tells the upstream's state about the failure."""
@@ -314,11 +326,13 @@ class UpstreamAnswer:
             self.raw, self._ended = raw, True
             return
         self.as_is = self.as_is and not job.stream and is_document(raw, self.dialect) is not False
-        large = is_large(raw)
+        large, native = is_large(raw), self.call.spelling is not None
+        if self.as_is and not large and self._looks_plain(raw):  # fast path: plain reply
+            return
         if large:
-            reply, whole = await off_loop(True, decode_whole, opened.headers, raw, self.dialect, self.notes)
+            reply, whole = await off_loop(True, decode_whole, opened.headers, raw, self.dialect, self.notes, native)
         else:
-            reply, whole = decode_whole(opened.headers, raw, self.dialect, self.notes)
+            reply, whole = decode_whole(opened.headers, raw, self.dialect, self.notes, native)
         self.raw, self.as_is = raw, self.as_is and whole
         if job.stream:
             self._reader = reader = self.call.open_reader()
@@ -331,11 +345,27 @@ class UpstreamAnswer:
         else:
             self._take_reply(reply)
 
+    def _looks_plain(self, raw: bytes) -> bool:
+        """Whether the answer can stay as it is, from a quick look. It is read when its values are asked for."""
+        look = self.dialect.look_at_reply
+        found = look(raw) if look is not None else None
+        if found is None:
+            return False
+        self.raw, self.usage = raw, found.usage
+        self.complete = self.plain = self._ended = True
+        return True
+
+    @property
+    def reply(self) -> Reply | None:
+        if self._reply is None and self.plain:
+            self._take_reply(decode_whole(self.headers, self.raw, self.dialect, self.notes)[0])
+        return self._reply
+
     def _take_reply(self, reply: Reply) -> None:
         self.usage = reply.usage
-        self.reply = self.call.take_reply(reply)
-        self.as_is = self.as_is and self.reply is reply
-        self._ended = True
+        self._reply = self.call.take_reply(reply)
+        self.as_is = self.as_is and self._reply is reply
+        self.complete = self._ended = True
 
     # ---------------------------------------------------------------- after its first words
 

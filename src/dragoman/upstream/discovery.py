@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from dragoman.demo.model import MODELS as DEMO_MODELS
+from dragoman.demo import MODELS as DEMO_MODELS
 from dragoman.dialects import CANONICAL, find_dialect
 from dragoman.errors import DecodeError
 from dragoman.jsontypes import load_json
@@ -45,10 +45,10 @@ def local_url(name: str, env: Mapping[str, str]) -> str:
 
 
 def _ollama_host(name: str, env: Mapping[str, str]) -> str | None:
-    said = env.get("OLLAMA_HOST", "") if name == "ollama" else ""
-    if not said or said.startswith("0."):  # an address that a server listens on, such as 0.0.0.0, cannot be called
+    host = env.get("OLLAMA_HOST", "") if name == "ollama" else ""
+    if not host or host.startswith("0."):  # an address that a server listens on, such as 0.0.0.0, cannot be called
         return None
-    return said if said.startswith("http") else f"http://{said}"
+    return host if host.startswith("http") else f"http://{host}"
 
 
 def usual_timeouts(base_url: str) -> Timeouts:

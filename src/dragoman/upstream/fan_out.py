@@ -76,7 +76,7 @@ class FanOutAnswer:
         self.target, self.dialect, self.as_is = first.target, first.dialect, first.as_is
         self.notes, self.headers = first.notes, first.headers
         self.raw = b""
-        self.reply = reply
+        self.reply, self.complete, self.plain = reply, reply is not None, False
         self.usage = None if reply is None else reply.usage
         self.failure: Failure | None = None
         self._asking = asking
@@ -155,8 +155,8 @@ class FanOutAnswer:
         self.usage = usage
         finishes: tuple[Finish | None, ...] = tuple(end.finishes[0] if end.finishes else None for end in ends)
         extras: tuple[Extras, ...] = tuple(end.choice_extras[0] if end.choice_extras else {} for end in ends)
-        said = extras if any(extras) else ()
-        return [replace(ends[0], finishes=finishes, choice_extras=said, usage=usage)]
+        choice_extras = extras if any(extras) else ()
+        return [replace(ends[0], finishes=finishes, choice_extras=choice_extras, usage=usage)]
 
     def _fail(self, failure: Failure) -> list[Event]:
         if self._over:
@@ -184,6 +184,6 @@ def _add_notes(notes: Notes, more: Notes, number: int) -> None:
         canonical = note.canonical
         if number and canonical.startswith("/choices/0"):
             canonical = f"/choices/{number}{canonical.removeprefix('/choices/0')}"
-        told = replace(note, canonical=canonical)
-        if told not in notes.items:
-            notes.extend([told])
+        placed = replace(note, canonical=canonical)
+        if placed not in notes.items:
+            notes.extend([placed])

@@ -5,28 +5,25 @@
 Tables are merged key by key, everything else is replaced. `rows=None` means the rows that come with dragoman.
 """
 
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any
 
-from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec import Struct, to_builtins
 
 from dragoman.dialects import CANONICAL, NAMES, find_dialect
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import kind_of
 from dragoman.passes.profile import Profile
+from dragoman.read_struct import read_struct
 from dragoman.upstream.keys import Auth
 
 FILE = "profiles.toml"
 ALL = ("*",)  # models
 _WHOLE = ("tool_names", "call_ids", "thinking")  # records said anew, not key by key
-_UNKNOWN = re.compile(r"unknown field `(\w+)`")
-_MISSING = re.compile(r"missing required field `(\w+)`")
-T = TypeVar("T")
 
 
 class Kind(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,17 +124,17 @@ def _read_kind(name: str, row: Any, file: str, known: Kind | None) -> Kind:
     if not isinstance(row, Mapping):
         raise ConfigError(file, at, f"expected a table, found {kind_of(row)}")
     by_dialect = {key: value for key, value in row.items() if key in NAMES}
-    said = {key: value for key, value in row.items() if key not in NAMES}
+    own_keys = {key: value for key, value in row.items() if key not in NAMES}
     for key in ("name", "by_dialect"):  # fields of ours, no keys of the file
-        if key in said:
+        if key in own_keys:
             raise ConfigError(file, f"{at}.{key}", "no such key")
-    for key, fields in (("profile", said.get("profile", {})), *by_dialect.items()):
+    for key, fields in (("profile", own_keys.get("profile", {})), *by_dialect.items()):
         _build(fields, file, f"{at}.{key}")  # a mistake shows when the file is read, not when a request comes
     if known is None:
-        kind = read_struct({"title": name, **said, "name": name, "by_dialect": by_dialect}, Kind, file, at)
+        kind = read_struct({"title": name, **own_keys, "name": name, "by_dialect": by_dialect}, Kind, file, at)
     else:
         fields = {field: getattr(known, field) for field in Kind.__struct_fields__}
-        kind = read_struct({**fields, **said, "profile": known.profile}, Kind, file, at)
+        kind = read_struct({**fields, **own_keys, "profile": known.profile}, Kind, file, at)
     for dialect in kind.dialects:
         if dialect not in NAMES:
             raise ConfigError(file, f"{at}.dialects", f"no such dialect: {dialect}")
@@ -154,20 +151,6 @@ def _read_family(row: Any, file: str, at: str) -> Family:
 
 def _build(fields: Any, file: str, at: str) -> Profile:
     return read_struct(fields, Profile, file, at)
-
-
-def read_struct(fields: Any, kind: type[T], file: str, at: str) -> T:
-    """A ConfigError names the key that is wrong."""
-    try:
-        return convert(fields, kind)
-    except ValidationError as error:
-        why, _, place = str(error).partition(" - at `$")
-        path = [word for word in re.split(r"[.\[]", place.rstrip("`")) if word and not word.endswith("]")]
-        if found := _UNKNOWN.search(why):
-            path, why = [*path, found[1]], "no such key"
-        elif found := _MISSING.search(why):
-            why = f"{found[1]} is needed"
-        raise ConfigError(file, ".".join((at, *path)), why) from error
 
 
 def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

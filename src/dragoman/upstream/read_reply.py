@@ -4,13 +4,11 @@ import logging
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from msgspec.structs import replace
 
 from dragoman.dialects._base import Dialect
 from dragoman.errors import DecodeError, UpstreamError
-from dragoman.exchange import StreamReader, read_checked_reply
 from dragoman.failure import Failure
 from dragoman.framing.ndjson import MAX_LINE_BYTES
 from dragoman.jsontypes import MOST_VALUES, Json, has_more_values, load_json
@@ -22,6 +20,7 @@ from dragoman.model.messages import Reasoning, Refusal, Text, ToolCall
 from dragoman.model.reply import Reply, Usage
 from dragoman.notes import Notes
 from dragoman.upstream.failures import malformed, unreadable
+from dragoman.way_back import StreamReader, read_checked_reply
 from dragoman.wire import WireReply
 
 log = logging.getLogger(__name__)
@@ -63,8 +62,11 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes) -> tuple[Reply, bool]:
-    """A whole answer, and whether its calls were whole. Some servers stream it although no stream was asked for."""
+def decode_whole(
+    headers: dict[str, str], raw: bytes, dialect: Dialect, notes: Notes, native: bool = True
+) -> tuple[Reply, bool]:
+    """A whole answer, and whether its calls were whole. Some servers stream it although no stream was asked for.
+    `native`: the client speaks the same dialect."""
     try:
         if is_document(raw, dialect) is False:
             reader = StreamReader(dialect, notes)
@@ -74,6 +76,10 @@ def decode_whole(headers: dict[str, str], raw: bytes, dialect: Dialect, notes: N
         body = load_json(raw)
         if _is_error(body, dialect):
             raise UpstreamError(dialect.decode_failure(WireReply(body=body, headers=headers)))
+        if dialect.find_failure is not None and not native and type(body) is dict:
+            failure = dialect.find_failure(body)
+            if failure is not None:
+                raise UpstreamError(failure)
         return read_checked_reply(dialect, WireReply(body=body, headers=headers), notes)
     except (DecodeError, RecursionError) as error:
         raise UpstreamError(unreadable(error)) from error
@@ -113,14 +119,14 @@ def read_refusal(dialect: Dialect, status: int, headers: dict[str, str], data: b
 
 def _retry_after_s(failure: Failure, headers: Mapping[str, str], wall: float) -> float | None:
     """The longer one of what the body and the headers say, else what the message says in words."""
-    said = failure.retry_after_s
+    header_s = failure.retry_after_s
     hint = read_hint(headers, wall)
-    if hint is None and said is None and failure.kind == "rate_limited":
+    if hint is None and header_s is None and failure.kind == "rate_limited":
         hint = read_words(failure.message)
-    said = said if said is None or said <= DAY_S else None
+    header_s = header_s if header_s is None or header_s <= DAY_S else None
     if hint is not None and failure.kind in ("rate_limited", "overloaded", "server_error"):
-        return max(hint, said or 0.0)
-    return said
+        return max(hint, header_s or 0.0)
+    return header_s
 
 
 def says_something(event: Event) -> bool:
@@ -222,6 +228,8 @@ def _bounded(value: float | None, unit: float) -> float | None:
 
 
 def _http_date(text: str) -> datetime | None:
+    from email.utils import parsedate_to_datetime  # few servers say a date
+
     try:
         return parsedate_to_datetime(text)
     except (ValueError, TypeError):

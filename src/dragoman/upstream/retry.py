@@ -27,7 +27,7 @@ SLIPS = frozenset({"tool_use_failed"})
 # The address is wrong: sending to it again is useless (F20, F30).
 PLACE = frozenset({"upstream_tls", "upstream_redirect", "upstream_url", "upstream_http2_only"})
 # The upstream has worked on the request for a while: it is not sent there again, for it may cost as much again.
-WORKED = frozenset({"upstream_gave_up"})
+WORKED = frozenset({"upstream_gave_up", "upstream_unfinished"})
 # A second try may help, a third does not (F21).
 ODD = frozenset({"upstream_malformed", "upstream_response_too_large"})
 # The upstream's own fault.

@@ -120,23 +120,20 @@ def find_targets(routes: Routes, model: str, dice: Callable[[], float]) -> list[
 
 
 def choose(routes: Routes, model: str, dice: Callable[[], float]) -> RouteChoice:
-    name = plain_name(model, routes)
-    meant, why = _resolve_alias(routes, name)
-    return _choose_each(routes, meant, dice, why)
+    meant, why = _resolve_alias(routes, plain_name(model, routes))
+    found = {name: _find(routes, name, dice) for name in meant}
+    return _join(why, [RouteChoice(one.targets, f"{name} {one.why}") for name, one in found.items()])
 
 
 def choose_by_rule(routes: Routes, rule: int, dice: Callable[[], float]) -> RouteChoice:
-    return _choose_each(routes, routes.rules[rule].to, dice, f"rule {rule + 1}: ")
+    return _join(f"rule {rule + 1}: ", [choose(routes, name, dice) for name in routes.rules[rule].to])
 
 
-def _choose_each(routes: Routes, names: Sequence[str], dice: Callable[[], float], why: str) -> RouteChoice:
-    found: list[Target] = []
-    reasons = []
-    for name in names:
-        one = _find(routes, name, dice)
-        found += [target for target in one.targets if target not in found]
-        reasons.append(f"{name} {one.why}")
-    return RouteChoice(found, why + "; ".join(reasons))
+def _join(why: str, choices: Sequence[RouteChoice]) -> RouteChoice:
+    targets: list[Target] = []
+    for one in choices:
+        targets += [target for target in one.targets if target not in targets]
+    return RouteChoice(targets, why + "; ".join(one.why for one in choices))
 
 
 def _resolve_alias(routes: Routes, name: str) -> tuple[tuple[str, ...], str]:
@@ -165,11 +162,11 @@ def list_models(routes: Routes) -> dict[str, str]:
     return names
 
 
-def find_default(routes: Routes, said: str = "") -> str | None:
+def find_default(routes: Routes, named: str = "") -> str | None:
     """The model of a command that is told none: the configured one, else one of the first real upstream that has any,
     and the demo model only where there is nothing else. None: no model of the real upstreams is known."""
-    if said:
-        return said
+    if named:
+        return named
     real = [upstream for upstream in routes.upstreams if upstream.kind != DEMO]
     found = next((name for upstream in real if (name := _first_model(routes, upstream))), None)
     return next((m for upstream in routes.upstreams for m in upstream.models), None) if not real else found
@@ -227,10 +224,14 @@ def _find(routes: Routes, name: str, dice: Callable[[], float]) -> RouteChoice:
     found = _with_effort(routes, name, dice)
     if found is not None:
         return found
-    if by_prefix := _by_prefix(routes, name):
+    by_prefix = _by_prefix(routes, name)
+    listed = all(routes.models_of(upstream) for upstream in by_prefix)  # none of them has it under this name
+    same = _other_date(routes, name) if listed else None
+    dated = routes.serving(same) if same else []
+    if same and not any(upstream in by_prefix for upstream in dated):
+        return RouteChoice([Target(upstream, same) for upstream in dated], f"is served with another date: {same}")
+    if by_prefix:
         return RouteChoice([Target(upstream, name) for upstream in by_prefix], "has a known prefix")
-    if same := _other_date(routes, name):
-        return RouteChoice([Target(upstream, same) for upstream in routes.serving(same)], f"is {same} of another date")
     if routes.upstreams and routes.fallback:
         upstream = routes.upstreams[0]
         return RouteChoice(

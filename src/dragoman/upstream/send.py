@@ -9,7 +9,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from dragoman.errors import UpstreamError
-from dragoman.exchange import InvalidAnswer, UpstreamCall, send_corrected
+from dragoman.exchange import UpstreamCall, send_corrected
 from dragoman.failure import Failure
 from dragoman.model.reply import Reply
 from dragoman.notes import MOST_PLACES
@@ -21,6 +21,7 @@ from dragoman.upstream.retry import LONGEST_HINT_S, Again, GiveUp, decide
 from dragoman.upstream.spec import Target
 from dragoman.upstream.transport import Transport
 from dragoman.upstream.upstream_state import UpstreamState
+from dragoman.way_back import InvalidAnswer
 
 
 class Sender:

@@ -141,6 +141,11 @@ class SharedWindow:
                 return max((bucket + 1) * BUCKET_S + SPAN_S + MARGIN_S - now, 0.001)
         return inf  # not reached: every bucket leaves the window in the end
 
+    def try_take(self, now: float, weight: int = 1) -> WindowEntry | None:
+        with self._lock:
+            fits = self._count(now) + min(weight, self.limit) <= self.limit
+            return self.take(now, weight) if fits else None
+
     def take(self, now: float, weight: int = 1) -> WindowEntry:
         self._add(now, weight)
         return WindowEntry(now, weight)

@@ -2,33 +2,32 @@
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from dragoman.network import DIRECT, Network
+from dragoman.read_struct import OneOrMore, Seconds, about
 from dragoman.upstream.keys import Auth, Secret
 from dragoman.upstream.profiles import Rows
 
 DEMO = "demo"
 
 
-class Timeouts(Struct, frozen=True, kw_only=True):
-    connect_s: Annotated[float, Meta(description="to connect")] = 5.0
+class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    connect_s: Annotated[Seconds, about("to connect")] = 5.0
     headers_s: Annotated[
-        float,
-        Meta(description="until the head of a stream (300 for a server on this machine or in a private network)"),
+        Seconds,
+        about("until the head of a stream (300 for a server on this machine or in a private network)"),
     ] = 60.0  # an unstreamed answer has until the deadline
-    first_s: Annotated[
-        float, Meta(description="of silence before the first words, while a server reads a long prompt")
-    ] = 300.0
-    idle_s: Annotated[float, Meta(description="of silence after the first words")] = 120.0
-    stream_s: Annotated[float, Meta(description="for a whole stream")] = 3600.0
+    first_s: Annotated[Seconds, about("of silence before the first words, while a server reads a long prompt")] = 300.0
+    idle_s: Annotated[Seconds, about("of silence after the first words")] = 120.0
+    stream_s: Annotated[Seconds, about("for a whole stream")] = 3600.0
 
 
-class Caps(Struct, frozen=True, kw_only=True):
+class Caps(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The largest answers of an upstream that are read."""
 
-    reply_bytes: Annotated[int, Meta(description="of an answer in one piece")] = 64 * 1024 * 1024
-    stream_bytes: Annotated[int, Meta(description="of a whole stream")] = 256 * 1024 * 1024
+    reply_bytes: Annotated[OneOrMore, about("of an answer in one piece")] = 64 * 1024 * 1024
+    stream_bytes: Annotated[OneOrMore, about("of a whole stream")] = 256 * 1024 * 1024
 
 
 class Upstream(Struct, frozen=True, kw_only=True):

@@ -14,7 +14,6 @@ import shutil
 from msgspec import Struct
 
 from dragoman.child_process import keep_standard_files
-from dragoman.demo.model import demo_speech
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._services import SpeechCodec, unsupported
 from dragoman.errors import DecodeError, UpstreamError
@@ -77,6 +76,8 @@ def hear(data: bytes, *, said: str = "pcm") -> Sound:
 
 def speak_demo(body: JsonObject) -> Sound:
     voice = body.get("voice")
+    from dragoman.demo.model import demo_speech  # most gateways have no demo model
+
     return Sound(demo_speech(str(body.get("input")), RATE, voice if isinstance(voice, str) else None), "pcm")
 
 

@@ -19,7 +19,7 @@ from dragoman.network import DIRECT, CertificateError, Network, ProxyError, make
 from dragoman.upstream.failures import malformed, too_large, too_late
 from dragoman.upstream.http.connection import Http2Only, HttpConnection, HungUp, NotHttp, Pool
 from dragoman.upstream.http.dial import dial
-from dragoman.upstream.http.request import Place, RequestHead, find_head
+from dragoman.upstream.http.request import RequestHead, SplitUrl, find_head
 from dragoman.upstream.http.resolver import Resolver
 from dragoman.upstream.spec import Caps, Timeouts
 
@@ -200,7 +200,7 @@ class Transport:
                 connection.close()
                 raise
 
-    async def _dial(self, place: Place, connect_s: float, network: Network) -> HttpConnection:
+    async def _dial(self, place: SplitUrl, connect_s: float, network: Network) -> HttpConnection:
         tls, host, port = place.origin
         loop = asyncio.get_running_loop()
         proxy = read_proxy(network.proxy) if network.proxy else None
@@ -281,8 +281,8 @@ def hung_up(after_s: float) -> Failure:
 
 def _refuses_protocol(error: ssl.SSLError) -> bool:
     """Whether the server takes no protocol that was offered. Python 3.11 knows no name for it, only OpenSSL's words."""
-    said = str(error).lower().replace("_", " ")
-    return "alpn" in said or "no application protocol" in said
+    words = str(error).lower().replace("_", " ")
+    return "alpn" in words or "no application protocol" in words
 
 
 def http2_only() -> Failure:

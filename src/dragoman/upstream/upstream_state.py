@@ -9,7 +9,6 @@ from math import inf
 from dragoman.dialects._services import ListedModel
 from dragoman.exchange import Destination
 from dragoman.failure import Failure
-from dragoman.learner import add_lesson
 from dragoman.log_line import LogLine
 from dragoman.upstream.admission import LimitedQueue, Limits, ProcessLimits
 from dragoman.upstream.breaker import Breaker, how_failed
@@ -198,6 +197,8 @@ class UpstreamState:
             log.info(LogLine("learned", {"upstream": self.spec.name, "model": model, "fields": ", ".join(fields)}))
             self._forget_profiles()
             known = self.learned.get((dialect, model), {})
+            from dragoman.learner import add_lesson  # it is needed after a refusal only
+
             self.learned[dialect, model] = add_lesson(known, fields)
             if self._learned_file is not None:
                 self._learned_file.write(self.spec, dialect, model, self.learned[dialect, model])

@@ -199,14 +199,14 @@ class ValkeyLimits:
 
     async def _hello(self, *, again: bool) -> None:
         limits = list(self._limits.values()) or [self.limit("")]
-        said = [self.server.call(limit.keys, limit.hello(again=again, recover_s=self._recover_s)) for limit in limits]
-        replies = await asyncio.gather(*said, return_exceptions=True)
+        calls = [self.server.call(limit.keys, limit.hello(again=again, recover_s=self._recover_s)) for limit in limits]
+        replies = await asyncio.gather(*calls, return_exceptions=True)
         lost = not again and any(not isinstance(reply, BaseException) and reply[0] != self.epoch for reply in replies)
         for limit, reply in zip(limits, replies, strict=True):
             if isinstance(reply, BaseException):
                 limit.take_back()
             elif lost:
-                limit.forget_said()
+                limit.forget_sent()
             else:
                 limit.take_hello(reply)
                 self.epoch = reply[0]
@@ -254,8 +254,8 @@ class Limit:
         self.running: dict[str, Ticket] = {}  # of this process
         self.running_seen = 0  # of all
         self._local = {kind: Window(1, margin_s=0.0) for kind in KINDS}
-        self._unsaid: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}  # sent without asking
-        self._saying: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
+        self._unsent: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}  # sent without asking
+        self._sending: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
         self._queues: list[ValkeyQueue] = []
         self._next_ticket = 0
 
@@ -271,7 +271,7 @@ class Limit:
         return f"{self.limits.process}-{self._next_ticket}"
 
     def hello(self, *, again: bool, recover_s: float) -> tuple[str, str, str]:
-        self._saying, self._unsaid = self._unsaid, {kind: {} for kind in KINDS}
+        self._sending, self._unsent = self._unsent, {kind: {} for kind in KINDS}
         now_s = self.limits.server_s()
         known: Mapping[str, object] = {
             "again": again,
@@ -280,7 +280,7 @@ class Limit:
             "seen": {kind: {str(at): used for at, used in self.seen[kind].buckets.items()} for kind in KINDS}
             if again
             else {},
-            "sent": self._saying,
+            "sent": self._sending,
             "tickets": list(self.running),
             "at": now_s,
         }
@@ -291,22 +291,22 @@ class Limit:
         self.seen["rpm"].replace(reply[2])
         self.seen["tpm"].replace(reply[3])
         self.running_seen = reply[4]
-        self.forget_said()
+        self.forget_sent()
         self._local = {kind: Window(1, margin_s=0.0) for kind in KINDS}
 
-    def forget_said(self) -> None:
-        """The last hello was heard."""
-        self._saying = {kind: {} for kind in KINDS}
+    def forget_sent(self) -> None:
+        """Valkey got the last hello."""
+        self._sending = {kind: {} for kind in KINDS}
 
     def take_back(self) -> None:
-        """The last hello was not heard."""
-        for kind, said in self._saying.items():
-            for bucket, weight in said.items():
+        """Valkey did not get the last hello: what it said must be said again."""
+        for kind, weights in self._sending.items():
+            for bucket, weight in weights.items():
                 self._count(kind, int(bucket), weight)
-        self._saying = {kind: {} for kind in KINDS}
+        self._sending = {kind: {} for kind in KINDS}
 
     def _count(self, kind: str, bucket: int, weight: int) -> None:
-        self._unsaid[kind][str(bucket)] = self._unsaid[kind].get(str(bucket), 0) + weight
+        self._unsent[kind][str(bucket)] = self._unsent[kind].get(str(bucket), 0) + weight
 
     def lose(self) -> None:
         for seen in self.seen.values():
@@ -363,6 +363,9 @@ class ValkeyQueue:
 
     def wake(self) -> None:
         self._woken.set()
+
+    def enter_now(self, ticket: Ticket, now: float) -> bool:
+        return False  # the server has to be asked
 
     async def enter(self, ticket: Ticket, left_s: float) -> float:
         """Waits until the request may go and returns how long that took; an UpstreamError when it may not in time."""
@@ -538,5 +541,5 @@ class ValkeyQueue:
 
 
 def state_away(label: str) -> Failure:
-    words = f"the limits of {label} cannot be checked now, and this gateway is told to refuse then"
+    words = f"the limits of {label} cannot be checked now, and this gateway is configured to refuse requests then"
     return Failure(kind="overloaded", status=503, code="state_away", message=words, retry_after_s=1.0)

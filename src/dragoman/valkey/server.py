@@ -143,7 +143,7 @@ class ValkeyServer:
             try:
                 await line.send_packed_command(sent, check_health=False)
                 return [await _read(line) for _ in batch]
-            except BaseException:  # what is read next would be the answer to another question
+            except BaseException:  # the next bytes on this connection would answer another call
                 self._line = None
                 await line.disconnect(nowait=True)
                 await self._open().connection_pool.release(line)
@@ -156,9 +156,9 @@ class ValkeyServer:
         if known is None:
             words = [b"EVALSHA", self._sha.encode(), str(len(keys)).encode(), *[key.encode() for key in keys]]
             known = self._packed[at] = (len(words), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words]))
-        said = [str(arg).encode() for arg in args]
-        rest = b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in said])
-        return b"*%d\r\n%b%b" % (known[0] + len(said), known[1], rest)
+        encoded = [str(arg).encode() for arg in args]
+        rest = b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded])
+        return b"*%d\r\n%b%b" % (known[0] + len(encoded), known[1], rest)
 
     def _lose(self, error: BaseException) -> None:
         was, self.away = self.away, str(error) or type(error).__name__

@@ -156,12 +156,14 @@ REFUSED = MESSAGE | {"content": [{"type": "refusal", "refusal": "no"}]}
         (response(MESSAGE, incomplete_details={"reason": "max_output_tokens"}), "length"),
         (response(status="cancelled"), "other"),
         (response(status="failed", error={"code": "server_error", "message": "no"}), "other"),
-        (response(status="in_progress"), None),
+        (response(status="in_progress"), "other"),
+        (response(CALL, status="queued"), "other"),
     ],
 )
-def test_why_a_response_ended(body: dict[str, Any], reason: str | None) -> None:
+def test_why_a_response_ended(body: dict[str, Any], reason: str) -> None:
     finish = decode(body).choices[0].finish
-    assert (finish.reason if finish is not None else None) == reason
+    assert finish is not None
+    assert finish.reason == reason
 
 
 @pytest.mark.parametrize(

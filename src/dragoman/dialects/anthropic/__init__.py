@@ -8,7 +8,8 @@ from dragoman.dialects.anthropic.profile import PROFILE
 from dragoman.dialects.anthropic.reply import decode_reply, encode_reply
 from dragoman.dialects.anthropic.request import PATH, decode_request, encode_request
 from dragoman.dialects.anthropic.services import COUNT_PATH, COUNTS, MODELS
-from dragoman.dialects.anthropic.stream import StreamDecoder, StreamEncoder
+from dragoman.dialects.anthropic.stream_decoder import StreamDecoder
+from dragoman.dialects.anthropic.stream_encoder import StreamEncoder
 from dragoman.dialects.anthropic.words import BETA_HEADER, NAME, VERSION, VERSION_HEADER
 from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
@@ -75,9 +76,11 @@ DIALECT = Dialect(
     encode_failure=encode_failure,
     locate_request=locate_request,
     reads_turns_apart=True,
+    tools_keys=("tools",),
     locate_reply=locate_reply,
     recognise=recognise,
     kept_state=KEPT_STATE,
+    naming_keys=("file_id",),
     doors=(Door(path=PATH, name="messages"), Door(path=COUNT_PATH, serves="count")),
     other_bases=("/anthropic",),
     client_headers=(VERSION_HEADER,),

@@ -143,7 +143,7 @@ def _in_content(parts: Sequence[Part], j: int, rest: Place) -> Place:
 
 def _in_block(parts: Sequence[Part], j: int, rest: Place) -> Place:
     part = parts[j]
-    number = j + sum(isinstance(p, Reasoning) and spelled(p.extras, NAME, LATE) is not None for p in parts[:j])
+    number = j + sum([type(p) is Reasoning and spelled(p.extras, NAME, LATE) is not None for p in parts[:j]])
     match part, rest:
         case ToolResult(), ("parts", int(k), *more):
             return (number, "content", *_in_list(part.parts, part.extras, k, tuple(more)))

@@ -5,7 +5,7 @@ from typing import Any, assert_never
 
 from msgspec.structs import replace
 
-from dragoman.dialects._seals import is_late, note_unsaid, take_seal, write_seal
+from dragoman.dialects._seals import is_late, note_seal_losses, take_seal, write_seal
 from dragoman.dialects._settings import encode_ttl
 from dragoman.dialects._tools import arguments_as_object, is_plain, opaque_word
 from dragoman.dialects.anthropic.words import NAME, TTLS
@@ -177,7 +177,7 @@ def _decode_tool_result(block: JsonObject) -> ToolResult:
 
 
 def _decode_image(block: JsonObject) -> Image | Opaque:
-    source = need_object(block.get("source"))
+    source = need_object(block.get("source"), "source")
     if source.get("type") not in ("base64", "url", "file"):
         return Opaque(dialect=NAME, body=block)
     del block["type"], block["source"]
@@ -200,7 +200,7 @@ def _decode_image(block: JsonObject) -> Image | Opaque:
 
 
 def _decode_document(block: JsonObject) -> Document | Opaque:
-    source = need_object(block.get("source"))
+    source = need_object(block.get("source"), "source")
     kind = source.get("type")
     if kind not in ("base64", "url", "file", "text"):
         return Opaque(dialect=NAME, body=block)  # a document made of blocks
@@ -438,7 +438,7 @@ def _encode_reasoning(part: Reasoning, at: At, notes: Notes, *, to_client: bool)
     if part.summary:
         notes.altered((at, "summary"), "anthropic does not distinguish a summary from the thought")
     if seal is not None and seal.origin == NAME:
-        note_unsaid(seal, FORMS, at, notes)
+        note_seal_losses(seal, FORMS, at, notes)
         if seal.form == "redacted":
             block = {"type": "redacted_thinking", "data": seal.value}
             if part.text:

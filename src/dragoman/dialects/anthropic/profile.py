@@ -4,7 +4,7 @@ Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
 from dragoman.dialects.anthropic.words import DEFAULT_MAX_TOKENS, NAME
-from dragoman.passes.profile import MediaForms, Profile, Spelling, Thinking
+from dragoman.passes.profile import MediaForms, Profile, SearchTool, Spelling, Thinking
 
 PROFILE = Profile(
     kind=NAME,
@@ -44,6 +44,7 @@ PROFILE = Profile(
     needs_output=DEFAULT_MAX_TOKENS,
     empty_tools=True,
     failed_needs_text=True,
+    search_tool=SearchTool(head={"type": "web_search_20250305", "name": "web_search"}, blocks=True),
     media=MediaForms(
         audio=(),
         video=(),

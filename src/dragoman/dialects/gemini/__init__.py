@@ -49,6 +49,7 @@ DIALECT = Dialect(
     doors=DOORS,
     messages_key="contents",
     kept_state=(KeptState(key="cachedContent", advice="make it here, with POST /v1beta/cachedContents"),),
+    naming_keys=("fileUri", "fileSearchStoreNames", "ragCorpus", "datastore"),
     client_headers=("x-goog-api-key", "x-goog-api-client"),
     client_paths=("/v1beta",),
     key_style="x-goog-api-key",

@@ -130,12 +130,12 @@ def encode_error(failure: Failure) -> JsonObject:
 
 def _encode_details(failure: Failure, known: list[JsonObject]) -> list[JsonObject]:
     """The details that Google's errors have and `known` lacks."""
-    said: list[JsonObject] = []
+    details: list[JsonObject] = []
     if failure.retry_after_s is not None and _find(known, "RetryInfo", "retryDelay") is None:
-        said.append({"@type": f"{TYPE}RetryInfo", "retryDelay": f"{failure.retry_after_s:.9g}s"})
+        details.append({"@type": f"{TYPE}RetryInfo", "retryDelay": f"{failure.retry_after_s:.9g}s"})
     if failure.param is not None and _read_param(known) is None:
         violation = {"field": failure.param, "description": failure.message}
-        said.append({"@type": f"{TYPE}BadRequest", "fieldViolations": [violation]})
+        details.append({"@type": f"{TYPE}BadRequest", "fieldViolations": [violation]})
     if failure.request_id is not None and _find(known, "RequestInfo", "requestId") is None:
-        said.append({"@type": f"{TYPE}RequestInfo", "requestId": failure.request_id})
-    return said
+        details.append({"@type": f"{TYPE}RequestInfo", "requestId": failure.request_id})
+    return details

@@ -9,7 +9,7 @@ from dragoman.dialects._settings import note_unnamed
 from dragoman.dialects.gemini.schema import read_schema, write_schema
 from dragoman.dialects.gemini.spelling import to_camel
 from dragoman.dialects.gemini.words import EFFORTS, NAME
-from dragoman.fields import add_extras, leftovers, note_spelling, spelled
+from dragoman.fields import add_extras, leftovers, need_object, note_spelling, spelled
 from dragoman.jsontypes import JsonObject
 from dragoman.model.effort import lowest_known
 from dragoman.model.request import OutputFormat, ReasoningSetting, Request
@@ -41,8 +41,9 @@ INTEGERS: tuple[tuple[str, str], ...] = (
 def take_generation(body: JsonObject) -> dict[str, Any]:
     """Take the fields of a Request that `generationConfig` has."""
     config = body.get(CONFIG)
-    if type(config) is not dict:
+    if config is None:
         return {}
+    need_object(config, CONFIG)
     if not config:
         del body[CONFIG]
         note_spelling(body, CONFIG, "empty")
@@ -79,10 +80,10 @@ def _take_modalities(config: JsonObject, body: JsonObject) -> tuple[str, ...] | 
     if not _is_texts(given):
         return None
     del config["responseModalities"]
-    said = tuple(word.lower() for word in given)
-    if [word.upper() for word in said] != given:
+    words = tuple(word.lower() for word in given)
+    if [word.upper() for word in words] != given:
         note_spelling(body, "responseModalities", given)
-    return said
+    return words
 
 
 def _take_reasoning(config: JsonObject, body: JsonObject) -> ReasoningSetting | None:
@@ -165,11 +166,11 @@ def encode_generation(body: JsonObject, request: Request, notes: Notes) -> None:
 
 
 def _encode_modalities(request: Request) -> list[str]:
-    said = list(request.modalities or ())
+    words = list(request.modalities or ())
     spelling = spelled(request.extras, NAME, "~responseModalities")
-    if spelling is not None and [word.lower() for word in spelling] == said:
+    if spelling is not None and [word.lower() for word in spelling] == words:
         return list(spelling)
-    return [word.upper() for word in said]
+    return [word.upper() for word in words]
 
 
 def _encode_reasoning(config: JsonObject, setting: ReasoningSetting | None, notes: Notes) -> None:

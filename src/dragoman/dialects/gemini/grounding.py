@@ -88,17 +88,17 @@ class _Spans:
         return (0, None, None) if len(self._texts) == 1 else None
 
     def find(self, segment: JsonObject) -> tuple[int, int | None, int | None] | None:
-        start, end, said = segment.get("startIndex") or 0, segment.get("endIndex"), segment.get("text")
+        start, end, text = segment.get("startIndex") or 0, segment.get("endIndex"), segment.get("text")
         if type(start) is not int or type(end) is not int:
             return self.whole() if end is None and start == 0 else None
         for number, data in enumerate(self._texts):
             if start < len(data):
-                return self._locate(number, data, start, end, said)
+                return self._locate(number, data, start, end, text)
             start, end = start - len(data), end - len(data)
         return None
 
     def _locate(
-        self, number: int, data: bytes, start: int, end: int, said: object
+        self, number: int, data: bytes, start: int, end: int, text: object
     ) -> tuple[int, int | None, int | None] | None:
         """None if the span leaves the text, cuts a character, or differs from the text it names (seen in traffic)."""
         if not 0 <= start < end <= len(data):
@@ -107,7 +107,7 @@ class _Spans:
             before, inside = data[:start].decode(), data[start:end].decode()
         except UnicodeDecodeError:
             return None
-        if type(said) is str and said != inside:
+        if type(text) is str and text != inside:
             return None
         return number, len(before), len(before) + len(inside)
 
@@ -185,7 +185,7 @@ def write_citations(cited: Sequence[Cited], texts: Sequence[str], notes: Notes) 
     offsets = [0]
     for text in texts:
         offsets.append(offsets[-1] + len(text.encode()))
-    _note_unsaid(cited, texts, notes)
+    _note_losses(cited, texts, notes)
     for item in cited:
         citation, at = item.citation, item.at
         if not _can_say(item, texts):
@@ -212,7 +212,7 @@ def _can_say(item: Cited, texts: Sequence[str]) -> bool:
     return item.citation.url is not None and texts[item.text] != ""
 
 
-def _note_unsaid(cited: Sequence[Cited], texts: Sequence[str], notes: Notes) -> None:
+def _note_losses(cited: Sequence[Cited], texts: Sequence[str], notes: Notes) -> None:
     why = "gemini cites pages by their address"
     for place, group in groupby(cited, key=lambda item: item.at[:1]):
         items = list(group)

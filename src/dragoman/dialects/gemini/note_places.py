@@ -111,12 +111,12 @@ def _respell(extras: Extras, place: Place) -> Place:
     names = extras.get(NAME, {}).get(SNAKE_KEY, ())
     if not names:
         return place
-    said: list[str | int] = []
+    steps: list[str | int] = []
     path: list[str] = []
     for step in place:
         path.append(str(step))
-        said.append(snake(str(step)) if ".".join(path) in names else step)
-    return tuple(said)
+        steps.append(snake(str(step)) if ".".join(path) in names else step)
+    return tuple(steps)
 
 
 def _in_turn(request: Request, i: int, rest: Place) -> Place:

@@ -2,7 +2,7 @@
 
 from typing import Any, assert_never
 
-from dragoman.dialects._seals import note_unsaid, take_seal, write_seal
+from dragoman.dialects._seals import note_seal_losses, take_seal, write_seal
 from dragoman.dialects._tools import arguments_as_object
 from dragoman.dialects.gemini.calls import Calls
 from dragoman.dialects.gemini.media import decode_media, encode_media
@@ -10,7 +10,7 @@ from dragoman.dialects.gemini.results import decode_result, encode_result
 from dragoman.dialects.gemini.spelling import take_id, to_camel, write_extras
 from dragoman.dialects.gemini.words import NAME, SIGNATURE
 from dragoman.errors import DecodeError
-from dragoman.fields import leftovers, note_spelling, spelled
+from dragoman.fields import leftovers, need_text, note_spelling, spelled
 from dragoman.jsontypes import JsonObject, dump_text, kind_of
 from dragoman.model.messages import (
     Audio,
@@ -77,7 +77,8 @@ def decode_part(part: JsonObject, calls: Calls) -> Part:
             return frequent
     kinds = [KINDS[key] for key, value in part.items() if key in KINDS and value is not None]
     match kinds:
-        case ["text"] if type(text) is str:
+        case ["text"]:
+            need_text(text, "text")
             return _decode_text(part)
         case ["functionCall"]:
             return _decode_call(part, calls)
@@ -291,7 +292,7 @@ def write_signature(block: JsonObject, seal: Seal, at: At, notes: Notes, *, to_c
         write_seal(block, seal, at, notes, to_client=to_client)
         return
     block["thoughtSignature"] = seal.value
-    note_unsaid(seal, (SIGNATURE,), at, notes)
+    note_seal_losses(seal, (SIGNATURE,), at, notes)
 
 
 def _encode_call(part: ToolCall, at: At, notes: Notes, *, to_client: bool) -> JsonObject:

@@ -4,7 +4,7 @@ Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
 from dragoman.dialects.gemini.words import NAME
-from dragoman.passes.profile import VISIBLE, MediaForms, Profile, Spelling
+from dragoman.passes.profile import VISIBLE, MediaForms, Profile, SearchTool, Spelling
 
 PROFILE = Profile(
     kind=NAME,
@@ -27,6 +27,7 @@ PROFILE = Profile(
     echo="own",
     hides_thoughts=True,
     stops=5,
+    search_tool=SearchTool(head={"googleSearch": {}}, filters=None, place=False),
     media=MediaForms(
         images=("data", "url"),
         image_types=(

@@ -327,23 +327,23 @@ def _encode_content(
     candidate: JsonObject, choice: Choice, own: JsonObject, at: At, notes: Notes
 ) -> list[tuple[At, Part, JsonObject]]:
     """Write the content. Returns each written part with its place and its block."""
-    said: list[tuple[At, Part, JsonObject]] = []
+    encoded: list[tuple[At, Part, JsonObject]] = []
     for i, part in enumerate(choice.parts):
         here: At = ((at, "parts"), i)
         block = encode_part(part, here, notes, to_client=True)
         if block is not None:
-            said.append((here, part, block))
-    if not said and "~content" in own:
+            encoded.append((here, part, block))
+    if not encoded and "~content" in own:
         if own["~content"] == "null":
             candidate["content"] = None
-        return said
-    content: JsonObject = {"parts": [block for _, _, block in said], "role": own.get("~role", "model")}
+        return encoded
+    content: JsonObject = {"parts": [block for _, _, block in encoded], "role": own.get("~role", "model")}
     if content["role"] == "absent":
         del content["role"]
-    if not said and own.get("~parts") == "absent":
+    if not encoded and own.get("~parts") == "absent":
         del content["parts"]
     candidate["content"] = content
-    return said
+    return encoded
 
 
 def _encode_beside(
@@ -409,9 +409,9 @@ def encode_usage(usage: Usage | None, tier: str | None, notes: Notes) -> JsonObj
 
 
 def _tier_words(usage: Usage | None) -> dict[str, str]:
-    """A word that Gemini itself said is written back unchanged."""
-    said = None if usage is None else spelled(usage.extras, NAME, "~serviceTier")
-    return TIERS if said is None else TIERS | {said: said}
+    """A word of Gemini's own is written back unchanged."""
+    word = None if usage is None else spelled(usage.extras, NAME, "~serviceTier")
+    return TIERS if word is None else TIERS | {word: word}
 
 
 COUNTS = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")  # the total is the sum of these

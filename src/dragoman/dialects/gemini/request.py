@@ -102,12 +102,12 @@ def wants_array(request: Request | None) -> bool:
 
 def _take_model(body: JsonObject, model: str) -> str:
     """Some clients also name the model in the body, with or without `models/`."""
-    said = body.get("model")
-    if type(said) is not str or (model and not (said == model or said.endswith(f"/{model}"))):
+    in_body = body.get("model")
+    if type(in_body) is not str or (model and not (in_body == model or in_body.endswith(f"/{model}"))):
         return model
     del body["model"]
-    bare = model or said.removeprefix("models/")
-    note_spelling(body, "model", said.removesuffix(bare))
+    bare = model or in_body.removeprefix("models/")
+    note_spelling(body, "model", in_body.removesuffix(bare))
     return bare
 
 

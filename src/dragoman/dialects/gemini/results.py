@@ -40,13 +40,13 @@ def decode_result(part: JsonObject, calls: Calls) -> ToolResult | Opaque:
     if name is None and "name" not in result:
         note_spelling(part, "name", "absent")
     call_id = calls.result(take_id(result, part), name)
-    said, failed = _take_response(result, part)
+    texts, failed = _take_response(result, part)
     media = _take_media(result)
     if not result:
         del part["functionResponse"]
     if part.get("thought") is False:
         note_spelling(part, "thought", part.pop("thought"))
-    return ToolResult(call_id=call_id, parts=(*said, *media), name=name, failed=failed, extras=leftovers(part, NAME))
+    return ToolResult(call_id=call_id, parts=(*texts, *media), name=name, failed=failed, extras=leftovers(part, NAME))
 
 
 def _take_response(result: JsonObject, part: JsonObject) -> tuple[tuple[Part, ...], bool | None]:

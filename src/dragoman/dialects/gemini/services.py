@@ -104,8 +104,8 @@ def decode_count_request(wire: WireRequest, notes: Notes) -> Request:
 
 def encode_count_request(request: Request, notes: Notes) -> WireRequest:
     own = request.extras.get(NAME, {})
-    said = {key: value for key, value in own.items() if key not in (FLAT, "~query")} | {"~method": METHOD}
-    wire = encode_request(replace(request, stream=None, extras=request.extras | {NAME: said}), notes)
+    kept = {key: value for key, value in own.items() if key not in (FLAT, "~query")} | {"~method": METHOD}
+    wire = encode_request(replace(request, stream=None, extras=request.extras | {NAME: kept}), notes)
     if FLAT in own:
         return wire
     body = {"model": f"models/{request.model}"} | wire.body
@@ -144,10 +144,10 @@ def _read_text(request: Json) -> str:
     parts = content.get("parts") if type(content) is dict else content
     parts = parts if type(parts) is list else [parts]
     texts = [p.get("text") if isinstance(p, dict) else p for p in parts]
-    said = [text for text in texts if isinstance(text, str)]
-    if not said:
+    found = [text for text in texts if isinstance(text, str)]
+    if not found:
         raise DecodeError("expected text to embed", "content")
-    return "".join(said)
+    return "".join(found)
 
 
 def encode_embedding_request(asked: EmbeddingRequest) -> WireRequest:
@@ -222,12 +222,12 @@ def encode_speech_request(model: str, body: JsonObject) -> WireRequest:
     name = voice.get("id") if isinstance(voice, dict) else voice
     name = VOICES.get(name, name) if isinstance(name, str) else _VOICE
     text, instructions = body.get("input"), body.get("instructions")
-    said = f"{instructions}\n\n{text}" if isinstance(instructions, str) and instructions else text
+    prompt = f"{instructions}\n\n{text}" if isinstance(instructions, str) and instructions else text
     speech = {"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": name}}}
     return WireRequest(
         path=f"/v1beta/models/{quote_model(model)}:generateContent",
         body={
-            "contents": [{"role": "user", "parts": [{"text": said}]}],
+            "contents": [{"role": "user", "parts": [{"text": prompt}]}],
             "generationConfig": {"responseModalities": ["AUDIO"], "speechConfig": speech},
         },
     )

@@ -30,8 +30,7 @@ from dragoman.dialects.gemini.spelling import to_camel
 from dragoman.dialects.gemini.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.fields import leftovers, look_list
-from dragoman.framing.delta_template import DeltaTemplate
-from dragoman.framing.sse import SseDecoder, read_frame
+from dragoman.framing.sse import DeltaTemplate, SseDecoder, read_frame
 from dragoman.jsontypes import JsonObject, kind_of, load_json
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import unfold_part

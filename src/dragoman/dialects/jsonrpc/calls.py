@@ -130,10 +130,10 @@ def encode_error(call_id: Id, error: JsonObject) -> bytes:
 def encode_answers(batch: Batch, answers: Sequence[bytes | None]) -> bytes | None:
     """One body for all answers, one per call, in any order. None if no call expects an answer. Faults contain their
     answer, so their place in `answers` is ignored."""
-    said = list(_answers(batch, answers))
-    if not said:
+    written = list(_answers(batch, answers))
+    if not written:
         return None
-    return said[0] if batch.single else b"[" + b",".join(said) + b"]"
+    return written[0] if batch.single else b"[" + b",".join(written) + b"]"
 
 
 def _answers(batch: Batch, answers: Sequence[bytes | None]) -> Iterable[bytes]:

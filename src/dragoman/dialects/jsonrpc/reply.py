@@ -85,27 +85,27 @@ def _decode_usage(usage: JsonObject) -> Usage:
 def encode_reply(reply: Reply, notes: Notes, request: Request | None = None) -> WireReply:
     choice = reply.choices[0] if reply.choices else Choice(parts=())
     at: At = ((ROOT, "choices"), 0)
-    said = _Said((at, "parts"), notes)
+    parts = _EncodedParts((at, "parts"), notes)
     for i, part in enumerate(choice.parts):
-        said.add(part, i)
-    result: JsonObject = {"generated_text": "".join(said.texts)}
+        parts.add(part, i)
+    result: JsonObject = {"generated_text": "".join(parts.texts)}
     result["finish_reason"] = _encode_finish(choice.finish, (at, "finish"), notes)
     result["model"] = reply.model
     if reply.usage is not None:
         result["usage"] = _encode_usage(reply.usage, (ROOT, "usage"), notes)
-    if said.calls:
-        result["tool_calls"] = said.calls
-    if said.thoughts:
-        result["reasoning"] = "".join(said.thoughts)
-    if said.images:
-        result["images"] = said.images
+    if parts.calls:
+        result["tool_calls"] = parts.calls
+    if parts.thoughts:
+        result["reasoning"] = "".join(parts.thoughts)
+    if parts.images:
+        result["images"] = parts.images
     _note_lost(reply, notes)
     add_extras(result, choice.extras, NAME, at, notes)
     add_extras(result, reply.extras, NAME, ROOT, notes)
     return WireReply(body=result)
 
 
-class _Said:
+class _EncodedParts:
     """Sort the parts of an answer into the fields of a result."""
 
     def __init__(self, at: At, notes: Notes) -> None:

@@ -8,7 +8,8 @@ from dragoman.dialects.ollama.profile import PROFILE
 from dragoman.dialects.ollama.reply import decode_reply, encode_loaded, encode_reply
 from dragoman.dialects.ollama.request import decode_request, encode_request
 from dragoman.dialects.ollama.services import DOORS, EMBEDDINGS, MODELS
-from dragoman.dialects.ollama.stream import StreamDecoder, StreamEncoder
+from dragoman.dialects.ollama.stream_decoder import StreamDecoder
+from dragoman.dialects.ollama.stream_encoder import StreamEncoder
 from dragoman.dialects.ollama.words import NAME
 from dragoman.fields import ReplyRules
 from dragoman.jsontypes import JsonObject
@@ -22,8 +23,8 @@ def recognise(body: JsonObject, what: What) -> int:
         case "request":
             return _recognise_request(body)
         case "reply" | "stream":
-            said = "message" in body or "response" in body
-            return 95 if said and "done" in body and "choices" not in body else 0
+            answers = "message" in body or "response" in body
+            return 95 if answers and "done" in body and "choices" not in body else 0
         case "failure":
             return 60 if type(body.get("error")) is str and len(body) <= 2 else 0
 

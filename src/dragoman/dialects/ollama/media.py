@@ -56,15 +56,15 @@ def encode_media(part: Image | Audio, at: At, notes: Notes) -> str | None:
         notes.dropped(at, "ollama takes images as base64 only")
         return None
     found = sniff(data)
-    heard = found is not None and found.startswith("audio/")
+    is_audio = found is not None and found.startswith("audio/")
     if isinstance(part, Audio):
-        if not heard:
+        if not is_audio:
             notes.dropped(at, f"ollama takes WAV and MP3, not {part.media_type or 'this sound'}")
             return None
         for key, value in (("transcript", part.transcript), ("id", part.id)):
             if value is not None:
                 notes.dropped((at, key), f"ollama's audio has no {key}")
-    elif heard:
+    elif is_audio:
         notes.altered(at, f"not an image but {found}")
     elif part.detail is not None and part.detail != "auto":
         notes.dropped((at, "detail"), "ollama has no image detail")
@@ -74,9 +74,9 @@ def encode_media(part: Image | Audio, at: At, notes: Notes) -> str | None:
     return data
 
 
-def _note_type(said: str | None, found: str | None, at: At, notes: Notes) -> None:
+def _note_type(declared: str | None, found: str | None, at: At, notes: Notes) -> None:
     at = (at, "media_type")
-    if said is None:
+    if declared is None:
         notes.invented(at, f"read from the data: {found}")
     elif found is None:
         notes.dropped(at, "ollama's images have no media type, and the data does not tell")

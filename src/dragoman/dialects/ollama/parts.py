@@ -66,13 +66,13 @@ def take_parts(message: JsonObject, mint_id: MintId, *, asked: bool) -> list[Par
 
 def take_content(message: JsonObject) -> str | None:
     """Take `content`. If it is missing or null, that is kept as spelling, because we always write it."""
-    said = "content" in message
+    is_there = "content" in message
     text = message.pop("content", None)
     if type(text) is str:
         return text
     if text is not None:
         raise DecodeError(f"expected string, found {kind_of(text)}", "content")
-    note_spelling(message, "content", "null" if said else "absent")
+    note_spelling(message, "content", "null" if is_there else "absent")
     return None
 
 
@@ -164,7 +164,7 @@ def _decode_call(call: JsonObject, position: int, mint_id: MintId, *, asked: boo
 
 def _take_arguments(function: JsonObject, call: JsonObject) -> str:
     """Take the arguments, an object. Some clients send a string, which Ollama refuses; we read it (FIELD-CASES 81)."""
-    said = "arguments" in function
+    is_there = "arguments" in function
     given = function.pop("arguments", None)
     if type(given) is dict:
         return dump_text(given)
@@ -173,7 +173,7 @@ def _take_arguments(function: JsonObject, call: JsonObject) -> str:
         return given
     if given is not None:
         raise DecodeError(f"expected object, found {kind_of(given)}", "arguments")
-    note_spelling(call, "arguments", "null" if said else "absent")
+    note_spelling(call, "arguments", "null" if is_there else "absent")
     return "{}"
 
 

@@ -7,6 +7,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
+from dragoman.dialects._losses import NO_REASON
 from dragoman.dialects._settings import note_audio, note_missing_tier
 from dragoman.dialects.ollama.parts import MessageWriter, MintId, add_spelled, take_logprobs, take_parts
 from dragoman.dialects.ollama.words import FINISH_WORDS, FINISHES, FORM, GENERATE, NAME, says_generate
@@ -37,7 +38,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
     body = wire.body
     if type(body) is not dict:
         raise DecodeError(f"expected object, found {kind_of(body)}")
-    note_unsaid(body, "model", "created_at", *ALWAYS)
+    note_missing(body, "model", "created_at", *ALWAYS)
     model = take_text_or_none(body, "model") or ""
     created = take_created(body)
     message = take_message(body)
@@ -63,7 +64,7 @@ def decode_reply(wire: WireReply, notes: Notes) -> Reply:
     )
 
 
-def note_unsaid(body: JsonObject, *keys: str) -> None:
+def note_missing(body: JsonObject, *keys: str) -> None:
     """Remember which keys are missing or null here, because we always write them."""
     missing = [key for key in keys if body.get(key) is None]
     if missing:
@@ -91,7 +92,7 @@ def take_message(body: JsonObject) -> JsonObject:
         if "response" in body:
             message["content"] = body.pop("response")
         return message
-    note_unsaid(message, "role")
+    note_missing(message, "role")
     drop_constant(message, "role", "assistant")
     return message
 
@@ -227,9 +228,13 @@ def encode_end(finish: Finish | None, usage: Usage | None, extras: Extras, calle
 def _encode_finish(finish: Finish | None, extras: Extras, called: bool, notes: Notes) -> JsonObject:
     at: At = (((ROOT, "choices"), 0), "finish")
     if finish is None:
-        if "done" not in extras.get(NAME, {}) and "done" not in (spelled(extras, NAME, OMIT) or ()):
-            notes.invented(at, "an answer of ollama always says why it is done")
-        return {}
+        if "done" in extras.get(NAME, {}) or "done" in (spelled(extras, NAME, OMIT) or ()):
+            return {}
+        if called:
+            notes.invented(at, "ollama's turns with calls end so")
+            return {"done_reason": FINISH_WORDS["tool_call"]}
+        notes.altered(at, f"{NO_REASON}: {FINISH_WORDS['other']}")
+        return {"done_reason": FINISH_WORDS["other"]}
     word = FINISH_WORDS[finish.reason]
     meant = "tool_call" if called and word == "stop" else FINISHES[word]
     body: JsonObject = {"done_reason": word}

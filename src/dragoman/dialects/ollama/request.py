@@ -232,11 +232,11 @@ def _encode_generate(body: JsonObject, request: Request, notes: Notes) -> None:
         turn = MessageWriter((at, "parts"), notes)
         for j, part in enumerate(message.parts):
             turn.add(part, j)
-        said = turn.body() or {"content": ""}
-        if said["content"]:
-            body["system" if message.role == "system" else "prompt"] = said["content"]
-        if "images" in said:
-            body["images"] = said["images"]
+        encoded = turn.body() or {"content": ""}
+        if encoded["content"]:
+            body["system" if message.role == "system" else "prompt"] = encoded["content"]
+        if "images" in encoded:
+            body["images"] = encoded["images"]
         add_extras({}, message.extras, NAME, at, notes)
 
 

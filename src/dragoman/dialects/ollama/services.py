@@ -149,8 +149,8 @@ def encode_shown(model: ListedModel) -> JsonObject:
     """/api/show. By the capabilities, clients offer tools and pictures (CLIENTS 18). The numbers are always there, 0 if
     not known: `ollama show` 0.9 panics where one of the three is missing."""
     family = model.family or _family(model.name)
-    # A model of which nothing is known is said to have tools: clients would never send any.
-    said = {"vision": model.vision, "thinking": model.thinking, "tools": model.tools is not False}
+    # A model of which nothing is known is shown as one with tools: clients would otherwise never send any.
+    able = {"vision": model.vision, "thinking": model.thinking, "tools": model.tools is not False}
     return {
         "license": "",
         "modelfile": f"# {model.name} behind dragoman\nFROM {model.name}",
@@ -164,7 +164,7 @@ def encode_shown(model: ListedModel) -> JsonObject:
             f"{family}.context_length": model.reads or 0,
             f"{family}.embedding_length": model.embedding_length or 0,
         },
-        "capabilities": ["completion", *(name for name in ("tools", "vision", "thinking") if said[name])],
+        "capabilities": ["completion", *(name for name in ("tools", "vision", "thinking") if able[name])],
         "modified_at": _date(model.created or 0),
     }
 

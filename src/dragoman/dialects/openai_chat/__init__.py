@@ -6,6 +6,7 @@ from dragoman.dialects._openai_services import DOORS, EMBEDDINGS, MODELS, SPEECH
 from dragoman.dialects.openai_chat.calls import MADE_IDS
 from dragoman.dialects.openai_chat.failure import decode_failure, encode_failure
 from dragoman.dialects.openai_chat.note_places import locate_reply, locate_request
+from dragoman.dialects.openai_chat.plain_reply import look_at_reply
 from dragoman.dialects.openai_chat.profile import PROFILE
 from dragoman.dialects.openai_chat.reply import decode_reply, encode_reply
 from dragoman.dialects.openai_chat.request import PATH, decode_request, encode_request
@@ -71,12 +72,19 @@ DIALECT = Dialect(
     profile=PROFILE,
     reply_rules=ReplyRules(
         required=frozenset({"id", "object", "created", "model", "choices", "role", "type", "finish_reason"}),
-        wrong={"~id": (), "~arguments": (), "~index": (), "~finish_reason": ("function_call",)},
+        wrong={
+            "~id": (),
+            "~arguments": (),
+            "~index": (),
+            "~no_message": (),  # Azure, where its filter has cut the answer
+            "~finish_reason": ("function_call",),
+        },
         old_form="~form",
     ),
     decode_request=decode_request,
     encode_request=encode_request,
     decode_reply=decode_reply,
+    look_at_reply=look_at_reply,
     encode_reply=encode_reply,
     stream_decoder=StreamDecoder,
     stream_encoder=StreamEncoder,
@@ -84,6 +92,7 @@ DIALECT = Dialect(
     encode_failure=encode_failure,
     locate_request=locate_request,
     reads_turns_apart=True,
+    tools_keys=("tools", "functions"),
     made_ids=MADE_IDS,
     locate_reply=locate_reply,
     recognise=recognise,

@@ -17,18 +17,12 @@ from dragoman.dialects.openai_chat.calls import (
     is_legacy,
     take_calls,
 )
-from dragoman.dialects.openai_chat.parts import (
-    decode_image,
-    decode_part,
-    encode_image,
-    encode_text,
-    encode_thinking,
-    take_word,
-)
+from dragoman.dialects.openai_chat.parts import decode_image, decode_part, encode_image, encode_text, encode_thinking
 from dragoman.dialects.openai_chat.reasoning import (
     RETOLD,
     Thought,
     encode_reasoning,
+    has_sealed_thought,
     is_detail,
     is_worded_detail,
     put_back,
@@ -38,14 +32,7 @@ from dragoman.dialects.openai_chat.reasoning import (
 )
 from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES
 from dragoman.errors import DecodeError
-from dragoman.fields import (
-    add_extras,
-    decode_each,
-    drop_constant,
-    leftovers,
-    note_spelling,
-    spelled,
-)
+from dragoman.fields import add_extras, decode_each, drop_constant, leftovers, note_spelling, spelled, take_word
 from dragoman.jsontypes import JsonObject, dump_text, load_json
 from dragoman.model.messages import (
     Audio,
@@ -193,7 +180,7 @@ class _Sorted:
 def _sort(parts: tuple[Part, ...], at: At, notes: Notes, *, to_client: bool) -> _Sorted:
     places = _Sorted()
     kept = 0  # parts written so far: the side field counts them to place a thought
-    placed = to_client and not any(is_worded_detail(part) for part in parts)
+    placed = to_client and has_sealed_thought(parts) and not any(is_worded_detail(part) for part in parts)
     for i, part in enumerate(parts):
         match part:
             case Text():
@@ -260,7 +247,7 @@ def encode_assistant(
     _encode_said(message, places.content, extras, logprobs, at, notes, to_client=to_client)
     if places.thoughts:
         encode_reasoning(message, places.thoughts, at, notes, to_client=to_client)
-        if not to_client and _count_plain(message, places.thoughts) > 1:
+        if not (to_client and has_sealed_thought(parts)) and _count_plain(message, places.thoughts) > 1:
             notes.altered(at, "several thoughts said as one")
     if places.refusals:
         _encode_refusals(message, places.refusals, logprobs, at, notes, to_client=to_client)

@@ -5,19 +5,12 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from dragoman.dialects._seals import note_unsaid, take_seal, write_seal
+from dragoman.dialects._seals import note_seal_losses, take_seal, write_seal
 from dragoman.dialects._tools import FAILED, is_plain, mark_failed, unmark_failed
-from dragoman.dialects.openai_chat.parts import (
-    add_outer,
-    decode_part,
-    encode_part,
-    keep_inner,
-    note_absent,
-    take_word,
-)
+from dragoman.dialects.openai_chat.parts import add_outer, decode_part, encode_part, keep_inner, note_absent
 from dragoman.dialects.openai_chat.words import CALL_SEAL, NAME
 from dragoman.errors import DecodeError
-from dragoman.fields import add_extras, decode_each, leftovers, note_spelling, spelled
+from dragoman.fields import add_extras, decode_each, leftovers, note_spelling, spelled, take_word
 from dragoman.jsontypes import JsonObject, dump_text, load_json
 from dragoman.model.messages import (
     Audio,
@@ -238,7 +231,7 @@ def encode_call(part: ToolCall, at: At, notes: Notes, *, to_client: bool = False
         add_outer(call, part.extras, place, at, notes)
         _spell_call(call, inner if call[place] is inner else call[place], key, part)
     if part.seal is not None and part.seal.origin == NAME:
-        note_unsaid(part.seal, (CALL_SEAL,), at, notes)
+        note_seal_losses(part.seal, (CALL_SEAL,), at, notes)
         call["extra_content"] = encode_call_seal(part.seal, call.get("extra_content"))
     return call
 

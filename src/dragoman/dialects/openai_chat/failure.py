@@ -84,8 +84,8 @@ def _detail_text(detail: Json) -> str | None:
         return detail
     if type(detail) is not list:
         return None
-    told = [item for item in detail if type(item) is dict and type(item.get("msg")) is str]
-    return "; ".join(f"{'.'.join(str(step) for step in item.get('loc') or ())}: {item['msg']}" for item in told)
+    messages = [item for item in detail if type(item) is dict and type(item.get("msg")) is str]
+    return "; ".join(f"{'.'.join(str(step) for step in item.get('loc') or ())}: {item['msg']}" for item in messages)
 
 
 def _fallback(body: Json, status: int | None) -> str:
@@ -93,10 +93,10 @@ def _fallback(body: Json, status: int | None) -> str:
 
 
 def _kind(code: object, word: object, message: str, status: int | None, own: JsonObject) -> FailureKind:
-    words = [said for said in (code, word) if type(said) is str]
-    for said in words:
-        if said in FAILURE_CODES and said not in GENERIC:
-            return FAILURE_CODES[said]
+    words = [text for text in (code, word) if type(text) is str]
+    for text in words:
+        if text in FAILURE_CODES and text not in GENERIC:
+            return FAILURE_CODES[text]
     if status in (None, 400, 413, 422) and OVERFLOW.search(message):
         return "too_long"
     if status is None:
@@ -105,7 +105,7 @@ def _kind(code: object, word: object, message: str, status: int | None, own: Jso
         )
     kind = kind_of_status(status)
     if kind == "unknown":
-        return next((FAILURE_CODES[said] for said in words if said in FAILURE_CODES), kind)
+        return next((FAILURE_CODES[text] for text in words if text in FAILURE_CODES), kind)
     return kind
 
 

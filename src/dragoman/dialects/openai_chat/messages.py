@@ -14,16 +14,7 @@ from dragoman.dialects.openai_chat.calls import (
 from dragoman.dialects.openai_chat.parts import encode_part
 from dragoman.dialects.openai_chat.words import NAME, ROLES, SPEAKERS
 from dragoman.errors import DecodeError
-from dragoman.fields import (
-    add_extras,
-    decode_each,
-    expected,
-    is_silent,
-    leftovers,
-    note_spelling,
-    spelled,
-    take_text,
-)
+from dragoman.fields import add_extras, decode_each, expected, is_silent, leftovers, note_spelling, spelled, take_text
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import (
     Message,

@@ -169,8 +169,8 @@ def find_part(parts: Sequence[Part], extras: Extras, j: int, rest: Place) -> Pla
     number = sum(key_of(other) == key for other in parts[:j])
     match key, part:
         case "content", _:
-            said = [other for other in parts if key_of(other) == "content"]
-            return _in_content(said, extras, number, rest)
+            content = [other for other in parts if key_of(other) == "content"]
+            return _in_content(content, extras, number, rest)
         case "tool_calls", ToolCall():
             return (key, number, *look_up(FREEFORM if part.freeform else CALL, rest, NAME))
         case "reasoning_details" | "images", _:

@@ -6,7 +6,7 @@ from dragoman.dialects._seals import take_seal, write_seal
 from dragoman.dialects._settings import encode_ttl, name_document
 from dragoman.dialects._tools import is_plain, opaque_word
 from dragoman.dialects.openai_chat.words import AUDIO_FORMATS, AUDIO_WORDS, NAME, OWN_TTLS, TTLS
-from dragoman.fields import OMIT, add_extras, leftovers, note_spelling, spelled
+from dragoman.fields import OMIT, add_extras, leftovers, need_text, note_spelling, spelled, take_word
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import (
     Audio,
@@ -26,15 +26,6 @@ from dragoman.model.messages import (
 from dragoman.notes import At, Notes
 
 # ---------------------------------------------------------------- objects inside objects
-
-
-def take_word(holder: JsonObject, key: str) -> str | None:
-    """Take a string. Any other value stays in `holder`."""
-    value = holder.get(key)
-    if type(value) is not str:
-        return None
-    del holder[key]
-    return value
 
 
 def note_absent(holder: JsonObject, *keys: str) -> None:
@@ -96,7 +87,9 @@ def decode_part(block: JsonObject) -> Part:
             return _decode_file(block)
         case "video_url" if type(block.get("video_url")) is dict and _holds(block, "video_url", "url"):
             return _decode_video(block)
-        case _:
+        case kind:
+            if kind == "text":
+                need_text(block.get("text"), "text")
             return Opaque(dialect=NAME, body=block)  # a new kind of part, or one server's own: carried whole
 
 

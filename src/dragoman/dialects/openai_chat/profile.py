@@ -20,6 +20,24 @@ PROFILE = Profile(
     thoughts="not_alone",
     limit_keys=LIMITS,
     stream_keys=("stream_options",),
+    shared_extras={
+        "openai_responses": {
+            "moderation": (),
+            "prompt_cache_options.mode": (),
+            "prompt_cache_options.ttl": ("30m",),
+            "prompt_cache_retention": (),
+            "stream_options.include_obfuscation": (),
+            "user": (),
+        }
+    },
+    older_forms={
+        "~tools": ("functions",),
+        "~tool_choice": ("function_call",),
+        "~flat": (),
+        "~form": ("function_call",),
+        "~role": ("function",),
+    },
+    wrong_forms=("~typed",),
     result_ids=True,
     stops=4,
     longest={"user": 64, "cache_key": 64},

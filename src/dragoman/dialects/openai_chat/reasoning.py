@@ -7,8 +7,9 @@ OpenAI's own server shows no reasoning. Other servers do, in one of these forms:
   signed and must come back unchanged. The string beside the list mostly repeats the same text.
 - blocks of type `thinking` in the content (Mistral): see parts.py.
 
-A Chat message has one string for all thoughts. It has no key for their places or their signatures. Replies to clients
-carry both in the side field `dragoman`, and a client that sends its history back unchanged returns them to us:
+A Chat message has one string for all thoughts. It has no key for their places or their signatures. If a thought still
+has a foreign signature here (reasoning_state mostly carries it in `reasoning_details`), replies to clients carry both
+in the side field `dragoman`, and a client that sends its history back unchanged returns them to us:
 
     "dragoman": {"reasoning": [{"index": 0, "at": 2, "text": "...", "summary": true, "seal": {...}}], "seal": {...}}
 
@@ -17,15 +18,15 @@ carry both in the side field `dragoman`, and a client that sends its history bac
 without a signature needs no entry. The outer `seal` belongs to the message's text.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec import ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
-from dragoman.dialects._seals import SIDE, note_unsaid, take_seal, write_seal
-from dragoman.dialects.openai_chat.parts import take_word
+from dragoman.dialects._seals import SIDE, note_seal_losses, take_seal, write_seal
 from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES
-from dragoman.fields import OMIT, add_extras, leftovers, note_spelling, spelled
+from dragoman.fields import OMIT, add_extras, leftovers, note_spelling, spelled, take_word
 from dragoman.jsontypes import JsonObject
 from dragoman.model.messages import Opaque, Part, Reasoning, Seal
 from dragoman.notes import At, Notes
@@ -40,7 +41,7 @@ RETOLD = "~retold"  # spelling: keys that repeat the text of the details, or hav
 def take_reasoning(message: JsonObject) -> list[Part]:
     """Take every thought of a message, each of them once."""
     details = take_details(message)
-    told = "".join(part.text for part in details if isinstance(part, Reasoning))
+    detail_text = "".join(part.text for part in details if isinstance(part, Reasoning))
     names_of: dict[str, list[str]] = {}
     retold: dict[str, str | None] = {}
     for name in REASONING_NAMES:
@@ -48,8 +49,8 @@ def take_reasoning(message: JsonObject) -> list[Part]:
         if type(text) is not str or not text:
             continue
         del message[name]
-        if told:
-            retold[name] = None if text == told else text
+        if detail_text:
+            retold[name] = None if text == detail_text else text
         else:
             names_of.setdefault(text, []).append(name)
     if retold:
@@ -108,6 +109,11 @@ def is_worded_detail(part: Part) -> bool:
     return isinstance(part, Reasoning) and bool(part.text) and is_detail(part)
 
 
+def has_sealed_thought(parts: Iterable[Part]) -> bool:
+    """Whether the side field is needed. Behind `carry_state` no thought has a seal."""
+    return any(isinstance(part, Reasoning) and part.seal is not None and not is_detail(part) for part in parts)
+
+
 class SideEntry:
     """One thought of the side field, with its place."""
 
@@ -141,11 +147,11 @@ def _decode_entry(entry: JsonObject) -> SideEntry:
 def put_back(parts: list[Part], entries: list[SideEntry]) -> list[Part]:
     """Put the thoughts back in their places, unless the client changed their text."""
     plain = [part for part in parts if isinstance(part, Reasoning) and not is_detail(part)]
-    told = "".join(part.text for part in plain)
+    plain_text = "".join(part.text for part in plain)
     known = "".join(entry.part.text for entry in entries)
-    if told and not told.endswith(known):
+    if plain_text and not plain_text.endswith(known):
         return parts
-    rest = told[: len(told) - len(known)]
+    rest = plain_text[: len(plain_text) - len(known)]
     whole: list[Part] = [Reasoning(text=rest)] if rest else []
     whole += [part for part in parts if not (isinstance(part, Reasoning) and not is_detail(part))]
     for entry in sorted(entries, key=lambda entry: entry.at):
@@ -168,14 +174,15 @@ def encode_reasoning(message: JsonObject, thoughts: list[Thought], at: At, notes
     details: list[JsonObject] = []
     entries: list[JsonObject] = []
     worded = any(is_worded_detail(part) for _, _, part in thoughts)
+    sided = to_client and has_sealed_thought(part for _, _, part in thoughts)
     for i, place, part in thoughts:
         if isinstance(part, Opaque):
             details.append(part.body["detail"])
         elif isinstance(part, Reasoning) and (is_detail(part) or (worded and part.text)):
             details.append(encode_detail(part, (at, i), notes, to_client=to_client))
         elif isinstance(part, Reasoning):
-            _encode_plain(message, part, (at, i), notes, to_client=to_client)
-            if to_client and (part.seal is not None or (part.text and (part.summary or place))):
+            _encode_plain(message, part, (at, i), notes, to_client=sided)
+            if sided and (part.seal is not None or (part.text and (part.summary or place))):
                 entries.append(side_entry(len(entries), place, part))
     if details:
         message["reasoning_details"] = details
@@ -219,9 +226,9 @@ def retell(message: JsonObject, retold: dict[str, str | None] | None) -> None:
     details = message.get("reasoning_details")
     if not retold or not details:
         return
-    told = "".join(detail.get("text") or detail.get("summary") or "" for detail in details)
+    detail_text = "".join(detail.get("text") or detail.get("summary") or "" for detail in details)
     for name, text in retold.items():
-        message[name] = told if text is None else text
+        message[name] = detail_text if text is None else text
 
 
 def detail_type(part: Reasoning) -> str:
@@ -239,7 +246,7 @@ def encode_detail(part: Reasoning, at: At, notes: Notes, *, to_client: bool = Tr
         write_seal(body, part.seal, at, notes, to_client=to_client)
         part = replace(part, seal=None)
     elif part.seal is not None:
-        note_unsaid(part.seal, ("signature", "encrypted"), at, notes)
+        note_seal_losses(part.seal, ("signature", "encrypted"), at, notes)
     kind = detail_type(part)
     body["type"] = kind
     if kind == "reasoning.encrypted":

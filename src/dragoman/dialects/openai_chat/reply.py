@@ -5,10 +5,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from dragoman.dialects._losses import NO_REASON
 from dragoman.dialects.openai_chat.annotations import decode_annotation, decode_logprobs
-from dragoman.dialects.openai_chat.assistant import decode_assistant, encode_assistant, finish_assistant
+from dragoman.dialects.openai_chat.assistant import BLANK, decode_assistant, encode_assistant, finish_assistant
 from dragoman.dialects.openai_chat.calls import CallIds, ids_of_reply
-from dragoman.dialects.openai_chat.parts import note_absent, take_word
+from dragoman.dialects.openai_chat.parts import note_absent
 from dragoman.dialects.openai_chat.usage import decode_usage, encode_usage, write_tier
 from dragoman.dialects.openai_chat.words import FINISH_WORDS, FINISHES, NAME, TIERS
 from dragoman.errors import DecodeError
@@ -23,6 +24,7 @@ from dragoman.fields import (
     spelled,
     take_list_or_none,
     take_time_or_none,
+    take_word,
 )
 from dragoman.jsontypes import JsonObject, kind_of
 from dragoman.model.messages import Extras, Part, Refusal, Text, ToolCall
@@ -93,7 +95,33 @@ def _take_choices(body: JsonObject, ids: CallIds) -> tuple[Choice, ...]:
     return tuple(done)
 
 
+_UNANNOTATED: Extras = {NAME: {"~message": {BLANK: {"annotations": []}}}}
+_USUAL = {"stop": Finish(reason="stop"), "length": Finish(reason="length")}
+
+
+def _decode_usual(choice: JsonObject, position: int) -> Choice | None:  # fast path: chat choice
+    """The most frequent choice, one text, in few steps. None for any other."""
+    message, word = choice.get("message"), choice.get("finish_reason")
+    if len(choice) != 4 or choice.get("logprobs", 0) is not None or type(message) is not dict:
+        return None
+    if type(choice.get("index")) is not int or choice["index"] != position or type(word) is not str:
+        return None
+    finish, content = _USUAL.get(word), message.get("content")
+    if finish is None or type(content) is not str or not content:
+        return None
+    if message.get("role") != "assistant" or message.get("refusal", 0) is not None:
+        return None
+    if len(message) == 3:
+        return Choice(parts=(Text(text=content),), finish=finish)
+    if len(message) == 4 and message.get("annotations") == []:
+        return Choice(parts=(Text(text=content),), finish=finish, extras=_UNANNOTATED)
+    return None
+
+
 def decode_choice(choice: JsonObject, position: int, ids: CallIds) -> Choice:
+    usual = _decode_usual(choice, position)  # fast path: chat choice
+    if usual is not None:
+        return usual
     note_omitted(choice, dict(choice), "logprobs", "finish_reason")
     _note_index(choice, position)
     if "delta" in choice:  # Perplexity adds the empty delta of its streams here
@@ -136,11 +164,11 @@ def any_refusal(parts: list[Part] | tuple[Part, ...]) -> bool:
 
 def file_message(choice: JsonObject, message: JsonObject) -> None:
     """Put the rest of a message into the choice's extras. Spelling and nulls go under a key of their own."""
-    said = {key: value for key, value in message.items() if value is not None and key[:1] != "~"}
-    if len(said) < len(message):
-        choice["~message"] = {key: value for key, value in message.items() if key not in said}
-    if said:
-        choice["message"] = said
+    rest = {key: value for key, value in message.items() if value is not None and key[:1] != "~"}
+    if len(rest) < len(message):
+        choice["~message"] = {key: value for key, value in message.items() if key not in rest}
+    if rest:
+        choice["message"] = rest
 
 
 def _take_annotations(message: JsonObject, parts: list[Part]) -> None:
@@ -169,26 +197,27 @@ def _take_logprobs(choice: JsonObject, parts: list[Part]) -> None:
             part: Any = parts[places[0]]
             parts[places[0]] = replace(part, logprobs=tokens)
             given[key] = True  # remembers that the key was there
-    said = {key: value for key, value in given.items() if value is not True and value}
-    note_spelling(choice, "logprobs", {key: value for key, value in given.items() if key not in said})
-    if said:
-        choice["logprobs"] = said
+    rest = {key: value for key, value in given.items() if value is not True and value}
+    note_spelling(choice, "logprobs", {key: value for key, value in given.items() if key not in rest})
+    if rest:
+        choice["logprobs"] = rest
 
 
 def take_finish(choice: JsonObject, *, has_call: bool, refused: bool, whole: bool) -> Finish | None:
-    """Take the finish. `whole` means that the answer is complete: with a call in it, the finish is `tool_call` even
-    if the wire names no reason."""
+    """Take the finish. `whole` means that the answer is complete. Some servers then name no reason: Snowflake says "",
+    OpenRouter null for some models. It ended as it should: with a call in it, or with its last word."""
     word = choice.get("finish_reason")
     own: JsonObject = {}
     if type(word) is not str or not word:
-        if word is None or word == "":
+        named = word is not None and word != ""  # something else than a word
+        if not named:
             choice.pop("finish_reason", None)
             if word == "" or whole:
                 own[WORD] = word
-        if not has_call or not whole:
+        if not whole or (named and not has_call):
             choice.update(own)
             return None
-        return Finish(reason="tool_call", extras={NAME: {WORD: word}})
+        return Finish(reason=_stopped(has_call=has_call, refused=refused), extras={NAME: {WORD: word}})
     del choice["finish_reason"]
     reason = FINISHES.get(word)
     sequence: str | None = None
@@ -268,12 +297,12 @@ def asks_legacy(request: Request | None) -> bool:
 
 def encode_choice(choice: Choice, index: int, at: At, notes: Notes, legacy: bool) -> JsonObject:
     own = choice.extras.get(NAME, {})
-    told = {**own.get("~message", {}), **own.get("message", {})}
-    extras = {NAME: told} if told else {}
+    own_keys = {**own.get("~message", {}), **own.get("message", {})}
+    extras = {NAME: own_keys} if own_keys else {}
     message, logprobs = encode_assistant(choice.parts, extras, at, notes, to_client=True, legacy=legacy)
-    if "~refusal" not in told:
+    if "~refusal" not in own_keys:
         message.setdefault("refusal", None)
-    if told:
+    if own_keys:
         add_extras(message, extras, NAME, at, notes)
         finish_assistant(message, extras)
     body: JsonObject = {"index": index, "message": message, "logprobs": None}
@@ -315,8 +344,9 @@ def encode_finish(body: JsonObject, choice: Choice, at: At, notes: Notes, legacy
         notes.invented(at, "openai_chat's turns with calls end so")
         finish = Finish(reason="tool_call")
     elif finish is None and NAME not in choice.extras:
-        notes.invented(at, "openai_chat demands a reason")
-        finish = Finish(reason="stop")
+        notes.altered(at, f"{NO_REASON}: {FINISH_WORDS['other']}")
+        body["finish_reason"] = FINISH_WORDS["other"]
+        return
     if finish is None:
         body["finish_reason"] = spelled(choice.extras, NAME, WORD)
         return
@@ -348,9 +378,9 @@ def finish_word(finish: Finish, at: At, notes: Notes, *, has_call: bool, refused
         word = _word_of(reason, has_call=has_call, refused=refused)
     if "finish_reason" in own or (reason == "sequence" and finish.sequence is not None):
         return word
-    said = FINISHES[word]
-    if said == "stop":
-        said = _stopped(has_call=has_call, refused=refused)
-    if said != reason:
+    read_back = FINISHES[word]
+    if read_back == "stop":
+        read_back = _stopped(has_call=has_call, refused=refused)
+    if read_back != reason:
         notes.altered((at, "reason"), f"openai_chat has no {reason} here: {word}")
     return word

@@ -8,7 +8,7 @@ from dragoman.dialects._settings import encode_ttl, says_something
 from dragoman.dialects._tools import has_names, note_lost_names
 from dragoman.dialects.openai_chat.calls import CallIds, pair_by_position
 from dragoman.dialects.openai_chat.messages import decode_message, encode_fast, encode_message
-from dragoman.dialects.openai_chat.parts import add_outer, keep_inner, note_absent, take_word
+from dragoman.dialects.openai_chat.parts import add_outer, keep_inner, note_absent
 from dragoman.dialects.openai_chat.tools import (
     encode_tool_choice,
     encode_tools,
@@ -30,6 +30,7 @@ from dragoman.fields import (
     take_number_or_none,
     take_text_or_none,
     take_texts_or_none,
+    take_word,
 )
 from dragoman.jsontypes import JsonObject
 from dragoman.model.effort import effort_of_budget, lowest_known
@@ -45,6 +46,7 @@ USERS = ("safety_identifier", "user")
 # OpenAI has no such keys, but many servers do. We write them only if the client's request had them.
 GUESTS = ("top_k", "min_p")
 FEW = frozenset({"model", "stream"})  # what most small requests have beside their messages
+STREAM_OPTIONS = {"include_usage", "include_obfuscation"}
 MODALITIES = {"text", "audio"}
 FORMATS = {"text": "text", "json_object": "json"}
 FORMAT_WORDS = {"text": "text", "json": "json_object"}
@@ -55,8 +57,8 @@ FORMAT_WORDS = {"text": "text", "json": "json_object"}
 def decode_request(wire: WireRequest, notes: Notes) -> Request:
     body = wire.body
     note_absent(body, "model", "messages")
-    if type(body.get("stream_options")) is dict and body["stream_options"].keys() == {"include_usage"}:
-        note_silent(body, "stream_options")  # other dialects always stream the usage
+    if type(body.get("stream_options")) is dict and body["stream_options"].keys() <= STREAM_OPTIONS:
+        note_silent(body, "stream_options")  # other dialects always stream the usage, and never pad their events
     ids = CallIds()
     messages = take_each(body, "messages", lambda message: decode_message(message, ids))
     if ids.unpaired:
@@ -350,15 +352,15 @@ def _encode_output(body: JsonObject, request: Request, notes: Notes) -> None:
         return
     at: At = (ROOT, "output")
     encoded: JsonObject = {"type": FORMAT_WORDS.get(output.type, "json_schema")}
-    said = {"name": output.name, "description": output.description, "schema": output.schema, "strict": output.strict}
+    fields = {"name": output.name, "description": output.description, "schema": output.schema, "strict": output.strict}
     if output.type == "json_schema":
-        inner = {key: value for key, value in said.items() if value is not None}
+        inner = {key: value for key, value in fields.items() if value is not None}
         if output.name is None and spelled(output.extras, NAME, "~name") is None:
             inner["name"] = "response"
             notes.invented((at, "name"), "openai_chat demands one: response")
         encoded["json_schema"] = inner
     else:
-        for key, value in said.items():
+        for key, value in fields.items():
             if value is not None:
                 notes.dropped((at, key), f"openai_chat's {encoded['type']} has no {key}")
     if output.extras:

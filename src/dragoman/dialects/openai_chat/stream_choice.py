@@ -11,7 +11,7 @@ from dragoman.dialects.openai_chat.assistant import decode_drawn, decode_spoken,
 from dragoman.dialects.openai_chat.calls import CallIds, take_call_seal
 from dragoman.dialects.openai_chat.parts import decode_part, keep_inner, thinking_text
 from dragoman.dialects.openai_chat.reasoning import DETAIL_KEYS, decode_detail, spell_names
-from dragoman.dialects.openai_chat.words import NAME, REASONING_NAMES, is_wrong_end
+from dragoman.dialects.openai_chat.words import END_WORDS, FINISHES, NAME, REASONING_NAMES
 from dragoman.fields import leftovers, note_spelling
 from dragoman.jsontypes import JsonObject, dump_text
 from dragoman.model.events import Event, PartDelta, PartEnd, PartStart
@@ -82,7 +82,7 @@ class StreamChoice:
                 self.choice[key] = value
                 if key == "finish_reason":
                     self.finished = True
-                    self.irregular = self.irregular or is_wrong_end(value, called=self.called and self._legacy is None)
+                    self.irregular = self.irregular or _is_wrong_end(value, called=self.called and self._legacy is None)
 
     def _read_delta(self, delta: JsonObject, events: list[Event]) -> None:
         side = delta.pop(SIDE, None)
@@ -164,17 +164,17 @@ class StreamChoice:
 
     def _read_thoughts(self, delta: JsonObject, events: list[Event]) -> None:
         """Read each thought once: the details, or else the strings, which repeat the details (FIELD-CASES 74)."""
-        told = ""
+        detail_text = ""
         details = delta.get("reasoning_details")
         if type(details) is list:
             names = [name for name in REASONING_NAMES if delta.get(name)]
             for detail in details:
                 if type(detail) is dict:
-                    told += self._read_detail(detail, names, events)
+                    detail_text += self._read_detail(detail, names, events)
         texts: dict[str, list[str]] = {}
         for name in REASONING_NAMES:
             text = delta.get(name)
-            if type(text) is str and text and not told:
+            if type(text) is str and text and not detail_text:
                 texts.setdefault(text, []).append(name)
         for text, names in texts.items():
             self._think(text, names, events)
@@ -385,9 +385,16 @@ class StreamChoice:
                 self._open_call(call, events)
             if call.index is not None:
                 events.append(PartEnd(index=call.index, seal=call.seal, extras=leftovers(call.extras, NAME)))
-        if is_spoken(self._audio):
+        if self._audio and is_spoken(self._audio):
             events.append(PartEnd(index=self._begin(decode_spoken(self._audio), events)))
         if self._citations:
             self.message["annotations"] = self._citations
         if self._logprobs:
             self.choice["logprobs"] = self._logprobs
+
+
+def _is_wrong_end(word: object, *, called: bool) -> bool:
+    """Whether clients misread this finish: `stop` behind a call, or another word for what OpenAI has a word for."""
+    if not isinstance(word, str):
+        return False
+    return (called and word == "stop") or (word not in END_WORDS and word in FINISHES)

@@ -19,9 +19,8 @@ from dragoman.dialects.openai_chat.words import NAME
 from dragoman.errors import DecodeError
 from dragoman.failure import Failure
 from dragoman.fields import leftovers
-from dragoman.framing.delta_template import DeltaTemplate, remove_between
-from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
-from dragoman.jsontypes import JsonObject, kind_of, load_json
+from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame, remove_between
+from dragoman.jsontypes import JsonObject, copy_json, kind_of, load_json
 from dragoman.model.events import Aside, Event, PartDelta, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.messages import Extras
 from dragoman.model.reply import Finish, Usage
@@ -97,12 +96,15 @@ class StreamDecoder(StreamMarks):
         if type(body) is not dict or "choices" not in body or body.get("error"):
             self._read_other(frame, body, events)
             return
+        usage = body.get("usage")
         if (
             tuple(body) == self._keys
-            and body.get("usage") is None
+            and (usage is None or type(usage) is dict)
             and _read_labels(body) == self._labels
             and self._read_text(body["choices"], events, block)
         ):  # fast path: chat text
+            if usage is not None:
+                self._usage = {**(self._usage or {}), **usage}
             return
         self._read_chunk(body, events)
 
@@ -185,6 +187,7 @@ class StreamDecoder(StreamMarks):
                 id=reply_id,
                 model=model if type(model) is str else "",
                 created=created,
+                usage=None if self._usage is None else decode_usage(copy_json(self._usage)),  # vLLM, if asked
                 service_tier=self._tier,
                 extras=leftovers(self._extras, NAME),
             )

@@ -13,7 +13,7 @@ from typing import assert_never
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from dragoman.dialects._seals import SIDE, note_unsaid
+from dragoman.dialects._seals import SIDE, note_seal_losses
 from dragoman.dialects._streams import CUT
 from dragoman.dialects._tools import opaque_word
 from dragoman.dialects.openai_chat.annotations import encode_annotation, encode_logprobs
@@ -157,11 +157,11 @@ class StreamEncoder:
             parts: At = (((ROOT, "choices"), choice), "parts")
             growing = Growing(event.part, state.kept, (parts, self._places[event.index]))
             spoken = state.spoken
-            said = self._open(choice, state, growing)
-            if said and spoken:
+            opening = self._open(choice, state, growing)
+            if opening and spoken:
                 self._notes.altered(parts, "openai_chat's replies have what is spoken last")
-            state.kept += said
-            state.open[event.index] = growing if said else None
+            state.kept += opening
+            state.open[event.index] = growing if opening else None
             return
         open_part = state.open[event.index]
         if isinstance(event, PartDelta):
@@ -289,16 +289,12 @@ class StreamEncoder:
             self._think(choice, state, growing, part.text)
         return True
 
-    def _begin_thought(self, choice: int, state: ChoiceState, growing: Growing, part: Reasoning) -> None:
-        """Write a side field entry, so that the client starts a new thought and does not extend the last one."""
-        state.last = None
-        if growing.position or part.summary:
-            growing.side = state.entries
-            state.entries += 1
-            entry: JsonObject = {"index": growing.side, "at": growing.position}
-            if part.summary:
-                entry["summary"] = True
-            self._send(choice, {SIDE: {"reasoning": [entry]}})
+    def _begin_thought(self, state: ChoiceState, growing: Growing) -> None:
+        """Of two thoughts in a row the client makes one."""
+        growing.joined = state.last is Reasoning
+        if growing.joined:
+            self._notes.altered(growing.at[0] if growing.at else ROOT, "several thoughts said as one")
+        state.last = Reasoning
 
     def _think(self, choice: int, state: ChoiceState, growing: Growing, text: str) -> None:
         part = growing.part
@@ -316,7 +312,7 @@ class StreamEncoder:
             self._send(choice, self._detail_delta(part, detail if index is None else detail | {"index": index}, text))
             return
         if not growing.pieces:
-            self._begin_thought(choice, state, growing, part)
+            self._begin_thought(state, growing)
         growing.pieces.append(text)
         if spelled(part.extras, NAME, "~name") == "content":
             piece = encode_thinking(Reasoning(text=text), growing.at, self._notes)
@@ -341,17 +337,18 @@ class StreamEncoder:
         text = "".join(growing.pieces)
         if not text and seal is None:
             self._notes.dropped(growing.at, "a thought without words")
-        if growing.side is None and seal is None:
+        if part.summary and text:  # the client has the words already: an entry behind them comes too late to say it
+            self._notes.altered((growing.at, "summary"), "openai_chat does not distinguish a summary from the thought")
+        if seal is None:
             return
-        entry: JsonObject = {"index": growing.side, "text": text}
-        if growing.side is None:
-            entry = {"index": state.entries, "at": growing.position, "text": text}
-            if part.summary:
-                entry["summary"] = True
-            state.entries += 1
-            state.last = None
-        if seal is not None:
-            entry["seal"] = to_builtins(seal)
+        if growing.joined:
+            self._notes.dropped((growing.at, "seal"), "several thoughts said as one have no seal")
+            return
+        entry: JsonObject = {"index": state.entries, "at": growing.position, "text": text, "seal": to_builtins(seal)}
+        if part.summary:
+            entry["summary"] = True
+        state.entries += 1
+        state.last = None
         self._send(choice, {SIDE: {"reasoning": [entry]}})
 
     # ------------------------------------------------------------ calls
@@ -416,7 +413,7 @@ class StreamEncoder:
             return
         own: JsonObject = {SIDE: {"seal": to_builtins(seal)}}
         if seal.origin == NAME:
-            note_unsaid(seal, (CALL_SEAL,), growing.at, self._notes)
+            note_seal_losses(seal, (CALL_SEAL,), growing.at, self._notes)
             own = {"extra_content": encode_call_seal(seal)}
         place, key = ("custom", "input") if part.freeform else ("function", "arguments")
         # OpenAI's client cannot read a delta of a call without this.

@@ -17,7 +17,7 @@ PartEvent: TypeAlias = PartStart | PartDelta | PartEnd
 class Growing:
     """A part that is being written."""
 
-    __slots__ = ("at", "call", "citations", "cited", "head", "kind", "length", "part", "pieces", "position", "side")
+    __slots__ = ("at", "call", "citations", "cited", "head", "joined", "kind", "length", "part", "pieces", "position")
 
     def __init__(self, part: Part, position: int, at: At) -> None:
         self.part = part
@@ -26,7 +26,7 @@ class Growing:
         self.at = at
         self.call = -1  # index of a call
         self.pieces: list[str] = []  # text of a thought, for the side field
-        self.side: int | None = None  # index of a thought's entry in the side field
+        self.joined = False  # a thought behind another one, which the client reads as one
         self.length = 0  # of a text, in code points
         self.citations = 0  # citations of a text
         self.cited = 0  # citations that were written

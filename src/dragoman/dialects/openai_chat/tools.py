@@ -3,18 +3,19 @@
 from typing import Any
 
 from dragoman.dialects._tools import encode_any_tool, encode_each_tool
-from dragoman.dialects.openai_chat.parts import add_outer, keep_inner, take_word
+from dragoman.dialects.openai_chat.parts import add_outer, keep_inner
 from dragoman.dialects.openai_chat.words import CHOICES, NAME
-from dragoman.errors import DecodeError
 from dragoman.fields import (
     OMIT,
     add_extras,
     decode_each,
+    expected,
     leftovers,
     note_spelling,
     spelled,
     take_flag_or_none,
     take_text,
+    take_word,
 )
 from dragoman.jsontypes import JsonObject
 from dragoman.model.request import AnyTool, CustomTool, Request, ServerTool, Tool, ToolChoice
@@ -34,7 +35,7 @@ def take_tools(body: JsonObject) -> tuple[AnyTool, ...] | None:
                 note_spelling(body, "tools", key if given else f"empty {key}")
             return decode_each(given, key, decode)
         if given is not None:
-            raise DecodeError("expected array", key)
+            raise expected("array", given, key)
     return None
 
 
@@ -124,8 +125,8 @@ def _decode_choice(given: Any) -> ToolChoice | None:
             return _decode_allowed(given)
         case _ if type(given.get("name")) is str and given.keys() <= {"type", "name"}:
             # `function_call: {name}`. Some clients also send the form of Anthropic or Responses here.
-            form = {key: value for key, value in given.items() if key == "type"}
-            return ToolChoice(mode="required", names=(given["name"],), extras={NAME: {"~flat": form}})
+            form: JsonObject = {"~typed": given["type"]} if "type" in given else {"~flat": True}
+            return ToolChoice(mode="required", names=(given["name"],), extras={NAME: form})
         case _:
             return None
 
@@ -262,8 +263,10 @@ def _encode_choice(choice: ToolChoice, tools: tuple[AnyTool, ...], at: At, notes
         word: str = own.get("~word", choice.mode)
         return word
     if choice.mode == "required" and len(names) == 1 and "~allowed" not in own:
+        if "~typed" in own:
+            return {"type": own["~typed"], "name": names[0]}
         if "~flat" in own:
-            return {**own["~flat"], "name": names[0]}
+            return {"name": names[0]}
         kind = own.get("~type") or _kind_of_tool(names[0], tools)
         return {"type": kind, kind: {"name": names[0]}}
     refs = own.get("~allowed")

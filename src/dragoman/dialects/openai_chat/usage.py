@@ -143,16 +143,16 @@ def _keep_details(usage: JsonObject, key: str, details: JsonObject | None) -> No
     """Keep zeros, nulls and empty objects as spelling, because they carry no count."""
     if details is None:
         return
-    said = {name: value for name, value in details.items() if value}
+    rest = {name: value for name, value in details.items() if value}
     silent = {name: value for name, value in details.items() if not value}
     note_spelling(usage, key, silent)
-    if said:
-        usage[key] = said
+    if rest:
+        usage[key] = rest
 
 
-def _keep_odd(usage: JsonObject, counts: Usage, told: dict[str, int | None]) -> None:
+def _keep_odd(usage: JsonObject, counts: Usage, counted: dict[str, int | None]) -> None:
     ours = _totals(counts)
-    odd = {key: value for key, value in told.items() if value is not None and value != ours[key]}
+    odd = {key: value for key, value in counted.items() if value is not None and value != ours[key]}
     if odd:
         usage[ODD] = odd
 
@@ -187,18 +187,18 @@ def _encode_details(
 ) -> None:
     details: JsonObject = {name: count for name, count in counts.items() if count is not None and name not in aside}
     details |= own.get("~" + key, {})
-    said = own.get(key)
-    if type(said) is dict:
-        details |= said
+    kept = own.get(key)
+    if type(kept) is dict:
+        details |= kept
     if details or "~" + key in own:
         body[key] = details
 
 
 def write_tier(body: JsonObject, tier: str | None, extras: Extras, notes: Notes) -> None:
-    said = spelled(extras, NAME, "~service_tier")
-    if tier is not None and said != tier:
+    spelling = spelled(extras, NAME, "~service_tier")
+    if tier is not None and spelling != tier:
         tier = encode_tier(tier, {tier: tier} | TIERS | {"batch": None}, NAME, notes)
-    tier = said if tier is None else tier
+    tier = spelling if tier is None else tier
     if tier is None:
         body.pop("service_tier", None)
     else:

@@ -41,13 +41,6 @@ FINISHES: dict[str, FinishReason] = {
 END_WORDS = ("stop", "length", "tool_calls", "content_filter", "function_call")  # those that OpenAI's clients know
 
 
-def is_wrong_end(word: object, *, called: bool) -> bool:
-    """Whether clients misread this finish: `stop` behind a call, or another word for what OpenAI has a word for."""
-    if not isinstance(word, str):
-        return False
-    return (called and word == "stop") or (word not in END_WORDS and word in FINISHES)
-
-
 # Strict clients parse only five words. A reason without its own word becomes `length`, never `stop`: `stop` would say
 # that the answer is complete (FIELD-CASES 31).
 FINISH_WORDS: dict[FinishReason, str] = {

@@ -3,7 +3,7 @@
 from dragoman.dialects._base import Dialect, KeptState, What
 from dragoman.dialects._openai_services import EMBEDDINGS, MODELS, SPEECH
 from dragoman.dialects._streams import is_last
-from dragoman.dialects.openai_responses.failure import decode_failure, encode_failure
+from dragoman.dialects.openai_responses.failure import decode_failure, encode_failure, find_failure
 from dragoman.dialects.openai_responses.note_places import locate_reply, locate_request
 from dragoman.dialects.openai_responses.profile import PROFILE
 from dragoman.dialects.openai_responses.reply import decode_reply, encode_reply
@@ -75,6 +75,7 @@ DIALECT = Dialect(
         KeptState(key="conversation", advice="send the whole input, or previous_response_id"),
         KeptState(key="prompt", advice="send its text as instructions"),
     ),
+    naming_keys=("file_id", "file_ids", "vector_store_ids", "container", "container_id"),
     counts=COUNTS,
     models=MODELS,
     embeddings=EMBEDDINGS,
@@ -82,6 +83,7 @@ DIALECT = Dialect(
     carried_headers=("openai-beta",),
     media_type="text/event-stream",
     reply_keys=("output",),
+    find_failure=find_failure,
     is_end=is_last("type", "response.completed", "response.incomplete", "response.failed"),
     end_words=(b"response.completed", b"response.incomplete", b"response.failed"),
     ping=b": keep-alive\n\n",

@@ -11,6 +11,7 @@ from dragoman.dialects.openai_responses.words import (
     FAILURE_TYPES,
     NAME,
     OWN_STATUS,
+    RUNNING,
     STATUSES,
     TYPES,
 )
@@ -44,6 +45,18 @@ def decode_failure(wire: WireReply) -> Failure:
         request_id=wire.headers.get("x-request-id"),
         extras=leftovers(own, NAME),
     )
+
+
+def find_failure(body: JsonObject) -> Failure | None:
+    """A response object under status 200 that failed, or that its server still works on in the background. Only clients
+    of Responses know what to do with it."""
+    status = body.get("status")
+    if status in RUNNING:
+        words = f"the upstream has not finished this answer: it is {status} in the background, as {body.get('id')}"
+        return Failure(kind="server_error", status=502, code="upstream_unfinished", message=words)
+    if status == "failed" and body.get("error"):
+        return decode_failure(WireReply(body=body))
+    return None
 
 
 def _find_error(body: object) -> JsonObject:

@@ -10,11 +10,11 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from dragoman.dialects._seals import note_unsaid, take_seal, write_seal
+from dragoman.dialects._seals import note_seal_losses, take_seal, write_seal
 from dragoman.dialects.openai_responses.parts import (
     decode_content,
     encode_output,
-    is_said_block,
+    is_message_block,
     word_of,
 )
 from dragoman.dialects.openai_responses.results import encode_result
@@ -68,7 +68,7 @@ def _decode_message(item: JsonObject, previous: Part | None, *, in_reply: bool) 
         parts = (Text(text=content),)
     elif type(content) is not list:
         raise DecodeError(f"expected string or array, found {kind_of(content)}", "content")
-    elif content and all(map(is_said_block, content)):
+    elif content and all(map(is_message_block, content)):
         parts = decode_content(content, "content", "output_text")
     else:
         return [Opaque(dialect=NAME, body=item)]
@@ -203,12 +203,12 @@ def take_thought_head(item: JsonObject, *, in_reply: bool) -> JsonObject:
 
 def decode_thought(text: JsonObject, place: str) -> Reasoning:
     """Decode one text of a reasoning item, from its summary or its content."""
-    said = text.pop("text")
+    words = text.pop("text")
     del text["type"]
     own: JsonObject = {"~place": place}
     if text:
         own["part"] = text
-    return Reasoning(text=said, summary=place == "summary", extras={NAME: own})
+    return Reasoning(text=words, summary=place == "summary", extras={NAME: own})
 
 
 # ---------------------------------------------------------------- encode
@@ -302,15 +302,15 @@ def _encode_message(group: Group, index: int, at: At, notes: Notes, client: Clie
     item: JsonObject = {"type": "message"}
     identify(item, "message", group, index, client)
     item["role"] = "assistant"
-    said = [(i, part) for i, part in group if isinstance(part, Text | Refusal)]
+    texts = [(i, part) for i, part in group if isinstance(part, Text | Refusal)]
     content: str | list[JsonObject] = [
-        encode_output(part, (at, i), notes, to_client=client is not None) for i, part in said
+        encode_output(part, (at, i), notes, to_client=client is not None) for i, part in texts
     ]
-    first = said[0][1]
+    first = texts[0][1]
     own = first.extras.get(NAME, {})
-    keys = _item_keys(said)
+    keys = _item_keys(texts)
     # A list of type message: llama.cpp takes an assistant's turn in no other form ("Cannot determine type of 'item'").
-    if own.get("~content") == "string" and len(said) == 1 and isinstance(first, Text):
+    if own.get("~content") == "string" and len(texts) == 1 and isinstance(first, Text):
         content = first.text
     item["content"] = content
     if (own.get("~typed") or ("message" if type(content) is list else ABSENT)) == ABSENT:
@@ -318,10 +318,10 @@ def _encode_message(group: Group, index: int, at: At, notes: Notes, client: Clie
     return item | keys
 
 
-def _item_keys(said: list[tuple[int, Text | Refusal]]) -> JsonObject:
+def _item_keys(texts: list[tuple[int, Text | Refusal]]) -> JsonObject:
     """The other keys of the item, which its parts keep: all but id and status."""
     keys: JsonObject = {}
-    for _, part in said:
+    for _, part in texts:
         own = part.extras.get(NAME)
         if own is not None:
             if "phase" in own:
@@ -416,7 +416,7 @@ def _add_thought(
         return
     if is_own_seal(seal):
         item["encrypted_content"] = seal.value
-        note_unsaid(seal, (ENCRYPTED,), at, notes)
+        note_seal_losses(seal, (ENCRYPTED,), at, notes)
     else:
         write_seal(item, seal, at, notes, to_client=client is not None)
 

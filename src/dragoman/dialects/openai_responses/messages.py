@@ -91,7 +91,7 @@ class _Turns:
             self._extend(owner_of(item), [Opaque(dialect=NAME, body=item)])
         else:
             self._close()
-            self.messages.append(_decode_said(item))
+            self.messages.append(_decode_plain_message(item))
 
     def _last(self, role: Role) -> Part | None:
         return self.parts[-1] if self.parts and self.role == role else None
@@ -112,7 +112,7 @@ class _Turns:
         return tuple(self.messages)
 
 
-def _decode_said(item: JsonObject) -> Message:
+def _decode_plain_message(item: JsonObject) -> Message:
     """Decode a message of any role but the assistant."""
     role, content = take_choice(item, "role", ROLES), item.pop("content", None)
     if item.get("type") is not None:
@@ -188,7 +188,7 @@ def _words(role: Role, text: str) -> JsonObject:
 
 
 def _encode_message(message: Message, at: At, notes: Notes) -> list[JsonObject]:
-    items = (_encode_turn if message.role == "assistant" else _encode_said)(message, at, notes)
+    items = (_encode_turn if message.role == "assistant" else _encode_plain_turn)(message, at, notes)
     if message.parts and not items:
         notes.dropped(at, "nothing of this turn can be said")
     return items
@@ -205,7 +205,7 @@ def _encode_turn(message: Message, at: At, notes: Notes) -> list[JsonObject]:
     return items
 
 
-def _encode_said(message: Message, at: At, notes: Notes) -> list[JsonObject]:
+def _encode_plain_turn(message: Message, at: At, notes: Notes) -> list[JsonObject]:
     """Encode a turn of any role but the assistant. Results and whole items keep their place between the messages."""
     own: JsonObject = {}
     if message.extras:

@@ -22,6 +22,7 @@ from dragoman.fields import (
     decode_each,
     drop_constant,
     leftovers,
+    need_text,
     note_omitted,
     note_spelling,
     spelled,
@@ -59,7 +60,7 @@ def is_content(block: object) -> bool:
     return type(kind) is str and (kind.startswith(CONTENT_PREFIXES) or kind in CONTENT_TYPES)
 
 
-def is_said_block(block: object) -> bool:
+def is_message_block(block: object) -> bool:
     """Whether an object is a text or a refusal: the parts of a model's message that we know."""
     if type(block) is not dict:
         return False
@@ -80,8 +81,10 @@ def decode_content(blocks: list[JsonObject], key: str, text_type: str) -> tuple[
 
 def decode_block(block: JsonObject, text_type: str) -> Part:
     kind = block.get("type")
-    if kind in TEXT_TYPES and type(block.get("text")) is str:
-        return _decode_text(block, text_type)
+    if kind in TEXT_TYPES:
+        if type(block.get("text")) is str:
+            return _decode_text(block, text_type)
+        need_text(block.get("text"), "text")
     if kind == "input_image" and _has_one(block, "image_url", "file_id"):
         return _decode_image(block)
     if kind == "input_file" and _has_one(block, "file_data", "file_url", "file_id"):
@@ -92,8 +95,8 @@ def decode_block(block: JsonObject, text_type: str) -> Part:
 
 
 def _has_one(block: JsonObject, *keys: str) -> bool:
-    said = [block[key] for key in keys if block.get(key) is not None]
-    return len(said) == 1 and type(said[0]) is str
+    values = [block[key] for key in keys if block.get(key) is not None]
+    return len(values) == 1 and type(values[0]) is str
 
 
 def _decode_text(block: JsonObject, text_type: str) -> Text:
@@ -426,8 +429,8 @@ CITED = ("url", "title", "start_index", "end_index")
 def _encode_citation(citation: Citation, length: int, at: At, notes: Notes) -> JsonObject | None:
     if citation.quote is not None:
         notes.dropped((at, "quote"), "responses' citations do not quote")
-    said = (citation.url, citation.title, citation.start, citation.end)
-    body: JsonObject = {key: value for key, value in zip(CITED, said, strict=True) if value is not None}
+    values = (citation.url, citation.title, citation.start, citation.end)
+    body: JsonObject = {key: value for key, value in zip(CITED, values, strict=True) if value is not None}
     extras = citation.extras
     if spelled(extras, NAME, "~kind") is None:
         if citation.url is None and not is_omitted(extras, "url"):
@@ -451,9 +454,9 @@ def encode_logprobs(tokens: tuple[TokenLogprob, ...], at: At, notes: Notes) -> l
         body = _encode_logprob(token, (at, i), notes)
         if "top_logprobs" not in body and not is_omitted(token.extras, "top_logprobs"):
             body["top_logprobs"], invented = [], True
-        for said, wire in ((token, body), *zip(token.top or (), body.get("top_logprobs") or (), strict=False)):
-            if "bytes" not in wire and not is_omitted(said.extras, "bytes"):
-                wire["bytes"], invented = list(said.token.encode()), True
+        for ours, wire in ((token, body), *zip(token.top or (), body.get("top_logprobs") or (), strict=False)):
+            if "bytes" not in wire and not is_omitted(ours.extras, "bytes"):
+                wire["bytes"], invented = list(ours.token.encode()), True
         encoded.append(body)
     if invented:
         notes.invented(at, "bytes or alternatives that responses demands")

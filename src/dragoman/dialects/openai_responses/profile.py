@@ -4,7 +4,7 @@ Sources: protocols digests of November 2026, FIELD-CASES appendix A.
 """
 
 from dragoman.dialects.openai_responses.words import NAME, SEALED
-from dragoman.passes.profile import VISIBLE, MediaForms, Profile, Spelling
+from dragoman.passes.profile import VISIBLE, MediaForms, Profile, SearchTool, Spelling
 
 PROFILE = Profile(
     kind=NAME,
@@ -21,11 +21,23 @@ PROFILE = Profile(
     stores_unasked=True,
     state_keys=("previous_response_id", "conversation"),
     ranges={"max_output": (16, None)},
+    stream_keys=("stream_options",),
+    shared_extras={
+        "openai_chat": {
+            "moderation": (),
+            "prompt_cache_options.mode": (),
+            "prompt_cache_options.ttl": (),
+            "prompt_cache_retention": (),
+            "stream_options.include_obfuscation": (),
+            "user": (),
+        }
+    },
     longest={"user": 64, "cache_key": 64},
     item_ids=64,
     metadata_limits=(16, 64, 512),
     json_word=True,
     empty_tools=True,
+    search_tool=SearchTool(head={"type": "web_search"}, filters="filters", size=True),
     media=MediaForms(audio=(), video=()),
     assistant_media=MediaForms(images=(), documents=(), audio=(), video=()),
     lacks=("choices", "stop", "server_tools"),

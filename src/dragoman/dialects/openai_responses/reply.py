@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dragoman.dialects._losses import NO_REASON
 from dragoman.dialects._settings import encode_tier, note_audio
 from dragoman.dialects.openai_responses.items import ClientKnowledge, decode_model_item, encode_item, group_parts
 from dragoman.dialects.openai_responses.parts import is_omitted
@@ -112,11 +113,11 @@ def take_response(body: JsonObject, natural: FinishReason) -> Head:
 
 def _take_finish(body: JsonObject, natural: FinishReason) -> Finish | None:
     status, details = body.get("status"), body.get("incomplete_details")
-    if status in RUNNING:
-        return None  # still running in the background
+    own: JsonObject = {}
     if status is not None:
         del body["status"]
-    own: JsonObject = {}
+    if status in RUNNING:  # in the background: what is there is not the whole answer
+        return Finish(reason="other", extras={NAME: {"status": status}})
     reason: FinishReason = natural
     why = details.get("reason") if type(details) is dict else None
     if status not in ("completed", None):
@@ -162,13 +163,13 @@ def decode_usage(usage: JsonObject) -> Usage:
         output=_rest(made, reasoning),
         reasoning=reasoning,
     )
-    for key, said, summed in (
+    for key, server_sum, summed in (
         ("input_tokens", given, _sum(counts.input, read, write)),
         ("output_tokens", made, _sum(counts.output, reasoning)),
         ("total_tokens", total, (given or 0) + (made or 0)),
     ):
-        if said is not None and said != summed:
-            usage[key] = said  # the sums do not match: we keep the server's number
+        if server_sum is not None and server_sum != summed:
+            usage[key] = server_sum  # the sums do not match: we keep the server's number
     if absent:
         usage["~absent"] = absent
     return replace(counts, extras=leftovers(usage, NAME))
@@ -279,9 +280,11 @@ def _encode_finish(head: Head, natural: FinishReason, notes: Notes) -> JsonObjec
     at: At = (((ROOT, "choices"), 0), "finish")
     finish = head.finish
     if finish is None:
-        if "status" not in head.extras.get(NAME, {}):
-            notes.altered(at, "responses says completed if no reason is given")
-        return {}
+        if natural == "tool_call":
+            notes.invented(at, "responses with calls end as completed")
+            return {}
+        notes.altered(at, f"{NO_REASON}: incomplete")
+        return {"status": "incomplete"}
     own = finish.extras.get(NAME, {})
     status, why = FINISH_WORDS[finish.reason]
     if finish.reason == "refusal" and natural == "refusal":
@@ -336,20 +339,20 @@ def _complete_tool(tool: JsonObject) -> JsonObject:
 
 
 def repeat_request(request: Request | None) -> JsonObject:
-    said: JsonObject = copy_json(_REPEATED)
+    repeated: JsonObject = copy_json(_REPEATED)
     if request is None:
-        return said
+        return repeated
     asked = encode_request(replace(request, messages=request.messages[:1]), Notes()).body
     for key in _REPEATED:
         if asked.get(key) is not None:
-            said[key] = asked[key]
+            repeated[key] = asked[key]
     for key in ("frequency_penalty", "presence_penalty"):  # not of a Responses request, but of its response
         if getattr(request, key) is not None:
-            said[key] = getattr(request, key)
-    said["tools"] = [_complete_tool(tool) for tool in said["tools"]]
+            repeated[key] = getattr(request, key)
+    repeated["tools"] = [_complete_tool(tool) for tool in repeated["tools"]]
     for key in ("reasoning", "text"):
-        said[key] = _REPEATED[key] | said[key] if type(said[key]) is dict else _REPEATED[key]
-    return said
+        repeated[key] = _REPEATED[key] | repeated[key] if type(repeated[key]) is dict else _REPEATED[key]
+    return repeated
 
 
 def encode_usage(usage: Usage, at: At, notes: Notes) -> JsonObject:

@@ -29,6 +29,7 @@ from dragoman.dialects.openai_responses.words import (
 from dragoman.errors import DecodeError
 from dragoman.fields import (
     add_extras,
+    expected,
     leftovers,
     note_omitted,
     note_silent,
@@ -88,10 +89,14 @@ def decode_request(wire: WireRequest, notes: Notes) -> Request:
 
 
 def _note_sealed(body: JsonObject) -> None:
-    """Other dialects always send sealed reasoning, so dropping this `include` needs no note."""
+    """Other dialects always send sealed reasoning, so dropping this `include` needs no note. So it is with options of
+    streams."""
     include = body.get("include")
     if type(include) is list and [entry for entry in include if entry != LOGPROBS] == [SEALED]:
         note_silent(body, "include")
+    options = body.get("stream_options")
+    if type(options) is dict and options.keys() <= {"include_obfuscation"}:
+        note_silent(body, "stream_options")  # other dialects never pad their events
 
 
 def _take_messages(body: JsonObject) -> tuple[Message, ...]:
@@ -119,7 +124,9 @@ def _take_messages(body: JsonObject) -> tuple[Message, ...]:
 
 def _take_tools(body: JsonObject, messages: tuple[Message, ...]) -> tuple[AnyTool, ...] | None:
     given = body.get("tools")
-    if type(given) is not list:
+    if given is not None and type(given) is not list:
+        raise expected("array", given, "tools")
+    if given is None:
         return lift_tools((), messages) or None  # a null stays in the extras
     tools = take_each(body, "tools", decode_tool)
     lifted = lift_tools(tools, messages)
@@ -267,8 +274,8 @@ def _encode_messages(body: JsonObject, request: Request, notes: Notes) -> None:
     if shape == "string" and len(messages) == lead + 1:
         only = messages[lead]
         if only.role == "user" and not only.extras and len(only.parts) == 1 and is_plain(only.parts[0]):
-            said = only.parts[0]
-            body["input"] = said.text if isinstance(said, Text) else ""
+            part = only.parts[0]
+            body["input"] = part.text if isinstance(part, Text) else ""
             return
     body["input"] = encode_items(messages, lead, at, notes)
     if messages and not lead and not body["input"]:

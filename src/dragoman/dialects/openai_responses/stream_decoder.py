@@ -24,8 +24,7 @@ from dragoman.dialects.openai_responses.stream_encoder import StreamEncoder
 from dragoman.dialects.openai_responses.tools import SPACE, flatten_name
 from dragoman.dialects.openai_responses.words import CALLS, NAME
 from dragoman.fields import SILENT, decode_each, expected, need_object
-from dragoman.framing.delta_template import DeltaTemplate, remove_between
-from dragoman.framing.sse import SseDecoder, SseFrame, read_frame
+from dragoman.framing.sse import DeltaTemplate, SseDecoder, SseFrame, read_frame, remove_between
 from dragoman.jsontypes import JsonObject, copy_json, load_object
 from dragoman.model.events import Aside, Event, PartDelta, PartEnd, PartStart, ReplyEnd, ReplyFailed, ReplyStart
 from dragoman.model.fold import unfold, unfold_part
@@ -379,9 +378,9 @@ class StreamDecoder(StreamMarks):
         if final is None or isinstance(final, Opaque) or type(final) is not type(started):
             events.append(PartEnd(index=item.slot))
             return
-        said = "".join(item.pieces)
+        so_far = "".join(item.pieces)
         text = final.arguments if isinstance(final, ToolCall) else getattr(final, "text", "")
-        self._add_missing(item, said, text, events)
+        self._add_missing(item, so_far, text, events)
         if isinstance(final, Text):
             citations, logprobs = final.citations[item.citations :], (final.logprobs or ())[item.logprobs :]
             if citations or logprobs:
@@ -389,11 +388,11 @@ class StreamDecoder(StreamMarks):
         seal = getattr(final, "seal", None)
         events.append(PartEnd(index=item.slot, seal=seal, extras=_news(getattr(started, "extras", {}), final.extras)))
 
-    def _add_missing(self, item: _Item, said: str, text: str, events: list[Event]) -> None:
-        if text.startswith(said):
-            if len(text) > len(said):
-                item.pieces.append(text[len(said) :])
-                events.append(PartDelta(index=item.slot, text=text[len(said) :]))
+    def _add_missing(self, item: _Item, so_far: str, text: str, events: list[Event]) -> None:
+        if text.startswith(so_far):
+            if len(text) > len(so_far):
+                item.pieces.append(text[len(so_far) :])
+                events.append(PartDelta(index=item.slot, text=text[len(so_far) :]))
         else:
             at = ((((ROOT, "choices"), 0), "parts"), item.slot)
             self._notes.altered(at, "its end says something else than was streamed")
@@ -502,8 +501,8 @@ def _name_of(item: JsonObject) -> str | None:
 
 def _news(then: Extras, now: Extras) -> Extras:
     """The extras of an end that differ from those of its start."""
-    said, says = then.get(NAME, {}), now.get(NAME, {})
-    fresh = {key: value for key, value in says.items() if key not in said or said[key] != value}
+    old_keys, says = then.get(NAME, {}), now.get(NAME, {})
+    fresh = {key: value for key, value in says.items() if key not in old_keys or old_keys[key] != value}
     if fresh and SILENT in says:
         fresh[SILENT] = says[SILENT]
     return {NAME: fresh} if fresh else {}

@@ -317,7 +317,7 @@ class StreamEncoder:
         self._growing = growing = _Growing(part, place)
         match part:
             case Text() | Refusal():
-                self._start_said(growing, part)
+                self._start_message(growing, part)
             case Reasoning():
                 self._start_thought(growing, part)
             case ToolCall():
@@ -331,7 +331,7 @@ class StreamEncoder:
         self._live = event.index
         self._write_start(growing, part)
 
-    def _start_said(self, growing: _Growing, part: Text | Refusal) -> None:
+    def _start_message(self, growing: _Growing, part: Text | Refusal) -> None:
         item = self._item
         if item is None:
             skeleton: JsonObject = {"role": "assistant", "content": []}
@@ -434,11 +434,11 @@ class StreamEncoder:
         item.group.append((growing.place, part))
         where: JsonObject = {"item_id": item.id, "output_index": item.index, f"{growing.key}_index": growing.number}
         if isinstance(part, Text | Refusal):
-            self._end_said(part, growing.place, where)
+            self._end_message(part, growing.place, where)
         elif isinstance(part, Reasoning) and growing.key:
             self._end_thought(part, where)
 
-    def _end_said(self, part: Text | Refusal, place: int, where: JsonObject) -> None:
+    def _end_message(self, part: Text | Refusal, place: int, where: JsonObject) -> None:
         at: At = (PARTS, place)
         block = encode_output(part, at, Notes(), to_client=True)
         if isinstance(part, Refusal):

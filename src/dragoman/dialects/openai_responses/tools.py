@@ -224,16 +224,16 @@ def encode_tools(request: Request, notes: Notes) -> list[JsonObject] | None:
     at: At = (ROOT, "tools")
     brought = _bringers(request)
     encoded: list[JsonObject] = []
-    said = 0
+    written = 0
     for i, tool in enumerate(tools):
         place = spelled(tool.extras, NAME, "~place") if not isinstance(tool, ServerTool) else None
         if place is not None and place in brought:
             continue
-        said += 1
+        written += 1
         body = encode_tool(tool, (at, i), notes)
         if body is not None:
             encoded.append(body)
-    if not said and tools and spelled(request.extras, NAME, "~tools") is None:
+    if not written and tools and spelled(request.extras, NAME, "~tools") is None:
         return None
     return encoded
 

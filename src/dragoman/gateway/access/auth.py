@@ -18,6 +18,8 @@ from dragoman.gateway.http import HttpRequest
 from dragoman.gateway.routes.table import AccessClass, all_dialects
 
 PEER = "worker"  # the address of a request that another worker of this gateway passes on; a client's is a number
+COMMAND = "command"  # of a request of a command that this machine's user runs: process/control.py
+INSIDE = (PEER, COMMAND)
 if TYPE_CHECKING:
     from dragoman.oidc.tokens import TokenChecker
 
@@ -46,18 +48,16 @@ def _key_headers() -> tuple[str, ...]:
 
 def find_key(http: HttpRequest) -> str | None:
     """The key a client sent in its dialect's own way; "" when two differ."""
-    found: set[str] = set()
-    bearer = http.headers.get("authorization", "")
-    if bearer[:7].lower() == "bearer ":
-        found.add(bearer[7:].strip())
-    elif bearer:
-        found.add(bearer)
-    found.update(value.strip() for name in _key_headers() if (value := http.headers.get(name)))
+    headers = http.headers
+    found = [value.strip() for name in _key_headers() if (value := headers.get(name))]
+    bearer = headers.get("authorization")
+    if bearer:
+        found.append(bearer[7:].strip() if bearer[:7].lower() == "bearer " else bearer)
     if "key=" in http.query:
-        found.update(parse_qs(http.query).get("key", ()))
+        found += parse_qs(http.query).get("key", ())
     if not found:
         return None
-    return found.pop() if len(found) == 1 else ""
+    return found[0] if found.count(found[0]) == len(found) else ""
 
 
 class Access:
@@ -112,20 +112,31 @@ class Access:
     def _own(self, origin: str, http: HttpRequest) -> bool:
         """Whether the Origin is a page of this gateway, or a desktop program. `judge_host` has checked the host.
         Where any host may come, an attacker can point a name of theirs to this machine: there a key must protect it."""
-        if origin.startswith(("app://", "vscode-webview://", "tauri://")):
-            return True
+        return origin.startswith(("app://", "vscode-webview://", "tauri://")) or self._is_ours(origin, http)
+
+    def _is_ours(self, origin: str, http: HttpRequest) -> bool:
         host = http.headers.get("host", "").lower()
         safe = not self.any_host or self.public or self.keys.needed
         return safe and origin.lower() in (f"http://{host}", f"https://{host}")
 
+    def _is_own_page(self, http: HttpRequest) -> bool:
+        """Whether a request comes from a page of ours, or from no page."""
+        origin = http.headers.get("origin")
+        return origin is None or self._is_ours(origin, http)
+
     def admit(self, http: HttpRequest, access: AccessClass) -> tuple[int, str] | None:
-        """None if the key is good; else a status and a message, the same for every kind of wrong key."""
-        if access == "public" or http.client == PEER:
+        """None if the key is good; else a status and a message, the same for every kind of wrong key.
+
+        Pages of `origins` and of desktop programs may ask models. To administer, they need a key of their own: they
+        cannot use the console's session, nor that no key is needed here."""
+        if access == "public" or http.client in INSIDE:
             return None
+        own_page = self._is_own_page(http)
         if not self.public and not self.keys.needed:
-            return None
+            allowed = own_page or access != "admin"
+            return None if allowed else (403, "only a page of this gateway may do this without an admin key")
         key = find_key(http)
-        if key is None and (holder := self._find_session(http)) is not None:
+        if key is None and own_page and (holder := self._find_session(http)) is not None:
             return self._let_in(http, holder, access)
         found = self.keys.check(key) if key else None
         if found is None and key and self.tokens is not None:
@@ -154,6 +165,8 @@ class Access:
 
     def find_browser(self, http: HttpRequest) -> bool:
         """Whether a browser may use the console: no key is needed, or it has logged in. Nothing is counted."""
+        if not self._is_own_page(http):
+            return False
         if not self.public and not self.keys.needed:
             return True
         holder = self._find_session(http)

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import re
 import threading
-import urllib.request
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
@@ -23,6 +23,7 @@ from dragoman.log_line import LogLine
 from dragoman.model.messages import Image
 from dragoman.model.reply import Usage
 from dragoman.upstream.admission import LimitedQueue, Limits, Ticket
+from dragoman.upstream.attempts import Attempt
 
 if TYPE_CHECKING:
     from dragoman.accounts.bookkeeper import Bookkeeper
@@ -35,7 +36,8 @@ WEBHOOK_S = 10.0
 USUAL_OUTPUT = 4096  # tokens that are reserved; most answers are far shorter than what a client allows
 FRAME_BYTES = 250  # of a stream's frame, around its text
 LONGEST_TAGS = 200
-_PROGRAM = re.compile(r"[A-Za-z0-9._@-]{1,40}")
+LONGEST_PROGRAM = 40
+_PROGRAM = re.compile(r"[A-Za-z0-9._@-]+")
 QueuePlace: TypeAlias = tuple[LimitedQueue, Ticket]
 FULL = ("queue_full", "queue_timeout")
 _PER = {"rpm": "requests a minute", "tpm": "tokens a minute", "at_once": "requests at once"}
@@ -69,10 +71,12 @@ class KeyLimits:
 
     async def enter(self, holder: Holder, tokens: int) -> list[QueuePlace]:
         """Takes a place at every limit, or at none: then it is a 429."""
-        places = [(account, self._find(account), Ticket(holder.id, tokens)) for account in holder.limited]
         entered: list[QueuePlace] = []
+        if self._limits.kept != "valkey":
+            return self._enter_here(holder, tokens, entered)
+        places = [(account, self._find(account), Ticket(holder.id, tokens)) for account in holder.limited]
         try:
-            if len(places) > 1 and self._limits.kept == "valkey":  # together they cost one round trip
+            if len(places) > 1:  # together they cost one round trip
                 work = [self._enter(*place, entered) for place in places]
                 for failed in await asyncio.gather(*work, return_exceptions=True):
                     if failed is not None:
@@ -83,6 +87,17 @@ class KeyLimits:
         except BaseException:
             self.leave(entered, sent=False)
             raise
+        return entered
+
+    def _enter_here(self, holder: Holder, tokens: int, entered: list[QueuePlace]) -> list[QueuePlace]:
+        """Limits of this machine need not be waited for."""
+        now = self._clock()
+        for account in holder.limited:
+            queue, ticket = self._find(account), Ticket(holder.id, tokens)
+            if not queue.enter_now(ticket, now):
+                self.leave(entered, sent=False)
+                raise UpstreamError(_over(account, queue, tokens, now))
+            entered.append((queue, ticket))
         return entered
 
     async def _enter(self, account: Account, queue: LimitedQueue, ticket: Ticket, entered: list[QueuePlace]) -> None:
@@ -140,6 +155,7 @@ class Charge(Struct):
     lines: tuple[Line, ...] = ()
     warning: str = ""  # for a header: an account is past its soft limit
     recorded: bool = False
+    usage: Usage | None = None  # as it was recorded
 
 
 async def begin_charge(scope: "Scope", tokens: int, output: int | None, choices: int = 1) -> None:
@@ -169,8 +185,7 @@ async def reserve(
 ) -> None:
     rules, now = scope.now.settings.teams.budgets, scope.gateway.wall()
     price = scope.now.price_of(scope.model)
-    others = [one for one in holder.budgeted if one.budget and price and one.budget.currency != price.currency]
-    if price is None or others:
+    if price is None or holder.currency != price.currency:
         if rules.unknown_price == "refuse":
             raise UpstreamError(_no_price(scope.model, holder, price))
         return
@@ -237,14 +252,17 @@ def _no_books(why: str) -> Failure:
 def end_charge(scope: "Scope", charge: Charge) -> None:
     """Gives back the places at the limits."""
     if charge.places:
-        usage, _ = find_usage(scope)
-        known = [count for count in (getattr(usage, name) for name in _TOKENS) if count] if usage is not None else []
-        tokens = sum(known) if known else None
+        tokens = _sum_tokens(charge.usage if charge.recorded else find_usage(scope)[0])
         scope.gateway.key_limits.leave(charge.places, sent=bool(scope.attempts), tokens=tokens)
         charge.places = []
 
 
-_TOKENS = ("input", "cache_read", "cache_write", "output", "reasoning")
+def _sum_tokens(usage: Usage | None) -> int | None:
+    """None: they are not known."""
+    if usage is None:
+        return None
+    given = (usage.input or 0) + (usage.cache_read or 0) + (usage.cache_write or 0)
+    return given + (usage.output or 0) + (usage.reasoning or 0) or None
 
 
 def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
@@ -255,12 +273,12 @@ def find_usage(scope: "Scope") -> tuple[Usage | None, bool]:
     usage = scope.usage or answer.usage
     if scope.client_request is None:
         return usage, False  # not a conversation: there is nothing to estimate from
-    whole = scope.usage is not None or answer.reply is not None
+    whole = scope.usage is not None or answer.complete
     if whole and usage is not None and (usage.input is not None or usage.output is not None):
         return usage, False
     used = usage or Usage()
     text = max(scope.events, (scope.streamed - FRAME_BYTES * scope.events) // CHARS_PER_TOKEN)
-    if answer.reply is not None:
+    if answer.complete:
         text = len(answer.raw) // CHARS_PER_TOKEN
     read = used.input if used.input is not None else max(scope.size // CHARS_PER_TOKEN, 1)
     return replace(used, input=read, output=max(used.output or 0, text)), True
@@ -321,18 +339,26 @@ def make_row(scope: "Scope", charge: Charge, usage: Usage | None, cost: Cost | N
         lost=ranks["lost"],
         estimated=estimated,
         bodies=scope.show_bodies() if holder is not None and holder.keeps_bodies else "",
-        attempts=tuple(
-            AttemptRow(one.upstream, one.model, one.status, one.failure, round(one.waited_s * 1000))
-            for one in scope.attempts
-        ),
+        attempts=_list_attempts(scope.attempts),
         charged=charge.lines,
+    )
+
+
+def _list_attempts(attempts: Sequence[Attempt]) -> tuple[AttemptRow, ...]:
+    """Empty if the only one went well: the row of the request says the same."""
+    if len(attempts) == 1 and not attempts[0].failure:
+        return ()
+    return tuple(
+        AttemptRow(one.upstream, one.model, one.status, one.failure, round(one.waited_s * 1000)) for one in attempts
     )
 
 
 def read_tags(scope: "Scope") -> str:
     """`x-dragoman-tags`, and the parts of `metadata` that the configuration names."""
-    said = scope.http.headers.get("x-dragoman-tags", "")
-    words = [word.strip() for word in said.split(",") if word.strip()]
+    header = scope.http.headers.get("x-dragoman-tags", "")
+    if not header and not scope.now.settings.teams.ledger.tags:
+        return ""
+    words = [word.strip() for word in header.split(",") if word.strip()]
     names = scope.now.settings.teams.ledger.tags
     if names and scope.client_request is not None:
         metadata = scope.client_request.request.metadata or {}
@@ -341,8 +367,14 @@ def read_tags(scope: "Scope") -> str:
     return tags if tags.isprintable() else ""
 
 
+@lru_cache(maxsize=256)
 def read_program(agent: str) -> str:
     """The name of the program, without its version."""
+    return _read_program(agent[:LONGEST_PROGRAM])
+
+
+@lru_cache(256)
+def _read_program(agent: str) -> str:
     found = _PROGRAM.match(agent)
     return found[0] if found else ""
 
@@ -357,6 +389,8 @@ def tell_webhook(url: str, passed: Sequence[Passed]) -> None:
 
 
 def _post(url: str, body: bytes) -> None:
+    import urllib.request  # few gateways have a webhook
+
     headers = {"content-type": "application/json", "user-agent": "dragoman"}
     request = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310  # checked http
     try:

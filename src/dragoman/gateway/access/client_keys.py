@@ -93,6 +93,19 @@ class ClientKeys:
         return bool(self._literal) or any(not self._has_ended(row) for row in self._rows.values())
 
     @property
+    def several(self) -> bool:
+        """Whether more than one key of clients is good."""
+        self._refresh()
+        rows = sum(not row.admin and not self._has_ended(row) for row in self._rows.values())
+        return len(self._literal) + rows > 1
+
+    @property
+    def file_keys(self) -> list[tuple[Holder, FileKey]]:
+        """The keys of the configuration, with their owners."""
+        self._refresh()
+        return [(self._owners[self._table.digest(key.secret)][0], key) for key in self._literal]
+
+    @property
     def table(self) -> KeyTable:
         """The copy that is in use."""
         self._refresh()

@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from dragoman.errors import ConfigError
 from dragoman.gateway.config.check import check_dots, check_text
-from dragoman.gateway.config.load import find_line, parse, read_text
 from dragoman.gateway.config.moved_secrets import refuse_moved, refuse_new_places, refuse_programs
+from dragoman.gateway.config.source import find_line, parse, read_text
 
 FOLDER = "config-history"
 MOST_VERSIONS = 50

@@ -20,7 +20,8 @@ from dragoman.upstream.profiles import load_rows
 from dragoman.upstream.spec import Upstream
 
 SHORTEST = 6
-PROVIDERS = ("providers", "upstreams", "kind", "api_key")  # what they send is looked at, wherever it comes from
+PROVIDERS = ("providers", "upstreams", "kind")
+SENT = ("api_key", "api_keys", "keys", "base_url", "proxy", "headers")  # by a provider; `refuse_new_places` looks at it
 WHERE = ("url", "base_url", "issuer", "jwks_url", "proxy")
 SIGNS = ("${", "[kept:")
 PROGRAM = "programs to start are named in the file itself, on the gateway's machine, and not in the console"
@@ -72,9 +73,13 @@ def refuse_moved(before: Iterable[dict[str, Any]], new: dict[str, Any], file: st
     }
     will = merge_server(new)
     for path, text in _leaves(will):
-        signed = path[0] not in PROVIDERS and any(sign in text for sign in SIGNS)
-        if signed and (path, text, _places(will, path)) not in known:
+        signed = any(sign in text for sign in SIGNS)
+        if signed and not _is_sent(path) and (path, text, _places(will, path)) not in known:
             raise ConfigError(file, ".".join(map(str, path)), MOVED)
+
+
+def _is_sent(path: Path) -> bool:
+    return path[0] == "api_key" or (path[0] in PROVIDERS and len(path) > 2 and path[2] in SENT)
 
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
@@ -114,9 +119,9 @@ def refuse_new_places(
     known: set[tuple[str, str]] = set()
     for data in before:
         with suppress(ConfigError):  # an earlier version may be none that is good today
-            known.update(pair for upstream in _read(data, file, quiet) for pair in _told(upstream, values))
+            known.update(pair for upstream in _read(data, file, quiet) for pair in _find_shown(upstream, values))
     for upstream in _read(new, file, quiet):
-        for value, place in _told(upstream, values):
+        for value, place in _find_shown(upstream, values):
             if (value, place) not in known and not _is_meant_for(value, upstream, quiet):
                 raise ConfigError(file, f"providers.{upstream.name}", MOVED)
 
@@ -125,14 +130,14 @@ def _read(data: dict[str, Any], file: str, env: Mapping[str, str]) -> tuple[Upst
     return read_settings(data, file, env).upstreams
 
 
-def _told(upstream: Upstream, values: set[str]) -> Iterator[tuple[str, str]]:
+def _find_shown(upstream: Upstream, values: set[str]) -> Iterator[tuple[str, str]]:
     """Which of the values this upstream would be told, and where it is."""
     origin = origin_of(upstream.base_url)
-    said = [key.reveal(origin) for key in upstream.keys]
-    said += [upstream.base_url, upstream.network.proxy, *upstream.headers.values()]
+    keys = [key.reveal(origin) for key in upstream.keys]
+    keys += [upstream.base_url, upstream.network.proxy, *upstream.headers.values()]
     place = f"{origin} {upstream.network.proxy}"
     for value in values:
-        if any(value in text for text in said):
+        if any(value in text for text in keys):
             yield value, place
 
 

@@ -10,36 +10,68 @@ models = ["gpt-*", "fast"]
 rpm = 60
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from dragoman.accounts.grants import FileKey, Grant, check_grant, check_name
 from dragoman.accounts.prices import ModelPrice, read_price
 from dragoman.errors import ConfigError
 from dragoman.jsontypes import kind_of
+from dragoman.read_struct import OneOrMore, Texts, ZeroOrMore, about, texts
 
-TABLES = {"key", "team", "prices", "budgets", "ledger"}
-Expand = Callable[[str, str], str]  # a text, and the key it stands under
-S = TypeVar("S", bound=Struct)
+
+class FileTeamTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a team may use: a table `[team.NAME]`."""
+
+    models: Annotated[Texts | None, about("models and aliases that may be asked for, with `*`. Left out: all")] = None
+    tools: Annotated[Texts | None, about("tools of MCP servers, as `server/tool`, with `*`. Left out: all")] = None
+    rpm: Annotated[OneOrMore | None, about("requests in any 60 seconds")] = None
+    tpm: Annotated[OneOrMore | None, about("tokens in any 60 seconds")] = None
+    at_once: Annotated[OneOrMore | None, about("requests at the same time")] = None
+    budget: Annotated[str | None, about("money in a period: `20 USD/month`")] = None
+    soft: Annotated[int, Meta(ge=1, le=100), about("percent of the budget at which a header and the webhook warn")] = 80
+    bodies: Annotated[bool, about("`true`: the ledger keeps requests and answers too, with secrets masked")] = False
+    read_only: Annotated[bool, about("`true`: an admin key that sees everything and changes nothing")] = False
+
+
+class FileKeyTable(FileTeamTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One client key: a table `[key.NAME]`."""
+
+    secret: Annotated[str, about("the key itself; at least 16 characters")] = ""
+    team: Annotated[str, about("the team that it belongs to")] = ""
+    expires: Annotated[Any, about("the day on which it ends, such as `2027-01-31`")] = None
 
 
 class BudgetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`cap`: a request reserves what is left, if its estimate is more. `refuse`: then it does not pass."""
+    """The table `[budgets]`."""
 
-    policy: Literal["cap", "refuse"] = "cap"
-    unknown_price: Literal["refuse", "allow"] = "refuse"  # a model without a price, asked for with a budget
-    webhook: str = ""  # told when an account passes its soft limit, and its budget
-    lease_s: int = 60  # what a process that died had reserved is given back after this
+    policy: Annotated[
+        Literal["cap", "refuse"],
+        about(
+            "a request whose estimate is more than what is left of a budget. `cap`: it reserves what is left. "
+            "`refuse`: it does not pass"
+        ),
+    ] = "cap"
+    unknown_price: Annotated[Literal["refuse", "allow"], about("a model without a price, asked for with a budget")] = (
+        "refuse"
+    )
+    webhook: Annotated[
+        str,
+        Meta(pattern="^(https?://|$)", examples=["https://hooks.example.com/budget"]),
+        about("an address that is told when an account passes its soft limit, and its budget"),
+    ] = ""
+    lease_s: Annotated[OneOrMore, about("seconds after which a reservation of a process that died is given back")] = 60
 
 
 class LedgerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    on: bool | None = None  # None: if the gateway has keys
-    keep_days: int = 400  # single requests; sums by the hour stay
-    tags: tuple[str, ...] = ()  # keys of a request's `metadata` that are kept as tags
+    """The table `[ledger]`."""
+
+    on: Annotated[bool | None, about("whether requests are written down. Left out: if the gateway has keys")] = None
+    keep_days: Annotated[ZeroOrMore, about("days to keep single requests. Sums by the hour stay")] = 400
+    tags: Annotated[tuple[str, ...], about("keys of a request's `metadata` that are kept as tags")] = ()
 
 
 class TeamSettings(Struct, frozen=True, kw_only=True):
@@ -50,48 +82,24 @@ class TeamSettings(Struct, frozen=True, kw_only=True):
     ledger: LedgerSettings = LedgerSettings()
 
 
-def read_teams(data: Mapping[str, Any], file: str, expand: Expand) -> TeamSettings:
-    """`expand` fills in ${NAME}."""
-    teams = {name: _grant(row, f"team.{name}", file) for name, row in _rows(data, "team", file)}
-    keys = [_key(name, row, file, expand) for name, row in _rows(data, "key", file)]
-    settings = TeamSettings(
-        keys=tuple(keys),
-        teams=teams,
-        prices={model: _price(row, f"prices.{model}", file) for model, row in _rows(data, "prices", file)},
-        budgets=_convert(data.get("budgets", {}), BudgetSettings, "budgets", file),
-        ledger=_convert(data.get("ledger", {}), LedgerSettings, "ledger", file),
-    )
-    if settings.budgets.webhook:
-        webhook = expand(settings.budgets.webhook, "budgets.webhook")
-        if not webhook.startswith(("http://", "https://")):
-            raise ConfigError(file, "budgets.webhook", "expected http(s)://...")
-        settings = msgspec.structs.replace(settings, budgets=msgspec.structs.replace(settings.budgets, webhook=webhook))
-    return settings
-
-
-def _rows(data: Mapping[str, Any], name: str, file: str) -> list[tuple[str, dict[str, Any]]]:
-    table = data.get(name, {})
-    if not isinstance(table, dict):
-        raise ConfigError(file, name, f"expected a table, found {kind_of(table)}")
-    for key, row in table.items():
-        if not isinstance(row, dict):
-            raise ConfigError(file, f"{name}.{key}", f"expected a table, found {kind_of(row)}")
-    return list(table.items())
-
-
-def _key(name: str, row: dict[str, Any], file: str, expand: Expand) -> FileKey:
-    at, own = f"key.{name}", dict(row)
-    secret, team, expires = own.pop("secret", ""), own.pop("team", ""), own.pop("expires", None)
-    if not isinstance(secret, str) or not isinstance(team, str):
-        raise ConfigError(file, at, "expected `secret` and `team` as texts")
+def read_key(name: str, table: FileKeyTable, file: str) -> FileKey:
+    at = f"key.{name}"
     try:
         check_name(name)
     except ValueError as error:
         raise ConfigError(file, at, str(error)) from error
-    ends = None if expires is None else _time(expires, f"{at}.expires", file)
-    return FileKey(
-        secret=expand(secret, f"{at}.secret"), name=name, team=team, grant=_grant(own, at, file), expires=ends
-    )
+    ends = None if table.expires is None else _time(table.expires, f"{at}.expires", file)
+    return FileKey(secret=table.secret, name=name, team=table.team, grant=read_grant(table, at, file), expires=ends)
+
+
+def read_grant(table: FileTeamTable, at: str, file: str) -> Grant:
+    said = {name: getattr(table, name) for name in Grant.__struct_fields__}
+    listed = {name: texts(said[name]) for name in ("models", "tools") if said[name] is not None}
+    try:
+        return check_grant(Grant(**{**said, **listed}))
+    except ValueError as error:
+        name, _, why = str(error).partition(": ")
+        raise ConfigError(file, f"{at}.{name}", why) from error
 
 
 def _time(value: object, at: str, file: str) -> float:
@@ -107,25 +115,9 @@ def _time(value: object, at: str, file: str) -> float:
     raise ConfigError(file, at, f"expected a day like 2027-01-31, found {kind_of(value)}")
 
 
-def _grant(row: dict[str, Any], at: str, file: str) -> Grant:
-    listed = {name: [row[name]] for name in ("models", "tools") if isinstance(row.get(name), str)}
-    grant = _convert({**row, **listed}, Grant, at, file)
-    try:
-        return check_grant(grant)
-    except ValueError as error:
-        name, _, why = str(error).partition(": ")
-        raise ConfigError(file, f"{at}.{name}", why) from error
-
-
-def _price(row: dict[str, Any], at: str, file: str) -> ModelPrice | None:
+def read_model_price(model: str, row: Mapping[str, Any], file: str) -> ModelPrice | None:
+    """None: the price is not known, whatever the built-in list says."""
     try:
         return read_price(row) if row else None
     except ValueError as error:
-        raise ConfigError(file, at, str(error)) from error
-
-
-def _convert(row: Any, kind: type[S], at: str, file: str) -> S:
-    try:
-        return msgspec.convert(row, kind)
-    except msgspec.ValidationError as error:
-        raise ConfigError(file, at, str(error)) from error
+        raise ConfigError(file, f"prices.{model}", str(error)) from error

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from dragoman.gateway.access.auth import LOCAL_HOSTS, Access
-from dragoman.gateway.config.load import state_folder
 from dragoman.gateway.config.settings import PORT, Settings
+from dragoman.gateway.config.source import state_folder
 from dragoman.gateway.stores.keys import FILE
 from dragoman.upstream.discovery import PORTS
 from dragoman.upstream.keys import show_url
@@ -18,7 +18,8 @@ def banner(settings: Settings, access: Access, env: Mapping[str, str]) -> str:
     model = example_model(settings)
     needed = access.public or access.keys.needed
     key = ' -H "Authorization: Bearer $DRAGOMAN_KEY"' if needed else ""
-    where = f"one of {state_folder(env) / FILE} or of the configuration" if needed else "none on this machine"
+    kept = access.keys.store.name if access.keys.store is not None else str(state_folder(env) / FILE)
+    where = f"one of {kept} or of the configuration" if needed else "none on this machine"
     lines = [
         f"dragoman listens on {base}",
         "",

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from dragoman.accounts.grants import Holder
 from dragoman.gateway.access.auth import PEER
 from dragoman.gateway.http import HttpRequest, HttpResponse
 from dragoman.gateway.telemetry.metrics import Counts, Metrics
@@ -29,6 +30,7 @@ class Question(Struct):
     path: str
     query: str = ""
     headers: dict[str, str] = {}
+    body: bytes = b""
 
 
 class PeerAnswer(Struct):
@@ -54,7 +56,7 @@ class Peers:
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with suppress(OSError, asyncio.IncompleteReadError, msgspec.DecodeError):
-                await _answer(reader, writer, handle)
+                await answer(reader, writer, handle, PEER)
             writer.close()
 
         self._server = await asyncio.start_unix_server(serve, path)
@@ -64,8 +66,8 @@ class Peers:
         """What the other workers say to a request; those that are starting or gone say nothing."""
         if http.client == PEER:
             return []  # one of them asks: it puts the answers together
-        said = {name: value for name, value in http.headers.items() if name == "accept"}
-        question = Question(http.method, http.path, http.query, said)
+        headers = {name: value for name, value in http.headers.items() if name == "accept"}
+        question = Question(http.method, http.path, http.query, headers)
         others = [number for number in range(self.count) if number != self.number]
         found = await asyncio.gather(*(self._ask(number, question) for number in others), return_exceptions=True)
         return [answer for answer in found if isinstance(answer, PeerAnswer)]
@@ -116,10 +118,18 @@ class Peers:
                 writer.close()
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handle: Handle) -> None:
+async def answer(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    handle: Handle,
+    client: str,
+    holder: Holder | None = None,
+) -> None:
+    """Reads one Question and writes its PeerAnswer, each a line of JSON."""
     asked = msgspec.json.decode(await reader.readline(), type=Question)
     headers = {"host": "localhost", **asked.headers}
-    http = HttpRequest(asked.method, asked.path, query=asked.query, headers=headers, client=PEER)
+    http = HttpRequest(asked.method, asked.path, query=asked.query, headers=headers, client=client, body=asked.body)
+    http.holder = holder
     response = await handle(http)
     writer.write(msgspec.json.encode(PeerAnswer(response.status, response.headers, response.body)) + b"\n")
     await writer.drain()

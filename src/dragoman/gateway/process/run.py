@@ -20,6 +20,7 @@ from dragoman.gateway.access.auth import Access
 from dragoman.gateway.app import App
 from dragoman.gateway.config.settings import LOOPBACK, Settings
 from dragoman.gateway.process.banner import banner
+from dragoman.gateway.process.control import Control
 from dragoman.gateway.process.peers import Peers
 from dragoman.gateway.process.reload import LastGood, read_again, reload, watch
 from dragoman.gateway.process.server import bind, make_server, run_loop, take_over
@@ -122,6 +123,37 @@ def _listen(settings: Settings, options: ServeOptions, env: Mapping[str, str]) -
     return listener, access
 
 
+async def _open_gateway(
+    settings: Settings, access: Access, journal: Log, limits: "Limits | None", replica: str
+) -> Gateway:
+    """A gateway with its stores. `replica`: the name of this process among those that share limits."""
+    shared = None
+    if settings.state:
+        limits = shared = open_limits(settings, replica, time.monotonic)
+    gateway = Gateway(settings, access, log=journal, limits=limits, database=open_database(settings))
+    gateway.traces = open_traces(settings)
+    gateway.remember_config("start")
+    if shared is not None:
+        await shared.start()
+        gateway.closers.append(shared.close)
+    return gateway
+
+
+async def _join_peers(gateway: Gateway, app: App, peers: Peers) -> None:
+    """The other worker processes of this gateway."""
+    await peers.start(app.handle, gateway.metrics)
+    gateway.peers = peers
+    gateway.traffic.shared = True
+    gateway.closers.append(peers.close)
+
+
+def _tune_interpreter() -> None:
+    gc.collect()
+    gc.freeze()  # these objects live as long as the process: the collector need not look at them
+    gc.set_threshold(10_000, 10, 10)
+    sys.setswitchinterval(SWITCH_S)
+
+
 async def _main(
     options: ServeOptions,
     settings: Settings,
@@ -135,17 +167,9 @@ async def _main(
     peers: Peers | None = None,
     admin: socket | None = None,
 ) -> None:
-    shared = None
-    if settings.state:
-        limits = shared = open_limits(settings, name_replica(listener.getsockname()[1], worker), time.monotonic)
-    database = open_database(settings)
-    gateway = Gateway(settings, access, log=journal, limits=limits, database=database)
-    gateway.traces = open_traces(settings)
+    replica = name_replica(listener.getsockname()[1], worker)
+    gateway = await _open_gateway(settings, access, journal, limits, replica)
     gateway.open_verifier = options.open_verifier
-    gateway.remember_config("start")
-    if shared is not None:
-        await shared.start()
-        gateway.closers.append(shared.close)
 
     def load() -> None:
         if reload(gateway, options, env):
@@ -154,19 +178,17 @@ async def _main(
 
     app = App(gateway)
     if peers is not None:
-        await peers.start(app.handle, gateway.metrics)
-        gateway.peers = peers
-        gateway.traffic.shared = True
-        gateway.closers.append(peers.close)
+        await _join_peers(gateway, app, peers)
+    if settings.store_path is not None:
+        control = Control(settings.store_path.parent)
+        await control.start(app.handle)
+        gateway.closers.append(control.close)
     gateway.admin_port = admin.getsockname()[1] if admin is not None else 0
     loop = asyncio.get_running_loop()
     spread = (lambda: loop.call_soon_threadsafe(load)) if peers is None else hang_up_supervisor
     gateway.apply_config = lambda: apply(gateway, options, env, spread)
     server = make_server(gateway, app, load)
-    gc.collect()
-    gc.freeze()  # these objects live as long as the process: the collector need not look at them
-    gc.set_threshold(10_000, 10, 10)
-    sys.setswitchinterval(SWITCH_S)
+    _tune_interpreter()
     background = [asyncio.ensure_future(gateway.keep_models())]
     if options.watch:
         background.append(asyncio.ensure_future(watch(gateway, load)))

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from dragoman.errors import ConfigError
 from dragoman.gateway.access.auth import Access
 from dragoman.gateway.access.client_keys import ClientKeys
-from dragoman.gateway.config.load import find_file, load_settings, state_folder
+from dragoman.gateway.config.load import load_settings
 from dragoman.gateway.config.settings import LOOPBACK, Settings
+from dragoman.gateway.config.source import find_file, state_folder
 from dragoman.gateway.stores.engines import (
     DATABASE_VARIABLE,
     STATE_VARIABLE,
@@ -54,8 +55,8 @@ def settle(options: ServeOptions, env: Mapping[str, str], source: str = "") -> S
     path = options.config or (Path(source) if source else find_file(Path.cwd(), env))
     stamp = None if path is None else stamp_file(path)
     settings = load_settings(path, env)
-    said = {"host": options.host, "port": options.port, "log": options.log, "xray_keep": options.xray}
-    changes = {name: value for name, value in said.items() if value is not None}
+    options_set = {"host": options.host, "port": options.port, "log": options.log, "xray_keep": options.xray}
+    changes = {name: value for name, value in options_set.items() if value is not None}
     folder = state_folder(env)
     secret = read_secret(settings.state_secret.decode(), folder, env)
     settings = replace(settings, store_path=folder / "responses.db", state_secret=secret, stamp=stamp, **changes)

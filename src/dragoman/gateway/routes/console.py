@@ -16,6 +16,7 @@ from dragoman.convert import AUTO, StreamConverter, convert, convert_reply, firs
 from dragoman.dialects import NAMES, SPOKEN
 from dragoman.errors import DecodeError, DragomanError, UpstreamError
 from dragoman.failure import Failure
+from dragoman.gateway.access.audit import note_change
 from dragoman.gateway.bodies import check_cost
 from dragoman.gateway.conversation import converse
 from dragoman.gateway.error_responses import refuse, turned_away
@@ -204,6 +205,7 @@ async def serve_replay(gateway: Gateway, http: HttpRequest, match: Match) -> Htt
     fresh.client, fresh.key_id, fresh.holder = http.client, http.key_id, http.holder
     fresh.id = f"{asked.id[:40]}-{token_hex(3)}"
     fresh.unique_id = fresh.id
+    await note_change(gateway, http, "replay", asked.id[:100], {"model": asked.model[:200]})
     status = await run_replay(gateway, fresh, found)
     return json_response(msgspec.to_builtins(Replayed(id=fresh.id, status=status)))
 

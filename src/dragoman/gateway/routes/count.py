@@ -4,16 +4,17 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from dragoman.demo.model import count_tokens as count_demo
 from dragoman.dialects import USUAL, find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._services import CountCodec, read_count
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import put_model
 from dragoman.gateway.access.charge import check_model
+from dragoman.gateway.access.owners import check_names
 from dragoman.gateway.bodies import check_size, load_body, read_body
 from dragoman.gateway.conversation import count_estimate, need_messages, no_model, own_headers
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
+from dragoman.gateway.routes.responses import PREVIOUS, refuse_foreign
 from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import Json, dump_json, load_json
@@ -57,13 +58,31 @@ async def count(
 
     request = await off_loop(large, decode)
     need_messages(request, dialect)
-    check_model(gateway.now, http.holder, request.model)
+    holder = http.holder
+    check_model(gateway.now, holder, request.model)
+    if holder is None:
+        return await _count(gateway, http, dialect, codec, request, raw)
+    await check_names(gateway, holder, request, dialect)
+    await refuse_foreign(gateway, http, request.extras.get(dialect.name, {}).get(PREVIOUS))
+    places = await gateway.key_limits.enter(holder, 0)  # it costs no tokens, but is a request
+    try:
+        return await _count(gateway, http, dialect, codec, request, raw)
+    finally:
+        gateway.key_limits.leave(places, sent=True, tokens=0)
+
+
+async def _count(
+    gateway: Gateway, http: HttpRequest, dialect: Dialect, codec: CountCodec, request: Request, raw: bytes
+) -> tuple[int, dict[str, str]]:
+    large, own = is_large(raw), own_headers(dialect, http)
     targets = gateway.now.targets(request.model, lambda: 0.0)
     if not targets:
         raise UpstreamError(no_model(gateway.now, request.model, http.holder))
     state, target = targets[0]
     if state.spec.kind == DEMO:
-        return count_demo(request), {}
+        from dragoman.demo.model import count_tokens  # most gateways have no demo model
+
+        return count_tokens(request), {}
     spoken = state.spec.dialects or (state.spec.dialect,)
     if dialect.name in spoken:
         own = {**dialect.default_headers, **own}

@@ -16,6 +16,7 @@ from dragoman.agent.steps import Limits
 from dragoman.dialects.jsonrpc import RpcCall, dialect_for
 from dragoman.dialects.jsonrpc.words import METHOD
 from dragoman.errors import ConfigError, DecodeError
+from dragoman.gateway.access.audit import note_change
 from dragoman.gateway.conversation import take_in
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.mcp_loop import MODES, LoopOptions, answer_in_loop, servers_of
@@ -59,6 +60,7 @@ async def serve_mcp_add(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
     except (ConfigError, MissingPackageError) as error:
         return deny(500, str(error), "mcp_registry")
     address = servers.list_specs()[str(body["name"])].address  # without what a query may hold
+    await note_change(gateway, http, "mcp add", str(body["name"]), {"url": address})
     log.info(LogLine("mcp_added", {"server": body["name"], "url": address, "key": http.key_id}))
     return json_response({"status": "ok", "name": body["name"], "url": body["url"], "replaced": replaced})
 
@@ -74,6 +76,7 @@ async def serve_mcp_remove(gateway: Gateway, http: HttpRequest, match: Match) ->
         return deny(404, str(error), "mcp_server_not_found")
     except ConfigError as error:
         return deny(500, str(error), "mcp_registry")
+    await note_change(gateway, http, "mcp remove", str(name))
     log.info(LogLine("mcp_removed", {"server": name, "key": http.key_id}))
     return json_response({"status": "ok", "name": name})
 
@@ -120,6 +123,7 @@ async def serve_mcp_approve(gateway: Gateway, http: HttpRequest, match: Match) -
     changes = len(found.changes)
     found.approve()
     await found.list_tools()  # so that the next look shows what is approved
+    await note_change(gateway, http, "mcp approve", str(name), {"changes": changes})
     log.info(LogLine("mcp_approved", {"server": name, "changes": changes, "key": http.key_id}))
     return json_response({"status": "ok", "name": name, "changes": changes})
 
@@ -134,6 +138,7 @@ async def serve_mcp_call(gateway: Gateway, http: HttpRequest, match: Match) -> H
         result = await servers_of(gateway).make_toolbox([server]).run(call)
     except (ConfigError, MissingPackageError, UnknownServerError) as error:
         return deny(404, str(error), "mcp_server_not_found")
+    await note_change(gateway, http, "mcp call", call.name, {"failed": bool(result.failed)})
     log.info(LogLine("mcp_called", {"server": server, "tool": tool, "failed": result.failed, "key": http.key_id}))
     return json_response({"failed": bool(result.failed), "parts": [to_builtins(part) for part in result.parts]})
 

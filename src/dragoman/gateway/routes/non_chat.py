@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from dragoman.demo.model import demo_embedding
 from dragoman.dialects import find_dialect
 from dragoman.dialects._base import Dialect
 from dragoman.dialects._services import EmbeddingRequest, Vectors, unsupported
@@ -14,6 +13,7 @@ from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import UpstreamCall
 from dragoman.failure import Failure
 from dragoman.gateway.access.charge import begin_charge, check_model
+from dragoman.gateway.access.owners import check_names
 from dragoman.gateway.bodies import load_body, read_body
 from dragoman.gateway.conversation import no_model
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse, json_response
@@ -23,6 +23,7 @@ from dragoman.gateway.scope import CHARS_PER_TOKEN, Scope
 from dragoman.gateway.state import Gateway
 from dragoman.jsontypes import JsonObject, dump_json, load_json
 from dragoman.model.reply import Usage
+from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.upstream.answer import UpstreamAnswer
 from dragoman.upstream.attempts import BIG_BYTES, Job, is_large, off_loop
@@ -104,6 +105,8 @@ async def embed(gateway: Gateway, http: HttpRequest, dialect: Dialect, asked: Em
     check_model(gateway.now, http.holder, asked.model)
     targets = gateway.now.targets(asked.model, lambda: 0.0)
     if targets and targets[0][0].spec.kind == DEMO:
+        from dragoman.demo.model import demo_embedding  # most gateways have no demo model
+
         rows = [list(demo_embedding(str(text), asked.size or 8)) for text in asked.inputs]
         return Vectors(rows=rows, model=targets[0][1].model, tokens=sum(len(str(t).split()) for t in asked.inputs))
 
@@ -193,7 +196,7 @@ async def serve_compact(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
     model = body.get("model")
     if type(model) is not str:
         raise DecodeError("expected the name of a model", "model")
-    await refuse_foreign(gateway, http.key_id, body.get(PREVIOUS))
+    await _check_names(gateway, http, dialect, body)
     targets = gateway.now.targets(model, lambda: 0.0)
     if not targets:
         raise UpstreamError(no_model(gateway.now, model, http.holder))
@@ -215,10 +218,22 @@ async def serve_compact(gateway: Gateway, http: HttpRequest, match: Match) -> Ht
             http.scope.finish()
 
 
+async def _check_names(gateway: Gateway, http: HttpRequest, dialect: Dialect, body: JsonObject) -> None:
+    """What it names must be the key's own: the provider gets the body as it is."""
+
+    def decode() -> Request:
+        return dialect.decode_request(WireRequest(body=load_json(dump_json(body)), path=""), Notes())
+
+    check_model(gateway.now, http.holder, str(body["model"]))
+    if http.holder is not None:
+        await check_names(gateway, http.holder, await off_loop(http.large, decode), dialect)
+    await refuse_foreign(gateway, http, body.get(PREVIOUS))
+
+
 def _read_usage(raw: bytes) -> Usage | None:
     """What a compaction has cost; None if its answer does not say so."""
     try:
-        said = load_json(raw).get("usage")
-        return decode_usage(said) if isinstance(said, dict) else None
+        usage = load_json(raw).get("usage")
+        return decode_usage(usage) if isinstance(usage, dict) else None
     except (DecodeError, AttributeError):
         return None

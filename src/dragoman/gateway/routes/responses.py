@@ -12,6 +12,7 @@ from dragoman.dialects.openai_responses.items import MINTED
 from dragoman.errors import DecodeError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
+from dragoman.gateway.access.owners import find_forbidden
 from dragoman.gateway.http import HttpRequest, HttpResponse, json_response
 from dragoman.gateway.routes.table import Match
 from dragoman.gateway.state import Gateway, Generation
@@ -39,7 +40,7 @@ class Resolved(Struct, kw_only=True):
 
 
 async def resolve(
-    gateway: Gateway, owner: str, client_request: ClientRequest, now: Generation, *, large: bool = False
+    gateway: Gateway, http: HttpRequest, client_request: ClientRequest, now: Generation, *, large: bool = False
 ) -> Resolved:
     own = client_request.request.extras.get(RESPONSES, {})
     previous = own.get(PREVIOUS)
@@ -49,9 +50,9 @@ async def resolve(
         resolved.input, resolved.instructed = await off_loop(large, _read_input, client_request.raw)
     if not isinstance(previous, str):
         return resolved
-    found = await asyncio.to_thread(gateway.store.get, owner, previous)
+    found = await asyncio.to_thread(gateway.store.get, http.key_id, previous)
     if found is None:
-        await refuse_foreign(gateway, owner, previous)
+        await refuse_foreign(gateway, http, previous)
         if _goes_to_responses(client_request, now, ""):
             return resolved  # not ours: its provider may know it
         raise UpstreamError(_unknown_previous(previous))
@@ -59,15 +60,20 @@ async def resolve(
         return resolved  # who answered it still has it
     rest = {key: value for key, value in own.items() if key != PREVIOUS}
     extras = {**client_request.request.extras, RESPONSES: rest}
-    said = client_request.request.messages
+    messages = client_request.request.messages
     lead = 1 if resolved.instructed else 0
-    request = replace(client_request.request, messages=(*said[:lead], *found.messages, *said[lead:]), extras=extras)
+    request = replace(
+        client_request.request, messages=(*messages[:lead], *found.messages, *messages[lead:]), extras=extras
+    )
     return replace(resolved, client_request=replace(client_request, request=request, same_wire=False))
 
 
-async def refuse_foreign(gateway: Gateway, owner: str, previous: object) -> None:
+async def refuse_foreign(gateway: Gateway, http: HttpRequest, previous: object) -> None:
     """A provider knows all our keys as one account: it would continue the conversation of another one (T17)."""
-    if isinstance(previous, str) and await asyncio.to_thread(gateway.store.is_foreign, owner, previous):
+    if not isinstance(previous, str):
+        return
+    foreign = await asyncio.to_thread(gateway.store.is_foreign, http.key_id, previous)
+    if foreign or (http.holder is not None and await find_forbidden(gateway, http.holder, [previous])):
         raise UpstreamError(_unknown_previous(previous))
 
 
@@ -147,11 +153,11 @@ async def remember(
     if resolved is None or not resolved.store or not reply.choices:
         return
     request = resolved.client_request.request
-    said = Message(role="assistant", parts=reply.choices[0].parts)
+    turn = Message(role="assistant", parts=reply.choices[0].parts)
     lead = 1 if resolved.instructed else 0
     row = StoredResponse(
         id=reply.id,
-        messages=(*request.messages[lead:], said),
+        messages=(*request.messages[lead:], turn),
         wire=body,
         input=resolved.input,
         upstream=answer.target.upstream.name if answer.as_is else "",

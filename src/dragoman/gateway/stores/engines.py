@@ -16,8 +16,9 @@ from dragoman.accounts.budgets import BudgetStore, RemoteBudgets, SqliteBudgets
 from dragoman.accounts.grants import Grant
 from dragoman.accounts.ledger import Ledger, SqliteLedger
 from dragoman.errors import ConfigError
-from dragoman.gateway.config.load import find_file, load_settings
+from dragoman.gateway.config.load import load_settings
 from dragoman.gateway.config.settings import Settings
+from dragoman.gateway.config.source import find_file
 from dragoman.gateway.stores.keys import KeyStore, open_key_store
 from dragoman.gateway.stores.reasoning_state import SqliteStateStore, StateStore
 from dragoman.gateway.stores.responses import ResponseStore, SqliteResponseStore
@@ -82,8 +83,8 @@ def open_traces(settings: Settings) -> "Traces | None":
 def find_database(env: Mapping[str, str]) -> str:
     """As `serve` would find it; "" if there is none."""
     file = find_file(Path.cwd(), env)
-    said = load_settings(file, env).database if file is not None else ""
-    return said or env.get(DATABASE_VARIABLE, "")
+    configured = load_settings(file, env).database if file is not None else ""
+    return configured or env.get(DATABASE_VARIABLE, "")
 
 
 def open_database(settings: Settings) -> "Database | None":

@@ -4,7 +4,6 @@ It holds digests, never a key. A change is one transaction and on disk before th
 lose nothing and a process that is killed loses nothing that it has printed. The same transaction writes the audit log.
 """
 
-import hashlib
 import hmac
 import os
 import secrets
@@ -120,7 +119,7 @@ class KeyTable(Struct, frozen=True, kw_only=True):
     teams: dict[str, Grant] = {}
 
     def digest(self, key: str) -> str:
-        return hmac.new(self.pepper.encode(), key.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+        return hmac.digest(self.pepper.encode(), key.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
 class KeyStore(Protocol):
@@ -181,13 +180,129 @@ def new_key(*, admin: bool, key_id: str = "") -> tuple[str, str]:
     return key_id, f"{'dka' if admin else 'dk'}-{key_id}-{secrets.token_urlsafe(32)}"
 
 
-class SqliteKeyStore:
+class KeyWrite(Struct, frozen=True, kw_only=True):
+    """One change to write: a key, or a team, and its entry in the audit log."""
+
+    what: str
+    subject: str
+    before: object = None
+    after: object = None
+    key: KeyRow | None = None
+    team: str | None = None
+    grant: Grant | None = None  # of the team; None deletes it
+
+
+Decide = Callable[[KeyTable], KeyWrite | None]
+
+
+class KeyRules:
+    """What every key store does. A store only has to make itself and to write a change in one transaction."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+
+    def prepare(self) -> None:
+        raise NotImplementedError
+
+    def _transact(self, who: str, decide: Decide) -> bool:
+        """Reads all keys, lets `decide` choose and writes that; no other writer comes between. False: nothing was
+        written."""
+        raise NotImplementedError
+
+    def new(
+        self,
+        name: str,
+        *,
+        admin: bool = False,
+        team: str = "",
+        grant: Grant = NO_GRANT,
+        expires: float | None = None,
+        who: str = "",
+    ) -> str:
+        row = KeyRow(id="", digest="", name=check_name(name), admin=admin, team=check_name(team))
+        row = replace(row, grant=check_grant(grant), expires=check_end(expires))
+        self.prepare()
+        key_id, key = new_key(admin=admin)
+
+        def decide(table: KeyTable) -> KeyWrite:
+            made = replace(row, id=key_id, digest=table.digest(key), created=self._clock())
+            return KeyWrite(what="key new", subject=key_id, after=made.show(), key=made)
+
+        self._transact(who, decide)
+        return key
+
+    def edit(self, key_id: str, change: KeyChange, who: str = "") -> KeyRow | None:
+        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
+            name = row.name if change.name is None else check_name(change.name)
+            team = row.team if change.team is None else check_name(change.team)
+            expires = row.expires if change.expires is None else check_end(change.expires) or None
+            return replace(row, name=name, team=team, expires=expires, grant=change_grant(row.grant, change.grant))
+
+        return self._change(key_id, who, "key edit", apply)
+
+    def rotate(self, key_id: str, grace_s: float = 0.0, who: str = "") -> str | None:
+        made: list[str] = []
+
+        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
+            made.append(new_key(admin=row.admin, key_id=key_id)[1])
+            digest = table.digest(made[-1])
+            return replace(row, digest=digest, old_digest=row.digest, old_until=self._clock() + check_grace(grace_s))
+
+        return made[-1] if self._change(key_id, who, "key rotate", apply) else None
+
+    def revoke(self, key_id: str, who: str = "") -> bool:
+        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
+            return replace(row, revoked=self._clock())
+
+        return self._change(key_id, who, "key revoke", apply) is not None
+
+    def set_team(self, name: str, change: GrantChange, who: str = "") -> Grant:
+        if not check_name(name).strip():
+            raise ValueError("name: a team needs one")
+        self.prepare()
+        made: list[Grant] = []
+
+        def decide(table: KeyTable) -> KeyWrite:
+            old = table.teams.get(name)
+            made.append(change_grant(old or NO_GRANT, change))
+            what = "team edit" if old is not None else "team new"
+            return KeyWrite(what=what, subject=name, before=old, after=made[-1], team=name, grant=made[-1])
+
+        self._transact(who, decide)
+        return made[-1]
+
+    def drop_team(self, name: str, who: str = "") -> bool:
+        def decide(table: KeyTable) -> KeyWrite | None:
+            old = table.teams.get(name)
+            return None if old is None else KeyWrite(what="team drop", subject=name, before=old, team=name)
+
+        return self._transact(who, decide)
+
+    def note(self, who: str, what: str, subject: str, before: object = None, after: object = None) -> None:
+        self.prepare()
+        self._transact(who, lambda table: KeyWrite(what=what, subject=subject, before=before, after=after))
+
+    def _change(self, key_id: str, who: str, what: str, apply: Callable[[KeyRow, KeyTable], KeyRow]) -> KeyRow | None:
+        """Changes a key that is not revoked."""
+        changed: list[KeyRow] = []
+
+        def decide(table: KeyTable) -> KeyWrite | None:
+            old = next((row for row in table.rows if row.id == key_id and row.revoked is None), None)
+            if old is None:
+                return None
+            changed.append(apply(old, table))
+            return KeyWrite(what=what, subject=key_id, before=old.show(), after=changed[-1].show(), key=changed[-1])
+
+        return changed[-1] if self._transact(who, decide) else None
+
+
+class SqliteKeyStore(KeyRules):
     """In WAL mode: reads do not wait for a write. Connections are short: a process can fork between two calls."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self.path = path
         self.name = str(path)
-        self._clock = clock
+        super().__init__(clock)
         self._read_at: object = ()  # the stamp of the files when they were read; () if it cannot be relied on
 
     def read(self) -> KeyTable | None:
@@ -205,78 +320,6 @@ class SqliteKeyStore:
         if not self._is_there():
             self._make(KeyTable(pepper=new_pepper()))
 
-    def new(
-        self,
-        name: str,
-        *,
-        admin: bool = False,
-        team: str = "",
-        grant: Grant = NO_GRANT,
-        expires: float | None = None,
-        who: str = "",
-    ) -> str:
-        row = KeyRow(id="", digest="", name=check_name(name), admin=admin, team=check_name(team))
-        row = replace(row, grant=check_grant(grant), expires=check_end(expires))
-        self.prepare()
-        key_id, key = new_key(admin=admin)
-        with self._write() as db:
-            row = replace(row, id=key_id, digest=_read_table(db).digest(key), created=self._clock())
-            _put(db, row)
-            self._note(db, who, "key new", key_id, None, row.show())
-        return key
-
-    def edit(self, key_id: str, change: KeyChange, who: str = "") -> KeyRow | None:
-        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
-            name = row.name if change.name is None else check_name(change.name)
-            team = row.team if change.team is None else check_name(change.team)
-            expires = row.expires if change.expires is None else check_end(change.expires) or None
-            return replace(row, name=name, team=team, expires=expires, grant=change_grant(row.grant, change.grant))
-
-        return self._change(key_id, who, "key edit", apply)
-
-    def rotate(self, key_id: str, grace_s: float = 0.0, who: str = "") -> str | None:
-        made: list[str] = []
-
-        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
-            made.append(new_key(admin=row.admin, key_id=key_id)[1])
-            digest = table.digest(made[0])
-            return replace(row, digest=digest, old_digest=row.digest, old_until=self._clock() + check_grace(grace_s))
-
-        return made[0] if self._change(key_id, who, "key rotate", apply) else None
-
-    def revoke(self, key_id: str, who: str = "") -> bool:
-        def apply(row: KeyRow, table: KeyTable) -> KeyRow:
-            return replace(row, revoked=self._clock())
-
-        return self._change(key_id, who, "key revoke", apply) is not None
-
-    def set_team(self, name: str, change: GrantChange, who: str = "") -> Grant:
-        if not check_name(name).strip():
-            raise ValueError("name: a team needs one")
-        self.prepare()
-        with self._write() as db:
-            old = _read_table(db).teams.get(name)
-            grant = change_grant(old or NO_GRANT, change)
-            db.execute("insert or replace into teams values (?, ?)", (name, msgspec.json.encode(grant).decode()))
-            self._note(db, who, "team edit" if old is not None else "team new", name, old, grant)
-        return grant
-
-    def drop_team(self, name: str, who: str = "") -> bool:
-        if not self._is_there():
-            return False
-        with self._write() as db:
-            old = _read_table(db).teams.get(name)
-            if old is None:
-                return False
-            db.execute("delete from teams where name = ?", (name,))
-            self._note(db, who, "team drop", name, old, None)
-        return True
-
-    def note(self, who: str, what: str, subject: str, before: object = None, after: object = None) -> None:
-        self.prepare()
-        with self._write() as db:
-            self._note(db, who, what, subject, before, after)
-
     def read_audit(self, most: int = 100, before: int | None = None) -> list[AuditRow]:
         if not self._is_there():
             return []
@@ -285,24 +328,24 @@ class SqliteKeyStore:
             rows = db.execute(asked, (before, before, most)).fetchall()
         return [_audit_row(row) for row in rows]
 
-    def _change(self, key_id: str, who: str, what: str, apply: Callable[[KeyRow, KeyTable], KeyRow]) -> KeyRow | None:
-        """Changes a key that is not revoked, in one transaction."""
+    def _transact(self, who: str, decide: Decide) -> bool:
         if not self._is_there():
-            return None
+            return False
         with self._write() as db:
-            table = _read_table(db)
-            old = next((row for row in table.rows if row.id == key_id and row.revoked is None), None)
-            if old is None:
-                return None
-            row = apply(old, table)
-            _put(db, row)
-            self._note(db, who, what, key_id, old.show(), row.show())
-        return row
-
-    def _note(self, db: sqlite3.Connection, who: str, what: str, subject: str, before: object, after: object) -> None:
-        told = [msgspec.json.encode(value).decode() for value in (before, after)]
-        asked = "insert into audit (at, who, what, subject, before, after) values (?, ?, ?, ?, ?, ?)"
-        db.execute(asked, (self._clock(), who or _person(), what, subject, *told))
+            write = decide(_read_table(db))
+            if write is None:
+                return False
+            if write.key is not None:
+                _put(db, write.key)
+            if write.grant is not None:
+                granted = msgspec.json.encode(write.grant).decode()
+                db.execute("insert or replace into teams values (?, ?)", (write.team, granted))
+            elif write.team is not None:
+                db.execute("delete from teams where name = ?", (write.team,))
+            told = [msgspec.json.encode(value).decode() for value in (write.before, write.after)]
+            asked = "insert into audit (at, who, what, subject, before, after) values (?, ?, ?, ?, ?, ?)"
+            db.execute(asked, (self._clock(), who or find_person(), write.what, write.subject, *told))
+        return True
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
@@ -450,7 +493,7 @@ def _audit_row(row: tuple[object, ...]) -> AuditRow:
     return AuditRow(**dict(zip(names, (*row[:5], *raw), strict=True)))  # type: ignore[arg-type]  # as the table has them
 
 
-def _person() -> str:
+def find_person() -> str:
     """Whose command this is."""
     return os.environ.get("USER") or os.environ.get("USERNAME") or "unknown"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from dragoman.gateway.stores.sqlite import BROKEN, SqliteStore
+from dragoman.gateway.stores.sqlite import BROKEN, SqliteStore, is_over, share_out
 from dragoman.log_line import LogLine
 
 log = logging.getLogger(__name__)
@@ -24,10 +24,11 @@ create table if not exists reasoning_state (
     owner text not null, key text not null, created real not null, state blob not null, primary key (owner, key)
 ) without rowid;
 create index if not exists state_by_age on reasoning_state (created);
+create index if not exists state_by_owner on reasoning_state (owner, created);
 """
 _DELETE_OLDEST = """
-delete from reasoning_state where (owner, key) in
-    (select owner, key from reasoning_state order by created limit ?)
+delete from reasoning_state where owner = ?1 and key in
+    (select key from reasoning_state where owner = ?1 order by created limit ?2)
 """
 
 
@@ -65,8 +66,9 @@ class SqliteStateStore(SqliteStore):
     def _insert(self, db: sqlite3.Connection, row: tuple[str, str, float, bytes]) -> None:
         db.execute("insert or replace into reasoning_state values (?, ?, ?, ?)", row)
         (count,) = db.execute("select count(*) from reasoning_state").fetchone()
-        if count > self._rows:
-            db.execute(_DELETE_OLDEST, (count - self._rows,))
+        if is_over(count, self._rows):
+            counts = dict(db.execute("select owner, count(*) from reasoning_state group by owner").fetchall())
+            db.executemany(_DELETE_OLDEST, share_out(counts, self._rows).items())
         db.commit()
 
     def get(self, owner: str, keys: Sequence[str]) -> dict[str, bytes]:

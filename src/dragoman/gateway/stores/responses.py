@@ -1,11 +1,13 @@
 """Stored responses: what `previous_response_id` and GET /v1/responses/{id} need. Bounded, one row a response.
 
 Every lookup names the key it was stored under: another client's id is not found, like an id that never existed (T17).
+Beside them: whose the things are that providers made and keep for our keys, by name (access/owners.py).
 """
 
 import logging
 import sqlite3
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -14,7 +16,7 @@ from msgspec import Struct
 
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
-from dragoman.gateway.stores.sqlite import BROKEN, SqliteStore
+from dragoman.gateway.stores.sqlite import BROKEN, SqliteStore, is_over, share_out
 from dragoman.jsontypes import dump_json
 from dragoman.log_line import LogLine
 from dragoman.model.messages import Message
@@ -30,10 +32,18 @@ create table if not exists responses (
 ) without rowid;
 create index if not exists by_age on responses (created);
 create index if not exists by_id on responses (id);
+create index if not exists by_owner on responses (owner, created);
+create table if not exists owned (name text primary key, owner text not null, created real not null) without rowid;
+create index if not exists owned_by_owner on owned (owner, created);
 """
 _DELETE_OLDEST = """
-delete from responses where (owner, id) in (select owner, id from responses order by created limit ?)
+delete from responses where owner = ?1 and id in (select id from responses where owner = ?1 order by created limit ?2)
 """
+_FORGET_OLDEST = """
+delete from owned where name in (select name from owned where owner = ? order by created limit ?)
+"""
+NAMES_PER_ROW = 20  # names that are kept, for each response: an answer may have many items
+LEAST_NAMES = 10_000
 
 
 class StoredResponse(Struct, kw_only=True):
@@ -71,6 +81,13 @@ class ResponseStore(Protocol):
         """Responses whose id begins so, the newest first."""
 
     def delete(self, owner: str, response_id: str) -> bool: ...
+
+    def own(self, owner: str, names: Collection[str]) -> None:
+        """Something with these names was made for an owner. A name that has an owner already keeps it."""
+
+    def find_owners(self, names: Collection[str]) -> dict[str, str]:
+        """The owner of each name that is known."""
+
     def close(self) -> None: ...
 
 
@@ -90,8 +107,9 @@ class SqliteResponseStore(SqliteStore):
     def _insert(self, db: sqlite3.Connection, row: tuple[str, str, float, bytes]) -> None:
         db.execute("insert or replace into responses values (?, ?, ?, ?)", row)
         (count,) = db.execute("select count(*) from responses").fetchone()
-        if count > self._rows:
-            db.execute(_DELETE_OLDEST, (count - self._rows,))
+        if is_over(count, self._rows):
+            counts = dict(db.execute("select owner, count(*) from responses group by owner").fetchall())
+            db.executemany(_DELETE_OLDEST, share_out(counts, self._rows).items())
         db.commit()
 
     def get(self, owner: str, response_id: str) -> StoredResponse | None:
@@ -117,6 +135,23 @@ class SqliteResponseStore(SqliteStore):
         db.commit()
         return done > 0
 
+    def own(self, owner: str, names: Collection[str]) -> None:
+        """A name that has an owner already keeps it."""
+        self._ask(lambda db: self._own(db, [(name, owner, time.time()) for name in names]))
+
+    def _own(self, db: sqlite3.Connection, rows: Sequence[tuple[str, str, float]]) -> None:
+        db.executemany("insert or ignore into owned values (?, ?, ?)", rows)
+        (count,) = db.execute("select count(*) from owned").fetchone()
+        if is_over(count, most_names(self._rows)):
+            counts = dict(db.execute("select owner, count(*) from owned group by owner").fetchall())
+            db.executemany(_FORGET_OLDEST, share_out(counts, most_names(self._rows)).items())
+        db.commit()
+
+    def find_owners(self, names: Collection[str]) -> dict[str, str]:
+        asked = "select owner from owned where name = ?"
+        rows = self._ask(lambda db: [(name, db.execute(asked, (name,)).fetchone()) for name in names])
+        return {name: row[0] for name, row in rows if row is not None}
+
     def _make_tables(self, db: sqlite3.Connection) -> None:
         db.executescript(_SCHEMA)
 
@@ -125,10 +160,12 @@ class SqliteResponseStore(SqliteStore):
             return self._run(work)
         except BROKEN as error:
             log.warning(LogLine("store_unavailable", {"error": type(error).__name__, "why": str(error)}))
-            words = "stored responses cannot be read or written now"
-            raise StoreUnavailable(
-                Failure(kind="overloaded", status=503, code="store_unavailable", message=words, retry_after_s=5.0)
-            ) from error
+            raise StoreUnavailable(store_unavailable()) from error
+
+
+def most_names(rows: int) -> int:
+    """How many names are kept beside so many responses."""
+    return max(rows * NAMES_PER_ROW, LEAST_NAMES)
 
 
 def write_row(stored: StoredResponse) -> bytes:

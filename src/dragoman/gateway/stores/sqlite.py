@@ -2,16 +2,33 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
+
+from dragoman.accounts.sqlite import use_wal
 
 PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 BROKEN = (
     sqlite3.Error,
     OSError,
 )  # what a call may raise: the disk is full, the file is locked, broken or cannot be made
+SLACK = 100  # rows: one in so many may be kept too many, so that not every write counts them by owner
 T = TypeVar("T")
+
+
+def share_out(counts: Mapping[str, int], rows: int) -> dict[str, int]:
+    """How many rows each owner must give up, so that `rows` are left. Those with most give first: an owner that
+    writes much takes no room from others."""
+    kept = dict(counts)
+    for _ in range(sum(counts.values()) - rows):
+        kept[max(kept, key=lambda owner: kept[owner])] -= 1
+    return {owner: counts[owner] - kept[owner] for owner in counts if kept[owner] < counts[owner]}
+
+
+def is_over(count: int, rows: int) -> bool:
+    """Whether so many rows are too many."""
+    return count > rows + rows // SLACK
 
 
 class SqliteStore:
@@ -68,7 +85,7 @@ class SqliteStore:
     def _prepare(self, db: sqlite3.Connection) -> None:
         if self._path is not None:
             self._path.chmod(0o600)
-            db.execute("pragma journal_mode = wal")
+            use_wal(db, self._busy_s)
             # a client waits for this: what a power cut may cost is the last rows, never the database
             db.execute("pragma synchronous = normal")
         self._make_tables(db)

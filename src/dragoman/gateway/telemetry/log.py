@@ -133,11 +133,11 @@ def _day_time(second: int) -> str:
 def write_json(entry: Entry) -> str:
     at = f"{_day_time(int(entry.at))}.{int(entry.at * 1000) % 1000:03d}Z"
     level = "info" if entry.level == INFO else logging.getLevelName(entry.level).lower()
-    said: dict[str, object] = {"time": at, "level": level, "logger": entry.logger, "event": plain(entry.line.event)}
+    row: dict[str, object] = {"time": at, "level": level, "logger": entry.logger, "event": plain(entry.line.event)}
     for name, value in entry.line.fields.items():
         if value:  # numbers stay numbers; everything else is text on one line
-            said[name] = value if isinstance(value, (int, float)) else plain(value)
-    return dump_json(said).decode("utf-8", "replace") + "\n"
+            row[name] = value if isinstance(value, (int, float)) else plain(value)
+    return dump_json(row).decode("utf-8", "replace") + "\n"
 
 
 def foreign_line(record: logging.LogRecord) -> LogLine:

@@ -213,13 +213,13 @@ def make_row(scope: "Scope", notes: list[FoldedNote], seconds: float) -> Traffic
     ranks = {"lost": 0, "changed": 0, "harmless": 0}
     for row in notes:
         ranks[row.rank] += row.places
-    usage, failure = scope.usage, scope.failure
+    usage, failure, http = scope.usage, scope.failure, scope.http
     return TrafficRow(
         seq=0,
-        id=scope.http.id,
+        id=http.id,
         time=round(scope.gateway.wall() * 1000),
-        key=(scope.http.holder.name if scope.http.holder is not None else "") or scope.http.key_id,
-        program=read_program(scope.http.headers.get("user-agent", "")),
+        key=(http.holder.name if http.holder is not None else "") or http.key_id,
+        program=read_program(http.headers.get("user-agent", "")),
         door=scope.door,
         asked=scope.model,
         upstream=last.upstream if last else "",
@@ -230,7 +230,7 @@ def make_row(scope: "Scope", notes: list[FoldedNote], seconds: float) -> Traffic
         ms=round(seconds * 1000),
         input=_sum(usage.input, usage.cache_read, usage.cache_write) if usage else None,
         output=_sum(usage.output, usage.reasoning) if usage else None,
-        cost=str(cost) if scope.answer is not None and (cost := scope.cost) is not None else None,
+        cost=(scope.cost_text or None) if scope.answer is not None else None,
         tries=len(scope.attempts),
         kept=scope.keep,
         **ranks,

@@ -170,8 +170,8 @@ def _latency(values: list[int], errors: int) -> Latency:
 
 
 def _words(row: TrafficRow) -> str:
-    said = (row.id, row.key, row.program, row.door, row.asked, row.upstream, row.model, row.status, row.failure)
-    return " ".join(map(str, said)).lower()
+    columns = (row.id, row.key, row.program, row.door, row.asked, row.upstream, row.model, row.status, row.failure)
+    return " ".join(map(str, columns)).lower()
 
 
 def _sum_minutes(rows: list[tuple[int, int, int, int | None]]) -> list[Minute]:

@@ -69,10 +69,10 @@ class Xray(Struct, kw_only=True):
     def frames(self) -> JsonObject:
         """A stream as frames with their times, at the provider, in the neutral form and at the client."""
         last = self.tries[-1] if self.tries else {}
-        said, dialect = last.get("pieces") or [], last.get("dialect") or ""
-        neutral = convert_frames(said, dialect) if said else convert_frames(self.pieces, self.dialect)
+        pieces, dialect = last.get("pieces") or [], last.get("dialect") or ""
+        neutral = convert_frames(pieces, dialect) if pieces else convert_frames(self.pieces, self.dialect)
         columns = {
-            "provider": split_frames(said, dialect),
+            "provider": split_frames(pieces, dialect),
             "canonical": neutral,
             "client": split_frames(self.pieces, self.dialect),
         }
@@ -82,11 +82,11 @@ class Xray(Struct, kw_only=True):
     def reply_canonical(self) -> Json:
         """An unstreamed answer in the neutral form."""
         last = self.tries[-1] if self.tries else {}
-        said = last.get("reply")
+        reply = last.get("reply")
         if self.pieces or (self.status or 400) >= 400:
             return None
-        if isinstance(said, bytes) and said:
-            return mask(convert_whole(said, str(last.get("dialect", ""))))
+        if isinstance(reply, bytes) and reply:
+            return mask(convert_whole(reply, str(last.get("dialect", ""))))
         return mask(convert_whole(self.sent, self.dialect)) if isinstance(self.sent, bytes) else None
 
     @property
@@ -263,8 +263,8 @@ def _sections(row: Xray) -> Iterator[str]:
     yield _section("canonical", row.canonical)
     for attempt in row.attempts:
         yield _section(f"provider wire: {attempt['upstream']}/{attempt['model']}", attempt["sent"])
-        said = f"{attempt['status'] or ''} {attempt['failure'] or ''}".strip()
-        yield _section(f"provider reply: {said}", attempt["reply"])
+        outcome = f"{attempt['status'] or ''} {attempt['failure'] or ''}".strip()
+        yield _section(f"provider reply: {outcome}", attempt["reply"])
     yield _section(f"client reply: {row.status or 'left'}", row.reply)
 
 

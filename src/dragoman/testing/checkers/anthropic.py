@@ -182,8 +182,8 @@ def _check_block(block: dict[str, Any], role: str, at: str) -> Complaints:
                     return [f"{at}.image.source.base64: invalid base64 data"]
                 real = wrong_type(source.get("media_type"), source.get("data"))
                 if real:
-                    said = source.get("media_type")
-                    return [f"{at}: image was specified using the {said} media type, but appears to be {real}"]
+                    declared = source.get("media_type")
+                    return [f"{at}: image was specified using the {declared} media type, but appears to be {real}"]
         case None:
             return [f"{at}: Input tag is missing"]
         case _:
@@ -193,9 +193,9 @@ def _check_block(block: dict[str, Any], role: str, at: str) -> Complaints:
 
 def _check_pictures(turns: list[tuple[str, list[dict[str, Any]]]]) -> Complaints:
     """Pictures in results count too (charmbracelet/crush #3810, claude-code #4778, #49537)."""
-    said = [block for _, content in turns for block in content]
-    inner = [piece for block in said for piece in objects(block.get("content"))]
-    pictures = [block for block in (*said, *inner) if block.get("type") == "image"]
+    blocks_of_turns = [block for _, content in turns for block in content]
+    inner = [piece for block in blocks_of_turns for piece in objects(block.get("content"))]
+    pictures = [block for block in (*blocks_of_turns, *inner) if block.get("type") == "image"]
     sides = [max(measure(str((block.get("source") or {}).get("data") or "")) or (0, 0)) for block in pictures]
     if any(side > 8000 for side in sides):
         return ["messages: At least one of the image dimensions exceed max allowed size: 8000 pixels"]

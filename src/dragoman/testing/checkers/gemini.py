@@ -150,8 +150,8 @@ def _check_content(content: dict[str, Any], i: int) -> Complaints:
 
 def _check_signatures(contents: list[dict[str, Any]]) -> Complaints:
     """For each step of the current turn, which begins after the last message of the user."""
-    said = [i for i, c in enumerate(contents) if _role(c) == "user" and not _count(c, "functionResponse")]
-    for content in contents[(said[-1] if said else 0) :]:
+    user_turns = [i for i, c in enumerate(contents) if _role(c) == "user" and not _count(c, "functionResponse")]
+    for content in contents[(user_turns[-1] if user_turns else 0) :]:
         calls = [part for part in _parts(content) if "functionCall" in part]
         if calls and not calls[0].get("thoughtSignature"):
             name = calls[0]["functionCall"].get("name")

@@ -77,11 +77,11 @@ def _check_minimax(body: dict[str, Any], messages: list[ChatMessage]) -> Complai
 
 def _check_xai(body: dict[str, Any], messages: list[ChatMessage]) -> Complaints:
     """Strict Rust types: no null in tools, no empty arguments."""
-    said = "Failed to deserialize the JSON body into the target type: "
+    head = "Failed to deserialize the JSON body into the target type: "
     found = [
-        f"{said}tools: invalid type: null" for tool in objects(body.get("tools")) if _has_null(tool.get("function"))
+        f"{head}tools: invalid type: null" for tool in objects(body.get("tools")) if _has_null(tool.get("function"))
     ]
-    return found + [f"{said}not a valid JSON string" for _, text in _arguments(messages) if not _is_object(text)]
+    return found + [f"{head}not a valid JSON string" for _, text in _arguments(messages) if not _is_object(text)]
 
 
 def _has_null(value: object) -> bool:

@@ -14,30 +14,10 @@ from typing import Any, Literal
 from msgspec import Struct, convert
 
 FILE = "model_rules.toml"
-# What several dialects say at different places.
-PLACES: dict[str, dict[str, tuple[str, ...]]] = {
-    "effort": {
-        "openai_chat": ("reasoning_effort",),
-        "openai_responses": ("reasoning.effort",),
-        "anthropic": ("output_config.effort",),
-        "gemini": ("generationConfig.thinkingConfig.thinkingLevel",),
-        "ollama": ("think",),
-    },
-    "limit": {
-        "openai_chat": ("max_tokens", "max_completion_tokens"),
-        "openai_responses": ("max_output_tokens",),
-        "anthropic": ("max_tokens",),
-        "gemini": ("generationConfig.maxOutputTokens",),
-    },
-    "cache_mark": {
-        "openai_chat": ("messages[].content[].prompt_cache_breakpoint",),
-        "openai_responses": ("input[].content[].prompt_cache_breakpoint",),
-    },
-}
 
 
 class ModelRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One rule. `at` is a place of PLACES or a path, in which `[]` stands for every item. Without a demand (`only` and
+    """One rule. `at` is a name in `places` or a path, in which `[]` stands for every item. Without a demand (`only` and
     those behind it) the field itself is refused."""
 
     rows: tuple[str, ...]  # of docs/provider-rules.md
@@ -83,10 +63,21 @@ class Breach(Struct, frozen=True):
     at: str
 
 
+class ModelRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole file."""
+
+    places: dict[str, dict[str, tuple[str, ...]]]  # name of a place -> dialect -> paths
+    rule: tuple[ModelRule, ...]
+
+
 @cache
-def load_model_rules() -> tuple[ModelRule, ...]:
+def _load_file() -> ModelRules:
     text = files("dragoman.testing.checkers").joinpath(FILE).read_text("utf-8")
-    return convert(tomllib.loads(text)["rule"], tuple[ModelRule, ...])
+    return convert(tomllib.loads(text), ModelRules)
+
+
+def load_model_rules() -> tuple[ModelRule, ...]:
+    return _load_file().rule
 
 
 @lru_cache(1_000)
@@ -113,7 +104,8 @@ def check_models(kind: str, dialect: str, body: dict[str, Any], model: str = "")
 
 
 def _paths(at: str, dialect: str) -> tuple[str, ...]:
-    return PLACES[at].get(dialect, ()) if at in PLACES else (at,)
+    places = _load_file().places
+    return places[at].get(dialect, ()) if at in places else (at,)
 
 
 def _is_so(body: dict[str, Any], dialect: str, path: str, wanted: object) -> bool:

@@ -204,29 +204,29 @@ def _check_tools(body: dict[str, Any], server: str) -> Complaints:
 
 
 def check_parameters_schema(name: str, schema: object, strict: object, server: str = "openai") -> Complaints:
-    said = f"Invalid schema for function '{name}': "
+    head = f"Invalid schema for function '{name}': "
     if schema == {} and server == _OLLAMA:
         return []  # recorded
     if not isinstance(schema, dict) or schema.get("type") != "object":
-        return [said + "schema must be a JSON Schema of 'type: \"object\"'"]
+        return [head + "schema must be a JSON Schema of 'type: \"object\"'"]
     found: Complaints = []
     if "properties" not in schema:
-        found.append(said + "In context=(), object schema missing properties.")
+        found.append(head + "In context=(), object schema missing properties.")
     if schema.keys() & {"oneOf", "anyOf", "allOf", "enum", "not"}:
-        found.append(said + "must not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.")
+        found.append(head + "must not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level.")
     for path, node in walk(schema):
         kinds = node.get("type")
         if "array" in (kinds if isinstance(kinds, list) else [kinds]) and not {"items", "prefixItems"} & node.keys():
-            found.append(said + f"In context={path}, array schema missing items.")
+            found.append(head + f"In context={path}, array schema missing items.")
         if "type" in node and kinds is None:
-            found.append(said + f"In context={path}, None is not valid under any of the given schemas.")
+            found.append(head + f"In context={path}, None is not valid under any of the given schemas.")
         if strict:
-            found += [said + f"In context={path}, '{key}' is not permitted." for key in node if key not in _STRICT]
+            found += [head + f"In context={path}, '{key}' is not permitted." for key in node if key not in _STRICT]
             if kinds == "object" or "properties" in node:
                 if node.get("additionalProperties") is not False:
-                    found.append(said + "'additionalProperties' is required to be supplied and to be false.")
+                    found.append(head + "'additionalProperties' is required to be supplied and to be false.")
                 if set(node.get("properties") or ()) - set(node.get("required") or ()):
-                    found.append(said + "'required' is required to be supplied and to include every key in properties.")
+                    found.append(head + "'required' is required to be supplied and to include every key in properties.")
         if server == "xai" and None in (node.get("enum") or ()):
             found.append("Failed to deserialize the JSON body into the target type: tools[0]")
         if server in ("llamacpp", "lmstudio") and {"pattern", "format"} & node.keys():

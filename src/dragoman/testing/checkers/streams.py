@@ -7,11 +7,10 @@ anthropic 0.7x, google-genai 1.x, ollama 0.6). No code is shared with the decode
 import json
 import re
 from collections.abc import Callable
-from typing import Any
 
+from dragoman.jsontypes import JsonObject
 from dragoman.testing.checkers.shared import Complaints, objects, repeated
 
-Json = dict[str, Any]
 CHAT_FINISHES = ("stop", "length", "tool_calls", "content_filter", "function_call")
 
 
@@ -37,7 +36,7 @@ def _unended(data: bytes) -> Complaints:
     return [] if re.search(rb"(\r\n\r\n|\n\n|\r\r)$", data) else ["the last event has no blank line behind it"]
 
 
-def _lacks(holder: Json, where: str, **kinds: type | tuple[type, ...]) -> Complaints:
+def _lacks(holder: JsonObject, where: str, **kinds: type | tuple[type, ...]) -> Complaints:
     return [
         f"{where} has no {key}"
         for key, kind in kinds.items()
@@ -61,7 +60,7 @@ def _check_chat(data: bytes) -> Complaints:
     chunks = [json.loads(text) for text in frames if text != "[DONE]"]
     for chunk in chunks:
         wrong += _lacks(chunk, "a chunk", id=str, object=str, created=int, model=str, choices=list)
-    choices: dict[int, list[Json]] = {}
+    choices: dict[int, list[JsonObject]] = {}
     for choice in (choice for chunk in chunks for choice in objects(chunk.get("choices"))):
         wrong += _lacks(choice, "a choice", index=int, delta=dict)
         choices.setdefault(choice.get("index", 0), []).append(choice)
@@ -70,7 +69,7 @@ def _check_chat(data: bytes) -> Complaints:
     return wrong
 
 
-def _check_chat_choice(pieces: list[Json]) -> Complaints:
+def _check_chat_choice(pieces: list[JsonObject]) -> Complaints:
     calls, wrong = _gather_calls(pieces)
     if not any((piece.get("delta") or {}).get("role") for piece in pieces):
         wrong.append("no delta of a choice has its role")
@@ -89,11 +88,11 @@ def _check_chat_choice(pieces: list[Json]) -> Complaints:
     return wrong + _same_ids([call["id"] for call in calls.values() if call.get("id")])
 
 
-def _gather_calls(pieces: list[Json]) -> tuple[dict[int, Json], Complaints]:
+def _gather_calls(pieces: list[JsonObject]) -> tuple[dict[int, JsonObject], Complaints]:
     """As the SDKs do it: what has the same index is one call, and a second id replaces or extends the first."""
-    calls: dict[int, Json] = {}
+    calls: dict[int, JsonObject] = {}
     wrong: Complaints = []
-    for piece in (call for said in pieces for call in objects((said.get("delta") or {}).get("tool_calls"))):
+    for piece in (call for chunk in pieces for call in objects((chunk.get("delta") or {}).get("tool_calls"))):
         if not isinstance(piece.get("index"), int):
             wrong.append("a fragment of a call has no index")
             continue
@@ -120,7 +119,7 @@ def _check_arguments(text: object) -> Complaints:
 
 def _check_anthropic(data: bytes) -> Complaints:
     wrong = _unended(data)
-    events: list[Json] = []
+    events: list[JsonObject] = []
     for name, text in _frames(data):
         event = json.loads(text)
         if name != event.get("type"):
@@ -147,8 +146,8 @@ def _check_anthropic(data: bytes) -> Complaints:
     return wrong + more + _same_ids([call.get("id", "") for call in calls])
 
 
-def _gather_blocks(events: list[Json]) -> tuple[list[Json], Complaints]:
-    blocks: list[Json] = []
+def _gather_blocks(events: list[JsonObject]) -> tuple[list[JsonObject], Complaints]:
+    blocks: list[JsonObject] = []
     wrong: Complaints = []
     text: str | None = None  # of the open block
     for event in events:
@@ -195,7 +194,7 @@ def _check_responses(data: bytes) -> Complaints:
         wrong.append("the first event is not response.created")
     if events[-1].get("type") not in _ENDS:
         return [*wrong, "the last event is no end"]
-    items: dict[int, Json] = {}  # by output_index, as the SDK keeps them
+    items: dict[int, JsonObject] = {}  # by output_index, as the SDK keeps them
     for event in events:
         kind = event.get("type", "")
         wrong += _lacks(event, kind, type=str, sequence_number=int, **dict.fromkeys(_NUMBERS.get(kind, ()), int))
@@ -210,7 +209,7 @@ def _check_responses(data: bytes) -> Complaints:
     return wrong + _same_ids([item["call"] for item in items.values() if item["call"]])
 
 
-def _follow_item(items: dict[int, Json], event: Json, kind: str) -> Complaints:
+def _follow_item(items: dict[int, JsonObject], event: JsonObject, kind: str) -> Complaints:
     place, item = event.get("output_index", -1), event.get("item") or {}
     if kind == "response.output_item.added":
         items[place] = {"parts": 0, "done": False, "call": item.get("call_id")}
@@ -262,7 +261,7 @@ def _check_ollama(data: bytes) -> Complaints:
         return wrong
     if [line.get("done") for line in lines] != [False] * (len(lines) - 1) + [True]:
         wrong.append("not `done` in the last line, and only there")
-    calls: list[Json] = []
+    calls: list[JsonObject] = []
     for line in lines:
         wrong += _lacks(line, "a line", model=str, created_at=str)
         message = line.get("message")

@@ -38,7 +38,7 @@ def quote_segment(text: str) -> str:
     return quote(text, safe="-._~@:")
 
 
-class Place(NamedTuple):
+class SplitUrl(NamedTuple):
     """A URL taken apart: which server to connect to, and what to request there."""
 
     origin: tuple[bool, str, int]  # whether TLS, host, port
@@ -47,7 +47,7 @@ class Place(NamedTuple):
 
 
 @lru_cache(4096)
-def find_place(url: str) -> Place:
+def split_url(url: str) -> SplitUrl:
     """A ValueError when the URL is not valid."""
     parts = urlsplit(url)
     tls = {"http": False, "https": True}.get(parts.scheme)
@@ -58,7 +58,7 @@ def find_place(url: str) -> Place:
     port = parts.port or (443 if tls else 80)
     path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     query = f"?{quote(parts.query, safe='/?%:@!$&()*+,;=~-._')}" if parts.query else ""
-    return Place((tls, name, port), path + query, shown if parts.port is None else f"{shown}:{port}")
+    return SplitUrl((tls, name, port), path + query, shown if parts.port is None else f"{shown}:{port}")
 
 
 def build_headers(
@@ -84,7 +84,7 @@ def build_headers(
 class RequestHead(NamedTuple):
     """The head of a request without the size of its body: it is the same for many."""
 
-    place: Place
+    place: SplitUrl
     method: str
     fields: bytes  # up to its last line end
 
@@ -97,7 +97,7 @@ class RequestHead(NamedTuple):
 def find_head(method: str, url: str, headers: dict[str, str], proxy: str | None = None) -> RequestHead:
     """`proxy`: what it must be told to let us through, if the request goes through one. A ValueError when the URL or a
     header is not valid."""
-    place = find_place(url)
+    place = split_url(url)
     fields, target = {"host": place.host, **headers}, place.target
     if proxy is not None and not place.origin[0]:  # the proxy itself is asked for the page
         target = f"http://{place.host}{target}"
@@ -110,6 +110,8 @@ def write_head(start: str, fields: dict[str, str]) -> bytes:
     """A ValueError when a field contains a line end: no value can add a header of its own (T30)."""
     lines = [start, *[f"{name}: {value}" for name, value in fields.items()], "", ""]
     text = "\r\n".join(lines)
+    if "".join(lines).isprintable():  # fast path: printable head
+        return text.encode()
     ends = len(lines) - 1
     if text.count("\n") != ends or text.count("\r") != ends or _CONTROL.search(text) is not None:
         raise ValueError("a header holds a control character")

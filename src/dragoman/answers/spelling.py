@@ -19,8 +19,8 @@ MESSAGE = "~message"  # the spellings of a choice's message
 T = TypeVar("T", ReplyStart, ReplyEnd, Finish, ToolCall, Choice, Reply)
 
 
-class LegalAnswer:
-    """For one answer. `changed`: something was not legal."""
+class SpellingMender:
+    """For one answer. `changed`: something was mended."""
 
     __slots__ = ("_called", "_dialect", "_notes", "_old", "_rules", "changed")
 

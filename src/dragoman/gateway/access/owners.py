@@ -1,0 +1,184 @@
+"""Whose are the things that providers keep: files, containers, conversations, items of answers.
+
+A provider sees all our keys as one account. So a key could name a thing of another key, and the provider would use it.
+The rule: a key may name what was made for it here. What was made for another key is "not found". A thing that this
+gateway does not know (made by hand, or too long ago) may be named where there is one key, or if `shared_ids` allows it.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING
+
+from dragoman.accounts.grants import Holder, matches
+from dragoman.dialects._base import Dialect
+from dragoman.dialects.openai_responses.items import MINTED
+from dragoman.errors import UpstreamError
+from dragoman.failure import Failure
+from dragoman.gateway.routes.table import all_dialects
+from dragoman.gateway.stores.responses import StoreUnavailable
+from dragoman.jsontypes import Json, load_json
+from dragoman.model.messages import Audio, Document, Image, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, Video
+from dragoman.model.reply import Reply
+from dragoman.model.request import Request, ServerTool
+from dragoman.passes.media import PRIVATE_URLS
+
+if TYPE_CHECKING:
+    from dragoman.gateway.state import Gateway
+
+REFERENCE = "item_reference"
+SAID_BY_MODEL = frozenset({"input", "arguments", "args", "code", "metadata"})  # any text: names in it were not made
+MOST_NAMES = 1000  # of one answer
+
+
+@cache
+def _naming_keys() -> frozenset[str]:
+    keys = {key for dialect in all_dialects() for key in dialect.naming_keys}
+    return frozenset(keys | {kept.key for dialect in all_dialects() for kept in dialect.kept_state})
+
+
+# ---------------------------------------------------------------- what a request names
+
+
+def find_names(request: Request, *, items: bool) -> set[str]:
+    """The ids in a request of things that a provider keeps. `items`: it may go to a server that keeps items of
+    answers, so that an item without its content is found by its id."""
+    names: set[str] = set()
+    for message in request.messages:
+        for part in message.parts:
+            kind = type(part)  # a long history has hundreds of parts, and most of them name nothing
+            if kind is ToolResult:
+                for inner in part.parts:  # type: ignore[union-attr]  # of a ToolResult
+                    if type(inner) is not Text:
+                        names.update(_name_in_part(inner, items=items))
+            elif kind is not Text and kind is not ToolCall:
+                names.update(_name_in_part(part, items=items))
+    for tool in request.tools or ():
+        if type(tool) is ServerTool:
+            names.update(_walk(tool.body))
+    for own in request.extras.values():
+        names.update(_walk(own))
+    return names
+
+
+def _name_in_part(part: Part, *, items: bool) -> Iterator[str]:
+    match part:
+        case Image() | Document() | Video() | Audio():
+            if part.file_id is not None:
+                yield part.file_id
+            if part.url is not None and part.url.startswith(PRIVATE_URLS):
+                yield part.url
+            if type(part) is Audio and part.id is not None:
+                yield part.id
+        case ToolResult():
+            for inner in part.parts:
+                yield from _name_in_part(inner, items=items)
+        case Opaque():
+            yield from _walk(part.body)
+            if items and part.body.get("type", REFERENCE) == REFERENCE:
+                yield from _texts(part.body.get("id"))
+        case Reasoning() if items and part.seal is None:
+            for own in part.extras.values():
+                yield from _texts(own.get("id"))
+        case _:
+            return
+
+
+def _walk(value: Json, *, skip: frozenset[str] = frozenset()) -> Iterator[str]:
+    """The values under keys that name something."""
+    if type(value) is list:
+        for one in value:
+            yield from _walk(one, skip=skip)
+    elif type(value) is dict:
+        for key, inner in value.items():
+            if key in skip:
+                continue
+            if key in _naming_keys():
+                yield from _texts(inner.get("id") if type(inner) is dict else inner)
+            yield from _walk(inner, skip=skip)
+
+
+def _texts(value: Json) -> Iterable[str]:
+    found = value if type(value) is list else [value]
+    return [text for text in found if type(text) is str and text and MINTED not in text]
+
+
+async def check_names(gateway: "Gateway", holder: Holder | None, request: Request, dialect: Dialect) -> None:
+    """A 400 if a request names a thing that its key may not use. An unknown name looks the same as another key's."""
+    if holder is None:
+        return
+    items = dialect.stores_replies and gateway.now.speaks(dialect.name)
+    names = find_names(request, items=items)
+    if names and (name := await find_forbidden(gateway, holder, names)):
+        raise UpstreamError(_unknown(name))
+
+
+async def find_forbidden(gateway: "Gateway", holder: Holder, names: Collection[str]) -> str:
+    """The first name that a key may not use; "" if it may use all."""
+    now = gateway.now
+    shared = now.settings.shared_ids
+    asked = sorted(name for name in names if not shared or not matches(shared, name))
+    if not asked:
+        return ""
+    owners = await asyncio.to_thread(gateway.store.find_owners, asked)
+    alone = not now.access.keys.several and now.access.tokens is None
+    usual = holder.id if alone else ""  # the owner of a thing that is not known here
+    return next((name for name in asked if owners.get(name, usual) != holder.id), "")
+
+
+def _unknown(name: str) -> Failure:
+    words = (
+        f"'{name[:100]}' not found: this gateway does not know it as a thing of this key. "
+        "Send its content itself, or ask the operator to allow it with `shared_ids`."
+    )
+    return Failure(kind="invalid_request", status=400, code="unknown_id", message=words)
+
+
+# ---------------------------------------------------------------- what an answer makes
+
+
+def makes_names(request: Request, dialect: Dialect) -> bool:
+    """Whether the answer to a request may make something that later requests can name."""
+    if dialect.stores_replies and request.store is not False:
+        return True
+    if request.modalities is not None and "audio" in request.modalities:
+        return True
+    return request.tools is not None and any(type(tool) is ServerTool for tool in request.tools)
+
+
+async def keep_names(gateway: "Gateway", owner: str, reply: Reply, body: bytes) -> None:
+    """Remembers whose the things of an answer are. `body`: the answer as it is stored; b"" if it is not."""
+    names = {*_made(reply), *_items(body)}
+    if names:
+        with suppress(StoreUnavailable):  # the answer is there and paid for; the store has logged why
+            await asyncio.to_thread(gateway.store.own, owner, sorted(names)[:MOST_NAMES])
+
+
+def _made(reply: Reply) -> Iterator[str]:
+    for own in reply.extras.values():
+        container = own.get("container")
+        yield from _texts(container.get("id") if type(container) is dict else None)
+    for choice in reply.choices:
+        for part in choice.parts:
+            match part:
+                case Audio() if part.id is not None:
+                    yield part.id
+                case Opaque():
+                    yield from _walk(part.body, skip=SAID_BY_MODEL)
+                case Text():
+                    for citation in part.citations:
+                        for own in citation.extras.values():
+                            yield from _walk(own)
+                case _:
+                    pass
+
+
+def _items(body: bytes) -> Iterator[str]:
+    """The ids of a stored response and of its items."""
+    stored = load_json(body) if body else {}
+    yield from _texts(stored.get("id"))
+    output = stored.get("output")
+    for item in output if type(output) is list else ():
+        if type(item) is dict:
+            yield from _texts(item.get("id"))
