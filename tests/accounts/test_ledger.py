@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -130,6 +131,37 @@ def test_rows_of_a_killed_process_are_taken_over_once_and_its_budgets_settled(
     (spent,) = SqliteBudgets(tmp_path / "budgets.db").read([line])
     assert (spent.micros, spent.reserved) == (100, 0)
     live.close()
+
+
+@pytest.mark.parametrize("moment", ["not yet", "away", "broken"])
+def test_a_row_leaves_the_journal_only_when_its_budget_is_settled(
+    tmp_path: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """After `kill -9` only the journal knows what a request has cost."""
+    line = Line("key:a", 0, 1000)
+    killed, after = make_books(tmp_path, ledger), SqliteLedger(tmp_path / "ledger.db")
+    killed._start = lambda: None  # type: ignore[method-assign]  # the steps of its thread, one by one
+    killed._attempt(killed._settle)
+    for row in rows(3, charged=(line,)):
+        killed.record(row)
+    if moment != "not yet":
+        error = OSError("away") if moment == "away" else TypeError("a fault of ours")
+        monkeypatch.setattr(killed._settling, "settle", raises(error))
+    killed._attempt(killed._write)
+    for segment in (*killed._journal.waiting, *([killed._journal._now] if killed._journal._now else [])):
+        segment.close()  # as the end of the process does
+    again = make_books(tmp_path, after)
+    again._take_over()
+    (spent,) = SqliteBudgets(tmp_path / "budgets.db").read([line])
+    assert spent.micros == sum(row.cost or 0 for row in after.page(0, NOON + 60, {}, "", 9).rows) == 15
+    again.close()
+
+
+def raises(error: Exception) -> Callable[..., object]:
+    def fail(*_: object) -> object:
+        raise error
+
+    return fail
 
 
 def test_rows_wait_in_the_journal_while_the_database_is_away(tmp_path: Path) -> None:

@@ -146,9 +146,12 @@ class Bookkeeper:
         self._woken.set()
         if self._thread is not None:
             self._thread.join(10.0)
-        self._settle()
-        self._write()
-        self._attempt(self._give_back_standby)
+        if (
+            self._thread is None or not self._thread.is_alive()
+        ):  # else the store is late, and the journal keeps the rows
+            self._attempt(self._settle)
+            self._attempt(self._write)
+            self._attempt(self._give_back_standby)
         self._journal.close()
         for store in (self._ledger, self._budgets, self._settling):
             if store is not None:
@@ -205,10 +208,9 @@ class Bookkeeper:
             return
         try:
             passed = self._settling.settle(batch, self._wall())
-        except OSError as error:
+        except BaseException:
             self._settlements.extendleft(reversed(batch))
-            self._be_away(error)
-            return
+            raise
         self._settled += len(batch)
         self._reserved -= {one.id for one in batch}
         if self._standby is not None:
@@ -219,16 +221,18 @@ class Bookkeeper:
     def _write(self) -> None:
         if self._ledger is None:
             return
-        for segment in list(self._journal.turn()):
-            rows = segment.read()
-            try:
+        segments = list(self._journal.turn())
+        try:
+            self._settle()  # before a row leaves the journal: after `kill -9` only the journal knows what it has cost
+            for segment in segments:
+                rows = segment.read()
                 self._ledger.add(rows)
-            except OSError as error:
-                self._be_away(error)
-                self._journal.spare_memory()
-                return
-            self._written += len(rows)
-            self._journal.is_done(segment)
+                self._written += len(rows)
+                self._journal.is_done(segment)
+        except OSError as error:
+            self._be_away(error)
+            self._journal.spare_memory()
+            return
         if self.away:
             log.info(LogLine("ledger_written_again", {}))
         self.away = ""
