@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import pwd
 import resource
 import signal
 import sqlite3
@@ -39,6 +40,15 @@ def ids(store: SqliteKeyStore) -> set[str]:
 def revoked(store: SqliteKeyStore) -> set[str]:
     table = store.read()
     return set() if table is None else {row.id for row in table.rows if row.revoked}
+
+
+def test_the_audit_log_names_the_user_of_the_process_not_one_a_variable_names(
+    store: SqliteKeyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USER", "mallory")
+    store.new(name="ada")
+    (row,) = store.read_audit()
+    assert row.who == pwd.getpwuid(os.getuid()).pw_name
 
 
 def in_processes(count: int, work: Callable[[int], str]) -> list[str]:

@@ -494,8 +494,13 @@ def _audit_row(row: tuple[object, ...]) -> AuditRow:
 
 
 def find_person() -> str:
-    """Whose command this is."""
-    return os.environ.get("USER") or os.environ.get("USERNAME") or "unknown"
+    """The user whose process this is, for the audit log: as the system knows them, not as a variable says."""
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):  # Windows; a user of a container that no file names
+        return os.environ.get("USERNAME") or (f"uid {os.getuid()}" if hasattr(os, "getuid") else "unknown")
 
 
 def _run_all(db: sqlite3.Connection, script: str) -> None:
