@@ -59,7 +59,7 @@ def encode_media(part: Image | Audio, at: At, notes: Notes) -> str | None:
     is_audio = found is not None and found.startswith("audio/")
     if isinstance(part, Audio):
         if not is_audio:
-            notes.dropped(at, f"ollama takes WAV and MP3, not {part.media_type or 'this sound'}")
+            notes.dropped(at, "ollama takes WAV and MP3; these bytes are neither")
             return None
         for key, value in (("transcript", part.transcript), ("id", part.id)):
             if value is not None:
