@@ -17,12 +17,8 @@ serve: .venv/.serve ## run the gateway; PORT=8080 chooses the port, ARGS="--xray
 	@echo "The command \`dragoman\` is in $(CURDIR)/$(BIN). To use it in another terminal: . $(CURDIR)/$(BIN)/activate"
 	@$(BIN)/dragoman serve $(if $(PORT),--port $(PORT)) $(ARGS)
 
-# This law plants faults in our code. After some other tests in the same process a few of them were not noticed.
-ALONE := tests/laws/test_fast_paths.py
-
 test: check ## everything CI runs: check, then all tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore $(ALONE)
-	$(BIN)/python -m pytest -n $(JOBS) $(ALONE)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-clients: .venv/.dev ## Claude Code, Codex, Gemini CLI, opencode, Qwen Code from npm, through the gateway
 	DRAGOMAN_TEST_CLIENTS=1 DRAGOMAN_CLIENTS_PAGE=$(PAGE) $(BIN)/python -m pytest tests/clients

@@ -6,6 +6,7 @@ and events are changed as values: each field of each Struct in turn. A new field
 
 import json
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -115,7 +116,7 @@ def dump(value: Any) -> bytes:
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
-REQUESTS: dict[str, dict[str, Any]] = {
+_REQUESTS: dict[str, dict[str, Any]] = {
     "anthropic": {
         "messages": [
             {"role": "user", "content": "hi"},
@@ -191,7 +192,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     },
 }
 CHAT_ANSWER: dict[str, Any] = {"role": "assistant", "content": "a", "refusal": None}
-REPLIES: dict[str, dict[str, Any]] = {
+_REPLIES: dict[str, dict[str, Any]] = {
     "anthropic": {
         "content": [{"type": "text", "text": "a"}, {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}]
     },
@@ -236,15 +237,20 @@ HEADS: dict[str, dict[str, Any]] = {
 }
 
 
+def usual_request(dialect: str) -> dict[str, Any]:
+    """A copy for each caller: a decoder takes the keys out of the objects that it reads."""
+    return deepcopy(_REQUESTS[dialect])
+
+
 def bent_requests(dialect: str) -> list[bytes]:
     """Our own head is not bent: no fast path looks at it."""
-    usual = REQUESTS[dialect]
+    usual = _REQUESTS[dialect]
     head = {"model": "m", "max_tokens": 9} if dialect == "anthropic" else {"model": "m"}
     return [dump(head | bent) for bent in (usual, *bend_each(usual)) if isinstance(bent, dict)]
 
 
 def bent_replies(dialect: str) -> list[bytes]:
-    usual = REPLIES[dialect]
+    usual = _REPLIES[dialect]
     return [dump(HEADS[dialect] | bent) for bent in (usual, *bend_each(usual)) if isinstance(bent, dict)]
 
 

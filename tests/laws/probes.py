@@ -90,7 +90,7 @@ def write_requests(name: str) -> Iterator[Try]:
 
 def send_requests(name: str) -> Iterator[Try]:
     asked = [read_request("canonical", dump_json(talk)) for talk in near_misses.talks()]
-    several = near_misses.dump({"model": "m", "n": 2} | near_misses.REQUESTS["openai_chat"])
+    several = near_misses.dump({"model": "m", "n": 2} | near_misses.usual_request("openai_chat"))
     own = [read_request(name, body, PATHS[name]) for name in DIALECTS for body in marked(name)]
     own.append(read_request("openai_chat", several))
     own.append(read_request("gemini", near_misses.dump(ODD_PLACE), PATHS["gemini"]))

@@ -19,14 +19,18 @@ from hypothesis import strategies as st
 
 from dragoman.convert import convert, convert_reply
 from dragoman.dialects import find_dialect
+from dragoman.exchange import read_request as read_wire
 from dragoman.gateway.stream_writer import until_end
 from dragoman.jsontypes import dump_json
 from dragoman.model.fold import unfold
 from dragoman.model.reply import Reply
 from dragoman.model.request import Request
+from dragoman.notes import Notes
+from dragoman.wire import WireRequest
 from tests.laws import strategies, wide
 from tests.laws.bending import bend, bend_stream
 from tests.laws.fast_paths import IN_OTHER_BYTES, Mutant, broken, find_mutants, names, without
+from tests.laws.near_misses import bent_requests, usual_request
 from tests.laws.probes import PATHS, Try, outcome, probes, show, through, tries_of
 from tests.laws.snapshot.table import DIRECTIONS, WRITE, Direction, targets_of
 from tests.laws.snapshot.ways import DIALECTS, Written, read_request, send_request, talks
@@ -162,6 +166,13 @@ def write_all(direction: Direction, dialect: str) -> dict[tuple[str, str], Writt
 
 
 # ---------------------------------------------------------------- near misses and generated values
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_reading_a_usual_request_leaves_the_near_misses_whole(dialect: str) -> None:
+    before = bent_requests(dialect)
+    read_wire(find_dialect(dialect), WireRequest(path=PATHS[dialect], body=usual_request(dialect)), Notes())
+    assert bent_requests(dialect) == before
 
 
 def check_alike(tries: Iterable[Try]) -> None:

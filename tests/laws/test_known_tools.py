@@ -15,7 +15,7 @@ from dragoman.model.request import Request
 from dragoman.notes import Notes
 from dragoman.wire import WireRequest
 from tests.laws.bending import bend_at, every_bend
-from tests.laws.near_misses import REQUESTS
+from tests.laws.near_misses import usual_request
 from tests.recorded import cases, needs_corpus
 
 DIALECTS = ("anthropic", "openai_chat")
@@ -58,7 +58,7 @@ def with_tools(name: str) -> dict[str, Any]:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     anthropic = {"name": "f", "description": LONG, "input_schema": schema, "cache_control": {"type": "ephemeral"}}
     chat = {"type": "function", "function": {"name": "f", "description": LONG, "parameters": schema, "strict": True}}
-    body: dict[str, Any] = {"model": "m", **REQUESTS[name]}
+    body: dict[str, Any] = {"model": "m", **usual_request(name)}
     return {**body, "tools": [anthropic if name == "anthropic" else chat], "max_tokens": 5}
 
 
