@@ -141,6 +141,56 @@ def test_a_spent_key_pays_for_nothing_more_at_any_path(tmp_path: Path, store: Sq
             assert len(line.seen) == 1
 
 
+ODD_NUMBERS: list[dict[str, Any]] = [{"max_tokens": -(10**6)}, {"max_tokens": 5, "n": -5}, {"max_tokens": 0, "n": 0}]
+
+
+@pytest.mark.parametrize("odd", ODD_NUMBERS, ids=str)
+def test_no_odd_number_makes_a_request_of_a_spent_key_free(office: Open, store: SqliteKeyStore, odd: Any) -> None:
+    """Fewer tokens than none made an estimate of nothing, which was not looked at. Some servers take -1 for no limit."""
+    key = store.new("ada", grant=Grant(budget="0.01 USD/day"))
+    with office() as here:
+        assert chat(here.url, key).status == 200
+        here.rows(1)
+        wait_until(lambda: "is spent" in chat(here.url, key).text, "an empty budget")
+        refused = chat(here.url, key, **odd)
+        assert (refused.status, "the budget of the key ada is spent" in refused.text) == (429, True)
+
+
+@pytest.mark.parametrize("odd", ODD_NUMBERS[:2], ids=str)
+def test_no_odd_number_is_worth_tokens(office: Open, store: SqliteKeyStore, odd: Any) -> None:
+    key = store.new("ada", grant=Grant(tpm=40))
+    with office() as here:
+        assert chat(here.url, key).status == 200
+        long = [{"role": "user", "content": "word " * 100}]
+        refused = chat(here.url, key, messages=long, **odd)
+        assert (refused.status, "40 tokens a minute" in refused.text) == (429, True)
+
+
+@pytest.mark.parametrize("grant", [Grant(tpm=50), Grant(budget="1 USD/day")], ids=str)
+def test_a_number_that_is_too_large_is_no_error_of_ours(office: Open, store: SqliteKeyStore, grant: Grant) -> None:
+    key = store.new("ada", grant=grant)
+    with office(budgets=BudgetSettings(policy="refuse")) as here:
+        assert chat(here.url, key, max_tokens=10**30).status in (200, 429)
+
+
+FREE_INPUT = {
+    "output": read_price({"input": 0, "output": 1000}),
+    "image": read_price({"input": 0, "output": 0, "image": 1}),
+}
+
+
+@pytest.mark.parametrize("price", FREE_INPUT)
+def test_a_price_of_answers_alone_is_a_price(office: Open, store: SqliteKeyStore, price: str) -> None:
+    key = store.new("ada", grant=Grant(budget="0.004 USD/day"))
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+    message = {**ANSWER["choices"][0]["message"], "images": [image]}  # type: ignore[index]
+    drawn = {**ANSWER, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    with office(*[say(200, json.dumps(drawn).encode())] * 20, prices={"*": FREE_INPUT[price]}) as here:
+        assert chat(here.url, key, max_tokens=0).status == 200
+        here.rows(1)
+        wait_until(lambda: "is spent" in chat(here.url, key, max_tokens=0).text, "an empty budget")
+
+
 # ---------------------------------------------------------------- limits
 
 

@@ -86,6 +86,12 @@ def count_cost(price: ModelPrice | None, usage: Usage | None, images: int = 0) -
     return Cost(-(-max(total, 0) // MICROS), price.currency)
 
 
+def is_free(price: ModelPrice) -> bool:
+    """Whether nothing of a model costs anything."""
+    own = any(getattr(price, name) for name in AMOUNTS)
+    return not own and (price.long is None or is_free(price.long))
+
+
 def _write_cost(price: ModelPrice, usage: Usage, written: int) -> int:
     """A provider with caches of several lifetimes says how much went into the long ones."""
     usual = price.input if price.cache_write is None else price.cache_write

@@ -18,7 +18,7 @@ from dragoman.dialects.canonical import NAME as CANONICAL
 from dragoman.errors import DecodeError, DragomanError, LossError, UpstreamError
 from dragoman.exchange import HOP, ClientRequest, read_request
 from dragoman.failure import Failure
-from dragoman.gateway.access.charge import begin_charge, may_use
+from dragoman.gateway.access.charge import begin_charge, bound_output, may_use
 from dragoman.gateway.access.owners import check_names, keep_names, makes_names
 from dragoman.gateway.bodies import LoadedBody, check_size, load_body, load_without_tools, read_body
 from dragoman.gateway.http import JSON_TYPE, HttpRequest, HttpResponse
@@ -330,7 +330,7 @@ async def answer_with(scope: Scope) -> HttpResponse:
         deadline=scope.started + scope.now.settings.deadline_s,
         client=scope.http.key_id or scope.http.client,
         raw=client_request.raw,
-        tokens=len(client_request.raw) // CHARS_PER_TOKEN + (client_request.request.max_output or 0),
+        tokens=len(client_request.raw) // CHARS_PER_TOKEN + (bound_output(request.max_output) or 0),
         attempts=scope.attempts,
         trace=scope.trace.start_attempt if scope.trace is not None else None,
         keep_wire=scope.keep,

@@ -22,6 +22,7 @@ from dragoman.dialects import find_dialect
 from dragoman.errors import ConfigError, DecodeError, LossError, UpstreamError
 from dragoman.exchange import ClientRequest
 from dragoman.failure import Failure
+from dragoman.gateway.access.charge import bound_output
 from dragoman.gateway.config.mcp import SHOWS
 from dragoman.gateway.config.source import state_folder
 from dragoman.gateway.conversation import answer_with, count_estimate, find_request_targets, keep_state, respond
@@ -163,7 +164,7 @@ class UpstreamModel:
             stream=True,
             deadline=scope.gateway.clock() + scope.now.settings.deadline_s,
             client=scope.http.key_id or scope.http.client,
-            tokens=count_estimate(request) + (request.max_output or 0),
+            tokens=count_estimate(request) + (bound_output(request.max_output) or 0),
             attempts=scope.attempts,
             trace=scope.trace.start_attempt if scope.trace is not None else None,
             keep_wire=scope.keep,

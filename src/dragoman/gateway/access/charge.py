@@ -15,7 +15,7 @@ from dragoman.accounts.budgets import Line, Passed, Refused, Spent, find_reset, 
 from dragoman.accounts.grants import Account, Holder
 from dragoman.accounts.ledger import AttemptRow, LedgerRow
 from dragoman.accounts.money import write_amount, write_time
-from dragoman.accounts.prices import Cost, ModelPrice, count_cost
+from dragoman.accounts.prices import Cost, ModelPrice, count_cost, is_free
 from dragoman.errors import UpstreamError
 from dragoman.failure import Failure
 from dragoman.jsontypes import dump_json
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 CHARS_PER_TOKEN = 4
 WEBHOOK_S = 10.0
+MOST_OUTPUT = 10**9  # a larger number is that number: no store keeps more digits for a client
 USUAL_OUTPUT = 4096  # tokens that are reserved; most answers are far shorter than what a client allows
 FRAME_BYTES = 250  # of a stream's frame, around its text
 LONGEST_TAGS = 200
@@ -167,11 +168,18 @@ async def begin_charge(scope: "Scope", tokens: int, output: int | None, choices:
             scope.charge = Charge(books=books)
         return
     charge = scope.charge = Charge(holder=holder, books=books)  # a request that is refused is written down, too
+    output, choices = bound_output(output), max(choices, 1)
     check_model(scope.now, holder, scope.model)
     if holder.limited:
         charge.places = await gateway.key_limits.enter(holder, tokens + (output or 0))
     if holder.budgeted:
         await reserve(scope, charge, holder, books, tokens, output, choices)
+
+
+def bound_output(asked: int | None) -> int | None:
+    """How many tokens an answer may have, for limits and budgets; None is "not said". A number below zero is no number
+    of tokens (some servers take it for "no limit"): it would be counted as tokens that are given back."""
+    return None if asked is None or asked < 0 else min(asked, MOST_OUTPUT)
 
 
 async def reserve(
@@ -191,15 +199,16 @@ async def reserve(
         return
     cap = rules.policy == "cap"
     most = USUAL_OUTPUT if output is None else min(output, USUAL_OUTPUT) if cap else output
-    # The shortest request costs something, too: else a key whose budget is spent could send it for ever.
     estimate = count_cost(price, Usage(input=max(tokens, 1), output=most * choices))
-    if estimate is None or not estimate.micros:
-        return  # it costs nothing
+    if estimate is None or (not estimate.micros and is_free(price)):
+        return
+    # The shortest request costs something, too: else a key whose budget is spent could send it for ever.
+    micros = max(estimate.micros, 1)
     if books is None:
         raise UpstreamError(_no_books("the state folder cannot be used"))
     lines = charge.lines = make_lines(holder.budgeted, now)  # whatever happens now, the row of this request settles it
     try:
-        found = await books.reserve(scope.http.unique_id, lines, estimate.micros, cap=cap)
+        found = await books.reserve(scope.http.unique_id, lines, micros, cap=cap)
     except OSError as error:
         raise UpstreamError(_no_books(type(error).__name__)) from error
     if isinstance(found, Refused):
