@@ -206,6 +206,17 @@ def test_single_rows_are_exported(tmp_path: Path, ledger: SqliteLedger, name: st
         assert len(read_rows(path)) == 7
 
 
+def test_nothing_that_a_client_says_is_a_formula_in_a_spreadsheet(tmp_path: Path, ledger: SqliteLedger) -> None:
+    said = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "a=1"]
+    ledger.add([rows(1, id=f"r{i}", tags=text, asked=text)[0] for i, text in enumerate(said)])
+    usage.export(usage.all_rows(ledger, 0, NOON + 60, {}), tmp_path / "out.csv")
+    report = usage.make_report(ledger, ["tags"], 0, NOON + 60, {})
+    with (tmp_path / "out.csv").open(newline="") as file:
+        cells = [row[name] for row in csv.DictReader(file) for name in ("tags", "asked")]
+    cells += [row["tags"] for row in csv.DictReader(usage.write_csv(report, ["tags"]).splitlines())]
+    assert set(cells) == {f"'{text}" for text in said[:-1]} | {"a=1"}
+
+
 def test_old_rows_are_deleted_by_the_bookkeeper_and_sums_stay(tmp_path: Path, ledger: SqliteLedger) -> None:
     day_s = 86_400.0
     ledger.add([*rows(3), *rows(2, id="b", at=NOON + 9 * day_s)])

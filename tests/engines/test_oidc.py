@@ -116,6 +116,33 @@ def test_tokens_open_the_gateway_as_keys_do(issuer: Issuer, tmp_path: Path) -> N
         assert send(running.url, "GET", "/metrics", headers={"authorization": f"Bearer {good}"}).status in (401, 403)
 
 
+ODD_KEYS: list[dict[str, Any]] = [
+    {"kty": "AKP", "alg": "ML-DSA-44", "pub": "x", "kid": "pq"},
+    {"kty": "EC", "crv": "P-999", "x": "AA", "y": "AA", "kid": "curve"},
+    {"kty": "RSA", "kid": "bare"},
+    {"kty": "RSA", "n": "!", "e": 5, "kid": "wrong"},
+    {"kid": "nothing"},
+]
+
+
+@pytest.mark.parametrize("odd", ODD_KEYS, ids=lambda odd: odd["kid"])
+def test_a_key_of_an_unknown_kind_leaves_the_others_good(issuer: Issuer, odd: dict[str, Any]) -> None:
+    """RFC 7517, 5: keys that are not understood should be ignored."""
+    rows: list[dict[str, Any]] = [odd, *json.loads(fetch_document(f"{issuer.url}/keys"))["keys"]]
+    settings = OidcSettings(issuer=issuer.url, audience="dragoman", jwks_url=f"{issuer.url}/keys")
+    now = [0.0]
+    checker = TokenChecker(
+        settings, lambda team: NO_GRANT, clock=lambda: now[0], fetch=lambda url: json.dumps({"keys": rows}).encode()
+    )
+    token, later = issuer.sign(), issuer.sign(sub="bob")
+    asyncio.run(checker.prepare(token))
+    assert checker.check(token) is not None
+    rows.pop()  # now there is none that is known: those from before hold
+    now[0] += FRESH_S + 1
+    asyncio.run(checker.prepare(later))
+    assert checker.check(later) is not None
+
+
 def test_a_new_key_is_fetched_and_old_ones_hold_while_the_provider_is_away(issuer: Issuer) -> None:
     now = [0.0]
     settings = OidcSettings(issuer=issuer.url, audience="dragoman")

@@ -146,7 +146,7 @@ ODD_NUMBERS: list[dict[str, Any]] = [{"max_tokens": -(10**6)}, {"max_tokens": 5,
 
 @pytest.mark.parametrize("odd", ODD_NUMBERS, ids=str)
 def test_no_odd_number_makes_a_request_of_a_spent_key_free(office: Open, store: SqliteKeyStore, odd: Any) -> None:
-    """Fewer tokens than none made an estimate of nothing, which was not looked at. Some servers take -1 for no limit."""
+    """Fewer tokens than none made an estimate of nothing, which was not looked at; to some servers -1 is no limit."""
     key = store.new("ada", grant=Grant(budget="0.01 USD/day"))
     with office() as here:
         assert chat(here.url, key).status == 200

@@ -21,6 +21,7 @@ CHART = 14  # columns of a chart
 FINE_S = 14 * 86_400  # a chart of more time than this is made of days
 FIELDS = ("requests", "failed", "unpriced", *COUNTERS, "cost", "total_ms")
 PAGE = 5000
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class ReportLine(Struct, frozen=True, kw_only=True):
@@ -94,8 +95,13 @@ def write_csv(report: Sequence[ReportLine], by: Sequence[str]) -> str:
     writer.writerow([*by, "currency", *FIELDS])
     for line in report:
         values = [getattr(line.sums, name) for name in FIELDS]
-        writer.writerow([*(line.sums.by[word] for word in by), line.sums.by["currency"], *values])
+        writer.writerow([*(_cell(line.sums.by[word]) for word in by), line.sums.by["currency"], *values])
     return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    """A spreadsheet takes a text that begins so for a formula and runs it. Clients choose tags and models' names."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 # ---------------------------------------------------------------- single rows
@@ -130,7 +136,7 @@ def _export_csv(rows: Iterator[LedgerRow], path: Path) -> int:
         writer.writerow(COLUMNS)
         count = 0
         for row in rows:
-            writer.writerow([getattr(row, name) for name in COLUMNS])
+            writer.writerow([_cell(getattr(row, name)) for name in COLUMNS])
             count += 1
     return count
 

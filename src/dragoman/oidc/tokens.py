@@ -107,7 +107,11 @@ class TokenChecker:
             url = check_url(about["jwks_uri"])
         rows = json.loads(self._fetch(url))["keys"]
         usable = [row for row in rows if row.get("use", "sig") == "sig" and row.get("kty") != "oct"]
-        return {row["kid"]: jwt.PyJWK(row) for row in usable if isinstance(row.get("kid"), str)}
+        found = ((row["kid"], _read_key(row)) for row in usable if isinstance(row.get("kid"), str))
+        keys = {name: key for name, key in found if key is not None}
+        if usable and not keys:
+            raise ValueError("none of the provider's keys is of a kind that is known")
+        return keys
 
     def _name_key(self, token: str) -> str:
         try:
@@ -174,6 +178,14 @@ class TokenChecker:
         if (budget := claims.get(self._settings.budget_claim)) is not None:
             grant = replace(grant, budget=str(budget))
         return check_grant(grant)
+
+
+def _read_key(row: dict[str, Any]) -> jwt.PyJWK | None:
+    """None for a key of a kind that is not known: the others of its set are good (RFC 7517, 5)."""
+    try:
+        return jwt.PyJWK(row)
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+        return None
 
 
 def check_url(url: str) -> str:
