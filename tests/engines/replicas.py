@@ -43,6 +43,8 @@ LEASE_S = 20
 NEAR_S = 0.5  # a connection breaks so soon after its process was killed
 SPAN_S = 60.0
 UNCHECKED = "cannot be checked now"
+QUEUE_FULL = "the queue of scarce is full"
+OWN_FAULTS = ("internal_error", "bookkeeper_failed", "read_failed", "encode_failed", "failure_unread")
 CONFIG = """
 host = "127.0.0.1"
 log = "json"
@@ -456,10 +458,13 @@ class Verdict(Struct, kw_only=True):
     doubled: list[str]
     budgets: dict[str, tuple[int, int, int]]  # account -> spent, by the ledger, still reserved
     wrong_budgets: list[str]
+    own_faults: list[str]  # lines of the gateways' logs that tell of a bug of ours
 
     @property
     def faults(self) -> list[str]:
-        return [*self.unexplained, *self.over_limit, *self.lost, *self.doubled, *self.wrong_budgets]
+        return [
+            *self.unexplained, *self.over_limit, *self.lost, *self.doubled, *self.wrong_budgets, *self.own_faults
+        ]  # fmt: skip
 
 
 async def judge(street: Street, load: Load) -> Verdict:
@@ -508,7 +513,13 @@ async def judge(street: Street, load: Load) -> Verdict:
             if micros != by_rows or held
         ]
         + ([f"tia has spent {tia[0]} of {most}"] if tia[0] > most else []),
+        own_faults=[line for replica in street.replicas for line in find_own_faults(replica)],
     )
+
+
+def find_own_faults(replica: Replica) -> list[str]:
+    lines = (replica.folder / "log").read_text(errors="replace").splitlines()
+    return [line for line in lines if any(f'"{event}"' in line for event in OWN_FAULTS) or "Traceback" in line]
 
 
 def _settle_down(street: Street, load: Load, database: Database) -> tuple[list[LedgerRow], list[tuple[str, int, int]]]:
@@ -538,6 +549,8 @@ def explain(street: Street, load: Load) -> tuple[int, list[str]]:
         refused = one.status in (402, 403, 429) and one.kind in MAY_BE_REFUSED
         if one.kind == "tia" and UNCHECKED in one.error:
             refused = True  # its budget is spent, and this gateway has not heard of it
+        if one.kind == "scarce" and one.status == 503 and QUEUE_FULL in one.error:
+            refused = True  # three requests wait for its limit already
         if (one.whole and one.status == 200) or refused or (one.kind == "left" and not one.error):
             continue
         times = [at for address in one.replicas.split(", ") for at in killed.get(address, [])]

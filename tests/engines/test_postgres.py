@@ -1,5 +1,6 @@
 """PostgreSQL: migrations, stored responses and kept state, and what happens while it is away."""
 
+import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
@@ -15,8 +16,18 @@ from tests.waiting import NEVER_S, wait_until
 
 pytest.importorskip("asyncpg", reason="the extra `postgres` is not installed")
 
+import asyncpg
+
 from dragoman.gateway.stores.responses import StoredResponse, StoreUnavailable
-from dragoman.postgres.database import Database, find_mismatch, list_migrations, migrate, read_applied
+from dragoman.postgres.database import (
+    Database,
+    DatabaseAwayError,
+    PgConnection,
+    find_mismatch,
+    list_migrations,
+    migrate,
+    read_applied,
+)
 from dragoman.postgres.kept import PostgresResponseStore, PostgresStateStore
 
 
@@ -48,6 +59,38 @@ def test_migrations_are_numbered_without_a_gap_and_applied_once(postgres: Engine
     assert "db migrate" in find_mismatch(numbers[:-1])
     for one in databases:
         one.close()
+
+
+def test_a_connection_that_broke_in_use_is_a_database_that_is_away_and_is_not_used_again(postgres: Engine) -> None:
+    """Seen under `bench/replicas.py`: a request was answered with 500."""
+    found, backends = Database(postgres.url), []
+
+    async def break_it(connection: PgConnection) -> None:
+        backends.append(await connection.fetchval("select pg_backend_pid()"))
+        raise asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+
+    async def name_it(connection: PgConnection) -> None:
+        backends.append(await connection.fetchval("select pg_backend_pid()"))
+
+    with pytest.raises(DatabaseAwayError, match="another operation"):
+        found.run(break_it)
+    wait_until(lambda: not found.away, "another connection")
+    found.run(name_it)
+    assert backends[0] != backends[1]
+    found.close()
+
+
+def test_many_first_questions_at_once_are_all_answered(postgres: Engine) -> None:
+    found = Database(postgres.url)
+
+    async def ask(connection: PgConnection) -> int:
+        return int(await connection.fetchval("select 1"))
+
+    async def ask_at_once() -> list[int]:
+        return await asyncio.gather(*(found.ask(ask, NEVER_S) for _ in range(30)))
+
+    assert asyncio.run(ask_at_once()) == [1] * 30
+    found.close()
 
 
 def test_db_migrate_and_status(postgres: Engine, tmp_path: Path) -> None:

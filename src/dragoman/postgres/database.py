@@ -26,7 +26,8 @@ MIGRATE_S = 600.0
 _LOCK = 0x647261676F6D616E  # "dragoman": one process migrates at a time
 _FILE = re.compile(r"(\d{4})_(\w+)\.sql")
 _AWAY_CLASSES = ("08", "53", "57")  # connection, resources, operator (its errcodes appendix)
-AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
+# InternalClientError: asyncpg met a connection that broke while it was used ("another operation is in progress").
+AWAY = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 PgConnection: TypeAlias = Any  # asyncpg's, whose queries return rows of any type
 
 
@@ -117,8 +118,7 @@ class Database:
             self._pool = asyncpg.create_pool(
                 self._url, min_size=0, max_size=POOL, timeout=limit_s, command_timeout=MIGRATE_S, reset=_keep_as_is
             )
-            await self._pool
-        pool = self._pool
+        pool = await self._pool  # also for a second task that comes while the first one makes it
         connection = await pool.acquire(timeout=limit_s)
         task = asyncio.ensure_future(_run_work(work, connection, transaction=transaction))
         try:
@@ -126,6 +126,9 @@ class Database:
             if not done:
                 raise TimeoutError("no answer in time")
             return task.result()
+        except asyncpg.InternalClientError:
+            connection.terminate()  # it would fail again
+            raise
         finally:
             if not task.done():
                 connection.terminate()
